@@ -3,7 +3,8 @@
 //
 //	PreFilter   a terminating PVC is as good as missing           by the scheduler's cache
 //	PreBind     every PVC is read from the API server, and the    live, onto the version read
-//	            pod is recorded on it (the use record)
+//	            pod is recorded on those with a barrier
+//	            (the use record)
 //	Bind        of kube-scheduler, only if both went well
 //
 // A PVC that is deleted between the read and the write refuses the write. So a terminating PVC

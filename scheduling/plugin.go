@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -10,12 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
-	kjson "sigs.k8s.io/json"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -25,11 +22,9 @@ const Name = "ClaimProtection"
 
 // Plugin is ClaimProtection.
 type Plugin struct {
-	settings   pvc.Settings
-	client     kubernetes.Interface
-	claims     corelisters.PersistentVolumeClaimLister
-	namespaces corelisters.NamespaceLister
-	turns      turns
+	client kubernetes.Interface
+	claims corelisters.PersistentVolumeClaimLister
+	turns  turns
 }
 
 var (
@@ -39,19 +34,11 @@ var (
 	_ framework.PreBindPlugin     = &Plugin{}
 )
 
-// New returns the plugin. It is a framework PluginFactory.
-func New(_ context.Context, arguments runtime.Object, handle framework.Handle) (framework.Plugin, error) {
-	settings, err := settingsFrom(arguments)
-	if err != nil {
-		return nil, fmt.Errorf("arguments of plugin %s: %w", Name, err)
-	}
-	core := handle.SharedInformerFactory().Core().V1()
-	return &Plugin{
-		settings:   settings,
-		client:     handle.ClientSet(),
-		claims:     core.PersistentVolumeClaims().Lister(),
-		namespaces: core.Namespaces().Lister(),
-	}, nil
+// New returns the plugin. It is a framework PluginFactory. The plugin has no arguments: the barrier
+// shows which PVCs are protected.
+func New(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	claims := handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister()
+	return &Plugin{client: handle.ClientSet(), claims: claims}, nil
 }
 
 // Name implements framework.Plugin.
@@ -115,18 +102,6 @@ func read(names []string, get func(string) (*corev1.PersistentVolumeClaim, error
 	return claims, nil
 }
 
-// labels returns those of a namespace, by the cache.
-func (p *Plugin) labels(namespace string) (map[string]string, error) {
-	object, err := p.namespaces.Get(namespace)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read namespace %q: %w", namespace, err)
-	}
-	return object.Labels, nil
-}
-
 // EventsToRegister retries a refused pod when one of its PVCs is created, changed or deleted.
 func (*Plugin) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
 	return []framework.ClusterEventWithHint{{
@@ -157,53 +132,4 @@ func afterClaim(_ klog.Logger, pod *corev1.Pod, before, after any) (framework.Qu
 		return framework.QueueSkip, nil
 	}
 	return framework.Queue, nil
-}
-
-// Arguments are the args of pluginConfig in a KubeSchedulerConfiguration. They repeat the
-// operator's configuration. Where the two differ, a use record is written without need, or one
-// is missing: then the PVC is released without it.
-type Arguments struct {
-	// Mode is that of namespaces and PVCs that choose none: off, observe,
-	// barrier, hold or strict. The default is barrier.
-	Mode string `json:"mode,omitempty"`
-	// ExemptNamespaces are never protected. The default is kube-system and
-	// lws-system; an empty list exempts none.
-	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
-}
-
-// defaultArguments are those of a profile without args.
-func defaultArguments() Arguments {
-	return Arguments{Mode: pvc.Barrier.String(), ExemptNamespaces: []string{"kube-system", "lws-system"}}
-}
-
-// settingsFrom reads a plugin's arguments. Unknown fields are refused: a misspelt one must not
-// choose another mode.
-func settingsFrom(object runtime.Object) (pvc.Settings, error) {
-	arguments := defaultArguments()
-	raw, ok := object.(*runtime.Unknown) // a scheduler passes on args of a plugin that it does not know
-	switch {
-	case object == nil, ok && len(raw.Raw) == 0:
-		return arguments.check()
-	case !ok, raw.ContentType != "" && raw.ContentType != runtime.ContentTypeJSON:
-		return pvc.Settings{}, fmt.Errorf("%T is not JSON", object)
-	}
-	strict, err := kjson.UnmarshalStrict(raw.Raw, &arguments)
-	if err := errors.Join(append(strict, err)...); err != nil {
-		return pvc.Settings{}, err
-	}
-	return arguments.check()
-}
-
-func (a Arguments) check() (pvc.Settings, error) {
-	mode, known := pvc.ParseMode(a.Mode)
-	var problems []error
-	if !known {
-		problems = append(problems, fmt.Errorf("mode %q: give off, observe, barrier, hold or strict", a.Mode))
-	}
-	for _, namespace := range a.ExemptNamespaces {
-		if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
-			problems = append(problems, fmt.Errorf("exemptNamespaces: %q is not the name of a namespace: %s", namespace, wrong[0]))
-		}
-	}
-	return pvc.Settings{Mode: mode, Exempt: slices.Clone(a.ExemptNamespaces)}, errors.Join(problems...)
 }

@@ -63,7 +63,7 @@ func TestATerminatingPVCIsAsGoodAsMissing(t *testing.T) {
 		{"ephemeral, of this pod", scratch(newPod("web")), []client.Object{newClaim("web-scratch", ownedBy("uid-web"))}, framework.Success, ""},
 		{"ephemeral, of a former pod", scratch(newPod("web")), []client.Object{newClaim("web-scratch", ownedBy("uid-old"))}, never, `pod is not owner`},
 	} {
-		s := newStage(t, "", tt.claims...)
+		s := newStage(t, tt.claims...)
 		_, status := s.filter(tt.pod)
 		if status.Code() != tt.code || !strings.Contains(status.Message(), tt.says) || len(s.client.Actions()) > 0 {
 			t.Errorf("%s: got %v %q after %d requests, want %v %q", tt.name, status.Code(), status.Message(), len(s.client.Actions()), tt.code, tt.says)
@@ -72,7 +72,7 @@ func TestATerminatingPVCIsAsGoodAsMissing(t *testing.T) {
 }
 
 func TestHintsMatchThePodsOwnPVCs(t *testing.T) {
-	s := newStage(t, "")
+	s := newStage(t)
 	events, err := s.plugin.EventsToRegister(t.Context())
 	if err != nil || len(events) != 1 || events[0].Event.Resource != framework.PersistentVolumeClaim ||
 		events[0].Event.ActionType != framework.Add|framework.Update|framework.Delete {
@@ -107,30 +107,8 @@ func TestHintsMatchThePodsOwnPVCs(t *testing.T) {
 	}
 }
 
-func TestArgumentsAreReadStrictly(t *testing.T) {
-	for arguments, wrong := range map[string]string{
-		`{}`: "",
-		``:   "",
-		`{"mode":"off","exemptNamespaces":["a","b"]}`: "",
-		`{"mode":"barier"}`:                           `mode "barier"`,
-		`{"mode":""}`:                                 `mode ""`,
-		`{"Mode":"off"}`:                              `unknown field "Mode"`,
-		`{"mode":"off","mode":"hold"}`:                `duplicate field "mode"`,
-		`{"exemptNamespaces":["Kube_System"]}`:        `exemptNamespaces: "Kube_System"`,
-		`[]`:                                          `cannot unmarshal array`,
-	} {
-		_, err := scheduling.New(t.Context(), &runtime.Unknown{Raw: []byte(arguments)}, newStage(t, ""))
-		if (err == nil) != (wrong == "") || err != nil && (!strings.Contains(err.Error(), wrong) || !strings.Contains(err.Error(), scheduling.Name)) {
-			t.Errorf("%s: got %v, want %s", arguments, err, wrong)
-		}
-	}
-	if _, err := scheduling.New(t.Context(), &runtime.Unknown{Raw: []byte(`mode: off`), ContentType: "application/yaml"}, newStage(t, "")); err == nil {
-		t.Error("arguments that are not JSON are read")
-	}
-}
-
 func TestAPodIsRecordedBeforeItIsBound(t *testing.T) {
-	s := newStage(t, "", newClaim("data"), newClaim("logs", annotated(pvc.UsersAnnotation, "a=1")), newClaim("cache", annotated(pvc.ModeKey, "off")))
+	s := newStage(t, newClaim("data"), newClaim("logs", annotated(pvc.UsersAnnotation, "a=1")), newClaim("cache", unprotected))
 	pod := newPod("web", "data", "logs", "cache", "data")
 	for _, writes := range []int{2, 0} {
 		if status := s.schedule(pod); !status.IsSuccess() || s.record("data") != "web=uid-web" || s.record("logs") != "a=1,web=uid-web" || s.record("cache") != "" {
@@ -138,30 +116,6 @@ func TestAPodIsRecordedBeforeItIsBound(t *testing.T) {
 		}
 		if got := s.writes(); got != writes {
 			t.Errorf("%d writes, want %d", got, writes)
-		}
-	}
-}
-
-func TestOnlyProtectedPVCsAreWritten(t *testing.T) {
-	for _, tt := range []struct {
-		name, arguments, namespace string
-		claim                      *corev1.PersistentVolumeClaim
-		writes                     bool
-	}{
-		{"by default", "", "", newClaim("data"), true},
-		{"cluster off", `{"mode":"off"}`, "", newClaim("data"), false},
-		{"cluster observe", `{"mode":"observe"}`, "", newClaim("data"), false},
-		{"cluster off, namespace strict", `{"mode":"off"}`, "strict", newClaim("data"), true},
-		{"namespace off", "", "off", newClaim("data"), false},
-		{"namespace off, PVC hold", "", "off", newClaim("data", annotated(pvc.ModeKey, "hold")), true},
-		{"PVC observe", "", "", newClaim("data", annotated(pvc.ModeKey, "observe")), false},
-		{"exempt", `{"exemptNamespaces":["ns"]}`, "", newClaim("data", annotated(pvc.ModeKey, "hold")), false},
-	} {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fakeapi.Namespace, Labels: map[string]string{pvc.ModeKey: tt.namespace}}}
-		s := newStage(t, tt.arguments, tt.claim, namespace)
-		status := s.schedule(newPod("web", "data"))
-		if tt.writes && (!status.IsSuccess() || s.writes() != 1) || !tt.writes && (!status.IsSkip() || len(s.client.Actions()) > 0) {
-			t.Errorf("%s: got %v %q after %d requests", tt.name, status.Code(), status.Message(), len(s.client.Actions()))
 		}
 	}
 }
@@ -186,7 +140,7 @@ func TestNoPodIsBoundToAPVCThatChanged(t *testing.T) {
 		{"unreadable record", becomes(annotated(pvc.UsersAnnotation, "?")), `use record: "?"`},
 	} {
 		for _, late := range []bool{false, true} {
-			s, pod := newStage(t, "", newClaim("data")), newPod("web", "data")
+			s, pod := newStage(t, newClaim("data")), newPod("web", "data")
 			state, _ := s.filter(pod)
 			if happens := sync.OnceFunc(func() { tt.happens(s) }); late {
 				s.refuse("patch", func(string) error { happens(); return nil })
@@ -224,7 +178,7 @@ func TestRefusedWritesAreRetriedAFewTimes(t *testing.T) {
 		{"a failed read", "get", down, 100, framework.Error, 1},
 		{"a failed write", "patch", down, 100, framework.Error, 1},
 	} {
-		s, tries := newStage(t, "", newClaim("data")), 0
+		s, tries := newStage(t, newClaim("data")), 0
 		s.refuse(tt.verb, func(string) error {
 			if tries++; tries > tt.refusals {
 				return nil
@@ -239,7 +193,7 @@ func TestRefusedWritesAreRetriedAFewTimes(t *testing.T) {
 			t.Errorf("%s: got %v %q after %d tries", tt.name, status.Code(), status.Message(), tries)
 		}
 	}
-	s := newStage(t, "")
+	s := newStage(t)
 	if status := s.plugin.PreBind(t.Context(), newCycle(), newPod("web", "data"), "node"); status.Code() != framework.Error {
 		t.Errorf("without PreFilter: got %v", status)
 	}
@@ -248,7 +202,7 @@ func TestRefusedWritesAreRetriedAFewTimes(t *testing.T) {
 // A full record is worth another try: the operator removes pods that are gone.
 func TestAFullRecordWaits(t *testing.T) {
 	full := strings.Repeat("p", 64<<10) + "=1"
-	s := newStage(t, "", newClaim("data", annotated(pvc.UsersAnnotation, full)))
+	s := newStage(t, newClaim("data", annotated(pvc.UsersAnnotation, full)))
 	if status := s.schedule(newPod("web", "data")); status.Code() != framework.Unschedulable || s.record("data") != full {
 		t.Errorf("got %v %q", status.Code(), status.Message())
 	}
@@ -257,7 +211,7 @@ func TestAFullRecordWaits(t *testing.T) {
 // A scheduler binds many pods at a time.
 func TestPodsThatShareAPVCDoNotRefuseEachOther(t *testing.T) {
 	const pods = 40
-	s := newStage(t, "", newClaim("data"), newClaim("logs"))
+	s := newStage(t, newClaim("data"), newClaim("logs"))
 	var running sync.WaitGroup
 	for i := range pods {
 		running.Go(func() {
@@ -291,8 +245,8 @@ type stage struct {
 func (s *stage) ClientSet() kubernetes.Interface                        { return s.client }
 func (s *stage) SharedInformerFactory() informers.SharedInformerFactory { return s.informers }
 
-// newStage returns a scheduler whose caches show all PVCs and namespaces among the objects.
-func newStage(t *testing.T, arguments string, objects ...client.Object) *stage {
+// newStage returns a scheduler whose caches show all PVCs among the objects.
+func newStage(t *testing.T, objects ...client.Object) *stage {
 	t.Helper()
 	s := &stage{T: t, client: fake.NewClientset(), api: fakeapi.NewShared(objects...)}
 	s.informers = informers.NewSharedInformerFactory(s.client, 0)
@@ -301,15 +255,8 @@ func newStage(t *testing.T, arguments string, objects ...client.Object) *stage {
 		for _, claim := range fakeapi.All[*corev1.PersistentVolumeClaim](api.Objects) {
 			_ = s.informers.Core().V1().PersistentVolumeClaims().Informer().GetStore().Add(claim)
 		}
-		for _, namespace := range fakeapi.All[*corev1.Namespace](api.Objects) {
-			_ = s.informers.Core().V1().Namespaces().Informer().GetStore().Add(namespace)
-		}
 	})
-	var raw runtime.Object
-	if arguments != "" {
-		raw = &runtime.Unknown{Raw: []byte(arguments), ContentType: runtime.ContentTypeJSON}
-	}
-	plugin, err := scheduling.New(t.Context(), raw, s)
+	plugin, err := scheduling.New(t.Context(), nil, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,7 +358,9 @@ func newPod(name string, claims ...string) *corev1.Pod {
 }
 
 func newClaim(name string, with ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, UID: types.UID("uid-" + name)}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: fakeapi.Namespace, Name: name, UID: types.UID("uid-" + name), Finalizers: []string{pvc.BarrierFinalizer},
+	}}
 	for _, do := range with {
 		do(claim)
 	}
@@ -422,6 +371,8 @@ func terminating(claim *corev1.PersistentVolumeClaim) {
 	now := metav1.Now()
 	claim.DeletionTimestamp = &now
 }
+
+func unprotected(claim *corev1.PersistentVolumeClaim) { claim.Finalizers = nil }
 
 func annotated(key, value string) func(*corev1.PersistentVolumeClaim) {
 	return func(claim *corev1.PersistentVolumeClaim) { metav1.SetMetaDataAnnotation(&claim.ObjectMeta, key, value) }

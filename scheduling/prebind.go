@@ -26,36 +26,17 @@ const (
 	writer = "lockstep-scheduling"
 )
 
-// PreBindPreFlight skips pods that use no protected PVC, by the cache.
+// PreBindPreFlight skips pods that use no PVC.
 func (p *Plugin) PreBindPreFlight(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) (*framework.PreBindPreFlightResult, *framework.Status) {
-	names := pvc.ClaimsOf(pod)
-	if len(names) == 0 {
+	if len(pvc.ClaimsOf(pod)) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}
-	labels, err := p.labels(pod.Namespace)
-	if err != nil {
-		return nil, framework.AsStatus(err)
-	}
-	claims, err := read(names, p.claims.PersistentVolumeClaims(pod.Namespace).Get)
-	if err != nil {
-		return nil, framework.AsStatus(err)
-	}
-	for _, name := range names {
-		// PreBind reads one that is gone live, and refuses the pod.
-		if claim := claims[name]; claim == nil || p.settings.Records(claim, labels) {
-			return nil, nil
-		}
-	}
-	return nil, framework.NewStatus(framework.Skip)
+	return nil, nil
 }
 
 // PreBind records the pod on its PVCs as they are in the API server. The pod may be bound only
 // if all of them name it. A record stays if the pod is not bound: another attempt needs it.
 func (p *Plugin) PreBind(ctx context.Context, state framework.CycleState, pod *corev1.Pod, _ string) *framework.Status {
-	labels, err := p.labels(pod.Namespace)
-	if err != nil {
-		return framework.AsStatus(err)
-	}
 	data, err := state.Read(stateKey)
 	chosen, ok := data.(incarnations)
 	if err != nil || !ok {
@@ -64,7 +45,7 @@ func (p *Plugin) PreBind(ctx context.Context, state framework.CycleState, pod *c
 	defer p.turns.take(pod)()
 	for range attempts {
 		var status *framework.Status
-		if status, err = p.record(ctx, pod, chosen, labels); err == nil {
+		if status, err = p.record(ctx, pod, chosen); err == nil {
 			return status
 		}
 		if !mayHaveChanged(err) {
@@ -85,7 +66,7 @@ func mayHaveChanged(err error) bool {
 
 // record reads the PVCs and writes the pod onto those that do not name it. An error is one of
 // the API server; a status is about the PVCs.
-func (p *Plugin) record(ctx context.Context, pod *corev1.Pod, chosen incarnations, labels map[string]string) (*framework.Status, error) {
+func (p *Plugin) record(ctx context.Context, pod *corev1.Pod, chosen incarnations) (*framework.Status, error) {
 	claims := p.client.CoreV1().PersistentVolumeClaims(pod.Namespace)
 	live, err := read(pvc.ClaimsOf(pod), func(name string) (*corev1.PersistentVolumeClaim, error) {
 		return claims.Get(ctx, name, metav1.GetOptions{})
@@ -99,7 +80,7 @@ func (p *Plugin) record(ctx context.Context, pod *corev1.Pod, chosen incarnation
 			return framework.NewStatus(framework.UnschedulableAndUnresolvable, why), nil
 		}
 	}
-	writes, err := p.settings.Bind(pod, live, labels)
+	writes, err := pvc.Bind(pod, live)
 	switch {
 	case errors.Is(err, pvc.ErrFull):
 		return framework.NewStatus(framework.Unschedulable, err.Error()), nil // until the operator removes pods that are gone

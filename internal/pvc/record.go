@@ -131,11 +131,6 @@ func Unusable(pod *corev1.Pod, pvcs Claims) string {
 	return ""
 }
 
-// Records reports whether a PVC has a use record.
-func (s Settings) Records(pvc *corev1.PersistentVolumeClaim, namespaceLabels map[string]string) bool {
-	return s.ModeOf(pvc, namespaceLabels) >= Barrier
-}
-
 // recorded is the pod with only the volumes whose PVC has, or will have, a use record. The
 // labels of the namespace decide for a missing PVC. An ephemeral one has no record.
 func (s Settings) recorded(pod *corev1.Pod, live Claims, namespaceLabels map[string]string) *corev1.Pod {
@@ -148,26 +143,26 @@ func (s Settings) recorded(pod *corev1.Pod, live Claims, namespaceLabels map[str
 		if pvc == nil {
 			pvc = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace}}
 		}
-		if s.Records(pvc, namespaceLabels) {
+		if s.ModeOf(pvc, namespaceLabels) >= Barrier {
 			only.Spec.Volumes = append(only.Spec.Volumes, volume)
 		}
 	}
 	return only
 }
 
-// Bind returns the writes that come before a pod is bound: its use, onto each protected PVC as
-// read live. All its PVCs must be usable. A PVC that is deleted in between fails the write, and
+// Bind returns the writes that come before a pod is bound: its use, onto each PVC with a barrier
+// as read live. All its PVCs must be usable. A PVC that is deleted in between fails the write, and
 // the pod is not bound.
-func (s Settings) Bind(pod *corev1.Pod, live Claims, namespaceLabels map[string]string) ([]action.Annotate, error) {
+func Bind(pod *corev1.Pod, live Claims) ([]action.Annotate, error) {
 	if why := Unusable(pod, live); why != "" {
 		return nil, errors.New(why)
 	}
-	return record(s.recorded(pod, live, namespaceLabels), live)
+	unprotected := func(name string) bool { return !slices.Contains(live[name].Finalizers, BarrierFinalizer) }
+	return record(pod, slices.DeleteFunc(ClaimsOf(pod), unprotected), live)
 }
 
-// record writes a pod onto those of its PVCs whose records do not name it.
-func record(pod *corev1.Pod, live Claims) (writes []action.Annotate, err error) {
-	names := ClaimsOf(pod)
+// record writes a pod onto those of some PVCs whose records do not name it.
+func record(pod *corev1.Pod, names []string, live Claims) (writes []action.Annotate, err error) {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		have := live[name].Annotations[UsersAnnotation]
@@ -266,7 +261,7 @@ func DecideGate(v GateView) GateVerdict {
 	case why != "":
 		return waits("ClaimUnusable", why)
 	}
-	writes, err := record(recorded, v.Live)
+	writes, err := record(v.Pod, ClaimsOf(recorded), v.Live)
 	if err != nil {
 		return waits("UseNotRecorded", err.Error())
 	}

@@ -60,12 +60,12 @@ func TestRecord(t *testing.T) {
 }
 
 func TestBindRecordsThePodOnWhatWasRead(t *testing.T) {
-	settings, web := pvc.Settings{Mode: pvc.Barrier}, pod("web", []string{"data", "logs", "off", "data"})
+	web := pod("web", []string{"data", "logs", "off", "data"})
 	live := func(data *corev1.PersistentVolumeClaim) pvc.Claims {
-		return pvc.Claims{"data": data, "logs": claim("logs", annotated(pvc.UsersAnnotation, "web=uid-web")), "off": claim("off", annotated(pvc.ModeKey, "off"))}
+		return pvc.Claims{"data": data, "logs": claim("logs", annotated(pvc.UsersAnnotation, "web=uid-web")), "off": claim("off", finalizers(p))}
 	}
 	data := claim("data", annotated(pvc.UsersAnnotation, "a=1"))
-	writes, err := settings.Bind(web, live(data), nil)
+	writes, err := pvc.Bind(web, live(data))
 	if err != nil || len(writes) != 1 {
 		t.Fatalf("got %v, %v; want one write: a record names the pod", writes, err)
 	}
@@ -75,7 +75,7 @@ func TestBindRecordsThePodOnWhatWasRead(t *testing.T) {
 	for says, refused := range map[string]*corev1.PersistentVolumeClaim{
 		"is being deleted": claim("data", dying), "use record": claim("data", annotated(pvc.UsersAnnotation, "?")),
 	} {
-		if _, err := settings.Bind(web, live(refused), nil); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := pvc.Bind(web, live(refused)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v", says, err)
 		}
 	}

@@ -93,7 +93,6 @@ func (g *ground) startScheduler() {
 	g.must(err)
 	g.plugin = made.(*scheduling.Plugin)
 	h.factory.Core().V1().PersistentVolumeClaims().Informer()
-	h.factory.Core().V1().Namespaces().Informer()
 	h.factory.Start(g.t.Context().Done())
 	h.factory.WaitForCacheSync(g.t.Context().Done())
 }

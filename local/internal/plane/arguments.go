@@ -267,10 +267,6 @@ profiles:
     multiPoint:
       enabled:
       - name: ClaimProtection
-  pluginConfig:
-  - name: ClaimProtection
-    args:
-      mode: barrier
 `
 
 // kwokOptions raise kwok's parallelism above its default of four, so that
