@@ -53,9 +53,6 @@ on the PATH, run it as kubectl lockstep.`,
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	o.flags.AddFlags(root.PersistentFlags())
-	if err := root.RegisterFlagCompletionFunc("namespace", o.complete(kind{resource: namespaces.resource, bare: true})); err != nil {
-		panic(err) // the flag was added above
-	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})

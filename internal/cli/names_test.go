@@ -35,24 +35,6 @@ func TestNames(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
-	for _, tt := range []struct {
-		kind              kind
-		args, typed, want string
-	}{
-		{sets, "", "", "a b"},
-		{sets, "a", "", "b"},
-		{sets, "", "lws/", "lws/a lws/b"},
-		{sets, "", "pod/", ""},
-		{claims, "", "", "pvc/a pvc/b"},
-		{claims, "", "persistentvolumeclaim/", "persistentvolumeclaim/a persistentvolumeclaim/b"},
-		{claims, "PVC", "", "a b"},
-		{claims, "pvc a", "", "b"},
-		{claims, "pvc/a", "", "pvc/b"},
-	} {
-		if got := strings.Join(tt.kind.offers([]string{"a", "b"}, strings.Fields(tt.args), tt.typed), " "); got != tt.want {
-			t.Errorf("%s %q then %q: got %q", tt.kind.singular, tt.args, tt.typed, got)
-		}
-	}
 	out, err := run(t, Args([]string{"/bin/kubectl_complete-lockstep", "rollout", "re"})...)
 	if err != nil || !strings.Contains(out, "restart\t") || !strings.Contains(out, "resume\t") {
 		t.Errorf("got %q, %v", out, err)

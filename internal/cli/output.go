@@ -37,7 +37,6 @@ func addOutput(cmd *cobra.Command) *output {
 	o.flags.TemplatePrinterFlags.AddFlags(cmd)
 	formats := append([]string{table, "json", "yaml"}, o.flags.TemplatePrinterFlags.AllowedFormats()...)
 	cmd.Flags().StringVarP(&format, "output", "o", format, "output format: "+strings.Join(formats, ", "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	o.flags.OutputFlagSpecified = func() bool { return cmd.Flags().Changed("output") }
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		if format == table && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
@@ -121,7 +120,7 @@ func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, 
 }
 
 // isTerminal reports whether a stream is a terminal.
-var isTerminal = func(stream any) bool {
+func isTerminal(stream io.Writer) bool {
 	file, isFile := stream.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))
 }

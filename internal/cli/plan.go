@@ -28,7 +28,6 @@ validates the sets in a dry run; this needs the permission to create or patch th
   kubectl lockstep plan llama -o json
   kubectl lockstep plan -f llama.yaml
   kustomize build . | kubectl lockstep plan -f -`,
-		ValidArgsFunction: o.complete(sets),
 		Args: func(_ *cobra.Command, args []string) error {
 			names, err := sets.names(args)
 			switch {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -33,17 +32,15 @@ func (o *options) releaseCommand() *cobra.Command {
 		Long: `Let a PersistentVolumeClaim be deleted although it is in use, or a namespace although PVCs in it
 are.
 
-It shows the holders and what becomes of the data, asks for confirmation, and writes the
-annotation protection.lockstep.dev/release with the UID of the PVC: a later PVC of the same name is
+It shows the holders and what becomes of the data. With --yes, it then writes the annotation
+protection.lockstep.dev/release with the UID of the PVC: a later PVC of the same name is
 not released. This works while no operator runs; an operator removes the token after an hour,
 unless it is configured otherwise. Nothing is deleted.
 
 It takes the verb "release" on claims.protection.lockstep.dev, and patch on the PVC.`,
 		Example: `  kubectl lockstep release pvc/data-llama-0
+  kubectl lockstep release pvc/data-llama-0 --yes
   kubectl lockstep release namespace/inference --yes`,
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return o.complete(releasable(append(args, typed)))(cmd, args, typed)
-		},
 		Args: func(_ *cobra.Command, args []string) error { return r.read(args) },
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if r.cluster, err = o.reach(cmd.Context()); err != nil {
@@ -52,7 +49,7 @@ It takes the verb "release" on claims.protection.lockstep.dev, and patch on the 
 			return r.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation; needed without a terminal")
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "release it; without, only show what that means")
 	return cmd
 }
 
@@ -102,8 +99,8 @@ func (r *release) run(ctx context.Context) error {
 	if err := r.show(ctx, pvc.New(c), object); err != nil {
 		return err
 	}
-	if err := r.consent(ctx); err != nil {
-		return err
+	if !r.yes {
+		return errors.New("nothing was released; to release it as shown, give --yes")
 	}
 	if err := pvc.Release(ctx, c, object); err != nil {
 		return r.refused(err, object)
@@ -165,32 +162,6 @@ func (r *release) show(ctx context.Context, reader *pvc.Reader, object client.Ob
 	}
 	_, err = fmt.Fprint(r.ErrOut, render.Release(render.Claim(found[0]), time.Now()))
 	return err
-}
-
-// consent asks the user to type the name.
-func (r *release) consent(ctx context.Context) error {
-	if r.yes {
-		return nil
-	}
-	if !isTerminal(r.In) {
-		return errors.New("nothing was released: there is no terminal to confirm it on; to confirm, give --yes")
-	}
-	fmt.Fprintf(r.ErrOut, "\nType %s to go on: ", r.name)
-	typed := make(chan string, 1)
-	go func() { // an interrupt ends the context, not the read
-		line, _ := bufio.NewReader(r.In).ReadString('\n')
-		typed <- line
-	}()
-	select {
-	case <-ctx.Done():
-		fmt.Fprintln(r.ErrOut)
-		return errors.New("nothing was released: interrupted")
-	case line := <-typed:
-		if strings.TrimSpace(line) != r.name {
-			return errors.New("nothing was released: the name was not typed")
-		}
-		return nil
-	}
 }
 
 // refused adds to the API server's answer to a write what to do.

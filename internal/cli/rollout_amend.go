@@ -27,7 +27,6 @@ func addDryRun(cmd *cobra.Command, dryRun *lws.DryRun) {
 	values := []string{string(lws.DryRunNone), string(lws.DryRunClient), string(lws.DryRunServer)}
 	cmd.Flags().StringVar((*string)(dryRun), "dry-run", values[0], "none, client (print the change) or server (the API server tries it and stores nothing)")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(lws.DryRunClient)
-	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(values, string(*dryRun)) {
@@ -46,7 +45,6 @@ func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *co
 	a.print.AddFlags(cmd)
 	addDryRun(cmd, &a.dryRun)
 	cmd.Flags().StringVar(&a.owner, "field-manager", lws.FieldOwner, "field manager of the change")
-	cmd.ValidArgsFunction = o.complete(sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
 		if err != nil {

@@ -24,7 +24,6 @@ lockstep.dev/revision-history-limit on the set is the number of unused revisions
 		Example: `  kubectl lockstep rollout history llama
   kubectl lockstep rollout history llama --revision=3
   kubectl lockstep rollout history llama --revision=3 -o yaml`,
-		ValidArgsFunction: o.complete(sets),
 	}
 	out := addOutput(cmd)
 	cmd.Flags().Int64Var(&revision, "revision", 0, "show this revision with its template")
@@ -83,7 +82,6 @@ paused; or, if there is none, the last rollout.`,
 		Example: `  kubectl lockstep rollout diff llama
   kubectl lockstep rollout diff llama --revision=3
   kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
-		ValidArgsFunction: o.complete(sets),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if of.To != render.Live && of.From == render.Live {
 				return errors.New("--to-revision needs --revision, the one to compare with")

@@ -35,7 +35,6 @@ time is up, the set is deleted, or another revision than --revision is rolled ou
 		Example: `  kubectl lockstep rollout status llama
   kubectl lockstep rollout status lws/llama --timeout=10m
   kubectl lockstep rollout status llama --watch=false`,
-		ValidArgsFunction: o.complete(sets),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)

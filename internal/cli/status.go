@@ -26,7 +26,6 @@ in the set's namespace.`,
   kubectl lockstep status llama -n inference --watch
   kubectl lockstep status llama -o json
   kubectl lockstep status llama -o jsonpath='{.groups[*].nodes}'`,
-		ValidArgsFunction: o.complete(sets),
 	}
 	out := addOutput(cmd)
 	addWatch(cmd, &watch)

@@ -45,7 +45,6 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
   kubectl lockstep why pvc data-llama-0 data-llama-1 -n inference
   kubectl lockstep why pvc -A
   kubectl lockstep why pvc/data-llama-0 -o json`,
-		ValidArgsFunction: o.complete(claims),
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			q.names, err = claims.names(args)
 			switch {

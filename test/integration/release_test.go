@@ -77,7 +77,7 @@ func (b *breaking) lacking(t *testing.T) {
 func (b *breaking) unasked(t *testing.T) {
 	b = b.on(t)
 	c := b.claim("unasked", held)
-	b.mustSay(true, "wanda", "nothing was released: there is no terminal to confirm it on", "release", "pvc/unasked")
+	b.mustSay(true, "wanda", "nothing was released", "release", "pvc/unasked")
 	if now := b.read("unasked"); now.ResourceVersion != c.ResourceVersion {
 		t.Error("something was written")
 	}
