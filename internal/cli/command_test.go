@@ -64,7 +64,6 @@ func TestErrorsOfArguments(t *testing.T) {
 		"rollout status":                  "kubectl lockstep rollout status NAME",
 		"rollout status a --timeout=-1s":  "--timeout -1s",
 		"rollout status a --revision=-1":  "--revision -1",
-		"rollout history a --revision=-1": "--revision -1",
 		"rollout history a -o xml":        "--output:",
 		"rollout diff a b":                "kubectl lockstep rollout diff NAME",
 		"rollout diff a --to-revision=2":  "--revision",

@@ -18,33 +18,15 @@ import (
 // amendment holds the flags of a command that changes sets.
 type amendment struct {
 	print  *genericclioptions.PrintFlags
-	dryRun lws.DryRun
-	owner  string
-}
-
-// addDryRun adds --dry-run to a command, with client as its value if none is given.
-func addDryRun(cmd *cobra.Command, dryRun *lws.DryRun) {
-	values := []string{string(lws.DryRunNone), string(lws.DryRunClient), string(lws.DryRunServer)}
-	cmd.Flags().StringVar((*string)(dryRun), "dry-run", values[0], "none, client (print the change) or server (the API server tries it and stores nothing)")
-	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(lws.DryRunClient)
-	before := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if !slices.Contains(values, string(*dryRun)) {
-			return fmt.Errorf("--dry-run %q: give one of %s", *dryRun, strings.Join(values, ", "))
-		}
-		if before != nil {
-			return before(cmd, args)
-		}
-		return nil
-	}
+	dryRun string
 }
 
 // amendCommand completes a command whose change is the result of decide.
 func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
 	a := &amendment{print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
 	a.print.AddFlags(cmd)
-	addDryRun(cmd, &a.dryRun)
-	cmd.Flags().StringVar(&a.owner, "field-manager", lws.FieldOwner, "field manager of the change")
+	cmd.Flags().StringVar(&a.dryRun, "dry-run", lws.DryRunNone, "none, client (print the change) or server (the API server tries it and stores nothing)")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = lws.DryRunClient
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
 		if err != nil {
@@ -59,6 +41,9 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 	if _, err := a.print.ToPrinter(); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
+	if dryRuns := []string{lws.DryRunNone, lws.DryRunClient, lws.DryRunServer}; !slices.Contains(dryRuns, a.dryRun) {
+		return fmt.Errorf("--dry-run %q: give one of %s", a.dryRun, strings.Join(dryRuns, ", "))
+	}
 	c, err := o.reach(ctx)
 	if err != nil {
 		return err
@@ -67,7 +52,7 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 	if err != nil {
 		return c.explain(err, writeSets)
 	}
-	editor := &lws.Editor{Client: live, Owner: a.owner, DryRun: a.dryRun}
+	editor := &lws.Editor{Client: live, DryRun: a.dryRun}
 	return c.each(names, func(key types.NamespacedName) error {
 		change, after, err := editor.Amend(ctx, key, decide)
 		switch {
@@ -78,7 +63,7 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 		}
 		a.print.NamePrintFlags.Operation = change.Verb
 		if a.dryRun != lws.DryRunNone {
-			if err := a.print.Complete("%s (" + string(a.dryRun) + " dry run)"); err != nil {
+			if err := a.print.Complete("%s (" + a.dryRun + " dry run)"); err != nil {
 				return err
 			}
 		}

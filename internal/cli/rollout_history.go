@@ -14,7 +14,6 @@ import (
 )
 
 func (o *options) rolloutHistoryCommand() *cobra.Command {
-	var revision int64
 	cmd := &cobra.Command{
 		Use:   "history NAME...",
 		Short: "List the revisions of a set, and how many groups run each",
@@ -22,22 +21,20 @@ func (o *options) rolloutHistoryCommand() *cobra.Command {
 out, and its change cause (kubernetes.io/change-cause). The annotation
 lockstep.dev/revision-history-limit on the set is the number of unused revisions to keep, 5 when absent.`,
 		Example: `  kubectl lockstep rollout history llama
-  kubectl lockstep rollout history llama --revision=3
-  kubectl lockstep rollout history llama --revision=3 -o yaml`,
+  kubectl lockstep rollout history llama -o yaml`,
 	}
 	out := addOutput(cmd)
-	cmd.Flags().Int64Var(&revision, "revision", 0, "show this revision with its template")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
-		if err := errors.Join(err, notNegative("--revision", revision)); err != nil {
+		if err != nil {
 			return err
 		}
-		return o.rolloutHistory(cmd.Context(), names, revision, out)
+		return o.rolloutHistory(cmd.Context(), names, out)
 	}
 	return cmd
 }
 
-func (o *options) rolloutHistory(ctx context.Context, names []string, revision int64, out *output) error {
+func (o *options) rolloutHistory(ctx context.Context, names []string, out *output) error {
 	session, err := o.session(ctx)
 	if err != nil {
 		return err
@@ -45,16 +42,8 @@ func (o *options) rolloutHistory(ctx context.Context, names []string, revision i
 	var all []render.Report
 	err = session.each(names, func(key types.NamespacedName) error {
 		found, revisions, err := session.history(ctx, key)
-		if err != nil {
-			return err
-		}
-		if revision == 0 {
-			all = append(all, render.History(found, revisions))
-			return nil
-		}
-		one, err := render.RevisionOf(found, revisions, revision)
 		if err == nil {
-			all = append(all, one)
+			all = append(all, render.History(found, revisions))
 		}
 		return err
 	})

@@ -25,7 +25,7 @@ func TestAmend(t *testing.T) {
 		edit   func(*lwsv1.LeaderWorkerSet)
 		kept   []string // images of the revisions
 		decide Decide
-		dry    DryRun
+		dry    string
 		verb   string // or the error
 		image  string // empty if nothing is written
 	}{

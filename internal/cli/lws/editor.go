@@ -13,17 +13,14 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// FieldOwner is the default field manager of the writes.
+// FieldOwner is the field manager of the writes.
 const FieldOwner = "kubectl-lockstep"
 
-// DryRun says how much of a change is carried out.
-type DryRun string
-
-// The values of DryRun.
+// The values of Editor.DryRun: how much of a change is carried out.
 const (
-	DryRunNone   DryRun = "none"
-	DryRunClient DryRun = "client"
-	DryRunServer DryRun = "server"
+	DryRunNone   = "none"
+	DryRunClient = "client"
+	DryRunServer = "server"
 )
 
 // Change is one write: the set as it is to become, and the verb that describes it, as in "paused".
@@ -39,9 +36,7 @@ type Decide func(set *lwsv1.LeaderWorkerSet, read revisions) (Change, error)
 // Editor changes sets. It writes nothing but patches of sets.
 type Editor struct {
 	client.Client
-	// Owner is the field manager of the writes.
-	Owner  string
-	DryRun DryRun
+	DryRun string
 }
 
 // Amend changes a set. It returns the decision, and the set as it became. After a conflict it decides
@@ -78,7 +73,7 @@ func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Dec
 
 // write patches the exact resourceVersion that was read: another incarnation has another one.
 func (e *Editor) write(ctx context.Context, before, after *lwsv1.LeaderWorkerSet) (*lwsv1.LeaderWorkerSet, error) {
-	options := []client.PatchOption{client.FieldOwner(e.Owner)}
+	options := []client.PatchOption{client.FieldOwner(FieldOwner)}
 	if e.DryRun == DryRunServer {
 		options = append(options, client.DryRunAll)
 	}

@@ -114,7 +114,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 func (w *world) editor() *Editor {
-	return &Editor{Client: w.Client, Owner: FieldOwner, DryRun: DryRunNone}
+	return &Editor{Client: w.Client, DryRun: DryRunNone}
 }
 
 func (w *world) set(t *testing.T) *lwsv1.LeaderWorkerSet {

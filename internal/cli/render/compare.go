@@ -67,15 +67,11 @@ func yamlOf(spec map[string]any) string {
 	return string(text)
 }
 
-func indexOf(revisions []*appsv1.ControllerRevision, number int64) int {
-	return slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
-}
-
 // contentOf returns the content of a revision, or that of the spec.
 func contentOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (map[string]any, error) {
 	data, err := revision.Data(set)
 	if number != Live {
-		i := indexOf(revisions, number)
+		i := slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
 		if i < 0 {
 			return nil, clilws.NoSuchRevision(set.Name, revisions, number)
 		}

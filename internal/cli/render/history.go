@@ -2,7 +2,6 @@ package render
 
 import (
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,22 +48,8 @@ type Revision struct {
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// SetRevision is what "rollout history --revision -o json" prints.
-type SetRevision struct {
-	metav1.TypeMeta `json:",inline"`
-
-	Namespace string `json:"namespace"`
-	Set       string `json:"set"`
-	Revision  `json:",inline"`
-	// Spec is the part of the set's spec that the revision holds.
-	Spec map[string]any `json:"spec"`
-}
-
 // DeepCopyObject implements runtime.Object.
 func (h *SetHistory) DeepCopyObject() runtime.Object { c := *h; return &c }
-
-// DeepCopyObject implements runtime.Object.
-func (r *SetRevision) DeepCopyObject() runtime.Object { c := *r; return &c }
 
 // History returns the history of a set from its revisions by rising number.
 func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistory {
@@ -110,17 +95,6 @@ func groupsAt(s clilws.Survey, key string) int {
 	return groups
 }
 
-// RevisionOf returns one revision with its template.
-func RevisionOf(s clilws.Survey, revisions []*appsv1.ControllerRevision, number int64) (*SetRevision, error) {
-	set := s.Set.Set
-	spec, err := contentOf(set, revisions, number)
-	if err != nil {
-		return nil, err
-	}
-	r := History(s, revisions).Revisions[indexOf(revisions, number)]
-	return &SetRevision{TypeMeta: kind("SetRevision"), Namespace: set.Namespace, Set: set.Name, Revision: r, Spec: spec}, nil
-}
-
 // write writes the history as a table.
 func (h *SetHistory) write(p *page) {
 	paused := ""
@@ -137,17 +111,4 @@ func (h *SetHistory) write(p *page) {
 		rows = append(rows, row{number, r.Groups, p.age(&r.CreatedAt), r.Cause})
 	}
 	p.table(row{"REVISION", "GROUPS", "AGE", "CHANGE-CAUSE"}, rows)
-}
-
-// write writes the revision with its template.
-func (r *SetRevision) write(p *page) {
-	p.linef("leaderworkerset %s in namespace %s, revision %d (%s), first rolled out %s ago, run by %s",
-		r.Set, r.Namespace, r.Number, r.Key, p.age(&r.CreatedAt), counted(r.Groups, "group"))
-	if r.Cause != "" {
-		p.linef("change cause: %s", r.Cause)
-	}
-	p.gap()
-	for line := range strings.Lines(yamlOf(r.Spec)) {
-		p.linef("%s", strings.TrimSuffix(line, "\n"))
-	}
 }

@@ -97,7 +97,7 @@ func (s *SetStatus) groups(p *page) {
 		for _, w := range g.Waiting {
 			waiting = append(waiting, w.Message)
 		}
-		rows = append(rows, row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), revision, nodes(g.Nodes), p.age(g.CreatedAt),
+		rows = append(rows, row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), revision, firstOf(g.Nodes, 1), p.age(g.CreatedAt),
 			g.Restarts, strings.Join(waiting, "; ")})
 	}
 	if s.GroupsOmitted > 0 {
@@ -121,7 +121,7 @@ func (s *SetStatus) failures(p *page) {
 			pods = []lwsv1.PodFailure{{At: g.Failed.At}}
 		}
 		for _, f := range slices.Backward(pods) {
-			rows = append(rows, row{g.Index, f.Pod, p.age(&f.At) + " ago", g.Failed.Count, shortNode(f.Node), reasonOf(f)})
+			rows = append(rows, row{g.Index, f.Pod, p.age(&f.At) + " ago", g.Failed.Count, f.Node, reasonOf(f)})
 		}
 	}
 	p.table(row{"GROUP", "FAILED POD", "WHEN", "IN A ROW", "NODE", "WHY"}, rows)
@@ -149,7 +149,7 @@ func (s *SetStatus) previous(p *page) {
 	}
 	var rows []row
 	for _, o := range all[:min(len(all), previousAtMost)] {
-		rows = append(rows, row{strings.ToLower(o.Kind) + " " + o.Name, p.age(o.DeletedAt), shortNode(o.Node), strings.Join(o.Finalizers, ",")})
+		rows = append(rows, row{strings.ToLower(o.Kind) + " " + o.Name, p.age(o.DeletedAt), o.Node, strings.Join(o.Finalizers, ",")})
 	}
 	p.table(row{"PREVIOUS (NOT COUNTED)", "DELETED", "NODE", "FINALIZERS"}, rows)
 	if more := len(all) - previousAtMost; more > 0 {
