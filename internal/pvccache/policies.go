@@ -11,82 +11,66 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// policy is an admission policy that protection depends on, with a binding of its name.
-type policy struct {
-	name, kind string
-	// since136 reports whether it is absent from API servers before 1.36.
-	since136 bool
+// Policies finds out whether the API server has the policies that protection depends on, each with
+// a binding of its name.
+type Policies struct {
+	live client.Reader
+	// mutating policies are not served before 1.36. Then those that need one are not installed.
+	validating, mutating, needing []string
 }
 
 const (
-	ours       = ".protection.lockstep.dev"
-	validating = "ValidatingAdmissionPolicy"
-	mutating   = "MutatingAdmissionPolicy"
+	ours           = ".protection.lockstep.dev"
+	validatingKind = "ValidatingAdmissionPolicy"
+	mutatingKind   = "MutatingAdmissionPolicy"
 )
-
-// policiesOf returns policies of one kind. API servers before 1.36 serve no mutating ones.
-func policiesOf(kind string, names ...string) (all []policy) {
-	for _, name := range names {
-		all = append(all, policy{name + ours, kind, kind == mutating})
-	}
-	return all
-}
-
-// byDefault are the policies that install applies by default.
-var byDefault = slices.Concat(
-	policiesOf(validating, "refuse-delete", "guard", "refuse-namespace", "guard-namespace", "warn-delete"),
-	[]policy{{"gated" + ours, validating, true}}, // without the gate it would refuse all pods
-	policiesOf(mutating, "gate", "barrier", "barrier-chosen", "forged", "forged-namespace"),
-)
-
-// Policies finds out whether the API server has the policies that protection depends on.
-type Policies struct {
-	live client.Reader
-	want []policy
-}
 
 // NewPolicies returns Policies that read live. alone and initialHold add those that the
-// configuration chooses.
+// configuration chooses to those that install applies by default.
 func NewPolicies(live client.Reader, alone, initialHold bool) *Policies {
-	want := slices.Clone(byDefault)
+	p := &Policies{
+		live:       live,
+		validating: []string{"refuse-delete", "guard", "refuse-namespace", "guard-namespace", "warn-delete"},
+		mutating:   []string{"barrier", "gate", "barrier-chosen", "forged", "forged-namespace"},
+		needing:    []string{"gated"}, // without the gate it would refuse all pods
+	}
 	if alone {
-		want = append(want, policiesOf(mutating, "pod-protection", "volume-protection")...)
+		p.mutating = append(p.mutating, "pod-protection", "volume-protection")
 	}
 	if initialHold {
-		want = append(want, policiesOf(mutating, "initial-hold", "initial-hold-chosen")...)
+		p.mutating = append(p.mutating, "initial-hold", "initial-hold-chosen")
 	}
-	return &Policies{live: live, want: want}
+	return p
 }
 
 // Missing returns the names of policies that do not exist, or have no binding.
-func (p *Policies) Missing(ctx context.Context) (missing []string, err error) {
-	_, err = p.exists(ctx, policiesOf(mutating, "barrier")[0])
-	older := meta.IsNoMatchError(err)
-	if err != nil && !older {
+func (p *Policies) Missing(ctx context.Context) ([]string, error) {
+	missing, err := p.missing(ctx, mutatingKind, p.mutating)
+	validating := p.validating
+	switch {
+	case err == nil:
+		validating = slices.Concat(validating, p.needing)
+	case !meta.IsNoMatchError(err):
 		return nil, err
 	}
-	for _, wanted := range p.want {
-		if older && wanted.since136 {
-			continue
-		}
-		exists, err := p.exists(ctx, wanted)
-		if err != nil {
-			return nil, fmt.Errorf("read policy %q: %w", wanted.name, err)
-		}
-		if !exists {
-			missing = append(missing, wanted.name)
+	others, err := p.missing(ctx, validatingKind, validating)
+	return append(missing, others...), err
+}
+
+func (p *Policies) missing(ctx context.Context, kind string, names []string) (missing []string, err error) {
+	for _, name := range names {
+		for _, kind := range []string{kind, kind + "Binding"} {
+			part := &metav1.PartialObjectMetadata{}
+			part.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(kind))
+			err := p.live.Get(ctx, client.ObjectKey{Name: name + ours}, part)
+			if client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("read policy %q: %w", name+ours, err)
+			}
+			if err != nil {
+				missing = append(missing, name+ours)
+				break
+			}
 		}
 	}
 	return missing, nil
-}
-
-func (p *Policies) exists(ctx context.Context, wanted policy) (bool, error) {
-	for _, kind := range []string{wanted.kind, wanted.kind + "Binding"} {
-		part := &metav1.PartialObjectMetadata{}
-		part.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(kind))
-		if err := p.live.Get(ctx, client.ObjectKey{Name: wanted.name}, part); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-	}
-	return true, nil
 }

@@ -98,8 +98,11 @@ func TestTheExpectedPoliciesAreInstalled(t *testing.T) {
 			installed[found[1]+" "+found[2]] = true
 		}
 	}
-	for _, wanted := range NewPolicies(nil, true, true).want {
-		sought[wanted.kind+" "+wanted.name], sought[wanted.kind+"Binding "+wanted.name] = true, true
+	p := NewPolicies(nil, true, true)
+	for kind, names := range map[string][]string{mutatingKind: p.mutating, validatingKind: append(p.validating, p.needing...)} {
+		for _, name := range names {
+			sought[kind+" "+name+ours], sought[kind+"Binding "+name+ours] = true, true
+		}
 	}
 	if diff := cmp.Diff(installed, sought); diff != "" {
 		t.Errorf("(-installed +expected):\n%s", diff)
