@@ -10,21 +10,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
-	"lockstep.dev/lockstep/internal/webhook"
 )
 
 const (
@@ -181,39 +176,5 @@ func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 	lease := &coordinationv1.Lease{}
 	if c.read(lease, systemName, leaseName); *lease.Spec.HolderIdentity != theirPod {
 		t.Errorf("%s took the lease", *lease.Spec.HolderIdentity)
-	}
-}
-
-// uninstall --keep-sets leaves the definition, the sets and the namespace.
-func TestUninstallKeepsSets(t *testing.T) {
-	c := newCluster(t)
-	if out := c.install(withImage); !strings.Contains(out, "deployment.apps/lws-controller-manager created\n") {
-		t.Errorf("got:\n%s", out)
-	}
-	service := &corev1.Service{}
-	c.read(service, systemName, "lws-webhook-service")
-	if port := service.Spec.Ports[0]; port.Port != 443 || port.TargetPort.IntValue() != 9443 {
-		t.Errorf("got %+v", port)
-	}
-	set := c.createSet("precious")
-	c.install(withImage)
-	if out, err := c.uninstall(func(o *install.Options) { o.KeepSets = true }); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	c.read(namespaced(""), "", systemName)
-	c.read(&apiextensionsv1.CustomResourceDefinition{}, "", crdName)
-	now := &lwsv1.LeaderWorkerSet{}
-	c.read(now, "default", "precious")
-	if now.UID != set.UID || now.ResourceVersion != set.ResourceVersion {
-		t.Error("the set was touched")
-	}
-	c.absent(&admissionv1.MutatingWebhookConfiguration{}, webhook.MutatingConfiguration)
-	c.absent(&admissionv1.ValidatingWebhookConfiguration{}, webhook.ValidatingConfiguration)
-	c.absent(&rbacv1.ClusterRole{}, "lws-manager-role")
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: systemName, Name: "lws-controller-manager"}, &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the deployment: %v", err)
-	}
-	if c.install(withImage); c.mutating() == nil { // and back again
-		t.Error("there is no webhook")
 	}
 }

@@ -101,14 +101,6 @@ func (c *cluster) bare() {
 	}
 }
 
-// leave removes the finalizer of the built-in controller, which does not run here.
-func (c *cluster) leave(claim *corev1.PersistentVolumeClaim) {
-	c.t.Helper()
-	c.read(claim, claim.Namespace, claim.Name)
-	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == pvc.PodsFinalizer })
-	c.must(c.Update(c.t.Context(), claim))
-}
-
 // annotateAll sets annotations of every kind on a PVC and on a namespace.
 func (c *cluster) annotateAll(claim *corev1.PersistentVolumeClaim, namespace string) {
 	c.t.Helper()
@@ -123,73 +115,6 @@ func (c *cluster) annotateAll(claim *corev1.PersistentVolumeClaim, namespace str
 	metav1.SetMetaDataLabel(&ns.ObjectMeta, pvc.ModeKey, "hold")
 	metav1.SetMetaDataAnnotation(&ns.ObjectMeta, pvc.HeldClaimsAnnotation, "1")
 	c.must(c.Update(c.t.Context(), ns))
-}
-
-func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T) {
-	c := newCluster(t)
-	c.create(namespaced("prod"))
-	c.install(nil)
-	c.gives("prod", pvc.PodsFinalizer, pvc.BarrierFinalizer)
-	c.gives("kube-system", pvc.PodsFinalizer)
-	if again := c.install(nil); !strings.Contains(again, "nothing had to be changed") {
-		t.Errorf("the second run changed something:\n%s", again)
-	}
-
-	living, leaving, free := c.claimIn("prod", "living"), c.claimIn("prod", "leaving"), c.claimIn("prod", "free")
-	pod := podWith("prod", "user", "leaving")
-	pod.Spec.NodeName = "node-1"
-	c.create(pod)
-	gated := podWith("prod", "gated", "living")
-	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "protection.lockstep.dev/use-record"}}
-	c.create(gated)
-	c.annotateAll(living, "prod")
-	for _, claim := range []*corev1.PersistentVolumeClaim{leaving, free} {
-		c.must(c.Delete(t.Context(), claim))
-		c.leave(claim)
-	}
-
-	before := c.protection()
-	out, err := c.uninstall(nil)
-	if err == nil || out != "" {
-		t.Fatalf("a claim in use did not stop it: %v\n%s", err, out)
-	}
-	for _, word := range []string{"prod/leaving (is being deleted)", "nothing was removed", "kubectl lockstep why", "--keep-protection"} {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("it does not say %q: %v", word, err)
-		}
-	}
-	if after := c.protection(); len(before) < 19 || !slices.Equal(before, after) {
-		t.Errorf("before: %q\nafter: %q", before, after)
-	}
-
-	c.must(c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
-	c.read(living, "prod", "living")
-	living.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "of-the-life-before", Controller: new(true)}}
-	c.must(c.Update(t.Context(), living))
-	out, err = c.uninstall(nil)
-	if err == nil || out != "" {
-		t.Fatalf("a claim that nothing else keeps did not stop it: %v\n%s", err, out)
-	}
-	for _, word := range []string{"prod/living (in use by StatefulSet/db; StatefulSet/db (UID of-the-life-before), which owned it", "kubectl patch pvc", "nothing was removed"} {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("it does not say %q: %v", word, err)
-		}
-	}
-	c.must(c.Patch(t.Context(), living, merge(pvc.Disown))) // as it tells people to
-	if out, err = c.uninstall(nil); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	c.bare()
-	c.gives("prod", pvc.PodsFinalizer)
-	c.absentIn(&corev1.PersistentVolumeClaim{}, "prod", "leaving")
-	c.absentIn(&corev1.PersistentVolumeClaim{}, "prod", "free") // no pod used it
-	c.read(living, "prod", "living")
-	if !slices.Equal(living.Finalizers, []string{pvc.PodsFinalizer}) || living.Annotations["mine"] != "stays" || living.DeletionTimestamp != nil {
-		t.Errorf("the living claim is %+v", living.ObjectMeta)
-	}
-	if out, err = c.uninstall(nil); err != nil || out != "nothing to remove\n" {
-		t.Errorf("once more: %v\n%s", err, out)
-	}
 }
 
 // cutAt cancels after some lines.
@@ -221,6 +146,9 @@ func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 		c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 		claim := c.claimIn("default", fmt.Sprintf("claim-%d", cut))
 		c.annotateAll(claim, "default")
+		gated := podWith("default", claim.Name, claim.Name)
+		gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: pvc.UseGate}}
+		c.create(gated)
 		volume := newVolume(fmt.Sprintf("volume-%d", cut))
 		c.until("a volume gets its finalizer", func() bool {
 			dry := volume.DeepCopy()

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/install"
-	"lockstep.dev/lockstep/internal/operator"
 )
 
 // Two replicas: ready with a trusted certificate, one leader, bundles restored, a quick handover.
@@ -75,21 +73,4 @@ func (c *cluster) wipeBundle() {
 	was := v.DeepCopy()
 	v.Webhooks[0].ClientConfig.CABundle = []byte("\n")
 	c.must(c.Patch(c.t.Context(), v, client.StrategicMergeFrom(was)))
-}
-
-func TestWebhooksAndControllersRunApart(t *testing.T) {
-	c := newCluster(t)
-	hooks := c.replica(func(o *operator.Options) { o.Controllers = nil })
-	c.install(func(o *install.Options) { o.WebhookURL = hooks.webhookURL() })
-	hooks.start().untilReady()
-	if h := c.holder(); h != "" {
-		t.Errorf("a replica without controllers holds the lease as %q", h)
-	}
-	controllers := c.replica(func(o *operator.Options) { o.Webhooks = false }).start().untilReady()
-	c.eventually("the controllers lead", func(context.Context) bool { return c.holder() != "" }, nil)
-	if _, err := tls.Dial("tcp", strings.TrimPrefix(controllers.webhookURL(), "https://"), &tls.Config{InsecureSkipVerify: true}); err == nil {
-		t.Error("a webhook server runs though none is wanted")
-	}
-	controllers.shut()
-	hooks.shut()
 }
