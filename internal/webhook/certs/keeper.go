@@ -1,8 +1,8 @@
 // Package certs makes the API server trust the webhook server.
 //
 // It knows the certificate of the server, the Secret in which replicas share one, and the
-// CA bundles of the webhook configurations. They change in this order, so that the API
-// server always accepts the server:
+// CA bundles of the webhook configurations, which are copies of that in the Secret. They
+// change in this order, so that the API server always accepts the server:
 //
 //	Secret ──► bundles trust the new certificate as well ──► the server presents it
 //
@@ -15,7 +15,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -66,9 +65,9 @@ type Keeper struct {
 	mu        sync.RWMutex
 	presented *tls.Certificate
 	distrust  error
-	// next is the certificate to present, and trusted when all bundles were first read with it.
-	next    *x509.Certificate
-	trusted time.Time
+	// next is the certificate to present, and published when a bundle was last changed for it.
+	next      *x509.Certificate
+	published time.Time
 }
 
 // NewKeeper returns a keeper that presents nothing before its first pass.
@@ -76,10 +75,10 @@ func NewKeeper(o Options) *Keeper {
 	return &Keeper{options: o, distrust: errors.New("the webhook configurations have not been read yet")}
 }
 
-// offer is a certificate to present, and the authorities that must be trusted for it.
+// offer is a certificate to present, and the CA bundle that must be trusted for it, in PEM.
 type offer struct {
-	serving     *tls.Certificate
-	authorities []*x509.Certificate
+	serving *tls.Certificate
+	bundle  []byte
 	// renew is when it must be renewed.
 	renew time.Time
 }
@@ -108,35 +107,27 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("keep the webhook certificate in secret %q: %w", k.options.Secret, err)
 	}
-	callers, err := k.publish(ctx, now, offered.authorities)
+	callers, err := k.publish(ctx, offered.bundle)
 	if err != nil {
 		return 0, err
 	}
 	next := min(recheck, max(offered.renew.Sub(now), time.Second))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer func() { k.distrust = distrust(callers, k.presented, now) }()
+	defer func() { k.distrust = callers.distrust(offered.bundle, k.presented, now) }()
+	if callers.changed || k.next == nil || !k.next.Equal(offered.serving.Leaf) {
+		k.next, k.published = offered.serving.Leaf, now
+	}
 	if k.presented != nil && k.presented.Leaf.Equal(offered.serving.Leaf) {
 		return next, nil
 	}
-	if k.presented != nil && distrust(callers, k.presented, now) == nil {
-		if left := k.settling(callers, offered.serving, now); left > 0 {
-			return left, nil
-		}
+	settled := k.published.Add(settle)
+	if k.presented != nil && now.Before(settled) && callers.distrust(offered.bundle, k.presented, now) == nil {
+		return settled.Sub(now), nil
 	}
 	k.presented = offered.serving
 	k.options.Log.Info("presenting a webhook certificate", "serial", offered.serving.Leaf.SerialNumber.Text(16), "expires", day(offered.serving.Leaf.NotAfter))
 	return next, nil
-}
-
-// settling returns how long API servers may still take to learn of the bundles that trust a
-// certificate. The time begins with the pass that writes the last of them, or first reads all.
-func (k *Keeper) settling(callers []caller, serving *tls.Certificate, now time.Time) time.Duration {
-	incomplete := slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.before, serving, "", now) })
-	if incomplete || k.next == nil || !k.next.Equal(serving.Leaf) {
-		k.next, k.trusted = serving.Leaf, now
-	}
-	return k.trusted.Add(settle).Sub(now)
 }
 
 // Begin makes the first pass, so that the server has a certificate when it starts.

@@ -31,6 +31,9 @@ const (
 	keyAuthorityKey = "ca.key" // of another implementation
 )
 
+// mostOlder bounds the authorities that a bundle keeps of earlier certificates.
+const mostOlder = 2
+
 const (
 	servingTerm = 365 * 24 * time.Hour
 	renewBefore = 90 * 24 * time.Hour
@@ -67,6 +70,7 @@ func (k *Keeper) fromSecret(ctx context.Context, now time.Time) (offer, error) {
 	if err != nil {
 		return offer{}, fmt.Errorf("make a certificate: %w", err)
 	}
+	made[keyAuthority] = withOlder(now, made[keyAuthority], secret.Data[keyAuthority])
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
@@ -85,9 +89,18 @@ func (k *Keeper) fromSecret(ctx context.Context, now time.Time) (offer, error) {
 	return found, err
 }
 
+// withOlder adds to a bundle the authorities of the one before that are still valid: replicas
+// present the old certificate until each has seen the new one.
+func withOlder(now time.Time, bundle, before []byte) []byte {
+	older, _ := cert.ParseCertsPEM(before) // it may hold a placeholder
+	older = slices.DeleteFunc(older, func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
+	text, _ := cert.EncodeCertificates(older[:min(len(older), mostOlder)]...) // what was parsed can be encoded
+	return slices.Concat(bundle, text)
+}
+
 // offerOf returns what can be read.
 func offerOf(data map[string][]byte) (o offer) {
-	o.authorities = parseBundle(data[keyAuthority])
+	o.bundle = data[keyAuthority]
 	if pair, err := tls.X509KeyPair(data[keyServingCert], data[keyServingKey]); err == nil {
 		o.serving, o.renew = &pair, pair.Leaf.NotAfter.Add(-renewBefore)
 	}
@@ -101,7 +114,7 @@ func (o offer) unfit(now time.Time, hosts []string) string {
 		return "there is none that can be read"
 	case now.Before(o.serving.Leaf.NotBefore) || now.After(o.renew):
 		return "it expires on " + day(o.serving.Leaf.NotAfter)
-	case len(o.authorities) == 0 || !trusts(o.authorities, o.serving, "", now.Add(renewBefore)):
+	case !trusts(o.bundle, o.serving, "", now.Add(renewBefore)):
 		return "its authority did not sign it, or expires"
 	}
 	for _, host := range hosts {
