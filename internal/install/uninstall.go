@@ -122,10 +122,10 @@ type removal struct {
 	ours pvc.Removal
 }
 
-func (c *cluster) removal(found []*unstructured.Unstructured, isDoomed func(*unstructured.Unstructured) bool) *removal {
+func (c *cluster) removal(found []*unstructured.Unstructured, goes func(*unstructured.Unstructured) bool) *removal {
 	r := &removal{cluster: c, found: found, ours: pvc.Removal{KeepChoices: c.KeepChoices}}
 	for _, u := range found {
-		if !isDoomed(u) {
+		if !goes(u) {
 			continue
 		}
 		r.toDelete = append(r.toDelete, u)
