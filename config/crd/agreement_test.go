@@ -130,3 +130,21 @@ func TestDefinitionAndWebhookAgreeOnUpdates(t *testing.T) {
 		}
 	})
 }
+
+// A set may have been stored before a rule existed. Neither refuses a change of something else.
+func TestOldFaultsStopNoOtherChange(t *testing.T) {
+	g := newGate(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		old := anySet.Draw(rt, "old")
+		admission.Default(old)
+		set := old.DeepCopy()
+		set.Labels = map[string]string{"a": "b"}
+		if rapid.Bool().Draw(rt, "image") {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "new"
+		}
+		faults := append(admission.ValidateUpdate(set, old), g.update(t, treeOf(rt, set), treeOf(rt, old))...)
+		if len(faults) > 0 {
+			rt.Fatalf("refused: %v", faults)
+		}
+	})
+}

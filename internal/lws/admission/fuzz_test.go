@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"pgregory.net/rapid"
 	strictjson "sigs.k8s.io/json"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -49,7 +48,7 @@ func FuzzMutatePod(f *testing.F) {
 }
 
 // checkMutation mutates a pod twice. A worker with the ordinal 0 becomes a leader by the first.
-func checkMutation(t rapid.TB, pod *corev1.Pod) {
+func checkMutation(t testing.TB, pod *corev1.Pod) {
 	before := len(encode(t, pod))
 	worker := pod.Labels[lwsv1.WorkerIndexLabelKey] != "0"
 	if admission.MutatePod(pod) != nil {
@@ -84,7 +83,7 @@ func decode(places *quantity.Places, raw []byte, into any) error {
 // character escaped; a pod gets at most a megabyte of TPU variables and two affinity terms.
 func mutatedAtMost(before int) int { return 256*before + 2<<20 }
 
-func encode(t rapid.TB, object any) []byte {
+func encode(t testing.TB, object any) []byte {
 	raw, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +117,7 @@ func FuzzValidate(f *testing.F) {
 
 // checkSet judges a set without defaults and with them. Defaults that are filled in twice change
 // nothing, no judgement changes a set, and an update without a change is not refused.
-func checkSet(t rapid.TB, set, old *lwsv1.LeaderWorkerSet) {
+func checkSet(t testing.TB, set, old *lwsv1.LeaderWorkerSet) {
 	judge(t, set, old)
 	admission.Default(set)
 	once := set.DeepCopy()
@@ -132,7 +131,7 @@ func checkSet(t rapid.TB, set, old *lwsv1.LeaderWorkerSet) {
 	}
 }
 
-func judge(t rapid.TB, set, old *lwsv1.LeaderWorkerSet) {
+func judge(t testing.TB, set, old *lwsv1.LeaderWorkerSet) {
 	wasSet, wasOld := set.DeepCopy(), old.DeepCopy()
 	_ = admission.ValidateCreate(set).ToAggregate()
 	_ = admission.ValidateUpdate(set, old).ToAggregate()
