@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,20 +86,5 @@ func TestIsGarbage(t *testing.T) {
 				t.Errorf("got %t", got)
 			}
 		})
-	}
-}
-
-func TestRef(t *testing.T) {
-	got := identity.RefOf(identity.KindPod, pod())
-	want := identity.Ref{Kind: "Pod", Namespace: "ns", Name: "w-0", UID: "p", ResourceVersion: "7"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if got.String() != "pod w-0" {
-		t.Errorf("got %q", got)
-	}
-	owner := identity.OwnerRef("ns", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "w", UID: "s"})
-	if diff := cmp.Diff(identity.Ref{Kind: "StatefulSet", Namespace: "ns", Name: "w", UID: "s", APIVersion: "apps/v1"}, owner); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
@@ -96,42 +95,6 @@ func TestEveryGroupOfAGangHasAPodGroup(t *testing.T) {
 		if c := gangs(t, 1, 3, waits); minMember(c) != 1 {
 			t.Errorf("minMember is %d: the leader waits for workers that wait for it", minMember(c))
 		}
-	}
-}
-
-// A missing gang scheduler is reported once, and its arrival is. Groups get their workers.
-func TestAMissingGangScheduler(t *testing.T) {
-	c := gangs(t, 1, 2)
-	const missing = "volcano is not there"
-	without := func() lws.Plan {
-		world := c.set("w")
-		world.GangMissing = missing
-		return lws.DecideSet(world)
-	}
-	for _, tt := range []struct {
-		decide            func() lws.Plan
-		condition, reason string
-	}{{without, "True GangSchedulerMissing", "GangSchedulerMissing/Wait"}, {c.decideSet, "False GangSchedulerFound", "GangSchedulerFound/Wait"}} {
-		plan := tt.decide()
-		write := one[action.WriteStatus](t, plan)
-		want := map[string]string{available: isAvailable, progressing: wasProgressing, "GangSchedulerMissing": tt.condition}
-		if diff := cmp.Diff(want, brief(write.Status)); diff != "" || !cmp.Equal([]string{tt.reason}, notes(write)) {
-			t.Errorf("events %v, conditions (-want +got)\n%s", notes(write), diff)
-		}
-		c.do(plan)
-		if again := tt.decide(); len(again.Actions) > 0 {
-			t.Errorf("reported again: %s", spelled(again))
-		}
-	}
-	again := without()
-	if _, waits := waitFor(again, lws.CodeGangSchedulerMissing); !waits || again.Next(c.Now) != 10*time.Second {
-		t.Errorf("no requeue: %+v", again.Waits)
-	}
-	then(withoutWorkers, withoutPodGroup)(c)
-	world := c.group("w-0")
-	world.GangMissing = missing
-	if got := short(lws.DecideGroup(world)); got != "create statefulset w-0 | GangSchedulerMissing" {
-		t.Errorf("the group does %s", got)
 	}
 }
 

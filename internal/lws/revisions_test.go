@@ -1,7 +1,6 @@
 package lws_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/apply"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -35,23 +33,6 @@ func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 		t.Fatal(err)
 	}
 	return encoded
-}
-
-func TestRevisionOfAChangedTemplate(t *testing.T) {
-	c := running(t, 2, 2)
-	image(c, "image:2")
-	plan := c.decideSet()
-	got, create := created[Revision](t, plan)
-	key := got.Labels[lwsv1.RevisionKey]
-	checkRevisionEvent(t, create, key)
-	leaders := one[action.Apply](t, plan)
-	if leaders.Object.GetLabels()[lwsv1.RevisionKey] != key || got.Revision != 2 {
-		t.Errorf("leaders at %v, revision %s is number %d", leaders.Object.GetLabels(), key, got.Revision)
-	}
-	image(c, "image:1")
-	if err := c.Do(leaders); !errors.Is(err, apply.ErrStale) {
-		t.Errorf("a template of an earlier spec is written: %v", err)
-	}
 }
 
 // atKey gives the only revision of a set in step, and all that runs it, other data.
@@ -116,54 +97,6 @@ func TestWorkersComeFromAGenuineRevisionOfTheirSet(t *testing.T) {
 		on(revision(c).Name, change)(c)
 		if got := short(c.decideGroup("w-0")); got != "| WaitingForRevision" {
 			t.Errorf("%s: got %s", name, got)
-		}
-	}
-}
-
-// rival adds a revision with another image under the key of the groups. Its name has the hash of
-// its own data.
-func rival(t *testing.T, c *cluster, image string, owners []metav1.OwnerReference) (genuine string) {
-	t.Helper()
-	genuine = revision(c).Name
-	other := find[Set](c, "w").DeepCopy()
-	fakeapi.Image(image)(other)
-	again := revision(c).DeepCopy()
-	again.Data.Raw, again.Revision, again.UID, again.OwnerReferences = data(t, other), 99, "", owners
-	again.Name = "w-" + lwsrevision.Key(again.Data.Raw) + "-99"
-	fakeapi.Add(c.Server, again)
-	return genuine
-}
-
-// A user who may create ControllerRevisions must not choose the template of a set: one with the
-// set as its controller precedes none whose data hashes to the key. If that one is lost, another
-// implementation created it again, and a takeover restarts no group.
-func TestRevisionsOfOneKey(t *testing.T) {
-	for _, isControlled := range []bool{true, false} {
-		c := running(t, 1, 3)
-		withoutWorkers(c)
-		var owners []metav1.OwnerReference
-		if isControlled {
-			owners = revision(c).OwnerReferences
-		}
-		genuine := rival(t, c, "forged", owners)
-		workers := func() string {
-			sts, _ := created[StatefulSet](t, c.decideGroup("w-0"))
-			return sts.Spec.Template.Spec.Containers[0].Image
-		}
-		if plan := c.decideSet(); len(of[action.Apply](plan))+len(of[action.Create](plan)) != 0 || workers() != "image:1" {
-			t.Errorf("controlled %t: the set does %s, workers run %s", isControlled, spelled(plan), workers())
-		}
-		if !isControlled {
-			image(c, "forged")
-			if got, _ := created[Revision](t, c.decideSet()); got.Revision != 2 {
-				t.Errorf("the forged revision moved the number to %d", got.Revision)
-			}
-		}
-		gone[Revision](genuine)(c)
-		if isControlled && workers() != "forged" {
-			t.Errorf("workers run %s", workers())
-		} else if got := short(c.decideGroup("w-0")); !isControlled && got != "| WaitingForRevision" {
-			t.Errorf("without the genuine revision the group does %s", got)
 		}
 	}
 }

@@ -54,6 +54,13 @@ func TestDecisionsAboutASet(t *testing.T) {
 		{"rewritten, of another UID", with(1, 1), rewritten("former", 0), "", applies},
 		{"rewritten, changed since", with(1, 1), rewritten("", -1), "", applies},
 		{"rewritten, by an apply that changed nothing", with(1, 1), rewritten("", 1), "", applies},
+		{"a Service edited by hand", noted, on("w", func(s Service) { s.Spec.Selector = nil }), "", "apply service w"},
+		{"a Service that publishes ready pods alone", noted, on("w", func(s Service) { s.Spec.PublishNotReadyAddresses = false }), "", "apply service w"},
+		{"a Service of another set's name", noted, on("w", func(s Service) { s.Labels[lwsv1.SetNameLabelKey] = "v" }), "", "apply service w"},
+		{"a Service with an address", noted, on("w", func(s Service) { s.Spec.ClusterIP, s.Spec.Selector = "10.0.0.7", nil }), "", "| ServiceNotHeadless!ServiceNotHeadless"},
+		{"others' ports and labels of a Service", noted, on("w", func(s Service) {
+			s.Spec.Ports, s.Labels["scrape"] = []corev1.ServicePort{{Name: "metrics", Port: 9090}}, "yes"
+		}), "", ""},
 		{"a terminating set", with(1, 3), then(withoutWorkers, gone[Service]("w"), leaving[Set]("w", "foregroundDeletion")), "", ""},
 		{"a leader is replaced while the template changes", with(2, 1), then(leaving[Pod]("w-1"), user(fakeapi.Image("image:2"))), "",
 			"create controllerrevision w-6579f9847c-2, apply statefulset w, status leaderworkerset w"},

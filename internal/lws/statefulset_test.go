@@ -64,13 +64,3 @@ func subgroups(set Set) {
 	set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: fakeapi.Ptr[int32](3)}
 	fakeapi.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host")(set)
 }
-
-func TestASetWithoutDefaultsStillMakesLeaders(t *testing.T) {
-	_, plan := firstPlan(t, func(set Set) {
-		set.Spec = lwsv1.LeaderWorkerSetSpec{LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{WorkerTemplate: fakeapi.Template("worker", "image:1")}}
-	})
-	sts, _ := created[StatefulSet](t, plan)
-	if *sts.Spec.Replicas != 1 || sts.Spec.Template.Annotations[lwsv1.SizeAnnotationKey] != "1" {
-		t.Errorf("got %d leaders of groups of %s, want 1 of 1", *sts.Spec.Replicas, sts.Spec.Template.Annotations[lwsv1.SizeAnnotationKey])
-	}
-}

@@ -15,7 +15,6 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -223,26 +222,5 @@ func TestTheRecordOfAReadyGroupIsWrittenSoon(t *testing.T) {
 		if len(status) != min(records, 1) || records > 0 && len(status[0].Status.Started) != records {
 			t.Errorf("got %+v, want %d records", status, records)
 		}
-	}
-}
-
-// Surge groups stand in for those that a partition keeps back for as long as it
-// does. A rollout is done beside them.
-func TestStandWaitsForNoSurgeThatStays(t *testing.T) {
-	c := running(t, 3, 1, partitioned(2), func(set Set) { rollingOf(set).MaxSurge = intstr.FromInt32(1) })
-	then(user(fakeapi.Image("image:2")), settled)(c)
-	if got := workload.PodsOf(find[StatefulSet](c, "w")); got != 4 {
-		t.Fatalf("invalid run: %d leaders, and no surge", got)
-	}
-	if got := lws.Stand(c.set("w")); got.Surge != 0 || got.Target != 1 || got.TargetReady != 1 {
-		t.Errorf("got %+v", got)
-	}
-	user(partitioned(0))(c)
-	for round := 0; round < 50 && lws.Stand(c.set("w")).TargetReady < 3; round++ {
-		carriedOut(c)
-		c.others()
-	}
-	if got := lws.Stand(c.set("w")); got.Surge != 1 || got.Target != 3 || got.TargetReady != 3 {
-		t.Errorf("with a surge group that is to go: got %+v", got)
 	}
 }

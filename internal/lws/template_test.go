@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -103,21 +101,5 @@ func TestAFoundTemplateGoesWithANewPlacement(t *testing.T) {
 			t.Errorf("%d leaders, annotations %v", workload.PodsOf(sts), sts.Annotations)
 		}
 		checkPlaced(c, lwsv1.ExclusiveKeyAnnotationKey, "rack")
-	}
-}
-
-// Another version did not write a topology into the template: no user edited it, and no
-// pod is replaced for it, whether or not the rollout is paused meanwhile.
-func TestAFoundTemplateStaysThoughItsPlacementIsSpeltOtherwise(t *testing.T) {
-	const key = lwsv1.SubGroupExclusiveKeyAnnotationKey
-	c := found(t, func(sts StatefulSet) { sts.Annotations[key] = "rack" })
-	place(key, "rack")(c)
-	before := leadersOf(c).Spec.DeepCopy()
-	for _, happens := range []step{nothing, pause, then(place(key, "zone"), settled, place(key, "rack")), resume} {
-		then(happens, settled)(c)
-		if diff := cmp.Diff(before, &leadersOf(c).Spec, cmpopts.IgnoreFields(appsv1.StatefulSetSpec{}, "UpdateStrategy")); diff != "" {
-			t.Errorf("(-before +after)\n%s", diff)
-		}
-		checkAvailable(c, 2)
 	}
 }

@@ -239,19 +239,6 @@ func TestPodsThatMustNotBe(t *testing.T) {
 	}
 }
 
-// Large annotations are not copied into containers.
-func TestAMegabyteOfAnnotationsIsNotCopied(t *testing.T) {
-	megabyte := strings.Repeat("x", 1<<20)
-	pod := newLeader("w-0", withPodAnnotation("any", megabyte), func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 100) })
-	for _, container := range mutate(t, pod).Spec.Containers {
-		for _, variable := range container.Env {
-			if len(variable.Value) > 100 {
-				t.Fatalf("%s has %d characters", variable.Name, len(variable.Value))
-			}
-		}
-	}
-}
-
 const (
 	groupKey    = "b170a251aa73d74d5ba988f212b4fe940e717eef"
 	subgroupKey = "4cb5f2a553b68e27600205b557f708ab7cbf81b7"

@@ -43,47 +43,9 @@ func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 const sampleData = `{"spec":{"leaderWorkerTemplate":{"$patch":"replace","leaderTemplate":{"metadata":{},"spec":{"containers":[{"image":"docker.io/nginxinc/nginx-unprivileged:1.27","name":"leader","resources":{}}]}},"restartPolicy":"RecreateGroupOnPodRestart","size":2,"workerTemplate":{"metadata":{},"spec":{"containers":[{"image":"docker.io/nginxinc/nginx-unprivileged:1.27","name":"worker","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`
 
 func TestRevisionDataIsByteForByteThatOfTheAPI(t *testing.T) {
-	if diff := cmp.Diff(sampleData, string(data(t, sample()))); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-func TestRevisionKey(t *testing.T) {
-	tests := []struct {
-		name, key, contains string
-		edit                func(*lwsv1.LeaderWorkerSet)
-	}{
-		{"as it is", "7bdcf6cbd6", "", func(*lwsv1.LeaderWorkerSet) {}},
-		{"no leader template", "66c987c45d", "", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil }},
-		{"a subdomain per replica", "675dbb7bc5", "", fakeapi.UniquePerReplica},
-		{
-			"subgroups", "5cc8765c65",
-			`"size":3,"subGroupPolicy":{"subGroupPolicyType":"LeaderWorker","subGroupSize":1},"workerTemplate"`,
-			func(set *lwsv1.LeaderWorkerSet) {
-				set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](3)
-				set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{
-					Type: fakeapi.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker), SubGroupSize: fakeapi.Ptr[int32](1),
-				}
-			},
-		},
-		{"another worker container", "6956876d89", "", func(set *lwsv1.LeaderWorkerSet) {
-			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Name = "new-worker-name"
-		}},
-		{"no network and characters that HTML escapes", "d648b788b", `"args":["a\u003cb\u003e\u0026c"]`, func(set *lwsv1.LeaderWorkerSet) {
-			set.Spec.NetworkConfig = nil
-			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Args = []string{"a<b>&c"}
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			encoded := data(t, sample(tt.edit))
-			if got := revision.Key(encoded); got != tt.key {
-				t.Errorf("got key %s, want %s for %s", got, tt.key, encoded)
-			}
-			if !strings.Contains(string(encoded), tt.contains) {
-				t.Errorf("%s is not in %s", tt.contains, encoded)
-			}
-		})
+	encoded := data(t, sample())
+	if diff := cmp.Diff(sampleData, string(encoded)); diff != "" || revision.Key(encoded) != "7bdcf6cbd6" {
+		t.Errorf("key %s (-want +got)\n%s", revision.Key(encoded), diff)
 	}
 }
 
@@ -176,6 +138,20 @@ func TestGenuine(t *testing.T) {
 				t.Errorf("got %t", got)
 			}
 		})
+	}
+}
+
+// A user who may create revisions must not choose the template of a set.
+func TestARevisionWithItsOwnKeyPrecedesOthers(t *testing.T) {
+	own, other := &appsv1.ControllerRevision{Revision: 1}, &appsv1.ControllerRevision{Revision: 99}
+	own.Data.Raw, other.Data.Raw = data(t, sample()), []byte(`{}`)
+	for _, r := range []*appsv1.ControllerRevision{own, other} {
+		r.Labels = map[string]string{lwsv1.RevisionKey: revision.Key(own.Data.Raw)}
+	}
+	for _, all := range [][]*appsv1.ControllerRevision{{own, other}, {other, own}} {
+		if got := revision.WithKey(all, revision.Key(own.Data.Raw)); got != own {
+			t.Errorf("got %+v", got)
+		}
 	}
 }
 
