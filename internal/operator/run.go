@@ -15,7 +15,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -44,10 +43,6 @@ import (
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
-// heapGrowth is the GOGC of a process that has none: most of the heap are caches, which
-// stay.
-const heapGrowth = 50
-
 // graceful is how long requests and reconciles in flight may take to end. It is shorter
 // than the grace period of the Deployment's pods, 10 s.
 const graceful = 8 * time.Second
@@ -66,7 +61,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(heapGrowth)
+		go limitGarbage(ctx)
 	}
 	o.Log.Info("starting", "version", version.Get().Version, "server", o.REST.Host, "namespace", o.Namespace,
 		"controllers", o.Controllers, "protection", o.protects(), "webhooks", o.Webhooks, "leaderElection", o.elects())
