@@ -66,16 +66,12 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 	if err != nil {
 		return err
 	}
-	server, err := lws.NewDryRunner(c.config)
-	if err != nil {
-		return c.explain(err, writeSets)
-	}
 	list := render.NewPlanList()
 	for _, manifest := range manifests {
 		if manifest.GetNamespace() == "" {
 			manifest.SetNamespace(c.namespace)
 		}
-		plan, err := c.planOf(ctx, server, manifest)
+		plan, err := c.planOf(ctx, manifest)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -89,12 +85,12 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 }
 
 // planOf returns the plan for one set as the API server would store it.
-func (c *cluster) planOf(ctx context.Context, server *lws.DryRunner, manifest *unstructured.Unstructured) (*render.SetPlan, error) {
+func (c *cluster) planOf(ctx context.Context, manifest *unstructured.Unstructured) (*render.SetPlan, error) {
 	session, err := c.open(ctx, manifest.GetNamespace())
 	if err != nil {
 		return nil, err
 	}
-	set, warnings, err := server.Apply(ctx, manifest)
+	set, warnings, err := lws.Apply(ctx, c.config, manifest)
 	if err != nil {
 		return nil, c.explain(err, writeSets)
 	}

@@ -91,7 +91,7 @@ func (o *options) why(ctx context.Context, q *question) error {
 	if err != nil {
 		return err
 	}
-	return q.out.print(o.Out, render.Overview(reports, q.everywhere))
+	return q.out.print(o.Out, render.Overview(reports))
 }
 
 // whyNamed reports on each PVC. A PVC that does not exist is an error after the reports on the others.

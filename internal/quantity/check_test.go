@@ -170,36 +170,3 @@ func FuzzCheck(f *testing.F) {
 		equality.Semantic.DeepEqual(pod, again) // compares quantities; the core type writes 1000E as 1, so not for its answer
 	})
 }
-
-func BenchmarkCheck(b *testing.B) {
-	var containers []string
-	for i := range 200 {
-		containers = append(containers, fmt.Sprintf(`{"name":"c%d","image":"i","env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}}`, i))
-	}
-	pod := []byte(`{"metadata":{"name":"a"},"spec":{"containers":[` + strings.Join(containers, ",") + `]}}`)
-	b.Run("check", func(b *testing.B) {
-		b.SetBytes(int64(len(pod)))
-		for b.Loop() {
-			if err := inPods.Check(pod); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("decode", func(b *testing.B) {
-		b.SetBytes(int64(len(pod)))
-		for b.Loop() {
-			var p corev1.Pod
-			if err := json.Unmarshal(pod, &p); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	for _, text := range []string{"1e999", "1e-99", strings.Repeat("9", 200) + "e55", strings.Repeat("9", 250) + "e-99", "1" + strings.Repeat("0", 249) + "e-99", strings.Repeat("9", 250) + "Ei", "1" + strings.Repeat("0", 255)} {
-		b.Run(text[:4]+text[len(text)-3:], func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				quantity.Harmless(text)
-			}
-		})
-	}
-}

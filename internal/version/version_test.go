@@ -28,10 +28,3 @@ func TestLinkerWinsOverBuildInfo(t *testing.T) {
 		}
 	}
 }
-
-func TestTextHasOneLineForEachPart(t *testing.T) {
-	want := "Version: v1\nBuild Date: now\nGit Commit: abc"
-	if got := (Info{Version: "v1", BuildDate: "now", Commit: "abc"}).String(); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}

@@ -17,22 +17,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// DryRunner asks the API server what it would store. It is not safe for concurrent use.
-type DryRunner struct {
-	client   client.Client
-	warnings Warnings
-}
-
-// NewDryRunner returns a DryRunner.
-func NewDryRunner(config *rest.Config) (*DryRunner, error) {
-	d := &DryRunner{}
-	config = rest.CopyConfig(config)
-	config.WarningHandlerWithContext = &d.warnings
-	var err error
-	d.client, err = client.New(config, client.Options{Scheme: Scheme()})
-	return d, err
-}
-
 // Warnings collects the warnings of the API server.
 type Warnings []string
 
@@ -45,25 +29,32 @@ func (w *Warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _
 
 // Apply returns the set as kubectl apply would have it stored, with the warnings of the API server.
 // The set has no UID if the cluster does not have it yet.
-func (d *DryRunner) Apply(ctx context.Context, manifest *unstructured.Unstructured) (*lwsv1.LeaderWorkerSet, []string, error) {
-	d.warnings = nil
-	stored, err := d.apply(ctx, manifest.DeepCopy())
+func Apply(ctx context.Context, config *rest.Config, manifest *unstructured.Unstructured) (*lwsv1.LeaderWorkerSet, []string, error) {
+	var warnings Warnings
+	config = rest.CopyConfig(config)
+	config.WarningHandlerWithContext = &warnings
+	c, err := client.New(config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, nil, err
+	}
+	stored, err := apply(ctx, c, manifest.DeepCopy())
 	if err != nil {
 		return nil, nil, err
 	}
 	set := &lwsv1.LeaderWorkerSet{}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, set)
-	return set, d.warnings, err
+	return set, warnings, err
 }
 
-func (d *DryRunner) apply(ctx context.Context, manifest *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// apply sends dry runs only.
+func apply(ctx context.Context, c client.Client, manifest *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(manifest.GroupVersionKind())
-	err := d.client.Get(ctx, client.ObjectKeyFromObject(manifest), live)
+	err := c.Get(ctx, client.ObjectKeyFromObject(manifest), live)
 	strict := client.FieldValidation(metav1.FieldValidationStrict)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = d.client.Create(ctx, manifest, client.DryRunAll, strict)
+		err = c.Create(ctx, manifest, client.DryRunAll, strict)
 		manifest.SetUID("") // of an object that was not stored
 		return manifest, err
 	case err != nil:
@@ -73,7 +64,7 @@ func (d *DryRunner) apply(ctx context.Context, manifest *unstructured.Unstructur
 	if err != nil {
 		return nil, err
 	}
-	err = d.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.DryRunAll, strict)
+	err = c.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.DryRunAll, strict)
 	return live, err
 }
 

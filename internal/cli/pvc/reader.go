@@ -60,18 +60,9 @@ func (r *Reader) PVC(ctx context.Context, key types.NamespacedName) (*corev1.Per
 
 // PVCs reads all PVCs of a namespace, or of all namespaces if it is empty.
 func (r *Reader) PVCs(ctx context.Context, namespace string) ([]corev1.PersistentVolumeClaim, error) {
-	var claims []corev1.PersistentVolumeClaim
-	page := &corev1.PersistentVolumeClaimList{}
-	for {
-		err := r.client.List(ctx, page, client.InNamespace(namespace), client.Limit(1000), client.Continue(page.Continue))
-		if err != nil {
-			return nil, err
-		}
-		claims = append(claims, page.Items...)
-		if page.Continue == "" {
-			return claims, nil
-		}
-	}
+	list := &corev1.PersistentVolumeClaimList{}
+	err := r.client.List(ctx, list, client.InNamespace(namespace))
+	return list.Items, err
 }
 
 // Explain reads all that explains PVCs of one namespace. The reads begin after the PVCs were read: a pod

@@ -46,9 +46,6 @@ type ClaimWhyList struct {
 	Items []ClaimWhy `json:"items"`
 	// Free is how many PVCs are not in use, and left out.
 	Free int `json:"free"`
-
-	// spaces reports whether namespaces are shown.
-	spaces bool
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -108,9 +105,8 @@ func Claims(all []*ClaimWhy) *ClaimWhyList {
 
 // Overview reports on PVCs that are in use, terminating or unknown, and counts the rest.
 // Terminating PVCs come first, then those that refuse a DELETE.
-func Overview(all []*ClaimWhy, spaces bool) *ClaimWhyList {
+func Overview(all []*ClaimWhy) *ClaimWhyList {
 	l := Claims(nil)
-	l.spaces = spaces
 	for _, c := range all {
 		if c.State == pvc.Free && len(c.Holders) == 0 {
 			l.Free++

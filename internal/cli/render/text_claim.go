@@ -146,17 +146,10 @@ func (l *ClaimWhyList) write(p *page) {
 		p.linef("%s, none in use or being deleted", counted(l.Free, "PVC"))
 		return
 	}
-	columns := row{"PVC", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
-	if l.spaces {
-		columns = append(row{"NAMESPACE"}, columns...)
-	}
+	columns := row{"NAMESPACE", "PVC", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
 	var rows []row
 	for i := range l.Items {
-		cells := l.Items[i].cells(p)
-		if l.spaces {
-			cells = append(row{l.Items[i].Namespace}, cells...)
-		}
-		rows = append(rows, cells)
+		rows = append(rows, l.Items[i].cells(p))
 	}
 	p.table(columns, rows)
 	if l.Free > 0 {
@@ -181,7 +174,7 @@ func (c *ClaimWhy) cells(p *page) row {
 			keeping = append(keeping, h.Name)
 		}
 	}
-	return row{c.Name, c.State, p.ageOf(c.Since), deletion, firstOf(keeping, 1), next}
+	return row{c.Namespace, c.Name, c.State, p.ageOf(c.Since), deletion, firstOf(keeping, 1), next}
 }
 
 func (c *ClaimWhy) next() string {

@@ -118,7 +118,7 @@ func TestTextOfPVCs(t *testing.T) {
 		for _, f := range found {
 			all = append(all, Claim(f))
 		}
-		return Text(Overview(all, true), now)
+		return Text(Overview(all), now)
 	}
 	elsewhere := foundClaim()
 	elsewhere.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "prod", Name: "data-db-0", UID: "u-before"}
@@ -203,18 +203,5 @@ func TestRefusedPodsAreShownWithTheReason(t *testing.T) {
 		if len(waiting) != 2 || waiting[1].Reason != lws.CodeRefused || !strings.Contains(waiting[1].Message, want) {
 			t.Errorf("got %+v, want %q", waiting, want)
 		}
-	}
-}
-
-func TestAges(t *testing.T) {
-	p := &page{now: now}
-	for ago, want := range map[time.Duration]string{0: "0s", -time.Minute: "0s", 90 * time.Second: "90s", 5 * time.Minute: "5m", 49 * time.Hour: "2d1h"} {
-		at := now.Add(-ago)
-		if got := p.ageOf(&at); got != want {
-			t.Errorf("%s ago: got %q, want %q", ago, got, want)
-		}
-	}
-	if p.age(nil) != "-" || p.ageOf(nil) != "-" {
-		t.Error("an event that did not happen has an age")
 	}
 }
