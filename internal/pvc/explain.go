@@ -259,7 +259,7 @@ func (c Case) summary(e Explanation, holders []Holder) string {
 	}
 	switch {
 	case c.terminating() && len(keeping) > 0:
-		return staysUntil(keeping)
+		return staysUntil(few(keeping))
 	case c.terminating() && c.blind() != "":
 		return "is being deleted; " + c.blind() + " could not be read, and may hold it"
 	case c.terminating():
@@ -277,9 +277,7 @@ func (c Case) summary(e Explanation, holders []Holder) string {
 }
 
 // staysUntil is said of a terminating PVC in use: here, and in an event on it.
-func staysUntil(names []string) string {
-	return "is being deleted, and stays until these end: " + few(names)
-}
+func staysUntil(names string) string { return "is being deleted, and stays until these end: " + names }
 
 // confirmedLate is twice the time after which a running operator confirms a hold.
 const confirmedLate = 2 * verifyEvery

@@ -73,11 +73,16 @@ func Decide(v View) Verdict {
 
 // InUse is why a terminating PVC stays that pods use.
 func InUse(users []Use) action.Reason {
+	return action.Reason{Code: "InUse", Sentence: staysUntil(Named(users))}
+}
+
+// Named names pods and their nodes.
+func Named(users []Use) string {
 	names := make([]string, len(users))
 	for i, use := range users {
 		names[i] = onNode(use.Pod, use.Node)
 	}
-	return action.Reason{Code: "InUse", Sentence: staysUntil(names)}
+	return few(names)
 }
 
 func onNode(pod identity.Ref, node string) string { return fmt.Sprintf("%s on node %s", pod, node) }
@@ -88,7 +93,7 @@ func MayBeInUse(recorded Record) action.Reason {
 	for i, pod := range recorded {
 		names[i] = "pod " + pod.Name
 	}
-	return action.Reason{Code: "InUseRecord", Sentence: staysUntil(names) + ", which its use record names"}
+	return action.Reason{Code: "InUseRecord", Sentence: staysUntil(few(names)) + ", which its use record names"}
 }
 
 // living sets the finalizers of a living PVC. The API server refuses new finalizers on a

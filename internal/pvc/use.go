@@ -57,7 +57,7 @@ func (x *Index) See(pod *corev1.Pod) {
 	x.pods[pod.UID] = true
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		use := Use{Pod: identity.RefOf(identity.KindPod, pod), Node: pod.Spec.NodeName, Phase: pod.Status.Phase, shutDown: isShutDown(pod)}
+		use := Use{Pod: identity.RefOf(identity.KindPod, pod), Node: pod.Spec.NodeName, Phase: pod.Status.Phase, shutDown: IsShutDown(pod)}
 		switch {
 		case volume.PersistentVolumeClaim != nil:
 			use.Path = fmt.Sprintf("spec.volumes[%s].persistentVolumeClaim.claimName", volume.Name)
@@ -103,7 +103,9 @@ func (x *Index) Holding(pvc *corev1.PersistentVolumeClaim) []Use {
 	return holding
 }
 
-// isShutDown reports whether a pod was deleted with a grace period of zero.
-func isShutDown(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
+// IsShutDown reports whether the kubelet is done with a pod, or was overruled: it was deleted with
+// a grace period of zero.
+func IsShutDown(pod metav1.Object) bool {
+	grace := pod.GetDeletionGracePeriodSeconds()
+	return pod.GetDeletionTimestamp() != nil && grace != nil && *grace == 0
 }

@@ -123,7 +123,7 @@ func (h *Holds) namespaceChanged(ctx context.Context, before, after *metav1.Part
 
 // podChanged reports the PVCs of a pod when its use of them changes.
 func (h *Holds) podChanged(ctx context.Context, before, after *PodUses, concerned func(types.NamespacedName)) {
-	if before != nil && after != nil && before.Node == after.Node && before.Phase == after.Phase && before.IsShutDown() == after.IsShutDown() {
+	if before != nil && after != nil && before.Node == after.Node && before.Phase == after.Phase && pvc.IsShutDown(before) == pvc.IsShutDown(after) {
 		return
 	}
 	pod := oneOf(before, after)

@@ -201,11 +201,6 @@ func (p *PodUses) Claims() (names []string) {
 	return names
 }
 
-// IsShutDown reports whether the kubelet is done with the pod, or was overruled.
-func (p *PodUses) IsShutDown() bool {
-	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
-}
-
 // IsGated reports whether the pod is under the gate of mode strict.
 func (p *PodUses) IsGated() bool { return len(p.gates) > 0 }
 

@@ -37,7 +37,7 @@ func (c *Controller) podChanged(before, after *pvccache.PodUses) {
 	switch {
 	case after == nil:
 		c.addUsed(before)
-	case after.Node == "" || after.IsShutDown() || before == nil || before.Node == "":
+	case after.Node == "" || pvc.IsShutDown(after) || before == nil || before.Node == "":
 		c.addUsed(after)
 	}
 }

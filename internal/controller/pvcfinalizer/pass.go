@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -167,12 +166,7 @@ func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, verdict pvc.Verdic
 		p.report.Postponed(claim, verdict.Because)
 		return
 	}
-	var pods []string
-	for _, use := range verdict.Users {
-		pods = append(pods, use.Pod.String()+" on node "+use.Node)
-	}
-	slices.Sort(pods)
-	p.report.Slipped(claim, strings.Join(slices.Compact(pods), ", "))
+	p.report.Slipped(claim, pvc.Named(verdict.Users))
 }
 
 // judgeLive reads pods live, once for all PVCs that need it.
