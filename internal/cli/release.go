@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,17 +140,12 @@ func why(object client.Object) string {
 }
 
 func (r *release) lacking(object client.Object) error {
-	where := object.GetNamespace()
-	if where == "" {
-		where = object.GetName()
-	}
-	return fmt.Errorf("you may not release %[1]s: that takes the verb %[2]q on %[3]s in namespace %[4]q. Ask for a role with it:\n"+
-		"  kubectl create role release-claims -n %[4]s --verb=%[2]s --resource=%[3]s\n"+
-		"  kubectl create rolebinding release-claims -n %[4]s --role=release-claims --user=YOU",
+	where := cmp.Or(object.GetNamespace(), object.GetName())
+	return fmt.Errorf("you may not release %s: that takes the verb %q on %s in namespace %q; ask for a role with it",
 		r.what(), pvc.Verb, pvc.Resource+"."+pvc.Group, where)
 }
 
-// show prints what the user confirms.
+// show prints what a release means.
 func (r *release) show(ctx context.Context, reader *pvc.Reader, object client.Object) error {
 	claim, isPVC := object.(*corev1.PersistentVolumeClaim)
 	if !isPVC {

@@ -35,26 +35,21 @@ var Get = sync.OnceValue(func() Info {
 })
 
 // resolve fills what the linker left empty from what the Go tool recorded.
-func resolve(linked Info, build *debug.BuildInfo) Info {
-	recorded := Info{Version: unreleased, Commit: unknown, BuildDate: unknown}
+func resolve(info Info, build *debug.BuildInfo) Info {
 	if build != nil && build.Main.Version != "(devel)" {
-		recorded.Version = cmp.Or(build.Main.Version, unreleased)
+		info.Version = cmp.Or(info.Version, build.Main.Version)
 	}
 	if build != nil {
 		for _, s := range build.Settings {
 			switch s.Key {
 			case "vcs.revision":
-				recorded.Commit = s.Value
+				info.Commit = cmp.Or(info.Commit, s.Value)
 			case "vcs.time":
-				recorded.BuildDate = s.Value
+				info.BuildDate = cmp.Or(info.BuildDate, s.Value)
 			}
 		}
 	}
-	return Info{
-		Version:   cmp.Or(linked.Version, recorded.Version),
-		Commit:    cmp.Or(linked.Commit, recorded.Commit),
-		BuildDate: cmp.Or(linked.BuildDate, recorded.BuildDate),
-	}
+	return Info{cmp.Or(info.Version, unreleased), cmp.Or(info.Commit, unknown), cmp.Or(info.BuildDate, unknown)}
 }
 
 // String returns the text of "lockstep version".

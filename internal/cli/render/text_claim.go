@@ -188,7 +188,7 @@ func (c *ClaimWhy) next() string {
 	return firstOf(todo, 1)
 }
 
-// Release returns what a user confirms: the holders, what is written, and what a DELETE then does.
+// Release returns what a release means: the holders, what is written, and what a DELETE then does.
 func Release(c *ClaimWhy, now time.Time) string {
 	deletion := "it is removed at once"
 	if keeping := c.keepingDeleted(); len(keeping) > 0 {
