@@ -39,8 +39,6 @@ type Holder struct {
 	match workloads.Match
 	// discards reports that the workload wants the PVC deleted.
 	discards bool
-	// over reports that an object that it controls names the PVC.
-	over bool
 	// since is when it was created, or zero.
 	since time.Time
 	// above are the workloads above it in its chain of controllers.
@@ -177,12 +175,12 @@ func isOver(phase corev1.PodPhase) bool {
 func (w World) workloadHolder(m workloads.Match, top *workloads.Want) Holder {
 	proof := m.Path
 	if top != m.Want {
-		proof = m.Want.Workload.String() + " " + m.Path
+		proof = m.Path + " of " + m.Want.Workload.String()
 	}
 	return Holder{
 		Object: top.Workload, Name: string(top.Workload.Kind) + "/" + top.Workload.Name, UID: top.Workload.UID,
 		Reason: DesiredState, Proof: proof, Phase: m.Idle, Released: top.Released, match: m, discards: m.Discarded(),
-		over: top != m.Want, since: top.Since, above: w.Desire.Above(top.Controller, w.Links),
+		since: top.Since, above: w.Desire.Above(top.Controller, w.Links),
 	}
 }
 
@@ -203,17 +201,10 @@ func annotationHolders(pvc *corev1.PersistentVolumeClaim) []Holder {
 	return holders
 }
 
-// sorted orders holders and keeps each object once: its own proof comes before that of an object
-// that it controls.
+// sorted orders holders and keeps each object once.
 func sorted(holders []Holder) []Holder {
-	rank := func(h Holder) int {
-		if h.over {
-			return 1
-		}
-		return 0
-	}
 	slices.SortStableFunc(holders, func(a, b Holder) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID), rank(a)-rank(b), cmp.Compare(a.Proof, b.Proof))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Proof, b.Proof))
 	})
 	return slices.CompactFunc(holders, func(a, b Holder) bool { return a.Name == b.Name && a.UID == b.UID })
 }

@@ -40,11 +40,11 @@ func TestTheTopOfAChainHolds(t *testing.T) {
 		held, idle, proof string
 	}{
 		{"a leader", "data-llama-1", []workloads.Want{lws, leaders}, llama, "", "spec.leaderWorkerTemplate.volumeClaimTemplates[data]"},
-		{"a group of a surge", "data-llama-2", []workloads.Want{lws, leaders}, llama, llama, "statefulset llama spec.volumeClaimTemplates[data]"},
-		{"a worker, behind its leader pod", "data-llama-0-0", []workloads.Want{lws, leaders, workers}, llama, llama, "statefulset llama-0 spec.volumeClaimTemplates[data]"},
+		{"a group of a surge", "data-llama-2", []workloads.Want{lws, leaders}, llama, llama, "spec.volumeClaimTemplates[data] of statefulset llama"},
+		{"a worker, behind its leader pod", "data-llama-0-0", []workloads.Want{lws, leaders, workers}, llama, llama, "spec.volumeClaimTemplates[data] of statefulset llama-0"},
 		{"the set is being deleted", "data-llama-0", []workloads.Want{ending(lws), leaders}, "", "", ""},
 		{"the workload is being deleted", "data-llama-0", []workloads.Want{ending(leaders)}, "", "", ""},
-		{"a ring", "data-a-0", []workloads.Want{a, b}, "StatefulSet/a", "", "statefulset a spec.volumeClaimTemplates[data]"},
+		{"a ring", "data-a-0", []workloads.Want{a, b}, "StatefulSet/a", "", "spec.volumeClaimTemplates[data] of statefulset a"},
 	} {
 		w := world(index(), tt.wants...)
 		w.Links = map[types.UID]workloads.Link{"uid-leader": {Controller: "uid-llama"}}
