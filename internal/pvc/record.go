@@ -84,13 +84,13 @@ func recording(pvc *corev1.PersistentVolumeClaim, record Record) action.Annotate
 // Claims are PVCs of one namespace by name. A PVC that does not exist is nil or absent.
 type Claims map[string]*corev1.PersistentVolumeClaim
 
-// pvcName is the name of the PVC that a volume uses, or empty.
-func pvcName(pod *corev1.Pod, volume *corev1.Volume) string {
+// ClaimOf is the name of the PVC that a volume of a pod uses, or empty.
+func ClaimOf(pod metav1.Object, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
 		return volume.PersistentVolumeClaim.ClaimName
 	case volume.Ephemeral != nil:
-		return pod.Name + "-" + volume.Name
+		return pod.GetName() + "-" + volume.Name
 	}
 	return ""
 }
@@ -98,7 +98,7 @@ func pvcName(pod *corev1.Pod, volume *corev1.Volume) string {
 // ClaimsOf are the names of the PVCs that a pod uses.
 func ClaimsOf(pod *corev1.Pod) (names []string) {
 	for i := range pod.Spec.Volumes {
-		if name := pvcName(pod, &pod.Spec.Volumes[i]); name != "" {
+		if name := ClaimOf(pod, &pod.Spec.Volumes[i]); name != "" {
 			names = append(names, name)
 		}
 	}
@@ -110,7 +110,7 @@ func ClaimsOf(pod *corev1.Pod) (names []string) {
 func Unusable(pod *corev1.Pod, pvcs Claims) string {
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		name := pvcName(pod, volume)
+		name := ClaimOf(pod, volume)
 		if name == "" {
 			continue
 		}

@@ -189,14 +189,7 @@ func UsesOf(pod *corev1.Pod) *PodUses {
 // volume is of a newer API.
 func (p *PodUses) Claims() (names []string) {
 	for i := range p.volumes {
-		switch v := &p.volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			names = append(names, p.Name+"-"+v.Name)
-		default:
-			names = append(names, "")
-		}
+		names = append(names, pvc.ClaimOf(p, &p.volumes[i]))
 	}
 	return names
 }
