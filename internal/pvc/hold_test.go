@@ -234,7 +234,7 @@ func numberedDeployment(name string, i int) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{Template: naming("data")}}
 }
 
-func TestParseWords(t *testing.T) {
+func TestParseHolders(t *testing.T) {
 	for value, want := range map[string]pvc.HoldersValue{
 		"StatefulSet/db, +3":                           {Names: "StatefulSet/db, +3"},
 		"cooling until 2026-11-21T12:00:00Z: Pod/a":    {Names: "Pod/a", Until: noon},
