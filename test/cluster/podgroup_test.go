@@ -3,6 +3,8 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,14 +24,14 @@ const (
 	beGangs     = `{"metadata":{"annotations":{"lockstep.dev/gang-scheduler":"volcano"}}}`
 )
 
-// definePodGroups creates the CRD of PodGroups until the test ends.
-func (s *scene) definePodGroups() {
+// podGroupDefinition returns the CRD of PodGroups.
+func (s *scene) podGroupDefinition() client.Object {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(volcano.Definition())
 	s.Check("write the definition", err)
 	definition := &unstructured.Unstructured{Object: fields}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
-	s.Lend(definition)
+	return definition
 }
 
 // podGroups returns the PodGroups of the scene by name.
@@ -78,7 +80,7 @@ func TestGangs(t *testing.T) {
 
 	s.Patch(set, beGangs)
 	s.awaitGangMissing(metav1.ConditionTrue)
-	s.definePodGroups()
+	s.Lend(s.podGroupDefinition())
 	s.awaitGangMissing(metav1.ConditionFalse)
 	s.Check("groups from before are left alone", s.notGangs(set))
 	same(t, "born since gangs were switched on", born, s.bornInto(set.UID, 0))
@@ -102,6 +104,7 @@ func TestGangs(t *testing.T) {
 	}
 
 	s.toldAndUntold(set)
+	s.comesAndGoes(set)
 	s.awaitSettled(set)
 	untouched := s.Pod("a-0")
 	mark := bed.Position()
@@ -118,6 +121,21 @@ func TestGangs(t *testing.T) {
 	s.Remove(set)
 	s.awaitNothing(set.UID)
 	s.Eventually("no PodGroup is left", func() error { return s.notGangs(set) })
+}
+
+// comesAndGoes deletes a PodGroup, and then the kind. A group starts without the kind, and all have
+// PodGroups once it is defined again.
+func (s *scene) comesAndGoes(set *lwsv1.LeaderWorkerSet) {
+	all, err := s.podGroups()
+	s.Check("list PodGroups", err)
+	s.Remove(slices.Collect(maps.Values(all))[0])
+	s.Eventually("a PodGroup that was deleted comes again", func() error { return s.notGangs(set, 0, 1) })
+	s.Remove(s.podGroupDefinition())
+	s.awaitGangMissing(metav1.ConditionTrue)
+	s.restartGroup(set, "a-0")
+	s.Eventually("PodGroups can be defined again", func() error { return s.Client.Create(s.Context(), s.podGroupDefinition()) })
+	s.awaitGangMissing(metav1.ConditionFalse)
+	s.Eventually("all groups are gangs again", func() error { return s.notGangs(set, 0, 1) })
 }
 
 // toldAndUntold sets annotations for Volcano on the set and removes them. Annotations of others stay.
