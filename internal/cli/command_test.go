@@ -46,10 +46,11 @@ func TestErrorsOfArguments(t *testing.T) {
 		"plan -f -":         "standard input",
 		"plan -f /none.yml": "/none.yml",
 
-		"why":          "pvc/NAME",
-		"why pod/a":    "pvc/NAME",
-		"why pvc/a -A": "--all-namespaces",
-		"why pvc/a":    noCluster,
+		"why":                  "pvc/NAME",
+		"why pod/a":            "pvc/NAME",
+		"why pvc/a -A":         "--all-namespaces",
+		"why pvc --if-deleted": "--if-deleted",
+		"why pvc/a":            noCluster,
 
 		"release":                         "pvc/NAME",
 		"release a":                       "pvc/NAME",

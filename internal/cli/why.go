@@ -9,6 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -18,6 +21,7 @@ import (
 type question struct {
 	names      []string
 	everywhere bool
+	ifDeleted  bool
 	out        *output
 }
 
@@ -36,13 +40,14 @@ It only reads, live, and needs no Lockstep in the cluster. It reads persistentvo
 and workloads of the namespace, and nodes and persistentvolumes. What you may not read is listed
 as such, and never taken for absent.
 
-To try a DELETE as a dry run: kubectl delete pvc NAME --dry-run=server.
+With --if-deleted the API server also says what it would answer to a DELETE, by a dry run.
 
 For programs, -o json prints a ClaimWhy of cli.lockstep.dev/v1, or a ClaimWhyList for several
 PVCs. Fields are added, and never renamed. A state is one of Free, Held, Cooling, Draining,
 Doomed (being deleted, and a workload still wants it) and Unknown.`,
 		Example: `  kubectl lockstep why pvc/data-llama-0
   kubectl lockstep why pvc data-llama-0 data-llama-1 -n inference
+  kubectl lockstep why pvc/data-llama-0 --if-deleted
   kubectl lockstep why pvc -A
   kubectl lockstep why pvc/data-llama-0 -o json`,
 		Args: func(_ *cobra.Command, args []string) (err error) {
@@ -54,6 +59,8 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
 				return err
 			case q.everywhere && len(q.names) > 0:
 				return errors.New("give either names or --all-namespaces")
+			case q.ifDeleted && len(q.names) == 0:
+				return errors.New("--if-deleted needs the name of a PVC: why pvc/NAME --if-deleted")
 			}
 			return nil
 		},
@@ -61,6 +68,7 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
 	}
 	q.out = addOutput(cmd)
 	cmd.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "list the PVCs of all namespaces")
+	cmd.Flags().BoolVar(&q.ifDeleted, "if-deleted", false, "try a DELETE as a dry run: would it be refused, and why")
 	cmd.Flags().Bool("live", true, "")
 	_ = cmd.Flags().MarkDeprecated("live", "why always reads live")
 	return cmd
@@ -77,7 +85,7 @@ func (o *options) why(ctx context.Context, q *question) error {
 	}
 	reader := pvc.New(live)
 	if len(q.names) > 0 {
-		return c.whyNamed(ctx, reader, q)
+		return c.whyNamed(ctx, live, reader, q)
 	}
 	if q.everywhere {
 		c.namespace = ""
@@ -95,7 +103,7 @@ func (o *options) why(ctx context.Context, q *question) error {
 }
 
 // whyNamed reports on each PVC. A PVC that does not exist is an error after the reports on the others.
-func (c *cluster) whyNamed(ctx context.Context, reader *pvc.Reader, q *question) error {
+func (c *cluster) whyNamed(ctx context.Context, live client.Client, reader *pvc.Reader, q *question) error {
 	var found []corev1.PersistentVolumeClaim
 	var missing error
 	for _, name := range q.names {
@@ -115,12 +123,30 @@ func (c *cluster) whyNamed(ctx context.Context, reader *pvc.Reader, q *question)
 	}
 	var shown []render.Report
 	for _, r := range reports {
+		if q.ifDeleted {
+			if r.Deletion, err = tryDelete(ctx, live, c.key(r.Name)); err != nil {
+				return c.explain(err, "delete persistentvolumeclaims")
+			}
+		}
 		shown = append(shown, r)
 	}
 	if len(reports) > 0 && len(q.names) > 1 && q.out.printer != nil {
 		shown = []render.Report{render.Claims(reports)}
 	}
 	return errors.Join(q.out.print(c.Out, shown...), missing)
+}
+
+// tryDelete returns the answer to a DELETE of a PVC as a dry run.
+func tryDelete(ctx context.Context, live client.Client, key types.NamespacedName) (*render.Deletion, error) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err := live.Delete(ctx, claim, client.DryRunAll)
+	switch {
+	case err == nil:
+		return &render.Deletion{Outcome: render.Accepted}, nil
+	case apierrors.IsForbidden(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return &render.Deletion{Outcome: render.Refused, Message: err.Error()}, nil
+	}
+	return nil, err
 }
 
 // reports explains PVCs, namespace by namespace.

@@ -51,9 +51,9 @@ func (p plugin) run(t *testing.T, user string, args ...string) (out, errOut stri
 }
 
 // why asks about one PVC with -o json.
-func (p plugin) why(t *testing.T, user, claim string) render.ClaimWhy {
+func (p plugin) why(t *testing.T, user, claim string, flags ...string) render.ClaimWhy {
 	t.Helper()
-	out, _, err := p.run(t, user, "why", "pvc/"+claim, "-o", "json")
+	out, _, err := p.run(t, user, append([]string{"why", "pvc/" + claim, "-o", "json"}, flags...)...)
 	if err != nil {
 		t.Fatalf("why pvc/%s: %v", claim, err)
 	}

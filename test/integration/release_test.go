@@ -57,9 +57,14 @@ func (b *breaking) token(name string) string {
 
 func (b *breaking) tried(t *testing.T) {
 	b = b.on(t)
-	tried := b.claim("tried", held)
-	b.mustRefuse(b.alice.Delete(t.Context(), tried, client.DryRunAll), "the claim is in use: StatefulSet/db, +2")
-	told := b.why(t, "alice", "tried")
+	b.claim("tried", held)
+	told := b.why(t, "alice", "tried", "--if-deleted")
+	if d := told.Deletion; d.Outcome != "Refused" || !strings.Contains(d.Message, "the claim is in use: StatefulSet/db, +2") {
+		t.Errorf("got %+v", d)
+	}
+	if b.read("tried").DeletionTimestamp != nil {
+		t.Error("the PVC was deleted")
+	}
 	if told.State != pvc.Held || !told.Refused || told.Holders[0].Name != "StatefulSet/db" || told.Holders[0].Reason != pvc.Stated {
 		t.Errorf("got %+v", told)
 	}

@@ -23,12 +23,28 @@ type ClaimWhy struct {
 	ModeFrom string `json:"modeFrom"`
 	// Volume is the volume of the PVC.
 	Volume *Volume `json:"volume,omitempty"`
+	// Deletion is the answer to a DELETE as a dry run, with --if-deleted.
+	Deletion *Deletion `json:"deletion,omitempty"`
 	// AskedBy is "unknown" for a terminating PVC: the object does not record the user.
 	AskedBy string `json:"askedBy,omitempty"`
 	// ReadAt is when the read began. Live is always true.
 	ReadAt metav1.Time `json:"readAt"`
 	Live   bool        `json:"live"`
 }
+
+// Deletion is the API server's answer to a DELETE of a PVC.
+type Deletion struct {
+	// Outcome is Accepted or Refused.
+	Outcome string `json:"outcome"`
+	// Message is the reason of a refusal, as the API server gives it.
+	Message string `json:"message,omitempty"`
+}
+
+// Outcomes of a DELETE.
+const (
+	Accepted = "Accepted"
+	Refused  = "Refused"
+)
 
 // Volume is the volume of a PVC.
 type Volume struct {

@@ -31,6 +31,8 @@ func paths(path string, value any, into map[string]any) {
 func TestFieldsForPrograms(t *testing.T) {
 	status := with(newSurvey(1, 2), 0, "+-")
 	status.Groups[0].Pods.Previous = []*corev1.Pod{terminating("llama-0-1", time.Second, "example.com/hold")}
+	tried := Claim(heldClaim())
+	tried.Deletion = &Deletion{Outcome: Refused, Message: "in use"}
 	history, broken := twoGroups(), newRevision(3, "broken", "image:3")
 	history.Set.Set.Spec.LeaderWorkerTemplate.WorkerTemplate = template("image:4")
 	broken.Data.Raw = []byte("{")
@@ -50,11 +52,11 @@ func TestFieldsForPrograms(t *testing.T) {
 		"SetHistory": {[]Report{History(history, append(revisions(), broken))}, `kind apiVersion namespace name waiting.path waiting.from waiting.to
 			revisions.number revisions.key revisions.name revisions.createdAt revisions.groups revisions.current revisions.cause
 			revisions.changes.path revisions.changes.from revisions.changes.to revisions.unreadable`},
-		"ClaimWhy": {[]Report{Claim(foundClaim()), Claim(heldClaim())}, object + `apiVersion claim
+		"ClaimWhy": {[]Report{Claim(foundClaim()), tried}, object + `apiVersion claim
 			state since summary mode modeFrom verifiedAt refused release finalizers.key finalizers.owner finalizers.drops holders.name holders.uid
 			holders.reason holders.proof holders.node holders.phase holders.since holders.leaving holders.holds holders.why holders.released
 			actions.do actions.command actions.frees delete.do delete.command rescue.do rescue.command then volume.name volume.standing
-			volume.reclaimPolicy volume.capacity unread.what unread.why unread.mayHold askedBy readAt live`},
+			volume.reclaimPolicy volume.capacity unread.what unread.why unread.mayHold deletion.outcome deletion.message askedBy readAt live`},
 	} {
 		have := map[string]any{}
 		for _, report := range tt.reports {

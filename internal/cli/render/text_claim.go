@@ -27,6 +27,13 @@ func (c *ClaimWhy) write(p *page) {
 	}
 	p.section(title, steps(c.Actions)...)
 	p.section("TO DELETE IT", steps(c.Delete)...)
+	if c.Deletion != nil {
+		answer := "accepted: it goes once its finalizers are gone; this cannot be undone"
+		if c.Deletion.Outcome == Refused {
+			answer = "refused: " + c.Deletion.Message
+		}
+		p.section("IF DELETED NOW (a dry run: nothing was deleted)", answer)
+	}
 	p.section("ONCE IT IS GONE", c.Then...)
 	if c.Release != "" {
 		p.section("To let it be deleted while it is in use:", "    "+c.Release)

@@ -113,6 +113,8 @@ const (
 
 func TestTextOfPVCs(t *testing.T) {
 	why := func(f *clipvc.Found) string { return Text(Claim(f), now) }
+	refused := Claim(heldClaim())
+	refused.Deletion = &Deletion{Outcome: Refused, Message: "in use"}
 	overview := func(found ...*clipvc.Found) string {
 		var all []*ClaimWhy
 		for _, f := range found {
@@ -138,6 +140,7 @@ func TestTextOfPVCs(t *testing.T) {
 			"a DELETE is refused", "RayCluster/x", "kubectl delete pod db-0 -n prod",
 			"kubectl lockstep release pvc/data-db-0 -n prod", "confirmed this 60m ago",
 		}, taint},
+		"deletion refused":               {Text(refused, now), []string{"refused: in use"}, "accepted"},
 		"free":                           {why(freeClaim()), []string{"is not in use"}, "TO FREE IT"},
 		"volume of another PVC":          {why(elsewhere), []string{"volume pv-1, not bound to this PVC"}, "Retain"},
 		"release":                        {Release(Claim(heldClaim()), now), []string{pvc.ReleaseAnnotation + "=u-claim", "delete nothing", "gone: Pod/db-0; this", retain}, ""},
