@@ -35,7 +35,7 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	})
 
 	out, err := uninstall()
-	if err == nil || !strings.Contains(out, s.Namespace+"/used (used by pod user)") || !strings.Contains(out, "nothing was removed") {
+	if err == nil || !strings.Contains(out, s.Namespace+"/used (is being deleted)") || !strings.Contains(out, "nothing was removed") {
 		t.Fatalf("with a claim in use: %v\n%s", err, out)
 	}
 	policies := &admissionv1.MutatingAdmissionPolicyList{}
