@@ -4,12 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -57,6 +53,7 @@ func TestRefusalsOfTheDefinition(t *testing.T) {
 		{"size", `{leaderWorkerTemplate: {size: 0}}`, `spec.leaderWorkerTemplate.size: Invalid value: 0: size must be equal or greater than 1`},
 		{"a number that no client can read", `{rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 99999999999}}}`, `spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: 99999999999: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge in body should be less than or equal to 2147483647`},
 		{"subgroups", `{leaderWorkerTemplate: {size: 5, subGroupPolicy: {subGroupSize: 3}}}`, `spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize: Invalid value: size or size - 1 must be divisible by subGroupSize`},
+		{"product", `{replicas: 100000, leaderWorkerTemplate: {size: 100000}}`, "the product of replicas and worker replicas must not exceed 2147483647"},
 		{"costly quantity", `{leaderWorkerTemplate: {workerTemplate: {spec: {containers: [{name: c, resources: {limits: {cpu: "1e-2147483647"}}}]}}}}`, "should match"},
 		{"costly quantity of a PVC", `{leaderWorkerTemplate: {volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: "1e2147483647"}}}}]}}`, "should match"},
 	}
@@ -90,35 +87,4 @@ func TestZeroValuesOfTypedClients(t *testing.T) {
 		})
 	}
 	must(t, api.Create(t.Context(), newSet(namespace, "w")))
-}
-
-func TestScale(t *testing.T) {
-	namespace := newNamespace(t)
-	set := newSet(namespace, "w")
-	set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = ptr.To[int32](10), ptr.To[int32](100000)
-	set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromString("10%")}
-	must(t, api.Create(t.Context(), set))
-	set.Status.Replicas, set.Status.HPAPodSelector = 7, "a=b"
-	must(t, api.Status().Update(t.Context(), set))
-	scale := &autoscalingv1.Scale{}
-	must(t, api.SubResource("scale").Get(t.Context(), set, scale))
-	if scale.Spec.Replicas != 10 || scale.Status.Replicas != 7 || scale.Status.Selector != "a=b" {
-		t.Errorf("scale %+v %+v", scale.Spec, scale.Status)
-	}
-
-	// Half of ten groups, and 10% of that is none: an autoscaler must get through.
-	scale.Spec.Replicas = 5
-	must(t, api.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale)))
-	must(t, api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
-	if *set.Spec.Replicas != 5 {
-		t.Errorf("replicas %d, want 5", *set.Spec.Replicas)
-	}
-	set.Labels = map[string]string{"touched": "true"}
-	if err := api.Update(t.Context(), set); err != nil {
-		t.Errorf("what was scaled cannot be labelled: %v", err)
-	}
-
-	scale.Spec.Replicas, scale.ResourceVersion = 100000, ""
-	err := api.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale))
-	wantRefusal(t, err, "the product of replicas and worker replicas must not exceed 2147483647")
 }
