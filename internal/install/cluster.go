@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +55,7 @@ func (o Options) open() (*cluster, error) {
 	}
 	unlimited := rest.CopyConfig(o.REST) // a cluster may have many PVCs to strip
 	unlimited.QPS = -1
-	c, err := client.New(unlimited, client.Options{Scheme: clientgoscheme.Scheme})
+	c, err := client.New(unlimited, client.Options{Scheme: clientgoscheme.Scheme, DryRun: &o.DryRun})
 	return &cluster{Options: o, client: c}, err
 }
 
@@ -72,7 +73,7 @@ const (
 func (c *cluster) apply(ctx context.Context, want *unstructured.Unstructured) (what change, err error) {
 	err = retry.OnError(retry.DefaultBackoff, isRace, func() error {
 		live, err := c.get(ctx, want)
-		if err == nil && live != nil && live.GetDeletionTimestamp() != nil {
+		if err == nil && live != nil && live.GetDeletionTimestamp() != nil && !c.DryRun {
 			c.say("waiting for %s, which is being deleted", title(want))
 			live, err = nil, c.untilGone(ctx, want)
 		}
@@ -101,7 +102,11 @@ func (c *cluster) create(ctx context.Context, u *unstructured.Unstructured) erro
 	if u.GetKind() == "Namespace" {
 		u.SetAnnotations(map[string]string{createdHere: "true"})
 	}
-	return c.client.Create(ctx, u, client.FieldOwner(fieldManager))
+	err := c.client.Create(ctx, u, client.FieldOwner(fieldManager))
+	if c.DryRun && apierrors.IsNotFound(err) && u.GetNamespace() != "" {
+		return nil // its namespace would have been created first
+	}
+	return err
 }
 
 // replace writes each field of a manifest as a whole, for the version that was read.
@@ -118,10 +123,20 @@ func (c *cluster) replace(ctx context.Context, live, want *unstructured.Unstruct
 	next.SetLabels(merged(live.GetLabels(), want.GetLabels()))
 	next.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
 	keepAllocated(next, live)
-	if err := c.client.Update(ctx, next, client.FieldOwner(fieldManager)); err != nil || next.GetResourceVersion() == live.GetResourceVersion() {
+	err := c.client.Update(ctx, next, client.FieldOwner(fieldManager))
+	if err != nil || reflect.DeepEqual(written(next), written(live)) {
 		return unchanged, err
 	}
 	return configured, nil
+}
+
+// written is an object without what the API server writes. A dry run leaves the resourceVersion.
+func written(u *unstructured.Unstructured) map[string]any {
+	u = u.DeepCopy()
+	u.SetManagedFields(nil)
+	u.SetGeneration(0)
+	u.SetResourceVersion("")
+	return u.Object
 }
 
 // keepAllocated copies what others write into the fields of a manifest: the API server
@@ -241,4 +256,9 @@ func blocked(what string, names []string, remedy string) error {
 	return fmt.Errorf("%s: %s; %s", what, text, remedy)
 }
 
-func (o Options) say(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
+func (o Options) say(format string, args ...any) {
+	if o.DryRun {
+		format += " (dry run)"
+	}
+	fmt.Fprintf(o.Out, format+"\n", args...)
+}

@@ -75,6 +75,7 @@ func newCommand(use, short, long string, o *Options, do func(context.Context) er
 	}}
 	fs := cmd.Flags()
 	fs.StringVar(&kubeconfig, "kubeconfig", "", "`file` with the cluster to use; without, $KUBECONFIG, then the cluster this runs in, then ~/.kube/config")
+	fs.BoolVar(&o.DryRun, "dry-run", false, "report what would be done, and write nothing")
 	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long to wait for objects that must appear or disappear")
 	return cmd
 }

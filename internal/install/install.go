@@ -52,6 +52,8 @@ type Options struct {
 	KeepSets bool
 	// Print writes manifests to Out instead, as for an API server of today.
 	Print bool
+	// DryRun asks the API server what would happen, and writes nothing.
+	DryRun bool
 	// Timeout bounds every wait.
 	Timeout time.Duration
 	// Out takes one line per object.
@@ -86,7 +88,7 @@ func Install(ctx context.Context, o Options) error {
 	changes := map[change]int{}
 	for _, u := range wanted {
 		what, err := c.apply(ctx, u)
-		if err == nil && isDefinition(u) {
+		if err == nil && isDefinition(u) && !c.DryRun {
 			err = c.untilServed(ctx, u)
 		}
 		if err != nil {
@@ -212,6 +214,9 @@ func (c *cluster) untilServed(ctx context.Context, crd *unstructured.Unstructure
 
 func (c *cluster) summary(changes map[change]int) string {
 	text := "Lockstep " + version.Get().Version + " is installed"
+	if c.DryRun {
+		text = "Lockstep " + version.Get().Version + " would be installed"
+	}
 	if changes[created]+changes[configured]+c.deleted == 0 {
 		return text + "; nothing had to be changed"
 	}

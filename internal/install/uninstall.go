@@ -45,6 +45,9 @@ func Uninstall(ctx context.Context, o Options) error {
 	if err := r.run(ctx); err != nil {
 		return err
 	}
+	if o.DryRun {
+		return nil
+	}
 	for _, u := range r.toDelete {
 		if err := c.untilGone(ctx, u); err != nil {
 			return err
@@ -193,6 +196,7 @@ func (r *removal) run(ctx context.Context) error {
 // after completes a phase.
 func (r *removal) after(ctx context.Context, phase int) error {
 	switch {
+	case r.DryRun:
 	case phase == operatorPhase:
 		return r.untilStopped(ctx)
 	case phase == refusalsPhase && r.strips:

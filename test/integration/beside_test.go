@@ -83,6 +83,9 @@ func TestInstallTakesTheWholePlaceOfAnother(t *testing.T) {
 	if hooks := c.validating().Webhooks; len(hooks) != 2 {
 		t.Errorf("the refused run wrote: %+v", hooks)
 	}
+	if out := c.install(func(o *install.Options) { withImage(o); o.DryRun = true }); !strings.Contains(out, "deployment.apps/lws-controller-manager configured (dry run)") {
+		t.Errorf("the dry run said:\n%s", out)
+	}
 	out := c.install(withImage)
 	if !strings.Contains(out, "deployment.apps/lws-controller-manager configured\n") || !strings.Contains(out, theirPod) {
 		t.Errorf("it said:\n%s", out)

@@ -84,6 +84,10 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	}
 	c.mustApplyAsOperator()
 
+	dryRun := func(o *install.Options) { o.KeepSets, o.DryRun = true, true }
+	if out, err := c.uninstall(dryRun); err != nil || !strings.Contains(out, "lockstep-labels deleted (dry run)\n") {
+		t.Errorf("the dry run: %v\n%s", err, out)
+	}
 	if out, err := c.uninstall(func(o *install.Options) { o.KeepSets = true }); err != nil {
 		t.Fatal(err)
 	} else if !strings.HasPrefix(out, "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockstep-labels deleted\n") {
