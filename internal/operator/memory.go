@@ -13,7 +13,7 @@ const (
 	// garbage is how many bytes may become free between two collections.
 	garbage = 24 << 20
 	// leastGrowth and mostGrowth bound what garbage is of the live heap, in percent.
-	leastGrowth, mostGrowth = 35, 200
+	leastGrowth, mostGrowth = 35, 100
 )
 
 // limitGarbage keeps GOGC at what gives a small heap and a large one the same room. Most of the
