@@ -11,9 +11,9 @@ import (
 
 const (
 	// garbage is how many bytes may become free between two collections.
-	garbage = 24 << 20
+	garbage = 20 << 20
 	// leastGrowth and mostGrowth bound what garbage is of the live heap, in percent.
-	leastGrowth, mostGrowth = 35, 100
+	leastGrowth, mostGrowth = 25, 100
 )
 
 // limitGarbage keeps GOGC at what gives a small heap and a large one the same room. Most of the
