@@ -7,13 +7,11 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -55,7 +53,7 @@ func handlers(gangs Gangs) map[string]admission.HandlerFunc {
 			return nil
 		}),
 		PathValidateSet: validateSet(readerOf[lwsv1.LeaderWorkerSet]()),
-		PathMutatePod:   ofSets(mutating(gangs.mutatePod)),
+		PathMutatePod:   mutating(gangs.mutatePod),
 		// Configurations of other implementations call it. Ours does not.
 		PathValidatePod: func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
 	}
@@ -114,27 +112,6 @@ func validateSet(reads reader[lwsv1.LeaderWorkerSet]) admission.HandlerFunc {
 			answer = admission.Denied(faults.ToAggregate().Error())
 		}
 		return answer.WithWarnings(rule.Warnings(is, was)...)
-	}
-}
-
-// ofSets allows pods of no set, whatever next answers. The webhook configuration selects
-// pods of sets already, but one without its selector must do no harm. The label is read of
-// refused pods only: to decode each pod twice costs half as much again, and next changes no
-// pod without the label.
-func ofSets(next admission.HandlerFunc) admission.HandlerFunc {
-	return func(ctx context.Context, req admission.Request) admission.Response {
-		answer := next(ctx, req)
-		if answer.Allowed {
-			return answer
-		}
-		var pod metav1.PartialObjectMetadata
-		if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
-			return undecodable(req, err)
-		}
-		if _, isOfSet := pod.Labels[lwsv1.SetNameLabelKey]; !isOfSet {
-			return admission.Allowed("")
-		}
-		return answer
 	}
 }
 
