@@ -53,12 +53,11 @@ func NewUninstallCommand() *cobra.Command {
 			"interrupted, run it again.\n\n"+
 			"With --keep-sets the definitions, all sets with their objects and the namespace stay, for\n"+
 			"another implementation. With --keep-protection PVCs stay protected until Lockstep is installed\n"+
-			"again. With --keep-choices the modes and holds that users wrote stay.",
+			"again.",
 		o, func(ctx context.Context) error { return Uninstall(ctx, *o) })
 	fs := cmd.Flags()
 	fs.BoolVar(&o.KeepSets, "keep-sets", false, "leave the definitions, all sets and the namespace")
 	fs.BoolVar(&o.KeepProtection, "keep-protection", false, "leave PVCs protected; a PVC that is deleted stays until Lockstep is installed again")
-	fs.BoolVar(&o.KeepChoices, "keep-choices", false, "leave the modes and holds that users wrote on namespaces and PVCs")
 	return cmd
 }
 

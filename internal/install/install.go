@@ -46,8 +46,6 @@ type Options struct {
 	NoProtection bool
 	// KeepProtection makes a removal leave the protection of PVCs in force.
 	KeepProtection bool
-	// KeepChoices makes a removal leave the modes and holds that users wrote.
-	KeepChoices bool
 	// KeepSets makes a removal leave the definitions, and so every set and its objects.
 	KeepSets bool
 	// Print writes manifests to Out instead, as for an API server of today.

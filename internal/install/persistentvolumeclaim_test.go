@@ -122,39 +122,29 @@ func TestStripTakesWhatIsOurs(t *testing.T) {
 	gate := corev1.PodSchedulingGate{Name: pvc.UseGate}
 	theirs := corev1.PodSchedulingGate{Name: "example.com/theirs"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{pvc.ModeKey: "hold", "mine": "stays"}}}
-	for name, tt := range map[string]struct {
-		options    Options
-		finalizers []string
-		mode       bool
-		gates      int
-	}{
-		"all":          {Options{}, []string{pvc.PodsFinalizer}, false, 1},
-		"choices stay": {Options{KeepChoices: true}, []string{pvc.PodsFinalizer}, true, 1},
-	} {
-		r := stage(t, tt.options, namespace.DeepCopy(), claimWith("living", false, pvc.PodsFinalizer, pvc.BarrierFinalizer),
-			claimWith("leaving", true, pvc.BarrierFinalizer), podOf("living"), podOf("other", gate, theirs))
-		if err := r.refuse(t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
+	r := stage(t, Options{}, namespace, claimWith("living", false, pvc.PodsFinalizer, pvc.BarrierFinalizer),
+		claimWith("leaving", true, pvc.BarrierFinalizer), podOf("living"), podOf("other", gate, theirs))
+	if err := r.refuse(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := r.stripAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+	claim, pod, ns := &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}
+	for o, key := range map[client.Object]client.ObjectKey{claim: {Namespace: "prod", Name: "living"}, pod: {Namespace: "prod", Name: "of-other"}, ns: {Name: "prod"}} {
+		if err := r.client.Get(t.Context(), key, o); err != nil {
+			t.Fatal(err)
 		}
-		if err := r.stripAll(t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		claim, pod, ns := &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}
-		for o, key := range map[client.Object]client.ObjectKey{claim: {Namespace: "prod", Name: "living"}, pod: {Namespace: "prod", Name: "of-other"}, ns: {Name: "prod"}} {
-			if err := r.client.Get(t.Context(), key, o); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_, modeOfClaim := claim.Annotations[pvc.ModeKey]
-		_, modeOfNamespace := ns.Labels[pvc.ModeKey]
-		if !slices.Equal(claim.Finalizers, tt.finalizers) || claim.Annotations["mine"] == "" || ns.Labels["mine"] == "" ||
-			modeOfClaim != tt.mode || modeOfNamespace != tt.mode || len(pod.Spec.SchedulingGates) != tt.gates {
-			t.Errorf("%s: PVC %+v, namespace %+v, gates %v", name, claim.ObjectMeta, ns.Labels, pod.Spec.SchedulingGates)
-		}
-		err := r.client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: "leaving"}, claim)
-		if !apierrors.IsNotFound(err) { // no pod used it
-			t.Errorf("%s: the unused PVC: %v", name, err)
-		}
+	}
+	_, modeOfClaim := claim.Annotations[pvc.ModeKey]
+	_, modeOfNamespace := ns.Labels[pvc.ModeKey]
+	if !slices.Equal(claim.Finalizers, []string{pvc.PodsFinalizer}) || claim.Annotations["mine"] == "" || ns.Labels["mine"] == "" ||
+		modeOfClaim || modeOfNamespace || len(pod.Spec.SchedulingGates) != 1 {
+		t.Errorf("PVC %+v, namespace %+v, gates %v", claim.ObjectMeta, ns.Labels, pod.Spec.SchedulingGates)
+	}
+	err := r.client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: "leaving"}, claim)
+	if !apierrors.IsNotFound(err) { // no pod used it
+		t.Errorf("the unused PVC: %v", err)
 	}
 }
 

@@ -126,7 +126,7 @@ type removal struct {
 }
 
 func (c *cluster) removal(found []*unstructured.Unstructured, goes func(*unstructured.Unstructured) bool) *removal {
-	r := &removal{cluster: c, found: found, ours: pvc.Removal{KeepChoices: c.KeepChoices}}
+	r := &removal{cluster: c, found: found}
 	for _, u := range found {
 		if !goes(u) {
 			continue

@@ -12,8 +12,6 @@ import (
 type Removal struct {
 	// Alone: the finalizer for pods is ours.
 	Alone bool
-	// KeepChoices leaves what users wrote for the long run: modes and holds.
-	KeepChoices bool
 }
 
 // Strip removes what is ours from a PVC or a namespace in memory, and reports whether there
@@ -22,8 +20,7 @@ type Removal struct {
 func (r Removal) Strip(object metav1.Object) bool {
 	isTerminating := object.GetDeletionTimestamp() != nil
 	goes := func(key, _ string) bool {
-		isChoice := key == ModeKey || key == HoldAnnotation
-		return strings.HasPrefix(key, Prefix) && !(r.KeepChoices && isChoice) && !(isTerminating && key == UsersAnnotation)
+		return strings.HasPrefix(key, Prefix) && !(isTerminating && key == UsersAnnotation)
 	}
 	size := func() int {
 		return len(object.GetAnnotations()) + len(object.GetLabels()) + len(object.GetFinalizers())

@@ -19,7 +19,6 @@ func TestRemoval(t *testing.T) {
 	}{
 		"beside the built-in controller": {pvc.Removal{}, false, []string{p, theirs, theirs}},
 		"alone":                          {pvc.Removal{Alone: true}, false, []string{theirs, theirs}},
-		"choices are kept":               {pvc.Removal{KeepChoices: true}, false, []string{p, theirs, theirs, pvc.HoldAnnotation, pvc.ModeKey, pvc.ModeKey}},
 		"terminating":                    {pvc.Removal{Alone: true}, true, []string{p, theirs, b, theirs, pvc.UsersAnnotation}},
 	} {
 		meta := metav1.ObjectMeta{Finalizers: []string{p, theirs, b}, Labels: map[string]string{pvc.ModeKey: "hold"}, Annotations: map[string]string{
