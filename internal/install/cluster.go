@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,8 +32,6 @@ const (
 	fieldManager = "lockstep-install"
 	// pause is the time between two reads of an object that is to come or go.
 	pause = 200 * time.Millisecond
-	// page is how many objects are read at a time.
-	page = 500
 	// mostNamed bounds how many objects an error names.
 	mostNamed = 5
 )
@@ -120,8 +119,8 @@ func (c *cluster) replace(ctx context.Context, live, want *unstructured.Unstruct
 			next.Object[field] = value
 		}
 	}
-	next.SetLabels(merged(live.GetLabels(), want.GetLabels()))
-	next.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
+	next.SetLabels(labels.Merge(live.GetLabels(), want.GetLabels()))
+	next.SetAnnotations(labels.Merge(live.GetAnnotations(), want.GetAnnotations()))
 	keepAllocated(next, live)
 	err := c.client.Update(ctx, next, client.FieldOwner(fieldManager))
 	if err != nil || reflect.DeepEqual(written(next), written(live)) {
@@ -158,15 +157,6 @@ func keepAllocated(to, from *unstructured.Unstructured) {
 	}
 }
 
-func merged(x, y map[string]string) map[string]string {
-	if x == nil {
-		return y
-	}
-	all := maps.Clone(x)
-	maps.Copy(all, y)
-	return all
-}
-
 // isOurs reports whether install wrote fields of an object.
 func isOurs(u *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
@@ -195,20 +185,12 @@ func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, option
 	return list.Items, err
 }
 
-// each reads a list page by page. If a page expires, the rest is unknown: an error.
+// each reads a list, and shows its objects one by one.
 func (c *cluster) each(ctx context.Context, list client.ObjectList, see func(client.Object) error, options ...client.ListOption) error {
-	for token := ""; ; {
-		if err := c.client.List(ctx, list, append(slices.Clone(options), client.Limit(page), client.Continue(token))...); err != nil {
-			return fmt.Errorf("list %T: %w", list, err)
-		}
-		err := meta.EachListItem(list, func(o runtime.Object) error { return see(o.DeepCopyObject().(client.Object)) })
-		if err != nil {
-			return err
-		}
-		if token = list.GetContinue(); token == "" {
-			return nil
-		}
+	if err := c.client.List(ctx, list, options...); err != nil {
+		return fmt.Errorf("list %T: %w", list, err)
 	}
+	return meta.EachListItem(list, func(o runtime.Object) error { return see(o.(client.Object)) })
 }
 
 // unknownKind reports whether an object, or its kind, does not exist.

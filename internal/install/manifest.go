@@ -93,27 +93,7 @@ func (o Options) shape(lacks []string) (shape, error) {
 	if o.ProtectOnly && !s.protects {
 		return s, errors.New("--protect-only with protection switched off leaves nothing to install; drop one of them")
 	}
-	if o.Image != "" {
-		err = fixed(config)
-	}
-	return s, err
-}
-
-// fixed refuses a configuration that the manifests do not support.
-func fixed(c *v1alpha1.Configuration) error {
-	for field, differs := range map[string]bool{
-		"webhook.port":                              *c.Webhook.Port != v1alpha1.DefaultWebhookPort,
-		"health.healthProbeBindAddress":             c.Health.HealthProbeBindAddress != v1alpha1.DefaultHealthProbeAddress,
-		"health.readinessEndpointName":              c.Health.ReadinessEndpointName != v1alpha1.DefaultReadinessEndpoint,
-		"health.livenessEndpointName":               c.Health.LivenessEndpointName != v1alpha1.DefaultLivenessEndpoint,
-		"internalCertManagement.webhookServiceName": *c.InternalCertManagement.WebhookServiceName != v1alpha1.DefaultWebhookServiceName,
-		"internalCertManagement.webhookSecretName":  *c.InternalCertManagement.WebhookSecretName != v1alpha1.DefaultWebhookSecretName,
-	} {
-		if differs {
-			return fmt.Errorf("configuration: %s: the Deployment and the Services of install go with the default alone; leave it out, or run the operator from manifests of your own", field)
-		}
-	}
-	return nil
+	return s, nil
 }
 
 // isOlder reports whether the API server has no mutating policies.
@@ -172,9 +152,7 @@ func (s shape) render(u *unstructured.Unstructured) error {
 		u.SetAnnotations(nil)
 	}
 	if ofProtection(u) {
-		if err := chooseProtection(u, s.settings); err != nil {
-			return err
-		}
+		chooseProtection(u, s.settings)
 	}
 	if u.GetKind() == "Deployment" {
 		if err := s.setOperator(u); err != nil {

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -42,10 +41,11 @@ func givesFinalizers(u *unstructured.Unstructured) bool {
 }
 
 // chooseProtection writes the configuration into a manifest of protection.
-func chooseProtection(u *unstructured.Unstructured, s operator.ProtectionSettings) error {
+func chooseProtection(u *unstructured.Unstructured, s operator.ProtectionSettings) {
 	if u.GetName() == protectionRole && u.GetKind() == "ClusterRole" {
 		u.SetAnnotations(map[string]string{aloneAnnotation: strconv.FormatBool(s.Alone)})
-		return letRead(u, s.Kinds)
+		letRead(u, s.Kinds)
+		return
 	}
 	for m := range mapsOf(u.Object) {
 		if m["name"] == "initialHold" {
@@ -55,12 +55,9 @@ func chooseProtection(u *unstructured.Unstructured, s operator.ProtectionSetting
 		case corev1.LabelMetadataName:
 			m["values"] = anys(s.Exempt)
 		case pvc.ModeKey:
-			if err := chooseModes(m, s.Mode); err != nil {
-				return err
-			}
+			chooseModes(m, s.Mode)
 		}
 	}
-	return nil
 }
 
 // mapsOf returns all maps of a manifest.
@@ -80,15 +77,10 @@ func visit(in any, yield func(map[string]any) bool) bool {
 
 // chooseModes keeps which modes a selector means. A namespace without a mode, or with an
 // unknown one, has the default.
-func chooseModes(e map[string]any, byDefault pvc.Mode) error {
-	values, ok := e["values"].([]any)
-	in := e["operator"] == "In"
-	if !ok || (!in && e["operator"] != "NotIn") {
-		return fmt.Errorf("a selector by mode has operator %v, and neither In nor NotIn", e["operator"])
-	}
+func chooseModes(e map[string]any, byDefault pvc.Mode) {
 	var meant, others []string
 	for mode := pvc.Off; mode <= pvc.Strict; mode++ {
-		if slices.Contains(values, any(mode.String())) == in {
+		if slices.Contains(e["values"].([]any), any(mode.String())) == (e["operator"] == "In") {
 			meant = append(meant, mode.String())
 		} else {
 			others = append(others, mode.String())
@@ -98,20 +90,16 @@ func chooseModes(e map[string]any, byDefault pvc.Mode) error {
 	if slices.Contains(meant, byDefault.String()) {
 		e["operator"], e["values"] = "NotIn", anys(others)
 	}
-	return nil
 }
 
 // letRead lets the operator read workloads of configured kinds. Their plural is unknown, so
 // it may read all of their group, except of the core group, which has Secrets.
-func letRead(role *unstructured.Unstructured, kinds []workloads.Kind) error {
+func letRead(role *unstructured.Unstructured, kinds []workloads.Kind) {
 	groups := map[string]bool{}
 	for _, kind := range kinds {
 		groups[kind.Group] = true
 	}
-	rules, _, err := unstructured.NestedSlice(role.Object, "rules")
-	if err != nil {
-		return err
-	}
+	rules := role.Object["rules"].([]any)
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		resources := "*"
 		if group == "" {
@@ -119,7 +107,7 @@ func letRead(role *unstructured.Unstructured, kinds []workloads.Kind) error {
 		}
 		rules = append(rules, map[string]any{"apiGroups": []any{group}, "resources": []any{resources}, "verbs": []any{"get", "list", "watch"}})
 	}
-	return unstructured.SetNestedSlice(role.Object, rules, "rules")
+	role.Object["rules"] = rules
 }
 
 func anys(texts []string) []any {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // A CustomResourceDefinition that lacks a field makes the API server remove the field from
@@ -37,7 +36,12 @@ func (c *cluster) refuseLoss(ctx context.Context, objects []*unstructured.Unstru
 		if live == nil {
 			continue
 		}
-		fields, err := lostFields(live, u, func(see func(*unstructured.Unstructured)) error { return c.eachSet(ctx, see) })
+		sets := &unstructured.UnstructuredList{}
+		sets.SetGroupVersionKind(setList)
+		if err := c.client.List(ctx, sets); err != nil && !unknownKind(err) {
+			return fmt.Errorf("list LeaderWorkerSets: %w", err)
+		}
+		fields, err := lostFields(live, u, sets.Items)
 		if err != nil {
 			return fmt.Errorf("compare %s with the live one: %w", title(u), err)
 		}
@@ -48,15 +52,6 @@ func (c *cluster) refuseLoss(ctx context.Context, objects []*unstructured.Unstru
 		}
 	}
 	return lost
-}
-
-func (c *cluster) eachSet(ctx context.Context, see func(*unstructured.Unstructured)) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(setList)
-	return c.each(ctx, list, func(o client.Object) error {
-		see(o.(*unstructured.Unstructured))
-		return nil
-	})
 }
 
 // templates are the schemas of Kubernetes itself within ours. Which fields these have
@@ -72,7 +67,7 @@ func inTemplate(field string) bool {
 // lostFields returns the property paths of the live storage version that the candidate
 // lacks in the version of the same name. In templates only those count that a stored set
 // has: another Kubernetes version has other fields, which most sets do not use.
-func lostFields(live, candidate *unstructured.Unstructured, stored func(see func(*unstructured.Unstructured)) error) ([]string, error) {
+func lostFields(live, candidate *unstructured.Unstructured, sets []unstructured.Unstructured) ([]string, error) {
 	from, name, err := schemaOf(live, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
 	if err != nil || name == "" {
 		return nil, err
@@ -84,15 +79,12 @@ func lostFields(live, candidate *unstructured.Unstructured, stored func(see func
 	if to == nil {
 		return []string{"version " + name}, nil
 	}
-	lost := prunedBy(to, pathsOfSchema(from, nil))
-	if slices.ContainsFunc(lost, inTemplate) {
-		lost = slices.DeleteFunc(lost, inTemplate)
-		err = stored(func(set *unstructured.Unstructured) {
-			lost = append(lost, prunedBy(to, pathsOfValue(set.Object["spec"], path{".spec"}))...)
-		})
+	lost := slices.DeleteFunc(pruned(fullest(from), to, ""), inTemplate)
+	for _, set := range sets {
+		lost = append(lost, pruned(map[string]any{"spec": set.Object["spec"]}, to, "")...)
 	}
 	slices.Sort(lost)
-	return slices.Compact(lost), err
+	return slices.Compact(lost), nil
 }
 
 // schemaOf returns the schema and the name of one version, without what the API server
@@ -116,53 +108,43 @@ func schemaOf(u *unstructured.Unstructured, is func(apiextensionsv1.CustomResour
 	return version.Schema.OpenAPIV3Schema, version.Name, nil
 }
 
-// path leads from a schema to one below it, by steps: a property is ".name", items of a list
-// are items, values of a map are values, and anything is what a schema keeps unread.
-type path []string
+// anything stands for each key of a map, and for what a schema keeps unread.
+const anything = "*"
 
-const items, values, anything = "[]", "{}", ".*"
-
-func (p path) to(step string) path { return append(slices.Clip(p), step) }
-
-func pathsOfSchema(s *apiextensionsv1.JSONSchemaProps, at path) (all []path) {
-	if s == nil {
+// fullest returns a value that has everything a schema describes.
+func fullest(s *apiextensionsv1.JSONSchemaProps) any {
+	switch {
+	case s == nil:
 		return nil
+	case s.Items != nil:
+		return []any{fullest(s.Items.Schema)}
 	}
-	if keepsAnything(s) {
-		return []path{at.to(anything)}
+	all := map[string]any{}
+	if s.AdditionalProperties != nil || keepsAnything(s) {
+		all[anything] = fullest(child(s, anything))
 	}
 	for name, property := range s.Properties {
-		all = append(append(all, at.to("."+name)), pathsOfSchema(&property, at.to("."+name))...)
-	}
-	return append(append(all, pathsOfSchema(child(s, items), at.to(items))...), pathsOfSchema(child(s, values), at.to(values))...)
-}
-
-func pathsOfValue(value any, at path) (all []path) {
-	switch value := value.(type) {
-	case []any:
-		for _, item := range value {
-			all = append(all, pathsOfValue(item, at.to(items))...)
-		}
-	case map[string]any:
-		for name, v := range value {
-			all = append(append(all, at.to("."+name)), pathsOfValue(v, at.to("."+name))...)
-		}
+		all[name] = fullest(&property)
 	}
 	return all
 }
 
-// prunedBy returns the paths that a schema prunes.
-func prunedBy(s *apiextensionsv1.JSONSchemaProps, all []path) (lost []string) {
-	for _, p := range all {
-		at := s
-		for _, step := range p {
-			if keepsAnything(at) {
-				break
-			}
-			at = child(at, step)
+// pruned returns the paths of a value that the API server removes under a schema.
+func pruned(value any, s *apiextensionsv1.JSONSchemaProps, at string) (lost []string) {
+	if keepsAnything(s) {
+		return nil
+	}
+	if s == nil {
+		lost = []string{strings.TrimPrefix(at, ".")}
+	}
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			lost = append(lost, pruned(item, child(s, "[]"), at+"[]")...)
 		}
-		if at == nil {
-			lost = append(lost, strings.TrimPrefix(strings.Join(p, ""), "."))
+	case map[string]any:
+		for name, inner := range value {
+			lost = append(lost, pruned(inner, child(s, name), at+"."+name)...)
 		}
 	}
 	return lost
@@ -174,15 +156,16 @@ func keepsAnything(s *apiextensionsv1.JSONSchemaProps) bool {
 		s.AdditionalProperties != nil && s.AdditionalProperties.Allows && s.AdditionalProperties.Schema == nil)
 }
 
-// child returns the schema one step below, or nil if the API server prunes what is there.
-func child(s *apiextensionsv1.JSONSchemaProps, step string) *apiextensionsv1.JSONSchemaProps {
-	if s == nil || step == anything {
+// child returns the schema of a list's items or of a key, or nil if the API server prunes
+// what is there.
+func child(s *apiextensionsv1.JSONSchemaProps, key string) *apiextensionsv1.JSONSchemaProps {
+	if s == nil {
 		return nil
 	}
-	if step == items {
-		return ptr.Deref(s.Items, apiextensionsv1.JSONSchemaPropsOrArray{}).Schema
+	if s.Items != nil {
+		return s.Items.Schema
 	}
-	if property, found := s.Properties[strings.TrimPrefix(step, ".")]; found {
+	if property, found := s.Properties[key]; found {
 		return &property
 	}
 	return ptr.Deref(s.AdditionalProperties, apiextensionsv1.JSONSchemaPropsOrBool{}).Schema

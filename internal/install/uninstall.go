@@ -35,8 +35,20 @@ func Uninstall(ctx context.Context, o Options) error {
 	isWhole := has(found, managerRole) || !has(found, standalone[proxyRole])
 	r := c.removal(found, func(u *unstructured.Unstructured) bool { return (isWhole || isStandalone(u)) && o.removes(u) })
 	r.strips = !o.KeepProtection
-	if err := r.refuseUninstall(ctx, isWhole); err != nil {
-		return err
+	if isWhole {
+		if err := r.refuseForeign(ctx); err != nil {
+			return err
+		}
+	}
+	if isWhole && !o.KeepSets {
+		if err := r.refuseWithSets(ctx); err != nil {
+			return err
+		}
+	}
+	if r.strips {
+		if err := r.refuse(ctx); err != nil {
+			return err
+		}
 	}
 	if len(r.toDelete) == 0 {
 		o.say("nothing to remove")
@@ -61,24 +73,6 @@ func Uninstall(ctx context.Context, o Options) error {
 func (o Options) removes(u *unstructured.Unstructured) bool {
 	isKept := isDefinition(u) || u.GetKind() == "Namespace" && u.GetName() == namespaceName
 	return (!o.KeepSets || !isKept) && (!o.KeepProtection || !ofProtection(u) || isWebhooks(u))
-}
-
-func (r *removal) refuseUninstall(ctx context.Context, isWhole bool) error {
-	for _, check := range []struct {
-		isNeeded bool
-		refuse   func(context.Context) error
-	}{
-		{isWhole, r.refuseForeign},
-		{isWhole && !r.KeepSets, r.refuseWithSets},
-		{!r.KeepProtection, r.refuse},
-	} {
-		if check.isNeeded {
-			if err := check.refuse(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // refuseForeign refuses to uninstall what another implementation runs on.
