@@ -26,7 +26,7 @@ const (
 	readSets   = "get, list and watch leaderworkersets, statefulsets, controllerrevisions, pods and services"
 	writeSets  = "get, create and patch leaderworkersets, and for undo list controllerrevisions"
 	readPVCs   = "get and list persistentvolumeclaims, pods and workloads"
-	releasePVC = "get, patch and delete it"
+	releasePVC = "get and patch it and release claims.protection.lockstep.dev"
 )
 
 // cluster is the API server and the namespace that the flags name.
@@ -36,8 +36,8 @@ type cluster struct {
 	namespace string
 }
 
-// cluster reads the flags and the kubeconfig.
-func (o *options) cluster() (*cluster, error) {
+// reach reads the flags and the kubeconfig. It returns the cluster if its API server answers.
+func (o *options) reach(ctx context.Context) (*cluster, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, noConfig(err)
@@ -49,20 +49,11 @@ func (o *options) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, noConfig(err)
 	}
-	return &cluster{o, config, namespace}, nil
+	return &cluster{o, config, namespace}, connect.Reach(ctx, config)
 }
 
 func noConfig(err error) error {
 	return fmt.Errorf("no cluster is configured: %w; check --kubeconfig, --context and $KUBECONFIG", err)
-}
-
-// reach returns the cluster if its API server answers.
-func (o *options) reach(ctx context.Context) (*cluster, error) {
-	c, err := o.cluster()
-	if err != nil {
-		return nil, err
-	}
-	return c, connect.Reach(ctx, c.config)
 }
 
 // client reads live, and writes what a command asks for.

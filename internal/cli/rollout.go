@@ -1,12 +1,24 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 func (o *options) rolloutCommand() *cobra.Command {
@@ -57,4 +69,318 @@ func (c *cluster) each(names []string, do func(types.NamespacedName) error) erro
 		all = append(all, do(c.key(name)))
 	}
 	return errors.Join(all...)
+}
+
+// amendment holds the flags of a command that changes sets.
+type amendment struct {
+	print  *genericclioptions.PrintFlags
+	dryRun string
+}
+
+// amendCommand completes a command whose change is the result of decide.
+func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
+	a := &amendment{print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
+	a.print.AddFlags(cmd)
+	cmd.Flags().StringVar(&a.dryRun, "dry-run", lws.DryRunNone, "none, client (print the change) or server (the API server tries it and stores nothing)")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = lws.DryRunClient
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names, err := setNames(cmd, args, many)
+		if err != nil {
+			return err
+		}
+		return o.amend(cmd.Context(), names, a, decide())
+	}
+	return cmd
+}
+
+func (o *options) amend(ctx context.Context, names []string, a *amendment, decide lws.Decide) error {
+	if _, err := a.print.ToPrinter(); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	if dryRuns := []string{lws.DryRunNone, lws.DryRunClient, lws.DryRunServer}; !slices.Contains(dryRuns, a.dryRun) {
+		return fmt.Errorf("--dry-run %q: give one of %s", a.dryRun, strings.Join(dryRuns, ", "))
+	}
+	c, err := o.reach(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := c.client()
+	if err != nil {
+		return c.explain(err, writeSets)
+	}
+	editor := &lws.Editor{Client: live, DryRun: a.dryRun}
+	return c.each(names, func(key types.NamespacedName) error {
+		change, after, err := editor.Amend(ctx, key, decide)
+		switch {
+		case apierrors.IsNotFound(err):
+			return noSuch("leaderworkerset", key)
+		case err != nil:
+			return c.explain(err, writeSets)
+		}
+		a.print.NamePrintFlags.Operation = change.Verb
+		if a.dryRun != lws.DryRunNone {
+			if err := a.print.Complete("%s (" + a.dryRun + " dry run)"); err != nil {
+				return err
+			}
+		}
+		printer, err := a.print.ToPrinter()
+		if err != nil {
+			return err
+		}
+		return printer.PrintObj(after, o.Out)
+	})
+}
+
+func (o *options) rolloutUndoCommand() *cobra.Command {
+	var revision int64
+	cmd := &cobra.Command{
+		Use:   "undo NAME...",
+		Short: "Restore an earlier revision",
+		Long: `Restore the template, network configuration and change cause of an earlier revision: the previous
+one, or that of --to-revision. It is rolled out like any change. Replicas and strategy stay.`,
+		Example: `  kubectl lockstep rollout undo llama
+  kubectl lockstep rollout undo llama --to-revision=3 --dry-run=server`,
+		PreRunE: func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) },
+	}
+	cmd.Flags().Int64Var(&revision, "to-revision", lws.Previous, "the revision to restore; zero means the previous one")
+	return o.amendCommand(cmd, func() lws.Decide { return lws.Undo(revision) })
+}
+
+func (o *options) rolloutRestartCommand() *cobra.Command {
+	return o.amendCommand(&cobra.Command{
+		Use:   "restart NAME...",
+		Short: "Replace every group by one of the same template, at the pace of a rollout",
+		Long: `Replace every group, leaders and workers, at the pace of a rollout. It writes the time into an
+annotation of the templates, as kubectl rollout restart does.`,
+		Example: `  kubectl lockstep rollout restart llama
+  kubectl get leaderworkersets -l team=inference -o name | xargs kubectl lockstep rollout restart`,
+	}, func() lws.Decide { return lws.Restart(time.Now()) })
+}
+
+func (o *options) rolloutPauseCommand() *cobra.Command {
+	return o.amendCommand(&cobra.Command{
+		Use:   "pause NAME...",
+		Short: "Pause a rollout",
+		Long: `Pause a rollout: the operator replaces no further group, and a change of the template waits. Groups
+that were already given up come back at the new revision, groups that fail at their own.`,
+		Example: `  kubectl lockstep rollout pause llama`,
+	}, func() lws.Decide { return lws.Pause })
+}
+
+func (o *options) rolloutResumeCommand() *cobra.Command {
+	return o.amendCommand(&cobra.Command{
+		Use:     "resume NAME...",
+		Short:   "Continue a paused rollout, with the changes made meanwhile",
+		Example: `  kubectl lockstep rollout resume llama`,
+	}, func() lws.Decide { return lws.Resume })
+}
+
+func (o *options) rolloutHistoryCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "history NAME...",
+		Short: "List the revisions of a set, and how many groups run each",
+		Long: `List the revisions of a set by rising number: how many groups run each, when it was first rolled
+out, and its change cause (kubernetes.io/change-cause). The annotation
+lockstep.dev/revision-history-limit on the set is the number of unused revisions to keep, 5 when absent.`,
+		Example: `  kubectl lockstep rollout history llama
+  kubectl lockstep rollout history llama -o yaml`,
+	}
+	out := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names, err := setNames(cmd, args, many)
+		if err != nil {
+			return err
+		}
+		return o.rolloutHistory(cmd.Context(), names, out)
+	}
+	return cmd
+}
+
+func (o *options) rolloutHistory(ctx context.Context, names []string, out *output) error {
+	session, err := o.session(ctx)
+	if err != nil {
+		return err
+	}
+	var all []render.Report
+	err = session.each(names, func(key types.NamespacedName) error {
+		found, revisions, err := session.history(ctx, key)
+		if err == nil {
+			all = append(all, render.History(found, revisions))
+		}
+		return err
+	})
+	return errors.Join(out.print(o.Out, all...), err)
+}
+
+// history reads a set and all its revisions.
+func (s *session) history(ctx context.Context, key types.NamespacedName) (lws.Survey, []*appsv1.ControllerRevision, error) {
+	found, err := s.survey(ctx, key)
+	if err != nil {
+		return found, nil, err
+	}
+	revisions, err := lws.Revisions(ctx, s.Live, found.Set.Set)
+	return found, revisions, s.explain(err, readSets)
+}
+
+func (o *options) rolloutDiffCommand() *cobra.Command {
+	var of render.Comparison
+	cmd := &cobra.Command{
+		Use:   "diff NAME",
+		Short: "Show what differs between two revisions, or a revision and the spec",
+		Long: `Show what differs between two revisions, or between a revision and the set's spec, as diff -u
+does. Without --revision, show the change that is not rolled out yet, as while the rollout is
+paused; or, if there is none, the last rollout.`,
+		Example: `  kubectl lockstep rollout diff llama
+  kubectl lockstep rollout diff llama --revision=3
+  kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if of.To != render.Live && of.From == render.Live {
+				return errors.New("--to-revision needs --revision, the one to compare with")
+			}
+			names, err := setNames(cmd, args, 1)
+			if err != nil {
+				return err
+			}
+			return o.rolloutDiff(cmd.Context(), names[0], of)
+		},
+	}
+	cmd.Flags().Int64Var(&of.From, "revision", render.Live, "compare this revision")
+	cmd.Flags().Int64Var(&of.To, "to-revision", render.Live, "compare with this revision, in place of the spec")
+	return cmd
+}
+
+func (o *options) rolloutDiff(ctx context.Context, name string, of render.Comparison) error {
+	session, err := o.session(ctx)
+	if err != nil {
+		return err
+	}
+	found, revisions, err := session.history(ctx, session.key(name))
+	if err != nil {
+		return err
+	}
+	if of == (render.Comparison{}) {
+		if of, err = render.UsualComparison(found.Set.Set, revisions); err != nil {
+			return err
+		}
+	}
+	text, err := render.Compare(found.Set.Set, revisions, of)
+	if err == nil && text == "" {
+		fmt.Fprintln(o.ErrOut, render.Same(found.Set.Set, of))
+	}
+	fmt.Fprint(o.Out, text)
+	return err
+}
+
+// follow is how a rollout is followed.
+type follow struct {
+	watch    bool
+	timeout  time.Duration
+	revision int64
+}
+
+func (o *options) rolloutStatusCommand() *cobra.Command {
+	var f follow
+	cmd := &cobra.Command{
+		Use:   "status NAME...",
+		Short: "Follow a rollout until it is done",
+		Long: `Follow a rollout until every group of the target is updated and ready. Each change of what it
+waits for is one line. With --watch=false, print the state once.
+
+It ends with 0 when the rollout is done, or when the state was printed once; and with 1 when the
+time is up, the set is deleted, or another revision than --revision is rolled out.`,
+		Example: `  kubectl lockstep rollout status llama
+  kubectl lockstep rollout status lws/llama --timeout=10m
+  kubectl lockstep rollout status llama --watch=false`,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names, err := setNames(cmd, args, many)
+		if err := errors.Join(err, notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {
+			return err
+		}
+		return o.rolloutStatus(cmd.Context(), names, f)
+	}
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", true, "follow the rollout until it is done")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; zero means for ever")
+	cmd.Flags().Int64Var(&f.revision, "revision", 0, "fail when another revision is rolled out; zero means the latest")
+	return cmd
+}
+
+func (o *options) rolloutStatus(ctx context.Context, names []string, f follow) error {
+	if f.timeout > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("timed out after %s", f.timeout))
+		defer done()
+	}
+	session, err := o.session(ctx)
+	if err != nil {
+		return gaveUp(ctx, err, "reading the sets")
+	}
+	return session.each(names, func(key types.NamespacedName) error {
+		return session.followRollout(ctx, key, f)
+	})
+}
+
+// followRollout prints how far one set's rollout is until it is done.
+func (s *session) followRollout(ctx context.Context, key types.NamespacedName, f follow) error {
+	var uid types.UID
+	last := fmt.Sprintf("reading leaderworkerset %q", key.Name)
+	for {
+		found, err := s.Set(ctx, key, time.Now())
+		switch {
+		case apierrors.IsNotFound(err) && uid == "":
+			return noSuch("leaderworkerset", key)
+		case apierrors.IsNotFound(err), err == nil && uid != "" && found.Set.Set.UID != uid:
+			return fmt.Errorf("leaderworkerset %q was deleted", key.Name)
+		case err != nil:
+			return gaveUp(ctx, s.explain(err, readSets), last)
+		case found.Set.Set.DeletionTimestamp != nil:
+			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
+		}
+		uid = found.Set.Set.UID
+		r := render.RolloutOf(found)
+		if f.revision != 0 && r.Number != 0 && r.Number != f.revision {
+			return fmt.Errorf("leaderworkerset %q: desired revision (%d) is different from the running revision (%d)", key.Name, f.revision, r.Number)
+		}
+		current := true
+		if r.Done {
+			if current, err = latest(ctx, s.Live, found.Set.Set); err != nil {
+				return gaveUp(ctx, err, last)
+			}
+		} else {
+			r.Message = fmt.Sprintf("leaderworkerset %q: %s", key.Name, r.Message)
+		}
+		if current && r.Message != last {
+			fmt.Fprintln(s.Out, r.Message)
+			last = r.Message
+		}
+		if current && (r.Done || !f.watch) {
+			return nil
+		}
+		if err := s.Await(); err != nil {
+			return gaveUp(ctx, err, last)
+		}
+	}
+}
+
+// latest reports whether the cache has the stored generation of a set: it may lag behind the change
+// that the user waits for.
+func latest(ctx context.Context, live client.Reader, seen *lwsv1.LeaderWorkerSet) (bool, error) {
+	now := &lwsv1.LeaderWorkerSet{}
+	err := live.Get(ctx, types.NamespacedName{Namespace: seen.Namespace, Name: seen.Name}, now)
+	if apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("leaderworkerset %q was deleted", seen.Name)
+	}
+	return now.UID == seen.UID && now.Generation == seen.Generation, err
+}
+
+// gaveUp returns what the command still waited for, if its time is up.
+func gaveUp(ctx context.Context, err error, message string) error {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return err
+	case errors.Is(cause, context.Canceled):
+		return fmt.Errorf("interrupted while %s", message)
+	default:
+		return fmt.Errorf("%w, still %s", cause, message)
+	}
 }

@@ -34,14 +34,14 @@ const (
 // Ref is one incarnation of one object, as it was when it was looked at. A
 // bare name is never passed around: a name may have changed hands meanwhile.
 type Ref struct {
-	Kind            Kind
-	Namespace       string
-	Name            string
-	UID             types.UID
-	ResourceVersion string
+	Kind            Kind      `json:"kind"`
+	Namespace       string    `json:"namespace"`
+	Name            string    `json:"name"`
+	UID             types.UID `json:"uid,omitempty"`
+	ResourceVersion string    `json:"-"`
 	// APIVersion is set where the kind may be a foreign one: two groups may have
 	// kinds of the same name.
-	APIVersion string
+	APIVersion string `json:"-"`
 }
 
 // RefOf returns the incarnation that obj was read as.

@@ -73,7 +73,7 @@ func (b *breaking) tried(t *testing.T) {
 func (b *breaking) lacking(t *testing.T) {
 	b = b.on(t)
 	b.claim("guarded", held)
-	b.mustSay(true, "alice", `you may not release pvc/guarded: that takes the verb "release" on claims.protection.lockstep.dev in namespace "prod"`, "release", "pvc/guarded", "--yes")
+	b.mustSay(true, "alice", `needs permission to release claims.protection.lockstep.dev "guarded" in namespace "prod"`, "release", "pvc/guarded", "--yes")
 	if b.token("guarded") != "" {
 		t.Error("a token was written")
 	}
@@ -133,7 +133,7 @@ func (b *breaking) space(t *testing.T) {
 	b.create(n)
 	b.create(namespaced("empty"))
 	b.mustRefuse(b.Delete(t.Context(), n, client.DryRunAll), "has claims in use: 2")
-	b.mustSay(true, "alice", "you may not release namespace/full", "release", "namespace/full", "--yes")
+	b.mustSay(true, "alice", `needs permission to release claims.protection.lockstep.dev in namespace "full"`, "release", "namespace/full", "--yes")
 	b.mustSay(false, "wanda", "namespace/full released", "release", "ns/full", "--yes")
 	b.must(b.Delete(t.Context(), n, client.DryRunAll))
 	b.mustSay(true, "wanda", "namespace/empty is not held", "release", "namespace/empty", "--yes")

@@ -1,18 +1,37 @@
+// Package lws is what kubectl lockstep does with LeaderWorkerSets: read one with its plan, read a
+// manifest, and change one.
+//
+// It reads through the operator's lwscache and decides with the operator's functions, with the user's
+// credentials. Writes are patches of sets, or dry runs. It knows no flags, and not how results are shown.
 package lws
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -112,4 +131,167 @@ func (o overlay) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 		return nil
 	}
 	return o.Reader.Get(ctx, key, into, options...)
+}
+
+// indices returns, in rising order, the indices of groups whose names objects have, of any incarnation.
+func indices(ctx context.Context, cached client.Reader, w lws.SetSnapshot) ([]int, error) {
+	found := map[int]bool{}
+	note := func(name string) {
+		group, ordinal := identity.ParentAndOrdinal(name)
+		if identity.LeaderName(w.Set.Name, ordinal) == name {
+			found[ordinal] = true
+		} else if _, index := identity.ParentAndOrdinal(group); identity.WorkerName(w.Set.Name, index, ordinal) == name {
+			found[index] = true
+		}
+	}
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &corev1.ServiceList{}} {
+		err := cached.List(ctx, list, client.InNamespace(w.Set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: w.Set.Name})
+		if err != nil {
+			return nil, fmt.Errorf("list the objects of set %q: %w", w.Set.Name, err)
+		}
+		err = meta.EachListItem(list, func(object runtime.Object) error {
+			note(object.(client.Object).GetName())
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, pod := range slices.Concat(w.Leaders.Owned, w.Leaders.Previous, w.Leaders.Orphans, w.Leaders.Foreign) {
+		note(pod.Name)
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// Refusals are the FailedCreate events of a namespace, the newest first. Only the StatefulSet
+// controller's event says why a pod is missing.
+type Refusals []corev1.Event
+
+// OfPod returns why a pod of a StatefulSet could not be created, or is empty.
+func (r Refusals) OfPod(sts *appsv1.StatefulSet, pod string) string {
+	for _, e := range r {
+		if sts != nil && e.InvolvedObject.UID == sts.UID && strings.Contains(e.Message, "Pod "+pod+" in StatefulSet ") {
+			return e.Message
+		}
+	}
+	return ""
+}
+
+// refusals reads the events if a group is not ready. A user who may not list events sees no reasons.
+func (s *Session) refusals(ctx context.Context, found Survey) Refusals {
+	set := found.Set.Set
+	if set.DeletionTimestamp != nil || found.Standing.Ready >= workload.Replicas(set) {
+		return nil
+	}
+	var events corev1.EventList
+	if err := s.Live.List(ctx, &events, client.InNamespace(set.Namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
+		return nil
+	}
+	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return b.LastTimestamp.Compare(a.LastTimestamp.Time) })
+	return events.Items
+}
+
+const (
+	// patience is how long the first lists may take without --request-timeout.
+	patience = 30 * time.Second
+	// beat is how often a session is read again.
+	beat = time.Second
+)
+
+// Session reads one namespace for as long as its context lasts.
+type Session struct {
+	// Cached must have lwscache.CacheOptions and lwscache.Index. Live reads from the API server.
+	Cached, Live client.Reader
+
+	ctx context.Context
+}
+
+// Scheme returns the types that the commands read.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // the types are compiled in
+		}
+	}
+	return scheme
+}
+
+// Open starts to read a namespace, and returns when the cache is synced. Nothing can be written
+// through a session. It ends with ctx, or when the API server refuses a list or watch. Other errors of
+// watches are printed to warn.
+func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Writer) (s *Session, err error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer func() {
+		if err != nil {
+			fail(err)
+		}
+	}()
+	config = rest.CopyConfig(config)
+	limit := cmp.Or(max(config.Timeout, 0), patience)
+	config.Timeout = 0 // of a watch
+	options := lwscache.CacheOptions()
+	options.Scheme = Scheme()
+	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	options.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) {
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			fail(err)
+			return
+		}
+		fmt.Fprintf(warn, "what is shown may be old, trying again: %v\n", err)
+	}
+	cached, err := cache.New(config, options)
+	if err != nil {
+		return nil, err
+	}
+	live, err := client.New(config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	s = &Session{Cached: cached, Live: live, ctx: ctx}
+	if err := s.follow(cached); err != nil {
+		return nil, err
+	}
+	go func() {
+		if err := cached.Start(ctx); err != nil {
+			fail(err)
+		}
+	}()
+	return s, s.sync(cached, limit)
+}
+
+// follow starts informers for everything that a survey reads.
+func (s *Session) follow(cached cache.Cache) error {
+	if err := lwscache.Index(s.ctx, cached); err != nil {
+		return err
+	}
+	for object := range lwscache.CacheOptions().ByObject {
+		if _, err := cached.GetInformer(s.ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sync returns when the cache is synced.
+func (s *Session) sync(cached cache.Cache, limit time.Duration) error {
+	waiting, done := context.WithTimeout(s.ctx, limit)
+	defer done()
+	switch {
+	case cached.WaitForCacheSync(waiting):
+		return nil
+	case s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
+	}
+	return fmt.Errorf("the API server has not listed all objects within %s; allow more with --request-timeout", limit)
+}
+
+// Await returns when it is time to read again. The error says why the session ended.
+func (s *Session) Await() error {
+	select {
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	case <-time.After(beat):
+		return nil
+	}
 }

@@ -21,15 +21,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // Reader reads what explains PVCs.
 type Reader struct {
-	client source
+	Client source
 	// Brief reads no volumes and nodes for PVCs that are not being deleted.
 	Brief bool
 	// config is nil until it is read.
@@ -42,27 +45,11 @@ type source interface {
 	RESTMapper() meta.RESTMapper
 }
 
-// New returns a Reader.
-func New(c source) *Reader { return &Reader{client: c} }
-
 // Found is one PVC, and all that explains it.
 type Found struct {
 	pvc.Case
 	// ModeFrom says where the mode was read.
 	ModeFrom string
-}
-
-// PVC reads one PVC.
-func (r *Reader) PVC(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
-	claim := &corev1.PersistentVolumeClaim{}
-	return claim, r.client.Get(ctx, key, claim)
-}
-
-// PVCs reads all PVCs of a namespace, or of all namespaces if it is empty.
-func (r *Reader) PVCs(ctx context.Context, namespace string) ([]corev1.PersistentVolumeClaim, error) {
-	list := &corev1.PersistentVolumeClaimList{}
-	err := r.client.List(ctx, list, client.InNamespace(namespace))
-	return list.Items, err
 }
 
 // Explain reads all that explains PVCs of one namespace. The reads begin after the PVCs were read: a pod
@@ -73,7 +60,7 @@ func (r *Reader) Explain(ctx context.Context, namespace string, claims []corev1.
 	}
 	shared := pvc.Case{Now: time.Now(), Pods: map[types.UID]*corev1.Pod{}, Nodes: map[string]*corev1.Node{}}
 	config := r.configuration(ctx)
-	reader := pvccache.Reader{Live: r.client, Kinds: config.kinds, Started: restart.LargestStarted, Served: r.served}
+	reader := pvccache.Reader{Live: r.Client, Kinds: config.kinds, Started: restart.LargestStarted, Served: r.served}
 	n := reader.Read(ctx, namespace, func(pod *corev1.Pod) {
 		names := pvc.ClaimsOf(pod)
 		if slices.ContainsFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return slices.Contains(names, c.Name) }) {
@@ -103,9 +90,9 @@ func (r *Reader) Explain(ctx context.Context, namespace string, claims []corev1.
 
 // served finds the resource of a kind in whatever version the API server serves.
 func (r *Reader) served(_ context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-	mapping, err := r.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := r.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
-		mapping, err = r.client.RESTMapper().RESTMapping(kind.GroupKind())
+		mapping, err = r.Client.RESTMapper().RESTMapping(kind.GroupKind())
 	}
 	switch {
 	case meta.IsNoMatchError(err):
@@ -129,7 +116,7 @@ func (r *Reader) volumeAndNodes(ctx context.Context, c *pvc.Case) error {
 	}
 	if name := c.Claim.Spec.VolumeName; name != "" {
 		volume := &corev1.PersistentVolume{}
-		err := r.client.Get(ctx, client.ObjectKey{Name: name}, volume)
+		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, volume)
 		switch {
 		case apierrors.IsNotFound(err):
 			c.VolumeGone = true
@@ -146,7 +133,7 @@ func (r *Reader) volumeAndNodes(ctx context.Context, c *pvc.Case) error {
 			continue
 		}
 		node := &corev1.Node{}
-		err := r.client.Get(ctx, client.ObjectKey{Name: use.Node}, node)
+		err := r.Client.Get(ctx, client.ObjectKey{Name: use.Node}, node)
 		switch {
 		case apierrors.IsNotFound(err):
 			node = nil
@@ -172,4 +159,79 @@ func why(err error) string {
 		return "you may not read it"
 	}
 	return err.Error()
+}
+
+const configurationName = "configmap " + v1alpha1.InstalledNamespace + "/" + v1alpha1.InstalledName
+
+// configuration is what the operator's configuration in the cluster says of PVCs.
+type configuration struct {
+	kinds []workloads.Kind
+	// unread is why it could not be read, or empty.
+	unread string
+	// settings are nil where no configuration was read.
+	settings *pvc.Settings
+}
+
+// configuration reads the configuration once. The operator's own namespace is exempt.
+func (r *Reader) configuration(ctx context.Context) *configuration {
+	if r.config != nil {
+		return r.config
+	}
+	r.config = &configuration{}
+	var described []v1alpha1.WorkloadKind
+	for _, namespace := range []string{v1alpha1.InstalledNamespace, v1alpha1.InstalledProtectionNamespace} {
+		found, parsed := &corev1.ConfigMap{}, &v1alpha1.Configuration{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.InstalledName}, found)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err == nil {
+			err = yaml.Unmarshal([]byte(found.Data[v1alpha1.InstalledKey]), parsed)
+		}
+		if err != nil {
+			r.config.unread = why(err)
+			continue
+		}
+		v1alpha1.SetDefaults(parsed)
+		described = append(described, parsed.Protection.Kinds...)
+		mode, _ := pvc.ParseMode(strings.ToLower(string(parsed.Protection.Mode)))
+		r.config.settings = &pvc.Settings{Mode: mode, Exempt: append(parsed.Protection.ExemptNamespaces, namespace)}
+	}
+	r.config.kinds = workloads.KindsOf(described)
+	return r.config
+}
+
+// modeOf is the mode of a PVC and where it was read. Without a configuration, the annotations and
+// finalizers of the PVC show the mode.
+func (c *configuration) modeOf(claim *corev1.PersistentVolumeClaim, labels map[string]string) (pvc.Mode, string) {
+	settings, from := c.settings, "configuration"
+	if settings == nil {
+		settings, from = shownBy(claim), "the annotations and finalizers of the PVC"
+	}
+	mode, chosen := settings.ModeOf(claim, labels), settings.Mode
+	if m, ok := pvc.ParseMode(labels[pvc.ModeKey]); ok {
+		chosen, from = m, "label of the namespace"
+	}
+	if m, ok := pvc.ParseMode(claim.Annotations[pvc.ModeKey]); ok {
+		chosen, from = m, "annotation of the PVC"
+	}
+	switch {
+	case slices.Contains(settings.Exempt, claim.Namespace):
+		from = "exempt namespace"
+	case mode != chosen:
+		from = "ephemeral volume of a pod"
+	}
+	return mode, from
+}
+
+func shownBy(claim *corev1.PersistentVolumeClaim) *pvc.Settings {
+	switch {
+	case claim.Annotations[pvc.HoldersAnnotation] != "":
+		return &pvc.Settings{Mode: pvc.Hold}
+	case slices.Contains(claim.Finalizers, pvc.BarrierFinalizer):
+		return &pvc.Settings{Mode: pvc.Barrier}
+	case claim.Annotations[pvc.ObservedAnnotation] != "":
+		return &pvc.Settings{Mode: pvc.Observe}
+	}
+	return &pvc.Settings{Exempt: []string{v1alpha1.DefaultExemptNamespace}}
 }

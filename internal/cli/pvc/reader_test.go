@@ -149,7 +149,7 @@ func TestHoldersAndUnreadKinds(t *testing.T) {
 				c = tt.claim
 			}
 			a := &api{forbidden: tt.forbidden}
-			found, err := New(a.client(t, append(tt.objects, space(nil))...)).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*c})
+			found, err := (&Reader{Client: a.client(t, append(tt.objects, space(nil))...)}).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*c})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +200,7 @@ func TestModes(t *testing.T) {
 			if tt.config != nil {
 				objects = append(objects, tt.config)
 			}
-			found, err := New((&api{}).client(t, objects...)).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*claim("data", tt.edit)})
+			found, err := (&Reader{Client: (&api{}).client(t, objects...)}).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*claim("data", tt.edit)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,8 +225,7 @@ func TestObjectsAreReadOnce(t *testing.T) {
 	}
 	for _, brief := range []bool{true, false} {
 		a := &api{}
-		r := New(a.client(t, objects...))
-		r.Brief = brief
+		r := &Reader{Client: a.client(t, objects...), Brief: brief}
 		for range 2 {
 			if _, err := r.Explain(t.Context(), ns, claims); err != nil {
 				t.Fatal(err)
@@ -239,5 +238,78 @@ func TestObjectsAreReadOnce(t *testing.T) {
 		if a.reads["PersistentVolume"] != volumes || a.reads["Node"] != nodes || a.reads["PodList"] != 2 || a.reads["ConfigMap"] != 2 {
 			t.Errorf("brief %t: read %v", brief, a.reads)
 		}
+	}
+}
+
+func held(by string) func(*corev1.PersistentVolumeClaim) {
+	return annotated(pvc.HoldersAnnotation, by)
+}
+
+func token(uid string) func(*corev1.PersistentVolumeClaim) {
+	return annotated(pvc.ReleaseAnnotation, uid)
+}
+
+func TestStandings(t *testing.T) {
+	leaving := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} }
+	namespace := func(held, released string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, UID: "n", Annotations: map[string]string{
+			pvc.HeldClaimsAnnotation: held, pvc.ReleaseAnnotation: released,
+		}}}
+	}
+	for name, tt := range map[string]struct {
+		object client.Object
+		want   Standing
+	}{
+		"free":                                 {claim("a"), Free},
+		"held":                                 {claim("a", held("b")), Held},
+		"released":                             {claim("a", held("b"), token("uid-a")), Released},
+		"a token of another incarnation":       {claim("a", held("b"), token("x")), Held},
+		"terminating":                          {claim("a", leaving), Leaving},
+		"terminating and released":             {claim("a", leaving, token("uid-a")), Leaving},
+		"terminating and held":                 {claim("a", leaving, held("b")), Held},
+		"terminating, held and released":       {claim("a", leaving, held("b"), token("uid-a")), Released},
+		"a namespace":                          {namespace("", ""), Free},
+		"a namespace that counts no held PVCs": {namespace("0", ""), Free},
+		"a namespace with held PVCs":           {namespace("2", ""), Held},
+		"a released namespace":                 {namespace("2", "n"), Released},
+	} {
+		if got := StandingOf(tt.object); got != tt.want {
+			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// A release is of the incarnation and the holders that were shown.
+func TestRelease(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(*corev1.PersistentVolumeClaim)
+		released  bool
+	}{
+		"unchanged":      {nil, true},
+		"another holder": {held("c"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, shown, now := (&api{}).client(t, claim("a", held("b"))), claim("a"), claim("a")
+			for _, o := range []*corev1.PersistentVolumeClaim{shown, now} {
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.meanwhile != nil {
+				tt.meanwhile(now)
+				if err := c.Update(t.Context(), now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := Release(t.Context(), c, shown); tt.released != (err == nil) || err != nil && !apierrors.IsConflict(err) {
+				t.Errorf("got %v", err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(shown), now); err != nil {
+				t.Fatal(err)
+			}
+			if got := now.Annotations[pvc.ReleaseAnnotation]; (got == "uid-a") != tt.released {
+				t.Errorf("the token is %q", got)
+			}
+		})
 	}
 }

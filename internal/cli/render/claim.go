@@ -1,11 +1,15 @@
 package render
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -145,3 +149,221 @@ func (c ClaimWhy) rank() int {
 }
 
 func (c ClaimWhy) terminating() bool { return c.State == pvc.Draining || c.State == pvc.Doomed }
+
+// write writes the state, what keeps the PVC, the next steps, and what becomes of the data.
+func (c *ClaimWhy) write(p *page) {
+	c.head(p)
+	var finalizers []row
+	for _, f := range c.Finalizers {
+		finalizers = append(finalizers, row{f.Key, f.Owner, f.Drops})
+	}
+	p.table(row{"FINALIZER", "OWNER", "REMOVED WHEN"}, finalizers)
+	c.holders(p)
+	p.section("TO KEEP THE DATA, before anything else", steps(c.Rescue)...)
+	title := "IF IT IS TO GO: delete it, and then"
+	if c.terminating() || c.Refused {
+		title = "TO FREE IT"
+	}
+	p.section(title, steps(c.Actions)...)
+	p.section("TO DELETE IT", steps(c.Delete)...)
+	if c.Deletion != nil {
+		answer := "accepted: it goes once its finalizers are gone; this cannot be undone"
+		if c.Deletion.Outcome == Refused {
+			answer = "refused: " + c.Deletion.Message
+		}
+		p.section("IF DELETED NOW (a dry run: nothing was deleted)", answer)
+	}
+	p.section("ONCE IT IS GONE", c.Then...)
+	if c.Release != "" {
+		p.section("To let it be deleted while it is in use:", "    "+c.Release)
+	}
+	confirmed := ""
+	if c.VerifiedAt != nil {
+		confirmed = "; operator last confirmed this " + p.ageOf(c.VerifiedAt) + " ago"
+	}
+	p.gap()
+	p.linef("read %s ago%s", p.age(&c.ReadAt), confirmed)
+}
+
+func (c *ClaimWhy) head(p *page) {
+	p.linef("pvc/%s in namespace %s %s.", c.Name, c.Namespace, c.Summary)
+	state := "state " + string(c.State)
+	if c.Since != nil && c.State != pvc.Free && c.State != pvc.Unknown {
+		state += " for " + p.ageOf(c.Since)
+	}
+	if c.Until != nil {
+		left := page{now: *c.Until}
+		state += ", " + left.ageOf(&p.now) + " left"
+	}
+	state += fmt.Sprintf("; mode %s (%s)", c.Mode, c.ModeFrom)
+	if c.Volume != nil {
+		state += "; volume " + c.Volume.String()
+	}
+	p.linef("%s", state)
+	for _, note := range c.Notes {
+		p.linef("note: %s", note)
+	}
+}
+
+func (v *Volume) String() string {
+	switch v.Standing {
+	case volumeGone:
+		return v.Name + ", which does not exist"
+	case volumeElsewhere:
+		return v.Name + ", not bound to this PVC"
+	}
+	text := v.Name
+	if v.Capacity != "" {
+		text += ", " + v.Capacity
+	}
+	return text + ", reclaim policy " + cmp.Or(v.ReclaimPolicy, "unknown")
+}
+
+// keepingDeleted are the holders and finalizers that keep the PVC once it is deleted.
+func (c *ClaimWhy) keepingDeleted() (names []string) {
+	for _, h := range c.Holders {
+		if h.Holds && (h.Reason == pvc.BoundPod || h.Reason == pvc.UnboundPod || h.Reason == pvc.BeingCopied) {
+			names = append(names, h.Name)
+		}
+	}
+	for _, key := range c.Foreign() {
+		names = append(names, "finalizer "+key)
+	}
+	return names
+}
+
+// holders lists each holder with its proof, and what could not be read.
+func (c *ClaimWhy) holders(p *page) {
+	var lines []string
+	for _, h := range c.Holders {
+		holds, proof := "does not hold", "    proof: "+h.Proof
+		if h.Holds {
+			holds = "holds"
+		}
+		if h.Since != nil {
+			holds += " (" + p.ageOf(h.Since) + ")"
+		}
+		if h.UID != "" {
+			proof += ", uid " + string(h.UID)
+		}
+		lines = append(lines, h.Name+": "+holds+"; "+h.Why, proof)
+	}
+	p.section("USED BY", lines...)
+	for _, h := range c.Idle {
+		p.gap()
+		p.linef("%s does not use it now: %s (%s)", h.Name, h.Phase, h.Proof)
+	}
+	lines = nil
+	for _, u := range c.Unread {
+		mayHold := ""
+		if u.MayHold {
+			mayHold = "; it may hold the PVC"
+		}
+		lines = append(lines, u.What+": "+u.Why+mayHold)
+	}
+	p.section("NOT READ", lines...)
+}
+
+// steps are suggestions, numbered if there are several, each above its command.
+func steps(all []pvc.Suggestion) (lines []string) {
+	for i, s := range all {
+		line := s.Do
+		if len(all) > 1 {
+			line = fmt.Sprintf("%d. %s", i+1, line)
+		}
+		if len(s.Frees) > 1 {
+			line += " (frees " + few(s.Frees) + ")"
+		}
+		lines = append(lines, line)
+		if s.Command != "" {
+			lines = append(lines, "    "+s.Command)
+		}
+	}
+	return lines
+}
+
+// write writes a line for each PVC.
+func (l *ClaimWhyList) write(p *page) {
+	if len(l.Items) == 0 && l.Free == 0 {
+		p.linef("there are no PVCs")
+		return
+	}
+	if len(l.Items) == 0 {
+		p.linef("%s, none in use or being deleted", counted(l.Free, "PVC"))
+		return
+	}
+	columns := row{"NAMESPACE", "PVC", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
+	var rows []row
+	for i := range l.Items {
+		rows = append(rows, l.Items[i].cells(p))
+	}
+	p.table(columns, rows)
+	if l.Free > 0 {
+		p.gap()
+		p.linef("and %s not in use", counted(l.Free, "PVC"))
+	}
+	p.gap()
+	p.linef("for details: kubectl lockstep why pvc/NAME")
+}
+
+func (c *ClaimWhy) cells(p *page) row {
+	deletion, next := "accepted", ""
+	switch {
+	case c.terminating():
+		deletion, next = "under way", c.next()
+	case c.Refused:
+		deletion = "refused"
+	}
+	var keeping []string
+	for _, h := range c.Holders {
+		if h.Holds {
+			keeping = append(keeping, h.Name)
+		}
+	}
+	return row{c.Namespace, c.Name, c.State, p.ageOf(c.Since), deletion, firstOf(keeping, 1), next}
+}
+
+func (c *ClaimWhy) next() string {
+	if len(c.Actions) == 0 && len(c.Unread) > 0 {
+		return c.Unread[0].What + ": " + c.Unread[0].Why
+	}
+	var todo []string
+	for _, a := range c.Actions {
+		todo = append(todo, a.Do)
+	}
+	return firstOf(todo, 1)
+}
+
+// Release returns what a release means: the holders, what is written, and what a DELETE then does.
+func Release(c *ClaimWhy, now time.Time) string {
+	deletion := "it is removed at once"
+	if keeping := c.keepingDeleted(); len(keeping) > 0 {
+		deletion = "no new pod can start on it, and it stays until these are gone: " + few(keeping)
+	}
+	effects := []string{
+		fmt.Sprintf("write %s=%s on the PVC: a DELETE is no longer refused", pvc.ReleaseAnnotation, c.UID),
+		"delete nothing; after a DELETE by any user, " + deletion + "; this cannot be undone",
+	}
+	for _, line := range c.Then {
+		effects = append(effects, "once it is gone: "+line)
+	}
+	return textOf(now, func(p *page) {
+		c.head(p)
+		c.holders(p)
+		p.section("THIS WILL", effects...)
+		if c.Volume != nil && c.Volume.Standing == volumeBound && c.Volume.ReclaimPolicy == string(corev1.PersistentVolumeReclaimDelete) {
+			p.section("To keep the data, before anything else:", "    "+pvc.RetainCommand(c.Volume.Name))
+		}
+	})
+}
+
+// ReleaseOfNamespace returns the same for a namespace.
+func ReleaseOfNamespace(n client.Object) string {
+	return textOf(time.Time{}, func(p *page) {
+		p.linef("namespace/%[1]s has PVCs in use: %[2]s. Their holders: kubectl lockstep why pvc -n %[1]s",
+			n.GetName(), n.GetAnnotations()[pvc.HeldClaimsAnnotation])
+		p.section("THIS WILL",
+			fmt.Sprintf("write %s=%s on the namespace: a DELETE is no longer refused", pvc.ReleaseAnnotation, n.GetUID()),
+			"delete nothing; a DELETE by any user then deletes all in it, PVCs in use included")
+	})
+}

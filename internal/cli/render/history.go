@@ -2,10 +2,15 @@ package render
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
+	"github.com/aymanbagabas/go-udiff"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
@@ -111,4 +116,147 @@ func (h *SetHistory) write(p *page) {
 		rows = append(rows, row{number, r.Groups, p.age(&r.CreatedAt), r.Cause})
 	}
 	p.table(row{"REVISION", "GROUPS", "AGE", "CHANGE-CAUSE"}, rows)
+}
+
+// Change is one field that differs between two templates.
+type Change struct {
+	// Path names the field; elements of lists by their name if they have one, as in containers[vllm].
+	Path string `json:"path"`
+	// From and To are the values before and after; absent where the field is absent.
+	From any `json:"from,omitempty"`
+	To   any `json:"to,omitempty"`
+}
+
+// changes lists the fields that differ, by path.
+func changes(from, to map[string]any) []Change {
+	before, after := map[string]any{}, map[string]any{}
+	flatten("", from, before)
+	flatten("", to, after)
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	var found []Change
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if !reflect.DeepEqual(before[path], after[path]) {
+			found = append(found, Change{Path: path, From: before[path], To: after[path]})
+		}
+	}
+	return found
+}
+
+// flatten collects the fields of a value by path. A list whose elements have no names is one field.
+func flatten(path string, value any, into map[string]any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, inner := range value {
+			at := key
+			if path != "" {
+				at = path + "." + key
+			}
+			flatten(at, inner, into)
+		}
+		return
+	case []any:
+		if names := namesOf(value); names != nil {
+			for i, name := range names {
+				flatten(fmt.Sprintf("%s[%s]", path, name), value[i], into)
+			}
+			return
+		}
+	}
+	into[path] = value
+}
+
+// namesOf returns the names of the elements of a list, or nil if one has none.
+func namesOf(list []any) (names []string) {
+	for _, element := range list {
+		fields, _ := element.(map[string]any)
+		name, _ := fields["name"].(string)
+		if name == "" || slices.Contains(names, name) {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// Live stands for the set's spec in place of a revision's number.
+const Live int64 = 0
+
+// Comparison names the two sides to compare: numbers of revisions, or Live.
+type Comparison struct{ From, To int64 }
+
+// UsualComparison is the comparison of a user who names no revision: the change that is not rolled
+// out yet, or else the last rollout.
+func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision) (Comparison, error) {
+	if len(revisions) == 0 {
+		return Comparison{}, fmt.Errorf("leaderworkerset %q has no revision yet", set.Name)
+	}
+	latest := revisions[len(revisions)-1]
+	if len(revisions) == 1 || !revision.Agrees(set, latest.Data.Raw) {
+		return Comparison{From: latest.Revision, To: Live}, nil
+	}
+	return Comparison{From: revisions[len(revisions)-2].Revision, To: latest.Revision}, nil
+}
+
+// Compare returns the difference in the format of diff -u; it is empty if there is none.
+func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) (string, error) {
+	var texts []string
+	for _, number := range []int64{c.From, c.To} {
+		spec, err := contentOf(set, revisions, number)
+		if err != nil {
+			return "", err
+		}
+		text, err := yaml.Marshal(spec)
+		if err != nil {
+			return "", err
+		}
+		texts = append(texts, string(text))
+	}
+	return udiff.Unified(nameOf(set, c.From), nameOf(set, c.To), texts[0], texts[1]), nil
+}
+
+// Same returns the sentence that there is no difference.
+func Same(set *lwsv1.LeaderWorkerSet, c Comparison) string {
+	return fmt.Sprintf("no difference between %s and %s", nameOf(set, c.From), nameOf(set, c.To))
+}
+
+func nameOf(set *lwsv1.LeaderWorkerSet, number int64) string {
+	if number == Live {
+		return set.Name + " spec"
+	}
+	return fmt.Sprintf("%s revision %d", set.Name, number)
+}
+
+// contentOf returns the content of a revision, or that of the spec.
+func contentOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (map[string]any, error) {
+	data, err := revision.Data(set)
+	if number != Live {
+		i := slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
+		if i < 0 {
+			return nil, clilws.NoSuchRevision(set.Name, revisions, number)
+		}
+		data, err = revisions[i].Data.Raw, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	spec, err := content(set, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", nameOf(set, number), err)
+	}
+	return spec, nil
+}
+
+// content returns the part of the spec that a revision holds.
+func content(set *lwsv1.LeaderWorkerSet, data []byte) (map[string]any, error) {
+	restored, err := revision.Restore(set, data)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&restored.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode spec: %w", err)
+	}
+	maps.DeleteFunc(spec, func(field string, _ any) bool { return field != "leaderWorkerTemplate" && field != "networkConfig" })
+	return spec, nil
 }

@@ -46,20 +46,12 @@ type Part struct {
 // Action is one write.
 type Action struct {
 	// Verb is create, apply, delete or status.
-	Verb   string `json:"verb"`
-	Object Object `json:"object"`
+	Verb   string       `json:"verb"`
+	Object identity.Ref `json:"object"`
 	// Reason is a stable code, Message a sentence for people.
 	Reason        string        `json:"reason"`
 	Message       string        `json:"message"`
 	Preconditions Preconditions `json:"preconditions"`
-}
-
-// Object names an object, and its incarnation where it has one.
-type Object struct {
-	Kind      string    `json:"kind"`
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	UID       types.UID `json:"uid,omitempty"`
 }
 
 // Preconditions must hold at the moment of a write. Otherwise the operator writes nothing and
@@ -71,9 +63,9 @@ type Preconditions struct {
 	UID             types.UID `json:"uid,omitempty"`
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 	// Alive is an owner that must exist under its UID and not be terminating.
-	Alive *Object `json:"alive,omitempty"`
+	Alive *identity.Ref `json:"alive,omitempty"`
 	// Gone is an owner that must not exist any more under its UID.
-	Gone *Object `json:"gone,omitempty"`
+	Gone *identity.Ref `json:"gone,omitempty"`
 }
 
 // SetPlanList holds the plans for several sets of one file.
@@ -118,26 +110,19 @@ func (p *SetPlan) add(s clilws.Survey, group *int, plan lws.Plan) {
 
 func actionOf(a action.Action) Action {
 	target := a.Target()
-	shown := Action{Verb: a.Verb(), Object: *objectOf(&target), Reason: a.Why().Code, Message: a.Why().Sentence}
+	shown := Action{Verb: a.Verb(), Object: target, Reason: a.Why().Code, Message: a.Why().Sentence}
 	shown.Preconditions = Preconditions{UID: target.UID, ResourceVersion: target.ResourceVersion}
 	switch a := a.(type) {
 	case action.Create:
-		shown.Preconditions = Preconditions{Absent: true, Alive: objectOf(&a.Owner)}
+		shown.Preconditions = Preconditions{Absent: true, Alive: &a.Owner}
 	case action.Apply:
-		shown.Preconditions.Alive = objectOf(a.Adopter)
+		shown.Preconditions.Alive = a.Adopter
 	case action.Tie:
-		shown.Preconditions.Alive = objectOf(a.To)
+		shown.Preconditions.Alive = a.To
 	case action.Delete:
-		shown.Preconditions.Gone = objectOf(a.OwnerGone)
+		shown.Preconditions.Gone = a.OwnerGone
 	}
 	return shown
-}
-
-func objectOf(ref *identity.Ref) *Object {
-	if ref == nil {
-		return nil
-	}
-	return &Object{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 }
 
 // write writes the plan as an indented list.
@@ -182,7 +167,7 @@ func (p Part) write(to *page) {
 		if verb == "status" {
 			verb = "write the status of"
 		}
-		to.linef("  %s %s", verb, &a.Object)
+		to.linef("  %s %s", verb, a.Object)
 		to.linef("      because %s (%s)", a.Message, a.Reason)
 		if needs := a.Preconditions.needs(); len(needs) > 0 {
 			to.linef("      only if %s", strings.Join(needs, ", "))
@@ -196,9 +181,6 @@ func (p Part) write(to *page) {
 		to.linef("  wait: %s (%s)%s", w.Message, w.Reason, again)
 	}
 }
-
-// String names an object as kubectl does.
-func (o *Object) String() string { return strings.ToLower(o.Kind) + " " + o.Name }
 
 func (p Preconditions) needs() (all []string) {
 	if p.Absent {

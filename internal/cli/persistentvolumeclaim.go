@@ -1,0 +1,309 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/cli/pvc"
+	"lockstep.dev/lockstep/internal/cli/render"
+)
+
+// question is the arguments of why.
+type question struct {
+	names      []string
+	everywhere bool
+	ifDeleted  bool
+	out        *output
+}
+
+func (o *options) whyCommand() *cobra.Command {
+	q := &question{}
+	cmd := &cobra.Command{
+		Use:   "why pvc/NAME... | pvc",
+		Short: "Say why a PersistentVolumeClaim is in use or is not removed, and what frees it",
+		Long: `Say why a PersistentVolumeClaim is in use or is not removed: its holders, with the field that
+proves each; the owner of each finalizer; the next step for each holder; and what becomes of the
+data.
+
+Without a name, list the PVCs of the namespace that are in use or being deleted.
+
+It only reads, live, and needs no Lockstep in the cluster. It reads persistentvolumeclaims, pods
+and workloads of the namespace, and nodes and persistentvolumes. What you may not read is listed
+as such, and never taken for absent.
+
+With --if-deleted the API server also says what it would answer to a DELETE, by a dry run.
+
+For programs, -o json prints a ClaimWhy of cli.lockstep.dev/v1, or a ClaimWhyList for several
+PVCs. Fields are added, and never renamed. A state is one of Free, Held, Cooling, Draining,
+Doomed (being deleted, and a workload still wants it) and Unknown.`,
+		Example: `  kubectl lockstep why pvc/data-llama-0
+  kubectl lockstep why pvc data-llama-0 data-llama-1 -n inference
+  kubectl lockstep why pvc/data-llama-0 --if-deleted
+  kubectl lockstep why pvc -A
+  kubectl lockstep why pvc/data-llama-0 -o json`,
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			q.names, err = claims.names(args)
+			switch {
+			case len(args) == 0:
+				return errors.New("name a PVC: pvc/NAME, or pvc for all of the namespace")
+			case err != nil:
+				return err
+			case q.everywhere && len(q.names) > 0:
+				return errors.New("give either names or --all-namespaces")
+			case q.ifDeleted && len(q.names) == 0:
+				return errors.New("--if-deleted needs the name of a PVC: why pvc/NAME --if-deleted")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.why(cmd.Context(), q) },
+	}
+	q.out = addOutput(cmd)
+	cmd.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "list the PVCs of all namespaces")
+	cmd.Flags().BoolVar(&q.ifDeleted, "if-deleted", false, "try a DELETE as a dry run: would it be refused, and why")
+	cmd.Flags().Bool("live", true, "")
+	_ = cmd.Flags().MarkDeprecated("live", "why always reads live")
+	return cmd
+}
+
+func (o *options) why(ctx context.Context, q *question) error {
+	c, err := o.reach(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := c.client()
+	if err != nil {
+		return err
+	}
+	if len(q.names) > 0 {
+		return c.whyNamed(ctx, live, q)
+	}
+	if q.everywhere {
+		c.namespace = ""
+	}
+	var all corev1.PersistentVolumeClaimList
+	if err := live.List(ctx, &all, client.InNamespace(c.namespace)); err != nil {
+		return c.explain(err, readPVCs)
+	}
+	reports, err := c.reports(ctx, &pvc.Reader{Client: live, Brief: true}, all.Items)
+	if err != nil {
+		return err
+	}
+	return q.out.print(o.Out, render.Overview(reports))
+}
+
+// whyNamed reports on each PVC. A PVC that does not exist is an error after the reports on the others.
+func (c *cluster) whyNamed(ctx context.Context, live client.Client, q *question) error {
+	var found []corev1.PersistentVolumeClaim
+	var missing error
+	for _, name := range q.names {
+		var claim corev1.PersistentVolumeClaim
+		err := live.Get(ctx, c.key(name), &claim)
+		switch {
+		case apierrors.IsNotFound(err):
+			missing = errors.Join(missing, noSuch("persistentvolumeclaim", c.key(name)))
+		case err != nil:
+			return c.explain(err, readPVCs)
+		default:
+			found = append(found, claim)
+		}
+	}
+	reports, err := c.reports(ctx, &pvc.Reader{Client: live}, found)
+	if err != nil {
+		return err
+	}
+	var shown []render.Report
+	for _, r := range reports {
+		if q.ifDeleted {
+			if r.Deletion, err = tryDelete(ctx, live, c.key(r.Name)); err != nil {
+				return c.explain(err, "delete persistentvolumeclaims")
+			}
+		}
+		shown = append(shown, r)
+	}
+	if len(reports) > 0 && len(q.names) > 1 && q.out.printer != nil {
+		shown = []render.Report{render.Claims(reports)}
+	}
+	return errors.Join(q.out.print(c.Out, shown...), missing)
+}
+
+// tryDelete returns the answer to a DELETE of a PVC as a dry run.
+func tryDelete(ctx context.Context, live client.Client, key types.NamespacedName) (*render.Deletion, error) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err := live.Delete(ctx, claim, client.DryRunAll)
+	switch {
+	case err == nil:
+		return &render.Deletion{Outcome: render.Accepted}, nil
+	case apierrors.IsForbidden(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return &render.Deletion{Outcome: render.Refused, Message: err.Error()}, nil
+	}
+	return nil, err
+}
+
+// reports explains PVCs, namespace by namespace.
+func (c *cluster) reports(ctx context.Context, reader *pvc.Reader, all []corev1.PersistentVolumeClaim) (reports []*render.ClaimWhy, err error) {
+	byNamespace := map[string][]corev1.PersistentVolumeClaim{}
+	for _, claim := range all {
+		byNamespace[claim.Namespace] = append(byNamespace[claim.Namespace], claim)
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		found, err := reader.Explain(ctx, namespace, byNamespace[namespace])
+		if err != nil {
+			return nil, c.explain(err, readPVCs)
+		}
+		for _, f := range found {
+			reports = append(reports, render.Claim(f))
+		}
+	}
+	return reports, nil
+}
+
+// release is one release of a PVC or a namespace.
+type release struct {
+	*cluster
+	kind kind
+	name string
+	yes  bool
+}
+
+func (o *options) releaseCommand() *cobra.Command {
+	r := &release{}
+	cmd := &cobra.Command{
+		Use:   "release pvc/NAME | namespace/NAME",
+		Short: "Let a PersistentVolumeClaim be deleted while it is in use",
+		Long: `Let a PersistentVolumeClaim be deleted although it is in use, or a namespace although PVCs in it
+are.
+
+It shows the holders and what becomes of the data. With --yes, it then writes the annotation
+protection.lockstep.dev/release with the UID of the PVC: a later PVC of the same name is
+not released. This works while no operator runs; an operator removes the token after an hour,
+unless it is configured otherwise. Nothing is deleted.
+
+It takes the verb "release" on claims.protection.lockstep.dev, and patch on the PVC.`,
+		Example: `  kubectl lockstep release pvc/data-llama-0
+  kubectl lockstep release pvc/data-llama-0 --yes
+  kubectl lockstep release namespace/inference --yes`,
+		Args: func(_ *cobra.Command, args []string) error { return r.read(args) },
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if r.cluster, err = o.reach(cmd.Context()); err != nil {
+				return err
+			}
+			return r.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "release it; without, only show what that means")
+	return cmd
+}
+
+// releasable is the kind that the first argument names.
+func releasable(args []string) kind {
+	if len(args) > 0 {
+		if word, _, _ := strings.Cut(args[0], "/"); namespaces.known(word) {
+			return namespaces
+		}
+	}
+	return claims
+}
+
+// read reads the one name: each release is confirmed by itself.
+func (r *release) read(args []string) error {
+	r.kind = releasable(args)
+	names, err := r.kind.names(args)
+	switch {
+	case err != nil:
+		return err
+	case len(names) != 1:
+		return errors.New("give one PVC, pvc/NAME, or one namespace, namespace/NAME: each release is confirmed by itself")
+	}
+	r.name = names[0]
+	return nil
+}
+
+// run reads the object, shows what a release does, asks, and writes.
+func (r *release) run(ctx context.Context) error {
+	c, err := r.client()
+	if err != nil {
+		return err
+	}
+	object, err := r.object(ctx, c)
+	if err != nil {
+		return err
+	}
+	switch pvc.StandingOf(object) {
+	case pvc.Leaving:
+		return fmt.Errorf("%s is being deleted already: there is nothing to release; what keeps it: %s", r.what(), why(object))
+	case pvc.Free:
+		return fmt.Errorf("%s is not held: nothing refuses its deletion, and there is nothing to release", r.what())
+	case pvc.Released:
+		_, err := fmt.Fprintf(r.Out, "%s is released already; what else keeps it: %s\n", r.what(), why(object))
+		return err
+	}
+	if err := r.show(ctx, &pvc.Reader{Client: c}, object); err != nil {
+		return err
+	}
+	if !r.yes {
+		return errors.New("nothing was released; to release it as shown, give --yes")
+	}
+	if err := pvc.Release(ctx, c, object); apierrors.IsConflict(err) {
+		return fmt.Errorf("nothing was released, it has changed since it was shown; check it and run the command again: %w", err)
+	} else if err != nil {
+		return r.explain(err, releasePVC)
+	}
+	next := "to delete it, while the release lasts: kubectl delete " + r.kind.words[0] + " " + r.name
+	if object.GetDeletionTimestamp() != nil {
+		next = "its finalizers may be removed now; to check: " + why(object)
+	} else if object.GetNamespace() != "" {
+		next += " -n " + object.GetNamespace()
+	}
+	_, err = fmt.Fprintf(r.Out, "%s released; %s\n", r.what(), next)
+	return err
+}
+
+func (r *release) object(ctx context.Context, reader client.Reader) (client.Object, error) {
+	if r.kind.singular == namespaces.singular {
+		object := &corev1.Namespace{}
+		return object, r.explain(reader.Get(ctx, client.ObjectKey{Name: r.name}, object), releasePVC)
+	}
+	object := &corev1.PersistentVolumeClaim{}
+	err := reader.Get(ctx, r.key(r.name), object)
+	if apierrors.IsNotFound(err) {
+		return nil, noSuch("persistentvolumeclaim", r.key(r.name))
+	}
+	return object, r.explain(err, releasePVC)
+}
+
+func (r *release) what() string { return r.kind.words[0] + "/" + r.name }
+
+// why is the command that says what keeps an object.
+func why(object client.Object) string {
+	if object.GetNamespace() == "" {
+		return "kubectl lockstep why pvc -n " + object.GetName()
+	}
+	return "kubectl lockstep why pvc/" + object.GetName() + " -n " + object.GetNamespace()
+}
+
+// show prints what a release means.
+func (r *release) show(ctx context.Context, reader *pvc.Reader, object client.Object) error {
+	claim, isPVC := object.(*corev1.PersistentVolumeClaim)
+	if !isPVC {
+		_, err := fmt.Fprint(r.ErrOut, render.ReleaseOfNamespace(object))
+		return err
+	}
+	found, err := reader.Explain(ctx, claim.Namespace, []corev1.PersistentVolumeClaim{*claim})
+	if err != nil {
+		return r.explain(err, readPVCs)
+	}
+	_, err = fmt.Fprint(r.ErrOut, render.Release(render.Claim(found[0]), time.Now()))
+	return err
+}

@@ -1,5 +1,0 @@
-// Package render shows what kubectl lockstep found: as values with stable JSON names, and as text.
-//
-// It knows what each number means, how long a text may be, and the size of a terminal. It reads no
-// cluster, and no clock but the moment that it is given.
-package render
