@@ -49,6 +49,8 @@ type Request struct {
 	Of   Name
 	// Body is what is applied or patched.
 	Body string
+	// Owner is the field manager of a patch.
+	Owner string
 	// Waits is set if later reads wait for the cache to show the write.
 	Waits bool
 }
@@ -234,7 +236,7 @@ func (s *Server) Patch(_ context.Context, object client.Object, patch client.Pat
 	if err != nil {
 		return err
 	}
-	if err := s.ask(Request{Verb: "patch", Of: NameOf(object), Body: string(data), Waits: !o.DisableReadYourWritesConsistency}); err != nil {
+	if err := s.ask(Request{Verb: "patch", Of: NameOf(object), Body: string(data), Owner: o.FieldManager, Waits: !o.DisableReadYourWritesConsistency}); err != nil {
 		return err
 	}
 	var onto metav1.PartialObjectMetadata

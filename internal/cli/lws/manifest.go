@@ -68,7 +68,7 @@ func Apply(ctx context.Context, config *rest.Config, manifest *unstructured.Unst
 	if err != nil {
 		return nil, nil, err
 	}
-	stored, err := apply(ctx, c, manifest.DeepCopy())
+	stored, err := dryRun(ctx, c, manifest.DeepCopy())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,8 +77,8 @@ func Apply(ctx context.Context, config *rest.Config, manifest *unstructured.Unst
 	return set, warnings, err
 }
 
-// apply sends dry runs only.
-func apply(ctx context.Context, c client.Client, manifest *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// dryRun sends dry runs only.
+func dryRun(ctx context.Context, c client.Client, manifest *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(manifest.GroupVersionKind())
 	err := c.Get(ctx, client.ObjectKeyFromObject(manifest), live)

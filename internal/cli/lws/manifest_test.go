@@ -70,7 +70,7 @@ func TestApplyCreatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
-	if set, err := apply(t.Context(), c, sets[0]); err != nil || set.GetUID() != "" {
+	if set, err := dryRun(t.Context(), c, sets[0]); err != nil || set.GetUID() != "" {
 		t.Errorf("got %+v, %v", set, err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(sets[0]), &lwsv1.LeaderWorkerSet{}); !apierrors.IsNotFound(err) {
