@@ -5,38 +5,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // newSet is a set of 2 groups of 4 that nothing is wrong with, as it is after
 // every default.
 func newSet(changes ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
-	set := &lwsv1.LeaderWorkerSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: "ns"},
-		Spec: lwsv1.LeaderWorkerSetSpec{
-			Replicas:      ptr.To[int32](2),
-			StartupPolicy: lwsv1.LeaderCreatedStartupPolicy,
-			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
-				Size:           ptr.To[int32](4),
-				WorkerTemplate: template("worker"),
-			},
-		},
-	}
+	set := fakeapi.Set("w", 2, 4)
 	admission.Default(set)
 	for _, change := range changes {
 		change(set)
 	}
 	return set
-}
-
-func template(container string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container, Image: "image"}}}}
 }
 
 type change = func(*lwsv1.LeaderWorkerSet)
@@ -74,9 +60,7 @@ func withLeaderExcluded() change {
 	}
 }
 
-func withAnnotation(key, value string) change {
-	return func(s *lwsv1.LeaderWorkerSet) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, key, value) }
-}
+var withAnnotation = fakeapi.Annotation
 
 func withName(name string) change {
 	return func(s *lwsv1.LeaderWorkerSet) { s.Name = name }
@@ -84,7 +68,7 @@ func withName(name string) change {
 
 func withLeaderTemplate(changes ...func(*corev1.PodTemplateSpec)) change {
 	return func(s *lwsv1.LeaderWorkerSet) {
-		leader := template("leader")
+		leader := fakeapi.Template("leader", "image:1")
 		for _, change := range changes {
 			change(&leader)
 		}

@@ -122,6 +122,10 @@ func TestPlacesOfPods(t *testing.T) {
 			"leader whose annotation names the set", newLeader("w-0", withPodAnnotation(lwsv1.LeaderPodNameAnnotationKey, "w"), madeBy("w")),
 			labels{"worker-index": "0", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns",
 		},
+		{
+			"leader that knows its subgroup", newLeader("w-0", subgroups, withLabel(lwsv1.SubGroupIndexLabelKey, "5")),
+			labels{"worker-index": "0", "group-index": "0", "group-key": groupKey, "subgroup-index": "5"}, "w", "w-0.w.ns",
+		},
 		{"worker", newWorker("w-0-3", index("9"), exclusive), labels{"worker-index": "3", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns"},
 		{"worker whose template calls it a leader", newWorker("w-0-3", index("0"), exclusive, madeBy("w-0")), labels{"worker-index": "3", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns"},
 		{
@@ -142,33 +146,6 @@ func TestPlacesOfPods(t *testing.T) {
 				t.Errorf("subdomain %q, environment %v, affinity %v", pod.Spec.Subdomain, pod.Spec.Containers[0].Env, pod.Spec.Affinity)
 			}
 		})
-	}
-}
-
-func TestPodsOfNoSetAreLeftAlone(t *testing.T) {
-	for name, pod := range map[string]*corev1.Pod{
-		"empty":      {},
-		"unlabelled": newLeader("w-0", withoutLabel(lwsv1.SetNameLabelKey)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			before := pod.DeepCopy()
-			if diff := cmp.Diff(before, mutate(t, pod)); diff != "" {
-				t.Errorf("(-before +after):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestGangAnnotation(t *testing.T) {
-	pod := newWorker("w-0-1")
-	if err := (admission.PodMutation{InGang: true}).Mutate(pod); err != nil {
-		t.Fatal(err)
-	}
-	if got := pod.Annotations["scheduling.k8s.io/group-name"]; got != "w-0-rev" {
-		t.Errorf("group name %q, want w-0-rev", got)
-	}
-	if _, present := mutate(t, newWorker("w-0-1")).Annotations["scheduling.k8s.io/group-name"]; present {
-		t.Error("the annotation is there without having been asked for")
 	}
 }
 
@@ -200,40 +177,32 @@ func TestPodsThatMustNotBe(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	size := func(text string) podChange { return withPodAnnotation(lwsv1.SizeAnnotationKey, text) }
 	part := func(text string) podChange { return withPodAnnotation(lwsv1.SubGroupSizeAnnotationKey, text) }
-	const (
-		noNumber = `annotation leaderworkerset.sigs.k8s.io/size of pod "w-0" is %, want a whole number from 1 to 2147483647`
-		noPart   = `annotation leaderworkerset.sigs.k8s.io/subgroup-size of pod "w-0-1" is %, want a whole number from 1 to 2147483647`
-		noEnv    = "Failure constructing environment variables, no group index label found for pod ns/w-0-1"
-	)
-	quoted := func(text, value string) string { return strings.Replace(text, "%", value, 1) }
+	const noEnv = "Failure constructing environment variables, no group index label found for pod ns/w-0-1"
+	noCount := func(key, pod, value string) string {
+		return fmt.Sprintf(`annotation leaderworkerset.sigs.k8s.io/%s of pod %q is "%s", want a whole number from 1 to 2147483647`, key, pod, value)
+	}
 	tests := []struct {
 		name string
 		pod  *corev1.Pod
 		want string
 	}{
 		{"no size", newLeader("w-0", withoutAnnotation(lwsv1.SizeAnnotationKey)), "size annotation is unexpectedly missing for pod w-0"},
-		{"size no number", newLeader("w-0", size("x")), quoted(noNumber, `"x"`)},
-		{"size empty", newLeader("w-0", size("")), quoted(noNumber, `""`)},
-		{"size beyond int32", newLeader("w-0", size("99999999999")), quoted(noNumber, `"99999999999"`)},
-		{"size of a megabyte", newLeader("w-0", size(long)), quoted(noNumber, `"`+long[:64]+`…"`)},
-		{"size of a megabyte of zeros", newLeader("w-0", size(strings.Repeat("0", 1<<20)+"4")), quoted(noNumber, `"`+strings.Repeat("0", 64)+`…"`)},
+		{"size no number", newLeader("w-0", size("x")), noCount("size", "w-0", "x")},
+		{"size beyond int32", newLeader("w-0", size("99999999999")), noCount("size", "w-0", "99999999999")},
+		{"size of a megabyte of zeros", newLeader("w-0", size(strings.Repeat("0", 1<<20)+"4")), noCount("size", "w-0", strings.Repeat("0", 64)+"…")},
 		{"leader without ordinal", newLeader("w"), "parsing pod ordinal for pod w"},
 		{"leader with ordinal beyond int32", newLeader("w-2147483648"), "parsing pod ordinal for pod w-2147483648"},
 		{"worker without ordinal", newWorker("w-0-x"), "parsing pod ordinal for pod w-0-x"},
 		{"worker without group", newWorker("w-0-1", withoutLabel(lwsv1.GroupIndexLabelKey)), noEnv},
-		{"subgroup size no number", newWorker("w-0-1", part("two")), quoted(noPart, `"two"`)},
-		{"subgroup size of a leader", newLeader("w-0", part("-1")), `annotation leaderworkerset.sigs.k8s.io/subgroup-size of pod "w-0" is "-1", want a whole number from 1 to 2147483647`},
+		{"subgroup size no number", newWorker("w-0-1", part("two")), noCount("subgroup-size", "w-0-1", "two")},
+		{"subgroup size of a leader", newLeader("w-0", part("-1")), noCount("subgroup-size", "w-0", "-1")},
 		{"name of a megabyte", newLeader(long), `name of pod "` + long[:64] + `…" has 1048576 characters, at most 253 are allowed`},
 		{"subdomain of a megabyte", newLeader("w-0", func(p *corev1.Pod) { p.Spec.Subdomain = long }), `spec.subdomain of pod "w-0" has 1048576 characters, at most 253 are allowed`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := admission.MutatePod(tt.pod)
-			if err == nil {
-				t.Fatal("the pod was allowed")
-			}
-			if err.Error() != tt.want {
-				t.Errorf("got  %s\nwant %s", err, tt.want)
+			if err := admission.MutatePod(tt.pod); err == nil || err.Error() != tt.want {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
 		})
 	}
@@ -266,39 +235,6 @@ func affinity(together, apart []corev1.PodAffinityTerm) *corev1.Affinity {
 	return a
 }
 
-func TestExclusiveAffinities(t *testing.T) {
-	type terms = []corev1.PodAffinityTerm
-	together, apart := exclusive("rack", lwsv1.GroupUniqueHashLabelKey, "v")
-	user := corev1.PodAffinityTerm{TopologyKey: "rack"}
-	other := corev1.PodAffinityTerm{TopologyKey: "zone"}
-	nodes := &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}
-	withNodes := affinity(terms{together}, terms{apart})
-	withNodes.NodeAffinity = nodes
-
-	tests := []struct {
-		name     string
-		in, want *corev1.Affinity
-	}{
-		{"none", nil, affinity(terms{together}, terms{apart})},
-		{"empty", &corev1.Affinity{}, affinity(terms{together}, terms{apart})},
-		{"to nodes", &corev1.Affinity{NodeAffinity: nodes}, withNodes},
-		{"done before", affinity(terms{together}, terms{apart}), affinity(terms{together}, terms{apart})},
-		{"both from the user", affinity(terms{user}, terms{user}), affinity(terms{user}, terms{user})},
-		{"affinity only", affinity(terms{user}, nil), affinity(terms{user, together}, terms{apart})},
-		{"anti-affinity only", affinity(nil, terms{user}), affinity(terms{together}, terms{user, apart})},
-		{"for another topology", affinity(terms{other}, terms{other}), affinity(terms{other, together}, terms{other, apart})},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := &corev1.Pod{Spec: corev1.PodSpec{Affinity: tt.in}}
-			admission.SetExclusiveAffinities(pod, "v", "rack", lwsv1.GroupUniqueHashLabelKey)
-			if diff := cmp.Diff(tt.want, pod.Spec.Affinity); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestExclusivePlacement(t *testing.T) {
 	type terms = []corev1.PodAffinityTerm
 	group := func(topology string) podChange { return withPodAnnotation(lwsv1.ExclusiveKeyAnnotationKey, topology) }
@@ -309,8 +245,13 @@ func TestExclusivePlacement(t *testing.T) {
 		}
 	}
 	excluded := withPodAnnotation(lwsv1.SubGroupPolicyTypeAnnotationKey, "LeaderExcluded")
+	has := func(affinity *corev1.Affinity) podChange { return func(p *corev1.Pod) { p.Spec.Affinity = affinity } }
 	groupTogether, groupApart := exclusive("rack", lwsv1.GroupUniqueHashLabelKey, groupKey)
 	subTogether, subApart := exclusive("host", lwsv1.SubGroupUniqueHashLabelKey, subgroupKey)
+	user, other := corev1.PodAffinityTerm{TopologyKey: "rack"}, corev1.PodAffinityTerm{TopologyKey: "zone"}
+	nodes := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
+	beside := affinity(terms{groupTogether}, terms{groupApart})
+	beside.NodeAffinity = nodes.NodeAffinity
 
 	tests := []struct {
 		name string
@@ -323,6 +264,11 @@ func TestExclusivePlacement(t *testing.T) {
 		{"leader by both", newLeader("w-0", group("rack"), subgroup("host")), affinity(terms{groupTogether, subTogether}, terms{groupApart, subApart})},
 		{"leader by both alike", newLeader("w-0", group("rack"), subgroup("rack")), affinity(terms{groupTogether}, terms{groupApart})},
 		{"leader in no subgroup", newLeader("w-0", subgroup("host"), excluded), nil},
+		{"affinity to nodes", newLeader("w-0", group("rack"), has(nodes)), beside},
+		{"both from the user", newLeader("w-0", group("rack"), has(affinity(terms{user}, terms{user}))), affinity(terms{user}, terms{user})},
+		{"affinity only", newLeader("w-0", group("rack"), has(affinity(terms{user}, nil))), affinity(terms{user, groupTogether}, terms{groupApart})},
+		{"anti-affinity only", newLeader("w-0", group("rack"), has(affinity(nil, terms{user}))), affinity(terms{groupTogether}, terms{user, groupApart})},
+		{"for another topology", newLeader("w-0", group("rack"), has(affinity(terms{other}, terms{other}))), affinity(terms{other, groupTogether}, terms{other, groupApart})},
 		{"worker by group", newWorker("w-0-1", group("rack")), nil},
 		{"worker by subgroup", newWorker("w-0-1", group("rack"), subgroup("host")), affinity(terms{subTogether}, terms{subApart})},
 	}
@@ -371,16 +317,5 @@ func TestSubgroups(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestSubgroupThatIsKnownStays(t *testing.T) {
-	for _, w := range []int{0, 1} {
-		pod := podOf(w, 4, 2, "")
-		pod.Labels[lwsv1.SubGroupIndexLabelKey] = "5"
-		labels := mutate(t, pod).Labels
-		if labels[lwsv1.SubGroupIndexLabelKey] != "5" || labels[lwsv1.SubGroupUniqueHashLabelKey] != "" {
-			t.Errorf("worker %d: labels %v, want subgroup 5 and no key", w, labels)
-		}
 	}
 }

@@ -132,58 +132,41 @@ func TestTPUVariablesOfASubgroup(t *testing.T) {
 	}
 }
 
-func TestTPUOfSeveralContainers(t *testing.T) {
-	for w, ids := range [][]string{{"0", "1"}, {"2", "3"}} {
-		pod := mutate(t, podOf(w, 2, 0, "", withTPUContainers(2), leaderTPU))
-		for k, container := range pod.Spec.Containers {
-			want := map[string]string{
-				"LWS_LEADER_ADDRESS": "w-0.w.ns", "LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": strconv.Itoa(w),
-				"TPU_WORKER_HOSTNAMES":  "w-0.w,w-0.w,w-0-1.w,w-0-1.w",
-				"TPU_WORKER_ID":         ids[k],
-				"TPU_NAME":              "w-0",
-				"TPU_PROCESS_ADDRESSES": "w-0.w:8476,w-0.w:8477,w-0-1.w:8476,w-0-1.w:8477",
-				"TPU_PROCESS_PORT":      strconv.Itoa(8476 + k),
-			}
-			if diff := cmp.Diff(want, env(container)); diff != "" {
-				t.Errorf("pod %d container %d (-want +got):\n%s", w, k, diff)
-			}
-		}
-	}
-}
-
+// A row has the TPU_WORKER_ID and the TPU_PROCESS_PORT of the container of worker 1, and those of
+// its init container. The leader has one TPU as well.
 func TestTPUIsAskedFor(t *testing.T) {
 	requests := corev1.ResourceRequirements{Requests: corev1.ResourceList{"google.com/tpu": resource.MustParse("1")}}
-	tests := []struct {
-		name        string
-		main, start corev1.Container
-		want        [2]string // TPU_WORKER_ID and TPU_PROCESS_PORT of the main container
-		wantStart   [2]string // and of the init container
-	}{
-		{"by limit", corev1.Container{Resources: tpus("1")}, corev1.Container{}, [2]string{"0", "8476"}, [2]string{}},
-		{"by request", corev1.Container{Resources: requests}, corev1.Container{}, [2]string{"0", "8476"}, [2]string{}},
-		{"none of it", corev1.Container{Resources: tpus("0")}, corev1.Container{}, [2]string{}, [2]string{}},
-		{"before the start", corev1.Container{}, corev1.Container{Resources: tpus("1")}, [2]string{}, [2]string{"0", "8476"}},
-		{"init containers last", corev1.Container{Resources: tpus("1")}, corev1.Container{Resources: tpus("1")}, [2]string{"0", "8476"}, [2]string{"1", "8477"}},
-		{"with a port", corev1.Container{Resources: tpus("1"), Env: []corev1.EnvVar{{Name: "TPU_PROCESS_PORT", Value: "9"}}}, corev1.Container{}, [2]string{"0", "9"}, [2]string{}},
-		{"with hosts", corev1.Container{Resources: tpus("1"), Env: []corev1.EnvVar{{Name: "TPU_WORKER_HOSTNAMES"}}}, corev1.Container{}, [2]string{}, [2]string{}},
-		{"with an id", corev1.Container{Resources: tpus("1"), Env: []corev1.EnvVar{{Name: "TPU_WORKER_ID", Value: "7"}}}, corev1.Container{}, [2]string{"7", ""}, [2]string{}},
+	with := func(name, value string) corev1.Container {
+		return corev1.Container{Resources: tpus("1"), Env: []corev1.EnvVar{{Name: name, Value: value}}}
 	}
-	for _, tt := range tests {
+	none, one := corev1.Container{}, corev1.Container{Resources: tpus("1")}
+	for _, tt := range []struct {
+		name            string
+		main, start     corev1.Container
+		want, wantStart string
+	}{
+		{"by limit", one, none, "1 8476", " "},
+		{"by request", corev1.Container{Resources: requests}, none, "1 8476", " "},
+		{"none of it", corev1.Container{Resources: tpus("0")}, none, " ", " "},
+		{"before the start", none, one, " ", "1 8476"},
+		{"init containers last", one, one, "2 8476", "3 8477"},
+		{"with a port", with("TPU_PROCESS_PORT", "9"), none, "1 9", " "},
+		{"with hosts", with("TPU_WORKER_HOSTNAMES", ""), none, " ", " "},
+		{"with an id", with("TPU_WORKER_ID", "7"), none, "7 ", " "},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			pod := mutate(t, podOf(0, 1, 0, "", func(p *corev1.Pod) {
+			pod := mutate(t, podOf(1, 2, 0, "", leaderTPU, func(p *corev1.Pod) {
 				p.Spec.Containers, p.Spec.InitContainers = []corev1.Container{tt.main}, []corev1.Container{tt.start}
 			}))
-			for what, is := range map[string]struct {
-				container corev1.Container
-				want      [2]string
-			}{"container": {pod.Spec.Containers[0], tt.want}, "init container": {pod.Spec.InitContainers[0], tt.wantStart}} {
-				values := env(is.container)
-				if got := [2]string{values["TPU_WORKER_ID"], values["TPU_PROCESS_PORT"]}; got != is.want {
-					t.Errorf("%s: id and port %q, want %q", what, got, is.want)
+			main, start := env(pod.Spec.Containers[0]), env(pod.Spec.InitContainers[0])
+			for _, values := range []map[string]string{main, start} {
+				if port := values["TPU_PROCESS_PORT"]; port != "" && strings.Count(values["TPU_PROCESS_ADDRESSES"], ":"+port) != 2 {
+					t.Errorf("addresses %q, want two with port %s", values["TPU_PROCESS_ADDRESSES"], port)
 				}
-				if port := values["TPU_PROCESS_PORT"]; port != "" && !strings.Contains(values["TPU_PROCESS_ADDRESSES"], ":"+port) {
-					t.Errorf("%s: addresses %q lack its port", what, values["TPU_PROCESS_ADDRESSES"])
-				}
+			}
+			got, gotStart := main["TPU_WORKER_ID"]+" "+main["TPU_PROCESS_PORT"], start["TPU_WORKER_ID"]+" "+start["TPU_PROCESS_PORT"]
+			if got != tt.want || gotStart != tt.wantStart {
+				t.Errorf("got id and port %q, and %q of the init container", got, gotStart)
 			}
 		})
 	}
