@@ -23,7 +23,6 @@ type bed struct {
 	ctx      context.Context // of the whole run
 	flags    []string        // of the operator
 	stages   int
-	profiles *profiles
 	last     bool // nothing is measured after this
 
 	scenario string
@@ -35,14 +34,9 @@ type bed struct {
 // once before anything is measured.
 func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, cold bool) (b *bed, err error) {
 	b = &bed{ctx: ctx}
-	ports, err := drill.FreePorts(1)
-	if err != nil {
-		return nil, err
+	if s.pprof != "" {
+		b.flags = []string{"--pprof-bind-address", s.pprof}
 	}
-	if b.profiles, err = profilesInto(s.profile, ports[0]); err != nil {
-		return nil, err
-	}
-	b.flags = b.profiles.flags()
 	if b.Bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: s.nodes, QPS: s.qps}); err != nil {
 		return nil, err
 	}

@@ -2,10 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -27,7 +24,6 @@ type cost struct {
 func (s *stage) spend(what string, do func() error, done func() bool) (c cost) {
 	s.remark()
 	created := holding(s.census, func() int { return s.created })
-	defer s.profiles.take(s.load)()
 	cpu, began := s.used().cpu, time.Now()
 	if err := do(); err != nil {
 		must(fmt.Errorf("%s: %w", what, err))
@@ -103,63 +99,4 @@ func (b *bed) used() (u usage) {
 // resetPeak restarts the count of the most memory that the operator took.
 func (b *bed) resetPeak() {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", b.Operator.PID()), []byte("5"), 0) // without it the figure is the larger
-}
-
-// profiles are taken of the operator while it works. A nil one takes none.
-type profiles struct {
-	dir, address string
-	taken        int
-}
-
-func profilesInto(dir string, port int) (*profiles, error) {
-	if dir == "" {
-		return nil, nil
-	}
-	return &profiles{dir: dir, address: fmt.Sprintf("127.0.0.1:%d", port)}, os.MkdirAll(dir, 0o755)
-}
-
-// flags make the operator serve profiles.
-func (p *profiles) flags() []string {
-	if p == nil {
-		return nil
-	}
-	return []string{"--pprof-bind-address", p.address}
-}
-
-// take profiles the CPU from now on for ten seconds, unless the load is the floor, and the
-// heap in the end.
-func (p *profiles) take(l load) func() {
-	if p == nil || l.bare {
-		return func() {}
-	}
-	p.taken++
-	name := filepath.Join(p.dir, fmt.Sprintf("%03d-%dx%d", p.taken, l.groups, l.size))
-	done := make(chan struct{})
-	go func() {
-		p.fetch("profile?seconds=10", name+"-cpu.pb.gz")
-		close(done)
-	}()
-	return func() {
-		<-done
-		p.fetch("heap", name+"-heap.pb.gz")
-	}
-}
-
-// fetch waits for an operator that starts.
-func (p *profiles) fetch(what, path string) {
-	answer, err := http.Get("http://" + p.address + "/debug/pprof/" + what)
-	for tries := 0; err != nil && tries < 50; tries++ {
-		time.Sleep(100 * time.Millisecond)
-		answer, err = http.Get("http://" + p.address + "/debug/pprof/" + what)
-	}
-	if err == nil {
-		var text []byte
-		if text, err = io.ReadAll(answer.Body); err == nil {
-			err = os.WriteFile(path, text, 0o644)
-		}
-		answer.Body.Close()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "profile:", err)
-	}
 }

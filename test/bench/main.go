@@ -34,7 +34,7 @@ type settings struct {
 	nodes     int
 	qps       int
 	budget    string
-	profile   string
+	pprof     string
 	list      bool
 }
 
@@ -53,7 +53,7 @@ func main() {
 	flag.IntVar(&s.nodes, "nodes", 50, "simulated nodes")
 	flag.IntVar(&s.qps, "kcm-qps", 200, "queries per second of the controller manager's client; its burst is half as much again")
 	flag.StringVar(&s.budget, "budget", "test/bench/budget.yaml", "`file` to compare with; empty compares with nothing")
-	flag.StringVar(&s.profile, "profile", "", "`directory` to put profiles of the operator into: its CPU while a load is worked on, and its heap after that")
+	flag.StringVar(&s.pprof, "pprof-bind-address", "", "`address` on which the operator serves profiles to go tool pprof")
 	flag.BoolVar(&s.list, "list", false, "list the scenarios and end")
 	flag.Parse()
 	if s.list {

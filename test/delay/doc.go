@@ -8,7 +8,6 @@
 //	               │ Hold(Answers, …)       it has happened, and no client knows
 //	               │ Hold(Streams, …)       informers lag
 //	               │ Disturb(…)             anything waits or fails, by chance
-//	               │ Deny(status, …)        nothing happens, and everybody is told
 //
 // It knows requests by user, verb, resource, namespace and name. It refuses
 // to know what is in them: nothing that passes is changed.

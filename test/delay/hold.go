@@ -81,16 +81,6 @@ type Hold struct {
 
 // Hold holds, from now on, everything at a stage that matches.
 func (p *Proxy) Hold(stage Stage, match func(Request) bool) *Hold {
-	return p.hold(stage, match, func(ctx context.Context, h *Hold) (int, error) { return 0, wait(ctx, p, h.over) })
-}
-
-// Deny answers, from now on, every request that matches with an HTTP status, until it is
-// released.
-func (p *Proxy) Deny(status int, match func(Request) bool) *Hold {
-	return p.hold(Requests, match, func(context.Context, *Hold) (int, error) { return status, nil })
-}
-
-func (p *Proxy) hold(stage Stage, match func(Request) bool, pass func(context.Context, *Hold) (int, error)) *Hold {
 	h := &Hold{proxy: p, reached: make(chan Request, 1), over: make(chan struct{})}
 	h.rule = &rule{stage: stage, pass: func(ctx context.Context, r Request) (int, error) {
 		if !match(r) {
@@ -100,7 +90,7 @@ func (p *Proxy) hold(stage Stage, match func(Request) bool, pass func(context.Co
 		case h.reached <- r:
 		default:
 		}
-		return pass(ctx, h)
+		return 0, wait(ctx, p, h.over)
 	}}
 	p.add(h.rule)
 	return h
