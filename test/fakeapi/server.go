@@ -319,3 +319,19 @@ func (r *Reader) indexed(object client.Object, o client.ListOptions) bool {
 	}
 	return true
 }
+
+// KindOf is the kind of a typed object.
+func KindOf(object any) identity.Kind {
+	if meta, ok := object.(*metav1.PartialObjectMetadata); ok {
+		return identity.Kind(meta.Kind)
+	}
+	if foreign, ok := object.(*unstructured.Unstructured); ok {
+		return identity.Kind(foreign.GetKind())
+	}
+	return identity.Kind(reflect.TypeOf(object).Elem().Name())
+}
+
+// NameOf is the name that an object bears.
+func NameOf(object client.Object) Name {
+	return Name{Kind: KindOf(object), Namespace: object.GetNamespace(), Name: object.GetName()}
+}

@@ -2,15 +2,20 @@ package integration
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -160,4 +165,139 @@ func (c *cluster) mustHoldOwnDefinition() {
 	if !slices.Contains(crd.Status.StoredVersions, "v1") {
 		c.t.Errorf("stored versions are %q", crd.Status.StoredVersions)
 	}
+}
+
+const (
+	editor      = "edgar"
+	nodeAgent   = "system:node:n1"
+	operatorsID = "system:serviceaccount:lws-system:lws-controller-manager"
+	stsID       = "system:serviceaccount:kube-system:statefulset-controller"
+	gcID        = "system:serviceaccount:kube-system:generic-garbage-collector"
+	sharedID    = "system:kube-controller-manager"
+)
+
+// Labels and controllers of owned objects change by the operator and by Kubernetes alone.
+func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
+	c := newCluster(t)
+	all := []string{"*"}
+	c.grant("writers", []string{editor, nodeAgent, stsID, gcID, sharedID}, rbacv1.PolicyRule{APIGroups: []string{"apps", ""}, Resources: all, Verbs: all})
+	objects := ownedObjects()
+	for _, object := range objects { // before the webhook for pods
+		c.create(object)
+	}
+	c.install(nil)
+	pod, sts, service, revision, free := objects[0], objects[1], objects[2], objects[3], objects[4]
+	c.awaitLabelPolicy(pod)
+
+	label := func(key, value string) string {
+		return fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, value)
+	}
+	const index, name = "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/name"
+	const other = `{"apiVersion":"apps/v1","kind":"StatefulSet","name":"x","uid":"other"`
+	const own = `{"apiVersion":"leaderworkerset.x-k8s.io/v1","kind":"LeaderWorkerSet","name":"a","uid":"u","controller":true}`
+	const (
+		handOver = `{"metadata":{"ownerReferences":[` + other + `,"controller":true}]}}`
+		addOwner = `{"metadata":{"ownerReferences":[` + other + `},` + own + `]}}`
+		orphan   = `{"metadata":{"ownerReferences":null}}`
+	)
+	for _, tt := range []struct {
+		name, user, patch, subresource string
+		object                         client.Object
+		refused                        bool
+	}{
+		{"a user changes a label of a pod", editor, label(index, `"7"`), "", pod, true},
+		{"a user removes the name label of a pod", editor, label(name, "null"), "", pod, true},
+		{"a user adds a label of ours", editor, label("leaderworkerset.sigs.k8s.io/x", `"7"`), "", pod, true},
+		{"a user changes a label through the status", editor, label(index, `"7"`), "status", pod, true},
+		{"a user changes another label", editor, label("team", `"a"`), "", pod, false},
+		{"a user adds an annotation", editor, `{"metadata":{"annotations":{"a":"b"}}}`, "", pod, false},
+		{"a user replaces the controller", editor, handOver, "", pod, true},
+		{"a user removes the controller", editor, orphan, "", pod, true},
+		{"a user adds an owner that is no controller", editor, addOwner, "", pod, false},
+		{"a kubelet writes the status", nodeAgent, `{"status":{"phase":"Running"}}`, "status", pod, false},
+		{"a user relabels a StatefulSet", editor, label(name, `"x"`), "", sts, true},
+		{"a user relabels a StatefulSet through its status", editor, label(name, `"x"`), "status", sts, true},
+		{"a user scales a StatefulSet", editor, `{"spec":{"replicas":3}}`, "", sts, false},
+		{"a user relabels a Service", editor, label(name, `"x"`), "", service, true},
+		{"a user orphans a revision", editor, orphan, "", revision, true},
+		{"a user relabels a pod that nothing owns", editor, label(name, `"x"`), "", free, false},
+		{"the StatefulSet controller adopts a pod", stsID, handOver, "", free, false},
+		{"the StatefulSet controller relabels a pod", stsID, label(index, `"7"`), "", pod, false},
+		{"the shared identity relabels a pod", sharedID, label(index, `"8"`), "", pod, false},
+		{"the operator relabels a StatefulSet", operatorsID, label(name, `"y"`), "", sts, false},
+		{"the garbage collector orphans a Service", gcID, orphan, "", service, false},
+		{"the garbage collector orphans a pod", gcID, orphan, "", pod, false},
+	} {
+		err := c.patchAs(tt.user, tt.object, tt.patch, tt.subresource)
+		if refused := err != nil && strings.Contains(err.Error(), "lockstep-labels"); refused != tt.refused || (err != nil) != tt.refused {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	c.mustApplyAsOperator()
+
+	dryRun := func(o *install.Options) { o.KeepSets, o.DryRun = true, true }
+	if out, err := c.uninstall(dryRun); err != nil || !strings.Contains(out, "lockstep-labels deleted (dry run)\n") {
+		t.Errorf("the dry run: %v\n%s", err, out)
+	}
+	if out, err := c.uninstall(func(o *install.Options) { o.KeepSets = true }); err != nil {
+		t.Fatal(err)
+	} else if !strings.HasPrefix(out, "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockstep-labels deleted\n") {
+		t.Errorf("the policy is not the first to go:\n%s", out)
+	}
+	c.until("a user may relabel the StatefulSet", func() bool { return c.patchAs(editor, sts, label(name, `"z"`), "") == nil })
+}
+
+// ownedObjects returns one object of each kind that a set owns, and a pod without an owner.
+func ownedObjects() []client.Object {
+	owned := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{"leaderworkerset.sigs.k8s.io/name": "a"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: "LeaderWorkerSet", Name: "a", UID: "u", Controller: new(true)}},
+		}
+	}
+	free := owned("free")
+	free.OwnerReferences = nil
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	selected := map[string]string{"x": "y"}
+	return []client.Object{
+		&corev1.Pod{ObjectMeta: owned("a"), Spec: pod},
+		&appsv1.StatefulSet{ObjectMeta: owned("a"), Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: selected},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}, Spec: pod},
+		}},
+		&corev1.Service{ObjectMeta: owned("a"), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
+		&appsv1.ControllerRevision{ObjectMeta: owned("a"), Data: runtime.RawExtension{Raw: []byte("{}")}, Revision: 1},
+		&corev1.Pod{ObjectMeta: free, Spec: pod},
+	}
+}
+
+// patchAs patches an object as a user.
+func (c *cluster) patchAs(user string, object client.Object, patch, subresource string) error {
+	c.t.Helper()
+	object = object.DeepCopyObject().(client.Object)
+	if subresource != "" {
+		return c.as(user, nil).SubResource(subresource).Patch(c.t.Context(), object, merge(patch))
+	}
+	return c.as(user, nil).Patch(c.t.Context(), object, merge(patch))
+}
+
+// mustApplyAsOperator changes a label by server-side apply, as the operator does.
+func (c *cluster) mustApplyAsOperator() {
+	c.t.Helper()
+	sts := appsv1ac.StatefulSet("a", metav1.NamespaceDefault).WithLabels(map[string]string{"leaderworkerset.sigs.k8s.io/template-revision-hash": "h"})
+	if err := c.as(operatorsID, nil).Apply(c.t.Context(), sts, client.FieldOwner("lws"), client.ForceOwnership); err != nil {
+		c.t.Errorf("the operator applies a StatefulSet: %v", err)
+	}
+}
+
+// awaitLabelPolicy waits until the API server enforces the policy.
+func (c *cluster) awaitLabelPolicy(pod client.Object) {
+	c.t.Helper()
+	c.until("the policy is enforced", func() bool {
+		err := c.patchAs(editor, pod, `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/probe":"x"}}}`, "")
+		if err == nil {
+			err = c.patchAs(editor, pod, `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/probe":null}}}`, "")
+		}
+		return err != nil && strings.Contains(err.Error(), "lockstep-labels")
+	})
 }

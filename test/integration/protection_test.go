@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -8,13 +9,16 @@ import (
 	"sync"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // TestPoliciesOfProtection asks a real API server what the admission policies do.
@@ -340,4 +344,148 @@ func (g *guarded) namespaces(t *testing.T) {
 	g.must(g.annotateNamespace(g.alice, "busy", "example.com/note", "x"))
 	g.must(g.annotateNamespace(g.wanda, "busy", pvc.HeldClaimsAnnotation, "0"))
 	g.must(g.Delete(t.Context(), ns))
+}
+
+// TestClaimsAreHeldFromBirthWhereThatWasChosen: until the operator has read the PVC.
+func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
+	g := newGuarded(t, nil, "barrier.yaml", "refuse.yaml", "guard.yaml")
+	g.chosen = []string{"initialHold"}
+	g.apply("forged.yaml")
+	g.apply("initial.yaml")
+	g.inForce()
+	mode := func(m string) map[string]string { return map[string]string{pvc.ModeKey: m} }
+	for name, labels := range map[string]map[string]string{"usual": nil, "holding": mode("hold"), "strictly": mode("strict"), "lax": mode("off")} {
+		g.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	}
+	born := func(namespace, mode string) string {
+		c := newClaim(namespace, "dry")
+		if mode != "" {
+			c.Annotations = map[string]string{pvc.ModeKey: mode}
+		}
+		g.must(g.alice.Create(t.Context(), c, client.DryRunAll))
+		return c.Annotations[pvc.HoldersAnnotation]
+	}
+	g.until("claims are held from birth", func() bool {
+		return born("holding", "") == pvc.Unverified && born("usual", "hold") == pvc.Unverified
+	})
+	for _, tt := range []struct {
+		namespace, mode string
+		held            bool
+	}{
+		{"usual", "", false}, {"usual", "barrier", false}, {"usual", "strict", true}, {"holding", "barrier", false}, {"holding", "off", false},
+		{"holding", "nonsense", true}, {"strictly", "", true}, {"lax", "", false}, {"lax", "hold", true}, {"kube-system", "", false},
+	} {
+		if got := born(tt.namespace, tt.mode); (got == pvc.Unverified) != tt.held {
+			t.Errorf("in %q, mode %q, a claim is born with %q", tt.namespace, tt.mode, got)
+		}
+	}
+	forging := func() *corev1.PersistentVolumeClaim {
+		c := newClaim("holding", "new")
+		c.Annotations = map[string]string{pvc.HoldersAnnotation: "forged", pvc.HoldAnnotation: "mine"}
+		return c
+	}
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{}
+	g.must(g.Get(t.Context(), client.ObjectKey{Name: "initial-hold.protection.lockstep.dev"}, binding))
+	for i := range 100 { // policies run in another order each time that the server has read them anew
+		binding.Labels["round"] = fmt.Sprint(i)
+		g.must(g.Update(t.Context(), binding))
+		c := forging()
+		g.must(g.alice.Create(t.Context(), c, client.DryRunAll))
+		if got := c.Annotations; got[pvc.HoldersAnnotation] != pvc.Unverified || got[pvc.HoldAnnotation] != "" {
+			t.Fatalf("round %d: born with %v", i, got)
+		}
+	}
+	c := forging()
+	g.must(g.alice.Create(t.Context(), c))
+	if got := c.Annotations; got[pvc.HoldersAnnotation] != pvc.Unverified || got[pvc.HoldAnnotation] != "" {
+		t.Errorf("born with %v", got)
+	}
+	g.mustRefuse(g.alice.Delete(t.Context(), c), "To delete it all the same: kubectl lockstep release pvc/new -n holding")
+	own := newClaim("holding", "web-scratch")
+	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: new(true)}}
+	g.must(g.alice.Create(t.Context(), own, client.DryRunAll))
+	if len(own.Annotations) > 0 || slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
+		t.Errorf("a pod's own claim is born with %v, %v", own.Annotations, own.Finalizers)
+	}
+}
+
+// TestStrictLetsNoPodGetBy asks a real API server what the policies of mode strict do to pods.
+func TestStrictLetsNoPodGetBy(t *testing.T) {
+	g := newGuarded(t, nil, "strict.yaml")
+	const strict, lax = "strict", "lax"
+	g.create(inMode(strict, "strict"))
+	g.create(inMode(lax, "hold"))
+	g.grant("pods", []string{"alice", "wanda"}, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}})
+	for _, namespace := range []string{strict, lax} {
+		g.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
+	}
+	g.until("a pod that names its node is refused", func() bool {
+		err := g.alice.Create(t.Context(), onNode(podWith(strict, "probe", "data")), client.DryRunAll)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "gated.protection.lockstep.dev")
+	})
+	g.until("a pod is gated", func() bool {
+		pod := podWith(strict, "probe", "data")
+		return g.alice.Create(t.Context(), pod, client.DryRunAll) == nil && pvc.Gated(pod)
+	})
+
+	t.Run("pods that use claims are gated", func(t *testing.T) {
+		gate := corev1.PodSchedulingGate{Name: pvc.UseGate}
+		ephemeral := podWith(strict, "ephemeral")
+		ephemeral.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		others := podWith(strict, "others", "data")
+		others.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/first"}, gate}
+		for _, tt := range []struct {
+			pod  *corev1.Pod
+			want []corev1.PodSchedulingGate
+		}{
+			{podWith(strict, "web", "data"), []corev1.PodSchedulingGate{gate}},
+			{podWith(strict, "none"), nil},
+			{ephemeral, nil},
+			{others, []corev1.PodSchedulingGate{{Name: "example.com/first"}, gate}},
+			{podWith(lax, "web", "data"), nil},
+		} {
+			g.must(g.alice.Create(t.Context(), tt.pod))
+			if !slices.Equal(tt.pod.Spec.SchedulingGates, tt.want) {
+				t.Errorf("%s/%s: got %v, want %v", tt.pod.Namespace, tt.pod.Name, tt.pod.Spec.SchedulingGates, tt.want)
+			}
+		}
+	})
+
+	t.Run("a pod that names its node is refused", func(t *testing.T) {
+		err := g.alice.Create(t.Context(), onNode(podWith(strict, "bound", "data")))
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `this one names node "node-1". Leave spec.nodeName out`) {
+			t.Errorf("got %v", err)
+		}
+		for _, free := range []*corev1.Pod{onNode(podWith(strict, "bound")), onNode(podWith(lax, "bound", "data"))} {
+			if err := g.alice.Create(t.Context(), free); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+
+	t.Run("the gate is lifted by those who may release", func(t *testing.T) {
+		lift := func(c client.Client) error {
+			return c.Patch(t.Context(), podWith(strict, "web"), merge(`{"spec":{"schedulingGates":[]}}`))
+		}
+		if err := lift(g.alice); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `needs permission to release claims.protection.lockstep.dev in namespace "strict"`) {
+			t.Errorf("alice: got %v", err)
+		}
+		label := merge(`{"metadata":{"labels":{"a":"b"}}}`)
+		if err := errors.Join(g.alice.Patch(t.Context(), podWith(strict, "web"), label), lift(g.wanda)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// podWith returns a pod that uses PVCs.
+func podWith(namespace, name string, claims ...string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/none"}}, Volumes: fakeapi.Using(claims...)},
+	}
+}
+
+func onNode(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.NodeName = "node-1"
+	return pod
 }
