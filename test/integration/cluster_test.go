@@ -81,10 +81,14 @@ func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 // shared returns the API server of all tests.
 func shared(t *testing.T) *cluster { return &cluster{t: t, cfg: cfg, Client: api} }
 
-// on returns the cluster for a part of the test.
-func (c cluster) on(t *testing.T) *cluster {
-	c.t = t
-	return &c
+// part runs a part of the test.
+func (c *cluster) part(name string, run func()) {
+	whole := c.t
+	whole.Run(name, func(t *testing.T) {
+		c.t = t
+		defer func() { c.t = whole }()
+		run()
+	})
 }
 
 func must(t *testing.T, err error) {

@@ -57,23 +57,23 @@ func TestInterleavings(t *testing.T) {
 	g := newGround(t, seed)
 	b := g.builtIn()
 	disturb(b.proxy, seed, brisk)
-	t.Run("the built-in by itself loses", func(t *testing.T) { g.on(t).loses(rounds, today, anyhow) })
+	g.part("the built-in by itself loses", func() { g.loses(rounds, today, anyhow) })
 
 	g.guards()
 	o := g.ourOperator(false)
 	disturb(o.proxy, seed+1, slow, failing)
-	t.Run("beside the built-in nothing is lost", func(t *testing.T) { g.on(t).keeps(rounds, anyhow, anyhow, gated, plugged) })
+	g.part("beside the built-in nothing is lost", func() { g.keeps(rounds, anyhow, anyhow, gated, plugged) })
 	second := g.ourOperator(false)
 	disturb(second.proxy, seed+2, slow, failing)
-	t.Run("two of ours beside the built-in, and nothing is lost", func(t *testing.T) { g.on(t).keeps(rounds/2, anyhow, gated) })
+	g.part("two of ours beside the built-in, and nothing is lost", func() { g.keeps(rounds/2, anyhow, gated) })
 	second.stop()
-	t.Run("beside, kubelets that refuse nothing and no record lose", func(t *testing.T) { g.on(t).loses(rounds, careless, anyhow) })
+	g.part("beside, kubelets that refuse nothing and no record lose", func() { g.loses(rounds, careless, anyhow) })
 	o.stop()
 
 	g.must(b.cmd.Process.Kill())
 	o = g.ourOperator(true)
 	disturb(o.proxy, seed+3, slow, failing)
-	t.Run("alone nothing is lost", func(t *testing.T) { g.on(t).keeps(rounds, anyhow, anyhow, gated, plugged) })
+	g.part("alone nothing is lost", func() { g.keeps(rounds, anyhow, anyhow, gated, plugged) })
 	o.stop()
 }
 
@@ -133,11 +133,6 @@ func newGround(t *testing.T, seed uint64) *ground {
 	g.history = h
 	g.startScheduler()
 	return g
-}
-
-func (g ground) on(t *testing.T) *ground {
-	g.course = g.course.on(t)
-	return &g
 }
 
 // guards creates the admission policies of all modes.

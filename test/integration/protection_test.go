@@ -25,60 +25,58 @@ import (
 func TestPoliciesOfProtection(t *testing.T) {
 	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
 	g.inForce()
-	t.Run("a claim is born with both finalizers", g.birth)
-	t.Run("forged words are taken off", g.forgery)
-	t.Run("a held claim is not deleted", g.refusal)
-	t.Run("one by one, and the first that is held ends it", g.collection)
-	t.Run("what protects is not stripped", g.stripping)
-	t.Run("words need a permission of their own", g.permission)
-	t.Run("a held claim does not become a pod's own", g.ownership)
-	t.Run("who asks for a deletion may delete", g.intent)
-	t.Run("too late to hold", g.tooLate)
-	t.Run("held or terminating, never both", g.atomic)
-	t.Run("break-glass", g.breakGlass)
-	t.Run("mode observe warns", g.observed)
-	t.Run("a namespace with held claims stays", g.namespaces)
-	t.Run("the server counts what it refused", g.counted)
+	g.part("a claim is born with both finalizers", g.birth)
+	g.part("forged words are taken off", g.forgery)
+	g.part("a held claim is not deleted", g.refusal)
+	g.part("one by one, and the first that is held ends it", g.collection)
+	g.part("what protects is not stripped", g.stripping)
+	g.part("words need a permission of their own", g.permission)
+	g.part("a held claim does not become a pod's own", g.ownership)
+	g.part("who asks for a deletion may delete", g.intent)
+	g.part("too late to hold", g.tooLate)
+	g.part("held or terminating, never both", g.atomic)
+	g.part("break-glass", g.breakGlass)
+	g.part("mode observe warns", g.observed)
+	g.part("a namespace with held claims stays", g.namespaces)
+	g.part("the server counts what it refused", g.counted)
 }
 
 // counted: the metrics of the API server count refusals.
-func (g *guarded) counted(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) counted() {
 	server, err := kubernetes.NewForConfig(g.cfg)
 	g.must(err)
-	text, err := server.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	text, err := server.RESTClient().Get().AbsPath("/metrics").DoRaw(g.t.Context())
 	g.must(err)
 	for policy, action := range map[string]string{"refuse-delete": "deny", "guard": "deny", "refuse-namespace": "deny", "guard-namespace": "deny", "warn-delete": "warn"} {
 		counted := regexp.MustCompile(`(?m)^apiserver_validating_admission_policy_check_total\{enforcement_action="` + action + `",.*policy="` + policy + `\.protection\.lockstep\.dev".* [1-9]`)
 		if !counted.Match(text) {
-			t.Errorf("%s: no count of what it would %s", policy, action)
+			g.t.Errorf("%s: no count of what it would %s", policy, action)
 		}
 	}
 }
 
-func (g *guarded) birth(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) birth() {
 	mode := func(m string) map[string]string { return map[string]string{pvc.ModeKey: m} }
 	c := g.claim("born", nil, "example.com/first")
 	if want := []string{"example.com/first", pvc.BarrierFinalizer, pvc.PodsFinalizer}; !sameSet(c.Finalizers, want) {
-		t.Errorf("got %v, want %v", c.Finalizers, want)
+		g.t.Errorf("got %v, want %v", c.Finalizers, want)
 	}
 	for m, barrier := range map[string]bool{"off": false, "observe": false, "barrier": true, "hold": true, "strict": true, "of": true} {
 		c := g.claim("born-"+m, mode(m))
 		if slices.Contains(c.Finalizers, pvc.BarrierFinalizer) != barrier {
-			t.Errorf("mode %s: %v", m, c.Finalizers)
+			g.t.Errorf("mode %s: %v", m, c.Finalizers)
 		}
 	}
 	twice := g.claim("twice", nil, pvc.BarrierFinalizer, pvc.PodsFinalizer)
 	if len(twice.Finalizers) != 2 {
-		t.Errorf("had both, and has %v", twice.Finalizers)
+		g.t.Errorf("had both, and has %v", twice.Finalizers)
 	}
 	yes := true
 	own := newClaim(g.namespace, "pods-own")
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: &yes}}
 	g.create(own)
 	if slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
-		t.Errorf("a pod's own claim has %v", own.Finalizers)
+		g.t.Errorf("a pod's own claim has %v", own.Finalizers)
 	}
 	g.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lax", Labels: mode("off")}})
 	lax := newClaim("lax", "data")
@@ -93,33 +91,32 @@ func (g *guarded) birth(t *testing.T) {
 		barrier bool
 	}{{lax, false}, {chosen, true}, {system, false}} {
 		if slices.Contains(tt.claim.Finalizers, pvc.BarrierFinalizer) != tt.barrier {
-			t.Errorf("%s/%s: %v", tt.claim.Namespace, tt.claim.Name, tt.claim.Finalizers)
+			g.t.Errorf("%s/%s: %v", tt.claim.Namespace, tt.claim.Name, tt.claim.Finalizers)
 		}
 	}
 }
 
-func (g *guarded) forgery(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) forgery() {
 	words := func() map[string]string {
 		return map[string]string{pvc.HoldersAnnotation: "a", pvc.UsersAnnotation: "a=1", pvc.HoldAnnotation: "mine", pvc.ModeKey: "hold", "example.com/note": "x"}
 	}
 	c := newClaim(g.namespace, "forged")
 	c.Annotations = words()
-	g.must(g.alice.Create(t.Context(), c))
+	g.must(g.alice.Create(g.t.Context(), c))
 	if len(c.Annotations) != 2 || c.Annotations["example.com/note"] != "x" || c.Annotations[pvc.ModeKey] != "hold" {
-		t.Errorf("what is left is %v", c.Annotations)
+		g.t.Errorf("what is left is %v", c.Annotations)
 	}
 	c = newClaim(g.namespace, "said")
 	c.Annotations = words()
-	g.must(g.wanda.Create(t.Context(), c))
+	g.must(g.wanda.Create(g.t.Context(), c))
 	if len(c.Annotations) != 5 {
-		t.Errorf("who may release may say: %v", c.Annotations)
+		g.t.Errorf("who may release may say: %v", c.Annotations)
 	}
 	ns := dryNamespace(pvc.HeldClaimsAnnotation, pvc.ReleaseAnnotation)
 	ns.Annotations["example.com/note"] = "x"
-	g.must(g.alice.Create(t.Context(), ns, client.DryRunAll))
+	g.must(g.alice.Create(g.t.Context(), ns, client.DryRunAll))
 	if len(ns.Annotations) != 1 || ns.Annotations["example.com/note"] != "x" {
-		t.Errorf("what is left on a namespace is %v", ns.Annotations)
+		g.t.Errorf("what is left on a namespace is %v", ns.Annotations)
 	}
 }
 
@@ -131,64 +128,60 @@ func dryNamespace(words ...string) *corev1.Namespace {
 	return ns
 }
 
-func (g *guarded) refusal(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) refusal() {
 	c := g.claim("precious", held)
-	err := g.alice.Delete(t.Context(), c)
+	err := g.alice.Delete(g.t.Context(), c)
 	g.mustRefuse(err, "ValidatingAdmissionPolicy 'refuse-delete.protection.lockstep.dev' with binding 'refuse-delete.protection.lockstep.dev' denied request: "+
 		"the claim is in use: StatefulSet/db, +2. To delete it all the same: kubectl lockstep release pvc/precious -n prod, or annotate it with protection.lockstep.dev/release="+string(c.UID))
-	g.mustRefuse(g.Delete(t.Context(), c), "in use") // an administrator is no exception
-	g.mustRefuse(g.Delete(t.Context(), c, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationForeground)), "in use")
+	g.mustRefuse(g.Delete(g.t.Context(), c), "in use") // an administrator is no exception
+	g.mustRefuse(g.Delete(g.t.Context(), c, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationForeground)), "in use")
 	if g.read("precious").DeletionTimestamp != nil {
-		t.Error("it is on its way out")
+		g.t.Error("it is on its way out")
 	}
 	free := g.claim("free", map[string]string{pvc.HoldersAnnotation: ""})
-	g.must(g.alice.Delete(t.Context(), free))
+	g.must(g.alice.Delete(g.t.Context(), free))
 }
 
-func (g *guarded) collection(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) collection() {
 	g.create(namespaced("many"))
 	for name, words := range map[string]map[string]string{"a": nil, "b": held, "c": nil} {
 		c := newClaim("many", name)
 		c.Annotations = words
 		g.create(c)
 	}
-	g.mustRefuse(g.DeleteAllOf(t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace("many")), "in use")
+	g.mustRefuse(g.DeleteAllOf(g.t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace("many")), "in use")
 	b := &corev1.PersistentVolumeClaim{}
-	g.must(g.Get(t.Context(), client.ObjectKey{Namespace: "many", Name: "b"}, b))
+	g.must(g.Get(g.t.Context(), client.ObjectKey{Namespace: "many", Name: "b"}, b))
 	if b.DeletionTimestamp != nil {
-		t.Error("the held one is on its way out")
+		g.t.Error("the held one is on its way out")
 	}
 }
 
 var noFinalizers = merge(`{"metadata":{"finalizers":null}}`)
 
-func (g *guarded) stripping(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) stripping() {
 	c := g.claim("dressed", held, "example.com/first")
 	null := noFinalizers
 	const says = "the claim is in use: StatefulSet/db, +2. Its finalizers"
-	g.mustRefuse2(g.alice.Patch(t.Context(), c.DeepCopy(), null), says)
-	g.mustRefuse2(g.alice.Status().Patch(t.Context(), c.DeepCopy(), null), says)
-	g.mustRefuse2(g.Patch(t.Context(), c.DeepCopy(), null), says)
+	g.mustRefuse(g.alice.Patch(g.t.Context(), c.DeepCopy(), null), says)
+	g.mustRefuse(g.alice.Status().Patch(g.t.Context(), c.DeepCopy(), null), says)
+	g.mustRefuse(g.Patch(g.t.Context(), c.DeepCopy(), null), says)
 	for _, left := range [][]string{{pvc.PodsFinalizer}, {pvc.BarrierFinalizer, "example.com/first"}} {
 		c := g.read("dressed")
 		c.Finalizers = left
-		g.mustRefuse2(g.wanda.Update(t.Context(), c), says)
+		g.mustRefuse(g.wanda.Update(g.t.Context(), c), says)
 	}
 	c = g.read("dressed")
 	c.Finalizers, c.Annotations = nil, nil
-	g.mustRefuse2(g.wanda.Update(t.Context(), c), says) // words and finalizers in one request
+	g.mustRefuse(g.wanda.Update(g.t.Context(), c), says) // words and finalizers in one request
 	c = g.read("dressed")
 	c.Finalizers = []string{pvc.PodsFinalizer, pvc.BarrierFinalizer}
-	g.must(g.alice.Update(t.Context(), c)) // the others' are the others'
+	g.must(g.alice.Update(g.t.Context(), c)) // the others' are the others'
 	loose := g.claim("loose", nil)
-	g.must(g.alice.Patch(t.Context(), loose, null))
+	g.must(g.alice.Patch(g.t.Context(), loose, null))
 }
 
-func (g *guarded) permission(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) permission() {
 	g.claim("words", held)
 	for _, key := range []string{
 		pvc.HoldersAnnotation, pvc.DigestAnnotation, pvc.VerifiedAnnotation, pvc.ReleaseAnnotation, pvc.HoldAnnotation, pvc.UsersAnnotation, pvc.ModeKey,
@@ -198,11 +191,11 @@ func (g *guarded) permission(t *testing.T) {
 		c := g.read("words")
 		before := c.DeepCopy()
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, "off")
-		g.mustRefuse(g.alice.Status().Patch(t.Context(), c, client.MergeFrom(before)), says)
+		g.mustRefuse(g.alice.Status().Patch(g.t.Context(), c, client.MergeFrom(before)), says)
 	}
 	c := g.read("words")
 	delete(c.Annotations, pvc.HoldersAnnotation)
-	g.mustRefuse(g.alice.Update(t.Context(), c), "changing "+pvc.HoldersAnnotation+" needs permission")
+	g.mustRefuse(g.alice.Update(g.t.Context(), c), "changing "+pvc.HoldersAnnotation+" needs permission")
 	g.must(g.annotate(g.alice, "words", pvc.IntentAnnotation, string(c.UID)))
 	g.must(g.annotate(g.alice, "words", "example.com/note", "x"))
 	g.must(g.annotate(g.wanda, "words", pvc.HoldAnnotation, "audit"))
@@ -212,13 +205,12 @@ func (g *guarded) permission(t *testing.T) {
 
 // ownership: a held PVC must not become a PVC of a pod, which is not protected. Controllers may still
 // change owners.
-func (g *guarded) ownership(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) ownership() {
 	g.claim("data-db-0", held)
 	owned := func(as client.Client, name, pod string) error {
 		c := g.read(name)
 		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod, UID: "1", Controller: new(true)}}
-		return as.Update(t.Context(), c)
+		return as.Update(g.t.Context(), c)
 	}
 	const says = "changing metadata.ownerReferences needs permission to release"
 	for _, pod := range []string{"data", "data-db"} {
@@ -227,7 +219,7 @@ func (g *guarded) ownership(t *testing.T) {
 	before := g.read("data-db-0")
 	after := before.DeepCopy()
 	after.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "data", UID: "1", Controller: new(true)}}
-	g.mustRefuse(g.alice.Status().Patch(t.Context(), after, client.MergeFrom(before)), says)
+	g.mustRefuse(g.alice.Status().Patch(g.t.Context(), after, client.MergeFrom(before)), says)
 	g.grant("carer", []string{"carl"}, claimRule("get", "update", "patch"))
 	carl := g.as("carl", nil)
 	g.mustRefuse(owned(carl, "data-db-0", "db-0"),
@@ -246,8 +238,7 @@ func (g *guarded) ownership(t *testing.T) {
 }
 
 // intent: only users that may delete a PVC may ask the operator to delete it.
-func (g *guarded) intent(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) intent() {
 	g.grant("editor", []string{"eve"}, claimRule("get", "update", "patch"))
 	eve := g.as("eve", nil)
 	c := g.claim("asked-for", nil)
@@ -259,10 +250,9 @@ func (g *guarded) intent(t *testing.T) {
 	g.must(g.annotate(eve, "asked-for", pvc.IntentAnnotation, "")) // and that it stays, whoever may update
 }
 
-func (g *guarded) tooLate(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) tooLate() {
 	c := g.claim("leaving", map[string]string{pvc.UsersAnnotation: "a=1,b=2"})
-	g.must(g.Delete(t.Context(), c))
+	g.must(g.Delete(g.t.Context(), c))
 	g.mustRefuse(g.annotate(g, "leaving", pvc.HoldersAnnotation, "x"), "the claim is being deleted, it is too late to hold it")
 	g.mustRefuse(g.annotate(g, "leaving", pvc.HoldAnnotation, "x"), "the claim is being deleted, it is too late to hold it")
 	g.mustRefuse(g.annotate(g, "leaving", pvc.UsersAnnotation, "a=1,b=2,c=3"), "the claim is being deleted, no pod may start to use it")
@@ -271,16 +261,15 @@ func (g *guarded) tooLate(t *testing.T) {
 }
 
 // atomic races a hold against a DELETE. One of them wins.
-func (g *guarded) atomic(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) atomic() {
 	heldOnly, goneOnly := 0, 0
 	for i := 0; i < 150 || (heldOnly == 0 || goneOnly == 0) && i < 1500; i++ {
 		c := g.claim(fmt.Sprintf("raced-%d", i), nil)
-		remove := func() { _ = g.alice.Delete(t.Context(), c.DeepCopy()) }
+		remove := func() { _ = g.alice.Delete(g.t.Context(), c.DeepCopy()) }
 		hold := func() {
 			words := c.DeepCopy()
 			metav1.SetMetaDataAnnotation(&words.ObjectMeta, pvc.HoldersAnnotation, "StatefulSet/db")
-			_ = g.wanda.Patch(t.Context(), words, client.MergeFrom(c))
+			_ = g.wanda.Patch(g.t.Context(), words, client.MergeFrom(c))
 		}
 		if i%2 == 0 { // who starts last is the first to run where there is one processor
 			remove, hold = hold, remove
@@ -292,7 +281,7 @@ func (g *guarded) atomic(t *testing.T) {
 		now := g.read(c.Name)
 		isHeld, isGoing := now.Annotations[pvc.HoldersAnnotation] != "", now.DeletionTimestamp != nil
 		if isHeld == isGoing {
-			t.Fatalf("round %d: held %t, terminating %t", i, isHeld, isGoing)
+			g.t.Fatalf("round %d: held %t, terminating %t", i, isHeld, isGoing)
 		}
 		if isHeld {
 			heldOnly++
@@ -301,49 +290,46 @@ func (g *guarded) atomic(t *testing.T) {
 		}
 	}
 	if heldOnly == 0 || goneOnly == 0 {
-		t.Errorf("held %d times, gone %d times: no race was run", heldOnly, goneOnly)
+		g.t.Errorf("held %d times, gone %d times: no race was run", heldOnly, goneOnly)
 	}
 }
 
-func (g *guarded) breakGlass(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) breakGlass() {
 	c := g.claim("glass", held)
 	g.mustRefuse(g.annotate(g.alice, "glass", pvc.ReleaseAnnotation, string(c.UID)), "needs permission to release")
 	g.must(g.annotate(g.wanda, "glass", pvc.ReleaseAnnotation, "another-life"))
-	g.mustRefuse(g.wanda.Delete(t.Context(), c), "in use")
+	g.mustRefuse(g.wanda.Delete(g.t.Context(), c), "in use")
 	g.must(g.annotate(g.wanda, "glass", pvc.ReleaseAnnotation, string(c.UID)))
-	g.must(g.alice.Delete(t.Context(), c)) // released is released, for whoever may delete
+	g.must(g.alice.Delete(g.t.Context(), c)) // released is released, for whoever may delete
 	if g.read("glass").DeletionTimestamp == nil {
-		t.Error("it is not on its way out")
+		g.t.Error("it is not on its way out")
 	}
 	g.strip(g.read("glass"))
 }
 
-func (g *guarded) observed(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) observed() {
 	c := g.claim("watched", map[string]string{pvc.ObservedAnnotation: "StatefulSet/db"})
 	g.warned.taken()
-	g.must(g.alice.Delete(t.Context(), c))
+	g.must(g.alice.Delete(g.t.Context(), c))
 	if got := strings.Join(g.warned.taken(), "\n"); !strings.Contains(got, "the claim is in use: StatefulSet/db") {
-		t.Errorf("warned of %q", got)
+		g.t.Errorf("warned of %q", got)
 	}
 }
 
-func (g *guarded) namespaces(t *testing.T) {
-	g = g.on(t)
+func (g *guarded) namespaces() {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "3"}}}
 	g.create(ns)
-	g.mustRefuse(g.Delete(t.Context(), ns), "the namespace has claims in use: 3. Delete what uses them first; kubectl lockstep why pvc -n busy names it. "+
+	g.mustRefuse(g.Delete(g.t.Context(), ns), "the namespace has claims in use: 3. Delete what uses them first; kubectl lockstep why pvc -n busy names it. "+
 		"To delete it all the same: kubectl lockstep release namespace/busy, or annotate it with protection.lockstep.dev/release="+string(ns.UID))
 	for _, key := range []string{pvc.HeldClaimsAnnotation, pvc.ReleaseAnnotation} {
 		g.mustRefuse(g.annotateNamespace(g.alice, "busy", key, "0"), "changing "+key+" needs permission")
 	}
 	loose := ns.DeepCopy()
 	loose.Labels[pvc.ModeKey] = "off"
-	g.mustRefuse(g.alice.Update(t.Context(), loose), "changing "+pvc.ModeKey+" needs permission")
+	g.mustRefuse(g.alice.Update(g.t.Context(), loose), "changing "+pvc.ModeKey+" needs permission")
 	g.must(g.annotateNamespace(g.alice, "busy", "example.com/note", "x"))
 	g.must(g.annotateNamespace(g.wanda, "busy", pvc.HeldClaimsAnnotation, "0"))
-	g.must(g.Delete(t.Context(), ns))
+	g.must(g.Delete(g.t.Context(), ns))
 }
 
 // TestClaimsAreHeldFromBirthWhereThatWasChosen: until the operator has read the PVC.

@@ -28,14 +28,25 @@ type builtIn struct {
 	*process
 }
 
-// TestRacesOfTheBuiltIn replays how the built-in controller loses a PVC in use. It is the control of
-// TestRacesOfOurs.
-func TestRacesOfTheBuiltIn(t *testing.T) {
+// TestRaces replays how the built-in controller loses a PVC in use: by itself, which is the control,
+// and beside ours. Then it replays the same in the place of the built-in controller.
+func TestRaces(t *testing.T) {
 	c := newCourse(t)
-	t.Run("the stand-in is today's kubelet", c.standIn)
+	c.part("the stand-in is today's kubelet", c.standIn)
 	b := c.builtIn()
-	t.Run("R3: bound between the list and the write", b.boundAfterTheList)
-	t.Run("R4: judged by the list of another claim", b.judgedByAnothersList)
+	c.part("R3: bound between the list and the write", func() { b.loses(b.replayR3) })
+	c.part("R4: judged by the list of another claim", func() { b.loses(b.replayR4) })
+
+	c.barrier = true
+	o := c.ourOperator(false)
+	c.part("R3 beside the built-in", func() { o.beside(b.replayR3) })
+	c.part("R4 beside the built-in", func() { o.beside(b.replayR4) })
+	o.stop()
+	c.must(b.cmd.Process.Kill())
+	o = c.ourOperator(true)
+	c.part("R3 alone: bound between our reading and our write", o.aloneR3)
+	c.part("R4 alone: deleted after pods were read for another claim", o.aloneR4)
+	o.stop()
 }
 
 func (c *course) builtIn() *builtIn {
@@ -47,11 +58,6 @@ func (c *course) builtIn() *builtIn {
 		"--controllers=persistentvolumeclaim-protection-controller", "--kube-api-qps=200", "--kube-api-burst=300", "--v=4")
 	c.until("the controller watches pods", func() bool { return len(b.proxy.Seen(watches("pods"))) > 0 })
 	return b
-}
-
-func (b builtIn) on(t *testing.T) *builtIn {
-	b.course = b.course.on(t)
-	return &b
 }
 
 // wait returns a context that ends with the test, or with patience.
@@ -106,12 +112,15 @@ func (b *builtIn) knowsClaims(namespace string) {
 	b.until("it hears of claims", func() bool { return b.said("Got event on PVC", namespace+"/last") > 0 })
 }
 
-func (b *builtIn) boundAfterTheList(t *testing.T) {
-	b = b.on(t)
-	claim, pod := b.replayR3(nil)
+// race replays one race, and calls before when its step before the last is reached.
+type race func(before func()) (*corev1.PersistentVolumeClaim, *corev1.Pod)
+
+// loses checks that the built-in controller loses a PVC by a race.
+func (b *builtIn) loses(replay race) {
+	claim, pod := replay(func() {})
 	b.gone(claim)
 	if !b.lost(claim, pod) {
-		t.Error("not lost: this race can no longer be seen")
+		b.t.Error("not lost: this race can no longer be seen")
 	}
 }
 
@@ -124,24 +133,13 @@ func (b *builtIn) replayR3(before func()) (*corev1.PersistentVolumeClaim, *corev
 	defer write.Release()
 	b.must(b.Delete(b.t.Context(), claim))
 	b.reached(write) // it has listed pods, and found none that is bound
-	if before != nil {
-		before()
-	}
+	before()
 	b.bind(pod)
 	b.until("the kubelet mounts it: it is terminating, and still protected", func() bool { return b.kubelet.mounts(pod, claim) })
 	if b.lost(claim, pod) {
 		b.t.Fatal("lost before the write")
 	}
 	return claim, pod
-}
-
-func (b *builtIn) judgedByAnothersList(t *testing.T) {
-	b = b.on(t)
-	claim, pod := b.replayR4(nil)
-	b.gone(claim)
-	if !b.lost(claim, pod) {
-		t.Error("not lost: this race can no longer be seen")
-	}
 }
 
 // replayR4 mounts PVC b, and deletes it, after pods were listed for PVC a. Both are judged by that list.
@@ -168,9 +166,7 @@ func (b *builtIn) replayR4(before func()) (*corev1.PersistentVolumeClaim, *corev
 	defer list.Release()
 	busy.Release()
 	b.reached(list) // pods were listed for claim a
-	if before != nil {
-		before()
-	}
+	before()
 	b.bind(podB)
 	b.until("the kubelet mounts b", func() bool { return b.kubelet.mounts(podB, claimB) })
 	b.must(b.Delete(b.t.Context(), claimB))
@@ -192,22 +188,6 @@ type ourOperator struct {
 	stop  func()
 }
 
-// TestRacesOfOurs replays the races beside the built-in controller and in its place.
-func TestRacesOfOurs(t *testing.T) {
-	c := newCourse(t)
-	c.barrier = true
-	b := c.builtIn()
-	o := c.ourOperator(false)
-	t.Run("beside: bound between the built-in's list and its write", func(t *testing.T) { o.on(t).beside(b.on(t).replayR3) })
-	t.Run("beside: judged by the built-in by the list of another claim", func(t *testing.T) { o.on(t).beside(b.on(t).replayR4) })
-	o.stop()
-	c.must(b.cmd.Process.Kill())
-	o = c.ourOperator(true)
-	t.Run("alone: bound between our reading and our write", func(t *testing.T) { o.on(t).aloneR3() })
-	t.Run("alone: deleted after pods were read for another claim", func(t *testing.T) { o.on(t).aloneR4() })
-	o.stop()
-}
-
 func (c *course) ourOperator(alone bool) *ourOperator {
 	c.t.Helper()
 	o := &ourOperator{course: c, proxy: c.proxy("lockstep")}
@@ -222,11 +202,6 @@ func (c *course) ourOperator(alone bool) *ourOperator {
 	}}
 	o.stop = r.start().untilReady().shut
 	return o
-}
-
-func (o ourOperator) on(t *testing.T) *ourOperator {
-	o.course = o.course.on(t)
-	return &o
 }
 
 // lags stops events of pods until the test is over.
@@ -279,7 +254,7 @@ func (o *ourOperator) ends(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod,
 }
 
 // beside replays a race of the built-in controller while ours gets no events of pods.
-func (o *ourOperator) beside(replay func(func()) (*corev1.PersistentVolumeClaim, *corev1.Pod)) {
+func (o *ourOperator) beside(replay race) {
 	var lag *delay.Hold
 	claim, pod := replay(func() { lag = o.lags() })
 	o.keeps(claim, pod)
@@ -322,8 +297,7 @@ func (o *ourOperator) aloneR4() {
 }
 
 // standIn compares the kubelet's own code with its stand-in for every kind of PVC.
-func (c *course) standIn(t *testing.T) {
-	c = c.on(t)
+func (c *course) standIn() {
 	ns := c.namespace()
 	const foreign = "example.com/other"
 	var pods []*corev1.Pod
@@ -351,20 +325,20 @@ func (c *course) standIn(t *testing.T) {
 		c.until("a word about "+claim.Name, func() bool { return c.kubelet.mounts(pod, claim) || c.kubelet.refuses(pod) != "" })
 		err := kubelet.Today.Admits(claim)
 		if c.kubelet.mounts(pod, claim) != (err == nil) {
-			t.Errorf("%s: the kubelet says %q, the stand-in %v", claim.Name, c.kubelet.refuses(pod), err)
+			c.t.Errorf("%s: the kubelet says %q, the stand-in %v", claim.Name, c.kubelet.refuses(pod), err)
 		}
 		if err != nil {
 			refused++
 			if said := c.kubelet.refuses(pod); !strings.Contains(said, err.Error()) {
-				t.Errorf("%s: the kubelet says %q, the stand-in %v", claim.Name, said, err)
+				c.t.Errorf("%s: the kubelet says %q, the stand-in %v", claim.Name, said, err)
 			}
 		}
 		if claim.DeletionTimestamp != nil && kubelet.Old.Admits(claim) == nil {
-			t.Errorf("%s: an old kubelet mounts what is terminating", claim.Name)
+			c.t.Errorf("%s: an old kubelet mounts what is terminating", claim.Name)
 		}
 	}
 	if refused == 0 || refused == len(pods) {
-		t.Errorf("%d of %d refused", refused, len(pods))
+		c.t.Errorf("%d of %d refused", refused, len(pods))
 	}
 }
 

@@ -45,12 +45,6 @@ func newCourse(t *testing.T) *course {
 	return c
 }
 
-// on returns the course for a part of the test.
-func (c course) on(t *testing.T) *course {
-	c.cluster = c.cluster.on(t)
-	return &c
-}
-
 // user returns the config of a user with a certificate that may do anything.
 func (c *course) user(name string) *rest.Config {
 	c.t.Helper()

@@ -30,16 +30,14 @@ func TestRelease(t *testing.T) {
 	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
 	g.inForce()
 	b := &breaking{g, newPlugin(t, g.cfg, g.namespace)}
-	t.Run("a DELETE that is tried is refused", b.tried)
-	t.Run("no release without the permission", b.lacking)
-	t.Run("no release without a yes", b.unasked)
-	t.Run("a release lets the delete through", b.lets)
-	t.Run("words that keep finalizers back", b.heldBack)
-	t.Run("what there is to release, and what not", b.needless)
-	t.Run("a namespace", b.space)
+	b.part("a DELETE that is tried is refused", b.tried)
+	b.part("no release without the permission", b.lacking)
+	b.part("no release without a yes", b.unasked)
+	b.part("a release lets the delete through", b.lets)
+	b.part("words that keep finalizers back", b.heldBack)
+	b.part("what there is to release, and what not", b.needless)
+	b.part("a namespace", b.space)
 }
-
-func (b *breaking) on(t *testing.T) *breaking { return &breaking{b.guarded.on(t), b.plugin} }
 
 // told runs the plugin and returns its output.
 func (b *breaking) told(user string, args ...string) (said string, failed bool) {
@@ -63,87 +61,80 @@ func (b *breaking) token(name string) string {
 	return b.read(name).Annotations[pvc.ReleaseAnnotation]
 }
 
-func (b *breaking) tried(t *testing.T) {
-	b = b.on(t)
+func (b *breaking) tried() {
 	b.claim("tried", held)
-	told := b.why(t, "alice", "tried", "--if-deleted")
+	told := b.why(b.t, "alice", "tried", "--if-deleted")
 	if d := told.Deletion; d.Outcome != "Refused" || !strings.Contains(d.Message, "the claim is in use: StatefulSet/db, +2") {
-		t.Errorf("got %+v", d)
+		b.t.Errorf("got %+v", d)
 	}
 	if b.read("tried").DeletionTimestamp != nil {
-		t.Error("the PVC was deleted")
+		b.t.Error("the PVC was deleted")
 	}
 	if told.State != pvc.Held || !told.Refused || told.Holders[0].Name != "StatefulSet/db" || told.Holders[0].Reason != pvc.Stated {
-		t.Errorf("got %+v", told)
+		b.t.Errorf("got %+v", told)
 	}
 }
 
-func (b *breaking) lacking(t *testing.T) {
-	b = b.on(t)
+func (b *breaking) lacking() {
 	b.claim("guarded", held)
 	b.mustSay(true, "alice", `needs permission to release claims.protection.lockstep.dev "guarded" in namespace "prod"`, "release", "pvc/guarded", "--yes")
 	if b.token("guarded") != "" {
-		t.Error("a token was written")
+		b.t.Error("a token was written")
 	}
 }
 
-func (b *breaking) unasked(t *testing.T) {
-	b = b.on(t)
+func (b *breaking) unasked() {
 	c := b.claim("unasked", held)
 	b.mustSay(true, "wanda", "nothing was released", "release", "pvc/unasked")
 	if now := b.read("unasked"); now.ResourceVersion != c.ResourceVersion {
-		t.Error("something was written")
+		b.t.Error("something was written")
 	}
 }
 
-func (b *breaking) lets(t *testing.T) {
-	b = b.on(t)
+func (b *breaking) lets() {
 	c := b.claim("let", held)
-	b.mustRefuse(b.alice.Delete(t.Context(), c), "in use")
+	b.mustRefuse(b.alice.Delete(b.t.Context(), c), "in use")
 	b.mustSay(false, "wanda", "a DELETE is no longer refused", "release", "pvc/let", "--yes")
 	if b.token("let") != string(c.UID) {
-		t.Errorf("the token is %q", b.token("let"))
+		b.t.Errorf("the token is %q", b.token("let"))
 	}
 	b.mustSay(false, "wanda", "is released already", "release", "pvc", "let")
-	b.must(b.alice.Delete(t.Context(), c))
+	b.must(b.alice.Delete(b.t.Context(), c))
 }
 
-func (b *breaking) heldBack(t *testing.T) {
-	b = b.on(t)
+func (b *breaking) heldBack() {
 	c := b.claim("back", held)
 	b.must(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, string(c.UID)))
-	b.must(b.wanda.Delete(t.Context(), c))
+	b.must(b.wanda.Delete(b.t.Context(), c))
 	b.must(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, ""))
 	null := merge(`{"metadata":{"finalizers":null}}`)
-	b.mustRefuse2(b.alice.Patch(t.Context(), b.read("back"), null), "Its finalizers")
-	if told := b.why(t, "", "back"); !strings.Contains(strings.Join(told.Notes, "\n"), "keeps its finalizers") || told.Release == "" {
-		t.Errorf("got %q, %q", told.Summary, told.Release)
+	b.mustRefuse(b.alice.Patch(b.t.Context(), b.read("back"), null), "Its finalizers")
+	if told := b.why(b.t, "", "back"); !strings.Contains(strings.Join(told.Notes, "\n"), "keeps its finalizers") || told.Release == "" {
+		b.t.Errorf("got %q, %q", told.Summary, told.Release)
 	}
 	b.mustSay(false, "wanda", "its finalizers may be removed now", "release", "pvc/back", "--yes")
-	b.must(b.alice.Patch(t.Context(), b.read("back"), null))
+	b.must(b.alice.Patch(b.t.Context(), b.read("back"), null))
 }
 
-func (b *breaking) needless(t *testing.T) {
-	b = b.on(t)
+func (b *breaking) needless() {
 	b.claim("free", nil)
 	b.mustSay(true, "wanda", "pvc/free is not held: nothing refuses its deletion", "release", "pvc/free", "--yes")
 	leaving := b.claim("leaves", nil)
-	b.must(b.Delete(t.Context(), leaving))
+	b.must(b.Delete(b.t.Context(), leaving))
 	b.mustSay(true, "wanda", "there is nothing to release", "release", "pvc/leaves", "--yes")
 	b.mustSay(true, "wanda", `no persistentvolumeclaim "fre" in namespace "prod"`, "release", "pvc/fre", "--yes")
 	b.mustSay(true, "wanda", "each release is confirmed by itself", "release", "pvc/free", "pvc/leaves")
 	b.strip(b.read("leaves"))
 }
 
-func (b *breaking) space(t *testing.T) {
-	b = b.on(t)
+func (b *breaking) space() {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "full", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "2"}}}
 	b.create(n)
 	b.create(namespaced("empty"))
-	b.mustRefuse(b.Delete(t.Context(), n, client.DryRunAll), "has claims in use: 2")
+	b.mustRefuse(b.Delete(b.t.Context(), n, client.DryRunAll), "has claims in use: 2")
 	b.mustSay(true, "alice", `needs permission to release claims.protection.lockstep.dev in namespace "full"`, "release", "namespace/full", "--yes")
 	b.mustSay(false, "wanda", "namespace/full released", "release", "ns/full", "--yes")
-	b.must(b.Delete(t.Context(), n, client.DryRunAll))
+	b.must(b.Delete(b.t.Context(), n, client.DryRunAll))
 	b.mustSay(true, "wanda", "namespace/empty is not held", "release", "namespace/empty", "--yes")
 	b.mustSay(true, "wanda", `"ful" not found`, "release", "namespace/ful", "--yes")
 }
