@@ -34,7 +34,7 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{cluster: shared(t), actor: apply.New(api, api).Surveying(lwscache.New(api, api, lwscache.NewMemory()).Standing)}
-	s.set = newSet(newNamespace(t), "llama")
+	s.set = newSet(s.namespace(), "llama")
 	s.set.Labels = map[string]string{"team": "red"}
 	s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers = []corev1.Container{{
 		Name: "w", Image: "w:1", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},

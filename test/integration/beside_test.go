@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +20,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 const (
@@ -50,36 +51,17 @@ func (c *cluster) lease(namespace, holder string, ago time.Duration) {
 	c.must(c.Update(c.t.Context(), lease))
 }
 
-// refused returns the error of an install or uninstall that must not go on.
-func (c *cluster) refused(do func(*install.Options) error, change func(*install.Options)) string {
-	c.t.Helper()
-	var out bytes.Buffer
-	o := c.options(&out)
-	if change != nil {
-		change(&o)
-	}
-	err := do(&o)
-	if err == nil {
-		c.t.Fatalf("it went on:\n%s", &out)
-	}
-	return err.Error()
-}
-
 func withImage(o *install.Options) { o.WebhookURL, o.Image = "", "example.com/lockstep:v1" }
 
-// Install refuses beside an implementation that runs. Over one that was stopped it replaces everything.
+// Protection by itself stands beside another implementation that runs, and the whole does not. Once the
+// other was stopped, the whole replaces everything.
 func TestInstallTakesTheWholePlaceOfAnother(t *testing.T) {
 	c := newCluster(t)
 	c.reference()
 	c.lease(systemName, theirPod, 0)
-	doInstall := func(o *install.Options) error { return install.Install(t.Context(), *o) }
-
-	text := c.refused(doInstall, nil)
-	for _, want := range []string{systemName, theirPod, "kubectl --namespace lws-system scale deployment lws-controller-manager --replicas=0", "nothing was installed"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("it does not say %q: %s", want, text)
-		}
-	}
+	c.mustProtectBeside()
+	c.refused(install.Install, nil, systemName, theirPod,
+		"kubectl --namespace lws-system scale deployment lws-controller-manager --replicas=0", "nothing was installed")
 	if hooks := c.validating().Webhooks; len(hooks) != 2 {
 		t.Errorf("the refused run wrote: %+v", hooks)
 	}
@@ -92,9 +74,29 @@ func TestInstallTakesTheWholePlaceOfAnother(t *testing.T) {
 	}
 	c.mustHoldOwnDefinition()
 	c.mustRunLockstepAlone()
-	if again := c.install(withImage); !strings.Contains(again, "nothing had to be changed") {
-		t.Errorf("the second run:\n%s", again)
+	c.installAgain(withImage)
+}
+
+// mustProtectBeside installs protection by itself, and removes it.
+func (c *cluster) mustProtectBeside() {
+	c.t.Helper()
+	alone := func(o *install.Options) { withImage(o); o.ProtectOnly = true }
+	theirs := c.mutating().ResourceVersion
+	c.install(alone)
+	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
+	c.installAgain(alone)
+	bindings := &rbacv1.ClusterRoleBinding{}
+	c.read(bindings, "", "lockstep-protection-rolebinding")
+	if s := bindings.Subjects[0]; s.Namespace != standaloneName || s.Name != "lockstep-controller-manager" {
+		c.t.Errorf("it is bound to %v", s)
 	}
+	c.uninstall(nil)
+	c.bare()
+	c.absent(&corev1.Namespace{}, standaloneName)
+	if now := c.mutating().ResourceVersion; now != theirs {
+		c.t.Error("the other implementation's webhooks were written to")
+	}
+	c.read(&corev1.Namespace{}, "", systemName)
 }
 
 func (c *cluster) mustRunLockstepAlone() {
@@ -124,49 +126,34 @@ func (c *cluster) mustRunLockstepAlone() {
 	}
 }
 
-// The lease of an implementation in another namespace keeps no replica out.
-func TestAnotherNamespacesImplementationIsSeen(t *testing.T) {
+// The lease of an implementation in another namespace keeps no replica out, so the operator ends. With
+// one lease it waits for the other. Without election it ends.
+func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 	c := newCluster(t)
-	ns := "elsewhere"
-	c.create(namespaced(ns))
-	c.create(namespaced(systemName))
-	c.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}})
-	c.lease(ns, theirPod, 0)
-	text := c.refused(func(o *install.Options) error { return install.Install(t.Context(), *o) }, withImage)
-	if !strings.Contains(text, `"elsewhere"`) {
-		t.Errorf("got %s", text)
+	const ns = "elsewhere"
+	for _, name := range []string{ns, systemName} {
+		c.create(namespaced(name))
+		c.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: leaseName}})
 	}
+	c.lease(ns, theirPod, 0)
+	c.refused(install.Install, withImage, `"elsewhere"`)
 	c.absent(&apiextensionsv1.CustomResourceDefinition{}, crdName)
 
 	c.lease(ns, theirPod, time.Hour)
-	c.install(nil)
-	c.lease(ns, theirPod, 0)
-	for _, elect := range []bool{true, false} {
-		r := c.replica(func(o *operator.Options) { o.Config.LeaderElection.LeaderElect = &elect })
-		if err := operator.Run(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), `"elsewhere"`) || !strings.Contains(err.Error(), "kubectl --namespace elsewhere scale") {
-			t.Errorf("with election %t: %v", elect, err)
-		}
-	}
-}
-
-// With one lease the operator waits for the other implementation. Without election it ends.
-func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
-	c := newCluster(t)
 	said := &warnings{}
 	competing := c.replica(func(o *operator.Options) {
 		o.Log = funcr.New(func(_, args string) { said.HandleWarningHeader(0, "", args) }, funcr.Options{})
 	})
 	c.install(func(o *install.Options) { o.WebhookURL = competing.webhookURL() })
-	c.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: leaseName}})
+	c.lease(ns, theirPod, 0)
+	for _, elect := range []bool{true, false} {
+		c.mustNotRun(elect, `"elsewhere"`, "kubectl --namespace elsewhere scale")
+	}
+
+	c.lease(ns, theirPod, time.Hour)
 	c.lease(systemName, theirPod, 0)
-	alone := c.replica(func(o *operator.Options) { o.Config.LeaderElection.LeaderElect = new(false) })
-	if err := operator.Run(t.Context(), alone.options); err == nil || !strings.Contains(err.Error(), theirPod) {
-		t.Errorf("without election: %v", err)
-	}
-	doUninstall := func(o *install.Options) error { return install.Uninstall(t.Context(), *o) }
-	if text := c.refused(doUninstall, func(o *install.Options) { o.KeepSets = true }); !strings.Contains(text, "nothing was removed") {
-		t.Errorf("uninstall says: %s", text)
-	}
+	c.mustNotRun(false, theirPod)
+	c.refused(install.Uninstall, func(o *install.Options) { o.KeepSets = true }, "nothing was removed")
 	c.mutating()
 
 	competing.start().untilReady() // its webhooks serve, its controllers wait
@@ -176,8 +163,19 @@ func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 		return strings.Contains(log, "another implementation holds the lease") && strings.Contains(log, theirPod)
 	}, &log)
 	competing.shut()
-	lease := &coordinationv1.Lease{}
-	if c.read(lease, systemName, leaseName); *lease.Spec.HolderIdentity != theirPod {
-		t.Errorf("%s took the lease", *lease.Spec.HolderIdentity)
+	if h := c.holder(); h != theirPod {
+		t.Errorf("%s took the lease", h)
+	}
+}
+
+// mustNotRun checks that an operator ends, and says why with these texts.
+func (c *cluster) mustNotRun(elect bool, texts ...string) {
+	c.t.Helper()
+	r := c.replica(func(o *operator.Options) { o.Config.LeaderElection.LeaderElect = &elect })
+	err := operator.Run(c.t.Context(), r.options)
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			c.t.Errorf("with election %t it does not say %q: %v", elect, text, err)
+		}
 	}
 }

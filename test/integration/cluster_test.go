@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,14 @@ func (c *cluster) part(name string, run func()) {
 		defer func() { c.t = whole }()
 		run()
 	})
+}
+
+// namespace creates a namespace that no other test knows.
+func (c *cluster) namespace() string {
+	c.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	c.create(ns)
+	return ns.Name
 }
 
 func must(t *testing.T, err error) {
@@ -176,22 +185,8 @@ func (c *cluster) options(out *bytes.Buffer) install.Options {
 	return install.Options{REST: c.cfg, WebhookURL: someURL, Timeout: patience, Out: out}
 }
 
-// install returns the output of an install.
-func (c *cluster) install(change func(*install.Options)) string {
-	c.t.Helper()
-	var out bytes.Buffer
-	o := c.options(&out)
-	if change != nil {
-		change(&o)
-	}
-	if err := install.Install(c.t.Context(), o); err != nil {
-		c.t.Fatalf("install: %v\n%s", err, out.String())
-	}
-	return out.String()
-}
-
-// uninstall acts as the namespace controller too, which this cluster lacks.
-func (c *cluster) uninstall(change func(*install.Options)) (string, error) {
+// act installs or uninstalls, and returns the output.
+func (c *cluster) act(do func(context.Context, install.Options) error, change func(*install.Options)) (string, error) {
 	c.t.Helper()
 	var out bytes.Buffer
 	o := c.options(&out)
@@ -200,9 +195,52 @@ func (c *cluster) uninstall(change func(*install.Options)) (string, error) {
 	}
 	ctx, cancel := context.WithCancel(c.t.Context())
 	defer cancel()
-	go c.finalizeNamespace(ctx)
-	err := install.Uninstall(ctx, o)
+	go c.finalizeNamespace(ctx) // this cluster lacks the namespace controller
+	err := do(ctx, o)
 	return out.String(), err
+}
+
+// install returns the output of an install.
+func (c *cluster) install(change func(*install.Options)) string {
+	c.t.Helper()
+	out, err := c.act(install.Install, change)
+	if err != nil {
+		c.t.Fatalf("install: %v\n%s", err, out)
+	}
+	return out
+}
+
+// installAgain checks that an install finds everything as it is to be.
+func (c *cluster) installAgain(change func(*install.Options)) {
+	c.t.Helper()
+	again := c.install(change)
+	if strings.Contains(again, " created") || strings.Contains(again, " configured") || !strings.Contains(again, "nothing had to be changed") {
+		c.t.Errorf("the second run changed something:\n%s", again)
+	}
+}
+
+// uninstall returns the output of an uninstall.
+func (c *cluster) uninstall(change func(*install.Options)) string {
+	c.t.Helper()
+	out, err := c.act(install.Uninstall, change)
+	if err != nil {
+		c.t.Fatalf("uninstall: %v\n%s", err, out)
+	}
+	return out
+}
+
+// refused checks that an install or uninstall does not go on, and says why with these texts.
+func (c *cluster) refused(do func(context.Context, install.Options) error, change func(*install.Options), texts ...string) {
+	c.t.Helper()
+	out, err := c.act(do, change)
+	if err == nil {
+		c.t.Fatalf("it went on:\n%s", out)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			c.t.Errorf("it does not say %q: %v", text, err)
+		}
+	}
 }
 
 func (c *cluster) finalizeNamespace(ctx context.Context) {
@@ -244,12 +282,7 @@ func (c *cluster) create(object client.Object) {
 
 func (c *cluster) absent(object client.Object, name string) {
 	c.t.Helper()
-	c.absentIn(object, "", name)
-}
-
-func (c *cluster) absentIn(object client.Object, namespace, name string) {
-	c.t.Helper()
-	err := c.Get(c.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
+	err := c.Get(c.t.Context(), client.ObjectKey{Name: name}, object)
 	if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		c.t.Errorf("%T %q is still there: %v", object, name, err)
 	}

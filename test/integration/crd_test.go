@@ -9,35 +9,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/admission"
 )
-
-// fromYAML returns a set of a user's YAML, with a template.
-func fromYAML(t *testing.T, namespace, spec string) *unstructured.Unstructured {
-	t.Helper()
-	text := "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: w}, spec: " + spec + "}"
-	raw, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := &unstructured.Unstructured{}
-	if err := set.UnmarshalJSON(raw); err != nil {
-		t.Fatal(err)
-	}
-	set.SetNamespace(namespace)
-	if _, found, _ := unstructured.NestedMap(set.Object, "spec", "leaderWorkerTemplate", "workerTemplate"); !found {
-		containers := []any{map[string]any{"name": "c", "image": "i", "ports": []any{map[string]any{"containerPort": int64(80)}}}}
-		if err := unstructured.SetNestedSlice(set.Object, containers, "spec", "leaderWorkerTemplate", "workerTemplate", "spec", "containers"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return set
-}
 
 // wantRefusal checks that an error refuses an object as invalid, with this text.
 func wantRefusal(t *testing.T, err error, words string) {
@@ -52,7 +29,7 @@ func wantRefusal(t *testing.T, err error, words string) {
 
 // The tests of config/crd check every rule. The API server applies rules of each sort.
 func TestRefusalsOfTheDefinition(t *testing.T) {
-	namespace := newNamespace(t)
+	namespace := shared(t).namespace()
 	tests := []struct{ name, spec, words string }{
 		{"start", `{startupPolicy: Whenever}`, `spec.startupPolicy: Unsupported value: "Whenever": supported values: "LeaderCreated", "LeaderReady"`},
 		{"network without a policy", `{networkConfig: {}}`, `spec.networkConfig.subdomainPolicy: Required value`},
@@ -63,16 +40,20 @@ func TestRefusalsOfTheDefinition(t *testing.T) {
 		{"costly quantity", `{leaderWorkerTemplate: {workerTemplate: {spec: {containers: [{name: c, resources: {limits: {cpu: "1e-2147483647"}}}]}}}}`, "should match"},
 		{"costly quantity of a PVC", `{leaderWorkerTemplate: {volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: "1e2147483647"}}}}]}}`, "should match"},
 	}
+	set := newSet(namespace, "w")
+	must(t, api.Create(t.Context(), set))
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			wantRefusal(t, api.Create(t.Context(), fromYAML(t, namespace, tt.spec)), tt.words)
+			patch, err := yaml.YAMLToJSON([]byte("{spec: " + tt.spec + "}"))
+			must(t, err)
+			wantRefusal(t, api.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), tt.words)
 		})
 	}
 }
 
 // Without the webhook, the definition stands alone.
 func TestZeroValuesOfTypedClients(t *testing.T) {
-	namespace := newNamespace(t)
+	namespace := shared(t).namespace()
 	tests := []struct {
 		name   string
 		change func(*lwsv1.LeaderWorkerSetSpec)
@@ -113,7 +94,7 @@ func statefulSet(namespace string, change func(*appsv1.StatefulSetSpec)) *appsv1
 
 // Admission refuses only what no StatefulSet takes.
 func TestStatefulSetsRefuseWhatAdmissionRefuses(t *testing.T) {
-	namespace := newNamespace(t)
+	namespace := shared(t).namespace()
 	for name, change := range map[string]func(*appsv1.StatefulSetSpec){
 		"restartPolicy":         func(s *appsv1.StatefulSetSpec) { s.Template.Spec.RestartPolicy = corev1.RestartPolicyNever },
 		"activeDeadlineSeconds": func(s *appsv1.StatefulSetSpec) { s.Template.Spec.ActiveDeadlineSeconds = ptr.To[int64](60) },
@@ -133,7 +114,7 @@ func TestStatefulSetsRefuseWhatAdmissionRefuses(t *testing.T) {
 }
 
 func TestPodsRefuseWhatAdmissionRefuses(t *testing.T) {
-	namespace := newNamespace(t)
+	namespace := shared(t).namespace()
 	pod := podWith(namespace, "w-0")
 	admission.SetExclusiveAffinities(pod, "key", "no label", "group")
 	wantRefusal(t, api.Create(t.Context(), pod), "topologyKey")

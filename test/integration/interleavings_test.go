@@ -146,11 +146,11 @@ func (g *ground) guards() {
 	ns := g.space(gated)
 	g.until("claims get a barrier", func() bool {
 		claim := newClaim(ns, "probe")
-		return g.Create(g.t.Context(), claim, dryRun) == nil && slices.Contains(claim.Finalizers, pvc.BarrierFinalizer)
+		return g.Create(g.t.Context(), claim, client.DryRunAll) == nil && slices.Contains(claim.Finalizers, pvc.BarrierFinalizer)
 	})
 	g.until("pods are gated", func() bool {
 		pod := podWith(ns, "probe", "data")
-		return g.Create(g.t.Context(), pod, dryRun) == nil && pvc.Gated(pod)
+		return g.Create(g.t.Context(), pod, client.DryRunAll) == nil && pvc.Gated(pod)
 	})
 }
 
@@ -272,9 +272,6 @@ func (g *ground) loses(rounds int, kinds []kubelet.Kind, starts ...string) {
 	}
 	g.t.Logf("after %d rounds: %v", played, lost)
 }
-
-// dryRun asks what would be.
-var dryRun = client.DryRunAll
 
 // trouble is how often requests, answers and watches are late or fail, by whether they write.
 type trouble map[delay.Stage]map[bool]delay.Odds // by whether it writes

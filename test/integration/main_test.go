@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -110,12 +108,4 @@ func binaries() (string, error) {
 		err = errors.Join(err, os.Symlink(controlPlane, filepath.Join(dir, name)))
 	}
 	return dir, err
-}
-
-// newNamespace is a namespace that no other test knows.
-func newNamespace(t *testing.T) string {
-	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	must(t, api.Create(t.Context(), namespace))
-	return namespace.Name
 }

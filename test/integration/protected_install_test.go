@@ -165,7 +165,7 @@ func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 		o.Out = out
 		finished := install.Uninstall(ctx, o)
 		cancel()
-		if text, err := c.uninstall(nil); err != nil {
+		if text, err := c.act(install.Uninstall, nil); err != nil {
 			t.Fatalf("cut after %d lines:\n%s\ntaken up again: %v\n%s", cut, out, err, text)
 		}
 		c.bare()
@@ -213,9 +213,7 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 	}
 
 	c.install(configured("protection: {mode: Observe}"))
-	if again := c.install(configured("protection: {mode: Observe}")); !strings.Contains(again, "nothing had to be changed") {
-		t.Errorf("the second run changed something:\n%s", again)
-	}
+	c.installAgain(configured("protection: {mode: Observe}"))
 	c.gives("prod")
 	c.gives("lax")
 	c.gives("eager", pvc.BarrierFinalizer)
@@ -267,46 +265,15 @@ func TestAnInstallWithoutAConfigurationResetsIt(t *testing.T) {
 	if got := kinds(); len(got) > 0 {
 		t.Errorf("the configuration keeps %v", got)
 	}
-	if again := c.install(withImage); !strings.Contains(again, "nothing had to be changed") {
-		t.Errorf("the second run changed something:\n%s", again)
-	}
+	c.installAgain(withImage)
 	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "mine"}})
-	if out, err := c.uninstall(nil); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	c.uninstall(nil)
 	ns := &corev1.Namespace{}
 	c.read(ns, "", systemName)
 	if ns.DeletionTimestamp != nil || ns.Labels["mine"] != "yes" {
 		t.Errorf("got %+v", ns.ObjectMeta)
 	}
 	c.read(&corev1.Secret{}, systemName, "mine")
-}
-
-func TestProtectionByItselfStandsBesideAnotherImplementation(t *testing.T) {
-	c := newCluster(t)
-	c.reference()
-	c.lease(systemName, theirPod, 0)
-	alone := func(o *install.Options) { o.ProtectOnly, o.Image, o.WebhookURL = true, "example.com/lockstep:v1", "" }
-	theirs := c.mutating().ResourceVersion
-	c.install(alone)
-	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
-	if again := c.install(alone); !strings.Contains(again, "nothing had to be changed") {
-		t.Errorf("the second run changed something:\n%s", again)
-	}
-	bindings := &rbacv1.ClusterRoleBinding{}
-	c.read(bindings, "", "lockstep-protection-rolebinding")
-	if s := bindings.Subjects[0]; s.Namespace != standaloneName || s.Name != "lockstep-controller-manager" {
-		t.Errorf("it is bound to %v", s)
-	}
-	if out, err := c.uninstall(nil); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	c.bare()
-	c.absent(&corev1.Namespace{}, standaloneName)
-	if now := c.mutating().ResourceVersion; now != theirs {
-		t.Error("the other implementation's webhooks were written to")
-	}
-	c.read(&corev1.Namespace{}, "", systemName)
 }
 
 func TestTheWholeTakesThePlaceOfProtectionByItself(t *testing.T) {
@@ -316,13 +283,10 @@ func TestTheWholeTakesThePlaceOfProtectionByItself(t *testing.T) {
 	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.read(&rbacv1.ClusterRole{}, "", "lockstep-protection-role")
 	c.absent(&rbacv1.ClusterRole{}, "lockstep-proxy-role")
-	refused := c.refused(func(o *install.Options) error { return install.Install(t.Context(), *o) }, func(o *install.Options) { o.ProtectOnly = true })
-	if !strings.Contains(refused, "uninstall --keep-protection") {
-		t.Errorf("got %q", refused)
-	}
+	c.refused(install.Install, func(o *install.Options) { o.ProtectOnly = true }, "uninstall --keep-protection")
 	claim := c.claimIn("default", "claim")
-	if out, err := c.uninstall(func(o *install.Options) { o.KeepProtection = true }); err != nil || !strings.Contains(out, "PVCs stay protected") {
-		t.Fatalf("%v\n%s", err, out)
+	if out := c.uninstall(func(o *install.Options) { o.KeepProtection = true }); !strings.Contains(out, "PVCs stay protected") {
+		t.Errorf("it said:\n%s", out)
 	}
 	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.install(func(o *install.Options) { o.ProtectOnly = true })
@@ -387,12 +351,8 @@ func TestTheControllerProtectsWithoutMutatingPolicies(t *testing.T) {
 	c.must(c.Delete(t.Context(), before))
 	c.awaitGone(before)
 	r.shut()
-	if again := c.install(form); !strings.Contains(again, "nothing had to be changed") {
-		t.Errorf("the second run changed something:\n%s", again)
-	}
-	if out, err := c.uninstall(nil); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	c.installAgain(form)
+	c.uninstall(nil)
 	c.bare()
 }
 

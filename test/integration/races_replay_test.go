@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,24 +59,12 @@ func (c *course) builtIn() *builtIn {
 	return b
 }
 
-// wait returns a context that ends with the test, or with patience.
-func (c *course) wait() context.Context {
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	c.t.Cleanup(cancel)
-	return ctx
-}
-
 func (c *course) reached(h *delay.Hold) {
 	c.t.Helper()
-	_, err := h.Reached(c.wait())
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	_, err := h.Reached(ctx)
 	c.must(err)
-}
-
-func (c *course) namespace() string {
-	c.t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "race-"}}
-	c.must(c.Create(c.t.Context(), ns))
-	return ns.Name
 }
 
 func watches(resource string) func(delay.Request) bool {
@@ -236,13 +223,6 @@ func (o *ourOperator) told(claim *corev1.PersistentVolumeClaim, reason string) b
 		}
 	}
 	return false
-}
-
-func (c *course) now(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	c.t.Helper()
-	now := &corev1.PersistentVolumeClaim{}
-	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(claim), now))
-	return now
 }
 
 // ends deletes the pod, and waits for the end of the PVC.

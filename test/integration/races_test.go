@@ -87,15 +87,23 @@ func (c *course) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// bears reports whether a PVC exists and has a finalizer.
-func (c *course) bears(claim *corev1.PersistentVolumeClaim, finalizer string) bool {
+// now returns a PVC as it is now, or nil if it is gone.
+func (c *course) now(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	now := &corev1.PersistentVolumeClaim{}
 	err := c.Get(c.t.Context(), client.ObjectKeyFromObject(claim), now)
-	if !apierrors.IsNotFound(err) {
-		c.must(err)
+	if apierrors.IsNotFound(err) || err == nil && now.UID != claim.UID {
+		return nil
 	}
-	return err == nil && now.UID == claim.UID && slices.Contains(now.Finalizers, finalizer)
+	c.must(err)
+	return now
+}
+
+// bears reports whether a PVC exists and has a finalizer.
+func (c *course) bears(claim *corev1.PersistentVolumeClaim, finalizer string) bool {
+	c.t.Helper()
+	now := c.now(claim)
+	return now != nil && slices.Contains(now.Finalizers, finalizer)
 }
 
 // pod creates a pod that mounts PVCs, without a node.
@@ -121,26 +129,16 @@ func (c *course) end(pod *corev1.Pod) {
 	c.must(c.Delete(c.t.Context(), pod, client.GracePeriodSeconds(0)))
 }
 
-func (c *course) there(claim *corev1.PersistentVolumeClaim) bool {
-	c.t.Helper()
-	now := &corev1.PersistentVolumeClaim{}
-	err := c.Get(c.t.Context(), client.ObjectKeyFromObject(claim), now)
-	if !apierrors.IsNotFound(err) {
-		c.must(err)
-	}
-	return err == nil && now.UID == claim.UID
-}
-
 // lost reports whether data is lost: the PVC is gone, and a pod has it mounted.
 func (c *course) lost(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
 	c.t.Helper()
 	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{}))
-	return c.kubelet.mounts(pod, claim) && !c.there(claim)
+	return c.kubelet.mounts(pod, claim) && c.now(claim) == nil
 }
 
 func (c *course) gone(claim *corev1.PersistentVolumeClaim) {
 	c.t.Helper()
-	c.until("claim "+claim.Name+" is gone", func() bool { return !c.there(claim) })
+	c.until("claim "+claim.Name+" is gone", func() bool { return c.now(claim) == nil })
 }
 
 // process is a program of the local control plane.
