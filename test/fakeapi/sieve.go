@@ -2,7 +2,6 @@ package fakeapi
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"reflect"
 	"strconv"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/randfill"
 )
 
 // Protobuf returns the serializer for protobuf.
@@ -88,72 +88,36 @@ func everyField(reflect.Type) bool { return true }
 // ownPrefix begins every string: a label's key with it is kept for sets.
 const ownPrefix = "leaderworkerset.sigs.k8s.io/"
 
-// fill fills a value at random: every field that there is, or some of them.
-func fill(r *rand.Rand, v reflect.Value, some bool, depth int) {
-	if some && r.IntN(2) == 0 || depth > 9 {
-		return
-	}
-	switch into := v.Addr().Interface().(type) {
-	case *metav1.Time:
-		*into = metav1.NewTime(time.Unix(r.Int64N(1<<31), 0))
-		return
-	case *resource.Quantity:
-		*into = *resource.NewQuantity(r.Int64N(1000), resource.DecimalSI)
-		return
-	case *intstr.IntOrString:
-		*into = intstr.FromInt32(r.Int32N(1000))
-		return
-	case *metav1.FieldsV1:
-		into.SetRawBytes([]byte(`{"f:metadata":{}}`))
-		return
-	case *metav1.TypeMeta:
-		return
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				fill(r, v.Field(i), some, depth+1)
+// filler fills values: every field that there is, or some of them.
+func filler(seed int64, some bool) *randfill.Filler {
+	empty := map[bool]float64{true: 0.5}[some]
+	return randfill.NewWithSeed(seed).NilChance(empty).NumElements(2, 2).MaxDepth(10).Funcs(
+		func(into *string, c randfill.Continue) {
+			if !some || c.Bool() {
+				*into = ownPrefix + strconv.Itoa(c.Intn(300))
 			}
-		}
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(r, v.Elem(), some, depth+1)
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		for i := range v.Len() {
-			fill(r, v.Index(i), some, depth+1)
-		}
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-		for range 2 {
-			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-			fill(r, key, false, depth+1)
-			fill(r, value, some, depth+1)
-			v.SetMapIndex(key, value)
-		}
-	case reflect.String:
-		v.SetString(ownPrefix + strconv.Itoa(r.IntN(300)))
-	case reflect.Bool:
-		v.SetBool(r.IntN(2) == 0)
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(r.Int64N(1 << 20))
-	case reflect.Uint8:
-		v.SetUint(r.Uint64N(256))
-	}
+		},
+		func(into *metav1.Time, c randfill.Continue) { *into = metav1.NewTime(time.Unix(c.Int63n(1<<31), 0)) },
+		func(into *resource.Quantity, c randfill.Continue) {
+			*into = *resource.NewQuantity(c.Int63n(1000), resource.DecimalSI)
+		},
+		func(into *intstr.IntOrString, c randfill.Continue) { *into = intstr.FromInt32(c.Int31n(1000)) },
+		func(into *metav1.FieldsV1, _ randfill.Continue) { into.SetRawBytes([]byte(`{"f:metadata":{}}`)) },
+		func(*metav1.TypeMeta, randfill.Continue) {},
+	)
 }
 
 // AnyPod is a pod in which anything may be set. Its phase and its volumes are those that
 // decisions read.
 func AnyPod(seed uint64) *corev1.Pod {
-	r, pod := rand.New(rand.NewPCG(seed, 0)), &corev1.Pod{}
-	fill(r, reflect.ValueOf(pod).Elem(), seed%4 != 0, 0)
+	pod := &corev1.Pod{}
+	filler(int64(seed), seed%4 != 0).Fill(pod)
 	pod.Name, pod.Namespace, pod.Annotations = "a-1", "ns", map[string]string{metav1.InitialEventsAnnotationKey: "true", ownPrefix + "size": "2"}
-	pod.Status.Phase = []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}[r.IntN(4)]
+	pod.Status.Phase = []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}[seed/4%4]
 	sources := reflect.TypeFor[corev1.VolumeSource]()
 	for i := range sources.NumField() { // one of each kind, and one of none
 		volume := corev1.Volume{Name: sources.Field(i).Name}
-		fill(r, reflect.ValueOf(&volume.VolumeSource).Elem().Field(i), false, 0)
+		filler(int64(seed), false).Fill(reflect.ValueOf(&volume.VolumeSource).Elem().Field(i).Addr().Interface())
 		pod.Spec.Volumes = append(pod.Spec.Volumes, volume)
 	}
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "of a newer API"})

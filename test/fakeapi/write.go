@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -90,10 +91,7 @@ func (s *Server) create(object client.Object, owner string) error {
 	if s.Objects[NameOf(object)] != nil {
 		return apierrors.NewAlreadyExists(resourceOf(object), object.GetName())
 	}
-	set, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
+	set := encoded(object)
 	admitted, _ := object.DeepCopyObject().(client.Object)
 	if pod, ok := admitted.(*corev1.Pod); ok && pod.Labels[lwsv1.SetNameLabelKey] != "" {
 		Admit(pod)
@@ -130,14 +128,8 @@ func (s *Server) Apply(_ context.Context, fields runtime.ApplyConfiguration, opt
 	defer s.writes.Unlock()
 	var o client.ApplyOptions
 	o.ApplyOptions(opts)
-	wanted, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	var onto metav1.PartialObjectMetadata
-	if err := json.Unmarshal(wanted, &onto); err != nil {
-		return err
-	}
+	wanted, onto := encoded(fields), metav1.PartialObjectMetadata{}
+	decode(wanted, &onto)
 	verb := "apply"
 	if onto.UID == "" {
 		verb = "create"
@@ -152,25 +144,19 @@ func (s *Server) Apply(_ context.Context, fields runtime.ApplyConfiguration, opt
 	if err != nil {
 		return err
 	}
-	current, err := json.Marshal(found)
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(s.applied[owned(found, o.FieldManager)], pruned(wanted), encoded(found))
 	if err != nil {
 		return err
 	}
-	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(s.applied[owned(found, o.FieldManager)], pruned(wanted), current)
-	if err != nil {
-		return err
-	}
-	after, err := merged(found, current, patch)
-	if err != nil {
-		return err
-	}
+	after := merged(found, patch)
 	replaceSelector(after, wanted)
 	s.admit(after)
 	if err := s.replace(found, after); err != nil {
 		return err
 	}
 	s.applied[owned(after, o.FieldManager)] = pruned(wanted)
-	return answer(after, fields)
+	answer(after, fields)
+	return nil
 }
 
 // createApplied applies to a name that must be free: a resource version without a UID
@@ -179,39 +165,31 @@ func (s *Server) createApplied(onto metav1.PartialObjectMetadata, wanted []byte,
 	if onto.ResourceVersion == "" {
 		return fmt.Errorf("apply to %s %s without a resource version: it may create or change", onto.Kind, onto.Name)
 	}
-	var object client.Object
-	switch onto.Kind {
-	case "StatefulSet":
-		object = &appsv1.StatefulSet{}
-	case "Service":
-		object = &corev1.Service{}
-	default:
-		return fmt.Errorf("create %s by apply: no such kind", onto.Kind)
-	}
-	if err := json.Unmarshal(wanted, object); err != nil {
-		return err
-	}
-	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	object.SetResourceVersion("")
-	err := s.create(object, owner)
-	if apierrors.IsAlreadyExists(err) {
-		return conflict(object)
-	}
+	empty, err := clientgoscheme.Scheme.New(onto.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	s.applied[owned(object, owner)] = pruned(wanted)
-	return answer(object, fields)
-}
-
-func answer(object client.Object, fields runtime.ApplyConfiguration) error {
-	written, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "generation": object.GetGeneration(),
-	}})
-	if _, foreign := object.(*unstructured.Unstructured); foreign || err != nil {
+	object := empty.(client.Object)
+	decode(wanted, object)
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	object.SetResourceVersion("")
+	if s.Objects[NameOf(object)] != nil {
+		return conflict(object)
+	}
+	if err := s.create(object, owner); err != nil {
 		return err
 	}
-	return json.Unmarshal(written, fields)
+	s.applied[owned(object, owner)] = pruned(wanted)
+	answer(object, fields)
+	return nil
+}
+
+func answer(object client.Object, fields runtime.ApplyConfiguration) {
+	if _, foreign := object.(*unstructured.Unstructured); !foreign {
+		decode(encoded(map[string]any{"metadata": map[string]any{
+			"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "generation": object.GetGeneration(),
+		}}), fields)
+	}
 }
 
 // replaceSelector replaces a Service's selector as a whole: it is an atomic map.
@@ -240,21 +218,12 @@ func (s *Server) Patch(_ context.Context, object client.Object, patch client.Pat
 		return err
 	}
 	var onto metav1.PartialObjectMetadata
-	if err := json.Unmarshal(data, &onto); err != nil {
-		return err
-	}
+	decode(data, &onto)
 	found, err := s.exactly(object, onto.UID, onto.ResourceVersion)
 	if err != nil {
 		return err
 	}
-	current, err := json.Marshal(found)
-	if err != nil {
-		return err
-	}
-	after, err := merged(found, current, data)
-	if err != nil {
-		return err
-	}
+	after := merged(found, data)
 	added := func(f string) bool { return !slices.Contains(found.GetFinalizers(), f) }
 	if found.GetDeletionTimestamp() != nil && slices.ContainsFunc(after.GetFinalizers(), added) {
 		return apierrors.NewForbidden(resourceOf(found), found.GetName(), errors.New("no new finalizers can be added if the object is being deleted"))
@@ -425,26 +394,37 @@ func resourceOf(object client.Object) schema.GroupResource {
 
 func owned(object client.Object, owner string) string { return string(object.GetUID()) + "/" + owner }
 
-// merged is found with a patch, whose current form is given.
-func merged(found client.Object, current, patch []byte) (client.Object, error) {
-	document, err := jsonpatch.MergePatch(current, patch)
+// merged is found with a patch.
+func merged(found client.Object, patch []byte) client.Object {
+	document, err := jsonpatch.MergePatch(encoded(found), patch)
 	if err != nil {
-		return nil, err
+		panic(err)
 	}
 	after, _ := reflect.New(reflect.TypeOf(found).Elem()).Interface().(client.Object)
-	if err := json.Unmarshal(document, after); err != nil {
-		return nil, err
-	}
+	decode(document, after)
 	after.GetObjectKind().SetGroupVersionKind(found.GetObjectKind().GroupVersionKind())
-	return after, nil
+	return after
+}
+
+// encoded returns the JSON of a value. What has none is a mistake of the test.
+func encoded(value any) []byte {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func decode(data []byte, into any) {
+	if err := json.Unmarshal(data, into); err != nil {
+		panic(err)
+	}
 }
 
 // pruned takes away what no field owner owns: nulls, the status, and the identity.
 func pruned(document []byte) []byte {
 	fields := map[string]any{}
-	if json.Unmarshal(document, &fields) != nil {
-		return document
-	}
+	decode(document, &fields)
 	delete(fields, "status")
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
 		for _, identity := range []string{"uid", "resourceVersion", "generation", "creationTimestamp"} {
@@ -452,8 +432,7 @@ func pruned(document []byte) []byte {
 		}
 	}
 	withoutNulls(fields)
-	cleaned, _ := json.Marshal(fields)
-	return cleaned
+	return encoded(fields)
 }
 
 func withoutNulls(fields map[string]any) {
