@@ -86,7 +86,10 @@ func WriteKubeconfig(config *rest.Config, path string) error {
 	const name = "test"
 	file := clientcmdapi.NewConfig()
 	file.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	file.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
+	file.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+		Impersonate: config.Impersonate.UserName, ImpersonateGroups: config.Impersonate.Groups,
+	}
 	file.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	file.CurrentContext = name
 	return clientcmd.WriteToFile(*file, path)

@@ -25,6 +25,26 @@ type Request struct {
 
 func (r Request) String() string { return r.User + " " + r.Verb + " " + r.Path }
 
+// Watches matches watches of a resource.
+func Watches(resource string) func(Request) bool {
+	return func(r Request) bool { return r.Verb == "watch" && r.Resource == resource }
+}
+
+// ListsPods matches lists of the pods of a namespace.
+func ListsPods(namespace string) func(Request) bool {
+	return func(r Request) bool {
+		return r.Verb == "list" && r.Resource == "pods" && r.Namespace == namespace
+	}
+}
+
+// WritesPVC matches requests that can change the finalizers of a PVC.
+func WritesPVC(namespace, name string) func(Request) bool {
+	return func(r Request) bool {
+		return (r.Verb == "update" || r.Verb == "patch") && r.Resource == "persistentvolumeclaims" &&
+			r.Namespace == namespace && r.Name == name && r.Subresource == ""
+	}
+}
+
 var paths = apirequest.RequestInfoFactory{
 	APIPrefixes:          sets.NewString("api", "apis"),
 	GrouplessAPIPrefixes: sets.NewString("api"),

@@ -55,7 +55,7 @@ func (c *course) builtIn() *builtIn {
 	c.must(b.proxy.WriteKubeconfig(path))
 	b.process = c.run(nil, "kube-controller-manager", "--kubeconfig", path, "--secure-port=0", "--leader-elect=false",
 		"--controllers=persistentvolumeclaim-protection-controller", "--kube-api-qps=200", "--kube-api-burst=300", "--v=4")
-	c.until("the controller watches pods", func() bool { return len(b.proxy.Seen(watches("pods"))) > 0 })
+	c.until("the controller watches pods", func() bool { return len(b.proxy.Seen(delay.Watches("pods"))) > 0 })
 	return b
 }
 
@@ -65,24 +65,6 @@ func (c *course) reached(h *delay.Hold) {
 	defer cancel()
 	_, err := h.Reached(ctx)
 	c.must(err)
-}
-
-func watches(resource string) func(delay.Request) bool {
-	return func(r delay.Request) bool { return r.Verb == "watch" && r.Resource == resource }
-}
-
-func listsPods(namespace string) func(delay.Request) bool {
-	return func(r delay.Request) bool {
-		return r.Verb == "list" && r.Resource == "pods" && r.Namespace == namespace
-	}
-}
-
-// writes matches requests that can change finalizers.
-func writes(namespace, claim string) func(delay.Request) bool {
-	return func(r delay.Request) bool {
-		return (r.Verb == "update" || r.Verb == "patch") && r.Resource == "persistentvolumeclaims" &&
-			r.Namespace == namespace && r.Name == claim && r.Subresource == ""
-	}
 }
 
 // knowsPods returns when the controller has seen all events of pods until now: events come in order.
@@ -116,7 +98,7 @@ func (b *builtIn) replayR3(before func()) (*corev1.PersistentVolumeClaim, *corev
 	b.t.Helper()
 	ns := b.namespace()
 	claim, pod := b.claim(ns, "data"), b.pod(ns, "b", "data")
-	write := b.proxy.Hold(delay.Requests, writes(ns, "data"))
+	write := b.proxy.Hold(delay.Requests, delay.WritesPVC(ns, "data"))
 	defer write.Release()
 	b.must(b.Delete(b.t.Context(), claim))
 	b.reached(write) // it has listed pods, and found none that is bound
@@ -140,16 +122,16 @@ func (b *builtIn) replayR4(before func()) (*corev1.PersistentVolumeClaim, *corev
 	b.until("claim a is kept", func() bool { return b.said("Keeping PVC because it is being used", ns+"/a") > 0 })
 
 	// The one worker is busy elsewhere, so that both claims come into one batch.
-	busy := b.proxy.Hold(delay.Requests, listsPods(other))
+	busy := b.proxy.Hold(delay.Requests, delay.ListsPods(other))
 	defer busy.Release()
 	b.claim(other, "c")
 	b.reached(busy)
 	b.end(podA)
 	b.knowsPods(other) // that pod a is gone: both claims are queued
-	asked := len(b.proxy.Seen(listsPods(ns)))
-	lag := b.proxy.Hold(delay.Streams, watches("pods"))
+	asked := len(b.proxy.Seen(delay.ListsPods(ns)))
+	lag := b.proxy.Hold(delay.Streams, delay.Watches("pods"))
 	defer lag.Release()
-	list := b.proxy.Hold(delay.Answers, listsPods(ns))
+	list := b.proxy.Hold(delay.Answers, delay.ListsPods(ns))
 	defer list.Release()
 	busy.Release()
 	b.reached(list) // pods were listed for claim a
@@ -161,7 +143,7 @@ func (b *builtIn) replayR4(before func()) (*corev1.PersistentVolumeClaim, *corev
 	b.reached(lag)       // and does not know pod b
 	list.Release()
 	b.until("b loses its protection", func() bool { return !b.bears(claimB, pvc.PodsFinalizer) })
-	next := b.proxy.Seen(func(r delay.Request) bool { return listsPods(ns)(r) || writes(ns, "b")(r) })[asked+1:]
+	next := b.proxy.Seen(func(r delay.Request) bool { return delay.ListsPods(ns)(r) || delay.WritesPVC(ns, "b")(r) })[asked+1:]
 	if len(next) > 0 && next[0].Verb == "list" { // what comes after b went does not matter
 		b.t.Error("pods were listed again for b: this was another race")
 	}
@@ -193,7 +175,7 @@ func (c *course) ourOperator(alone bool) *ourOperator {
 
 // lags stops events of pods until the test is over.
 func (o *ourOperator) lags() (h *delay.Hold) {
-	h = o.proxy.Hold(delay.Streams, watches("pods"))
+	h = o.proxy.Hold(delay.Streams, delay.Watches("pods"))
 	o.t.Cleanup(h.Release)
 	return h
 }
@@ -244,7 +226,7 @@ func (o *ourOperator) beside(replay race) {
 func (o *ourOperator) aloneR3() {
 	ns := o.namespace()
 	claim, pod := o.claim(ns, "data"), o.pod(ns, "b", "data")
-	write := o.proxy.Hold(delay.Requests, writes(ns, "data"))
+	write := o.proxy.Hold(delay.Requests, delay.WritesPVC(ns, "data"))
 	defer write.Release()
 	o.must(o.Delete(o.t.Context(), claim))
 	o.reached(write) // of P: it has read pods, and found none that is bound
@@ -259,7 +241,7 @@ func (o *ourOperator) aloneR3() {
 func (o *ourOperator) aloneR4() {
 	ns := o.namespace()
 	claimA, claimB, pod := o.claim(ns, "a"), o.claim(ns, "b"), o.pod(ns, "b", "b")
-	reading := o.proxy.Hold(delay.Answers, listsPods(ns))
+	reading := o.proxy.Hold(delay.Answers, delay.ListsPods(ns))
 	defer reading.Release()
 	o.must(o.Delete(o.t.Context(), claimA))
 	o.reached(reading) // pods were read for claim a

@@ -31,7 +31,7 @@ func TestAContainerEnds(t *testing.T) {
 	s.Create(set)
 	s.awaitAvailable(set)
 	before := s.UIDs()
-	claims := s.claimUIDs()
+	claims := s.Claims()
 
 	s.killContainerOf("a-1-2")
 	s.tell("the container of a-1-2 is killed")
@@ -44,8 +44,8 @@ func TestAContainerEnds(t *testing.T) {
 		t.Errorf("the kubelet restarted the container %d times before its group went", n)
 	}
 	s.checkEvidence(set, 1, lwsv1.PodFailure{Pod: "a-1-2", Container: "serve", ExitCode: new(int32(137)), Reason: "Error", Node: nodeName})
-	for name, uid := range s.claimUIDs() {
-		if claims[name] != uid {
+	for name, now := range s.Claims() {
+		if was := claims[name]; was == nil || was.UID != now.UID {
 			t.Errorf("claim %s is another one", name)
 		}
 	}
@@ -166,16 +166,6 @@ func (s *scene) checkEvidence(set *lwsv1.LeaderWorkerSet, group int32, want lwsv
 	}
 }
 
-// claimUIDs are those of the claims that are there, by name.
-func (s *scene) claimUIDs() map[string]types.UID {
-	all := s.Claims()
-	found := map[string]types.UID{}
-	for name, claim := range all {
-		found[name] = claim.UID
-	}
-	return found
-}
-
 func boolean(is bool) int {
 	if is {
 		return 1
@@ -248,14 +238,7 @@ func TestALostNode(t *testing.T) {
 	claim := s.PVC("data-a-0-1")
 
 	s.Remove(s.mustPod("a-0"))
-	s.Eventually("all pods of the group are to end", func() error {
-		for name, uid := range before {
-			if s.Of(uid).Doomed == 0 {
-				return fmt.Errorf("pod %s is not", name)
-			}
-		}
-		return nil
-	})
+	s.awaitEach(before, "are to end", func(pod drill.Record) bool { return pod.Doomed != 0 })
 	s.Check("kill the kubelet", bed.node.killKubelet())
 	t.Cleanup(s.bringBack)
 	s.tell("the kubelet is dead")
@@ -275,14 +258,7 @@ func TestALostNode(t *testing.T) {
 	s.wantCreated(func(string) int { return 1 }) // none while its namesake is there
 
 	s.Check("taint the node", s.taint(`[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]`))
-	s.Eventually("the old pods are gone", func() error {
-		for name, uid := range before {
-			if s.Of(uid).Died == 0 {
-				return fmt.Errorf("pod %s is not", name)
-			}
-		}
-		return nil
-	})
+	s.awaitEach(before, "are gone", func(pod drill.Record) bool { return pod.Died != 0 })
 	s.AwaitGone(claim)
 	s.bringBack()
 	s.awaitAnother(set, before, "a-0", "a-0-1", "a-0-2")
@@ -290,6 +266,18 @@ func TestALostNode(t *testing.T) {
 	if now := s.PVC("data-a-0-1"); now.UID == claim.UID || len(s.livesOn(claim)) == 0 {
 		t.Errorf("claim %s, and on the disk of the former: %q", now.UID, s.livesOn(claim))
 	}
+}
+
+// awaitEach waits until something holds of each of the pods.
+func (s *scene) awaitEach(pods map[string]types.UID, what string, holds func(drill.Record) bool) {
+	s.Eventually("all pods "+what, func() error {
+		for name, uid := range pods {
+			if !holds(s.Of(uid)) {
+				return fmt.Errorf("pod %s does not", name)
+			}
+		}
+		return nil
+	})
 }
 
 // bringBack starts the kubelet if it is dead, and takes the taint off the node.

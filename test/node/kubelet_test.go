@@ -4,12 +4,6 @@ package node
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -105,7 +98,7 @@ imageGCHighThresholdPercent: 100
 nodeStatusUpdateFrequency: 5s
 `
 
-// newNode makes a node ready to be started. Its certificate comes from the cluster.
+// newNode makes a node ready to be started.
 func newNode(dir string) (*realNode, error) {
 	n := &realNode{dir: dir, group: fmt.Sprintf("lockstep-node-%d", os.Getpid())}
 	var err error
@@ -231,8 +224,8 @@ func (b *testbed) leave() error {
 	return b.node.stage.close()
 }
 
-// join has the node join: with a certificate of its own, as any other. The simulated node
-// that the control plane comes up with takes no more pods.
+// join has the node join, with the rights of a node. The simulated node that the control
+// plane comes up with takes no more pods.
 func (b *testbed) join() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drill.Patience)
 	defer cancel()
@@ -242,8 +235,8 @@ func (b *testbed) join() error {
 	if err := b.Client.Create(ctx, diskClass()); err != nil {
 		return err
 	}
-	if err := b.identify(ctx); err != nil {
-		return fmt.Errorf("get a certificate for the node: %w", err)
+	if err := b.identify(); err != nil {
+		return err
 	}
 	began := time.Now()
 	if err := b.node.start(); err != nil {
@@ -291,58 +284,17 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// identify has the cluster sign who the node is, and writes the kubelet's kubeconfig.
-func (b *testbed) identify(ctx context.Context) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	who := &x509.CertificateRequest{Subject: pkix.Name{Organization: []string{"system:nodes"}, CommonName: "system:node:" + nodeName}}
-	asked, err := x509.CreateCertificateRequest(rand.Reader, who, key)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	certificate, err := b.signed(ctx, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: asked}))
-	if err != nil {
-		return err
-	}
+// identify writes the kubelet's kubeconfig: that of an administrator who acts as the node.
+func (b *testbed) identify() error {
 	node := rest.CopyConfig(b.Rest)
 	if err := rest.LoadTLSFiles(node); err != nil {
 		return err
 	}
-	node.CertData, node.KeyData = certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	node.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + nodeName, Groups: []string{"system:nodes"}}
 	if err := os.WriteFile(filepath.Join(b.node.dir, "ca.crt"), node.CAData, 0o644); err != nil {
 		return err
 	}
 	return delay.WriteKubeconfig(node, filepath.Join(b.node.dir, "kubeconfig"))
-}
-
-func (b *testbed) signed(ctx context.Context, request []byte) ([]byte, error) {
-	csr := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName},
-		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: request, SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
-			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
-		},
-	}
-	if err := b.Client.Create(ctx, csr); err != nil {
-		return nil, err
-	}
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Drill",
-	}}
-	if err := b.Client.SubResource("approval").Update(ctx, csr); err != nil {
-		return nil, err
-	}
-	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		err := b.Client.Get(ctx, client.ObjectKeyFromObject(csr), csr)
-		return len(csr.Status.Certificate) > 0, err
-	})
-	return csr.Status.Certificate, err
 }
 
 // diskStorage is the class of the node's disks: made by hand, and bound when a pod is

@@ -75,7 +75,7 @@ func newRacing(t *testing.T) *racing {
 	r.Check("write the kubeconfig", r.proxy.WriteKubeconfig(kubeconfig))
 	r.log = filepath.Join(t.TempDir(), "built-in.log")
 	r.runBuiltIn(kubeconfig)
-	r.Until("the built-in controller watches pods", func() bool { return len(r.proxy.Seen(watchesPods)) != 0 })
+	r.Until("the built-in controller watches pods", func() bool { return len(r.proxy.Seen(delay.Watches("pods"))) != 0 })
 	return r
 }
 
@@ -98,7 +98,7 @@ func (r *racing) runBuiltIn(kubeconfig string) {
 // its write.
 func (r *racing) boundAfterTheList() (*corev1.PersistentVolumeClaim, *corev1.Pod) {
 	claim := r.newClaim("data")
-	write := r.proxy.Hold(delay.Requests, r.writes("data"))
+	write := r.proxy.Hold(delay.Requests, delay.WritesPVC(r.Namespace, "data"))
 	defer write.Release()
 	r.Remove(claim)
 	r.reached("the controller is about to take P", write)
@@ -122,7 +122,7 @@ func (r *racing) judgedByAnothersList() (*corev1.PersistentVolumeClaim, *corev1.
 
 	// The one worker is busy elsewhere, so that both claims come into one batch.
 	other := newScene(r.T)
-	busy := r.proxy.Hold(delay.Requests, listsPods(other.Namespace))
+	busy := r.proxy.Hold(delay.Requests, delay.ListsPods(other.Namespace))
 	defer busy.Release()
 	elsewhere := other.newClaim("c")
 	other.Remove(elsewhere)
@@ -133,9 +133,9 @@ func (r *racing) judgedByAnothersList() (*corev1.PersistentVolumeClaim, *corev1.
 	marker.Spec.SchedulerName = "none"
 	other.Create(marker)
 	r.said("Enqueuing PVCs for Pod", string(marker.UID))
-	lag := r.proxy.Hold(delay.Streams, watchesPods)
+	lag := r.proxy.Hold(delay.Streams, delay.Watches("pods"))
 	defer lag.Release()
-	list := r.proxy.Hold(delay.Answers, listsPods(r.Namespace))
+	list := r.proxy.Hold(delay.Answers, delay.ListsPods(r.Namespace))
 	defer list.Release()
 	busy.Release()
 	r.reached("pods were listed for claim a", list)
@@ -178,19 +178,4 @@ func (r *racing) said(words ...string) {
 		}
 		return errors.Join(err, errors.New("it did not"))
 	})
-}
-
-func watchesPods(r delay.Request) bool { return r.Verb == "watch" && r.Resource == "pods" }
-
-func listsPods(namespace string) func(delay.Request) bool {
-	return func(r delay.Request) bool {
-		return r.Verb == "list" && r.Resource == "pods" && r.Namespace == namespace
-	}
-}
-
-// writes are those that can change the finalizers of a claim.
-func (r *racing) writes(claim string) func(delay.Request) bool {
-	return func(q delay.Request) bool {
-		return (q.Verb == "update" || q.Verb == "patch") && q.Resource == "persistentvolumeclaims" && q.Namespace == r.Namespace && q.Name == claim
-	}
 }

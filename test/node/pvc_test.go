@@ -65,13 +65,9 @@ func TestWhatAKubeletRefuses(t *testing.T) {
 	}
 	p, b, other := claims[1], claims[2], claims[3]
 	s.Check("kill the operator", bed.Operator.Kill())
-	running := true
 	t.Cleanup(func() {
-		if !running {
-			return
-		}
-		if err := bed.Operator.Start(); err != nil {
-			t.Errorf("start the operator: %v", err)
+		if bed.Operator.Check() != nil {
+			s.Check("start the operator", bed.Operator.Start())
 		}
 	})
 	s.finalize(p, drill.Foreign, drill.PodProtection)
@@ -100,16 +96,14 @@ func TestWhatAKubeletRefuses(t *testing.T) {
 			t.Errorf("pod of-%s runs on a claim that is going", name)
 		}
 	}
-	running = false
 	s.Check("start the operator", bed.Operator.Start())
 	s.Eventually("the operator tells why B stays", func() error { return lacks(s.say("why", "pvc/b"), "of-b") })
 	s.AwaitEvent("of-b", "FailedMount", refusal)
 	s.AwaitFinalizers(b, drill.Barrier)
 	s.Remove(s.mustPod("of-b"))
 	s.AwaitGone(b)
-	for _, claim := range []*corev1.PersistentVolumeClaim{p, other} {
-		s.finalize(claim, s.without(claim, drill.Foreign)...)
-	}
+	s.finalize(p, drill.PodProtection)
+	s.finalize(other)
 }
 
 // newClaim makes a claim on a disk of the node, and waits until it is bound and protected.
@@ -145,11 +139,6 @@ func (s *scene) finalize(claim *corev1.PersistentVolumeClaim, finalizers ...stri
 	}
 	err := s.Client.Patch(s.Context(), claim.DeepCopy(), drill.Merge(fmt.Sprintf(`{"metadata":{"finalizers":%s}}`, list)))
 	s.Check("set the finalizers of "+claim.Name, client.IgnoreNotFound(err))
-}
-
-// without are the finalizers of a claim but for one.
-func (s *scene) without(claim *corev1.PersistentVolumeClaim, finalizer string) []string {
-	return slices.DeleteFunc(s.PVC(claim.Name).Finalizers, func(f string) bool { return f == finalizer })
 }
 
 // kubeletSays returns nil once the kubelet's log refuses a claim.
