@@ -48,29 +48,29 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
+// planned returns the action of a type that a plan has for a kind.
+func planned[A action.Action](s *scene, plan lws.Plan, kind identity.Kind) A {
+	s.t.Helper()
+	for _, a := range plan.Actions {
+		if found, ok := a.(A); ok && a.Target().Kind == kind {
+			return found
+		}
+	}
+	var none A
+	s.t.Fatalf("the plan has no %T of a %s: %+v", none, kind, plan)
+	return none
+}
+
 // create returns the plan's create of a kind.
 func (s *scene) create(kind identity.Kind) action.Create {
 	s.t.Helper()
-	for _, a := range s.plan.Actions {
-		if create, ok := a.(action.Create); ok && create.Kind == kind {
-			return create
-		}
-	}
-	s.t.Fatalf("the plan creates no %s", kind)
-	return action.Create{}
+	return planned[action.Create](s, s.plan, kind)
 }
 
 func (s *scene) do(a action.Action) error {
 	s.t.Helper()
 	_, err := s.actor.Do(s.t.Context(), a)
 	return err
-}
-
-func (s *scene) wantStale(err error) {
-	s.t.Helper()
-	if !errors.Is(err, apply.ErrStale) {
-		s.t.Fatalf("got error %v, want a stale look", err)
-	}
 }
 
 func (s *scene) statefulSet() *appsv1.StatefulSet {
@@ -95,14 +95,7 @@ func (s *scene) decide(sts *appsv1.StatefulSet) lws.Plan {
 // applyOnto returns the apply of the set onto its StatefulSet.
 func (s *scene) applyOnto(sts *appsv1.StatefulSet) action.Apply {
 	s.t.Helper()
-	plan := s.decide(sts)
-	for _, a := range plan.Actions {
-		if apply, ok := a.(action.Apply); ok && apply.Onto.Kind == identity.KindStatefulSet {
-			return apply
-		}
-	}
-	s.t.Fatalf("the plan applies no StatefulSet: %+v", plan)
-	return action.Apply{}
+	return planned[action.Apply](s, s.decide(sts), identity.KindStatefulSet)
 }
 
 func TestAnApplyTouchesOnlyTheVersionItWasDecidedFor(t *testing.T) {
@@ -122,9 +115,11 @@ func TestAnApplyTouchesOnlyTheVersionItWasDecidedFor(t *testing.T) {
 			s := newScene(t)
 			sts := s.made()
 			s.set.Spec.Replicas = new(int32(7))
-			apply := s.applyOnto(sts)
-			spoil(s, sts, &apply)
-			s.wantStale(s.do(apply))
+			onto := s.applyOnto(sts)
+			spoil(s, sts, &onto)
+			if err := s.do(onto); !errors.Is(err, apply.ErrStale) {
+				t.Fatalf("got error %v, want a stale look", err)
+			}
 			after := &appsv1.StatefulSet{}
 			err := api.Get(t.Context(), client.ObjectKeyFromObject(s.set), after)
 			if name == "gone" && !apierrors.IsNotFound(err) {
@@ -137,46 +132,46 @@ func TestAnApplyTouchesOnlyTheVersionItWasDecidedFor(t *testing.T) {
 	}
 }
 
+// A StatefulSet of a POST, as earlier versions and other implementations send it, loses its fields too.
 func TestAnApplyTakesAwayWhatIsNoLongerWanted(t *testing.T) {
-	s := newScene(t)
-	sts := s.made()
+	for name, post := range map[string]bool{"of an apply": false, "of a POST": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			if post {
+				s.must(api.Create(t.Context(), s.create(identity.KindStatefulSet).Object.DeepCopyObject().(client.Object), client.FieldOwner(lws.FieldOwner)))
+			} else {
+				s.made()
+			}
+			s.mustTakeAway(s.statefulSet())
+		})
+	}
+}
+
+// mustTakeAway applies a set without a label and a variable that its StatefulSet has.
+func (s *scene) mustTakeAway(sts *appsv1.StatefulSet) {
+	s.t.Helper()
 	s.set.Labels = nil
 	container := &s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0]
 	container.Env = container.Env[1:]
 	s.must(s.do(s.applyOnto(sts)))
 	after := s.statefulSet()
 	if team, there := after.Labels["team"]; there {
-		t.Errorf("label team=%s is still there", team)
+		s.t.Errorf("label team=%s is still there", team)
 	}
 	want := []corev1.EnvVar{{Name: "B", Value: "2"}}
 	if diff := cmp.Diff(want, after.Spec.Template.Spec.Containers[0].Env); diff != "" {
-		t.Errorf("environment (-want +got):\n%s", diff)
+		s.t.Errorf("environment (-want +got):\n%s", diff)
 	}
 	if after.Spec.Template.Spec.Volumes[0].EmptyDir == nil {
-		t.Error("the volume lost its empty directory")
+		s.t.Error("the volume lost its empty directory")
 	}
 	if after.UID != sts.UID {
-		t.Error("the StatefulSet was made anew")
+		s.t.Error("the StatefulSet was made anew")
 	}
 	for _, entry := range after.ManagedFields {
 		if entry.Manager == lws.FieldOwner && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
-			t.Error("fields are still owned by the create")
+			s.t.Error("fields are still owned by the create")
 		}
-	}
-}
-
-// A StatefulSet of a POST, as earlier versions and other implementations send it, loses its fields too.
-func TestAnApplyTakesAwayWhatAPostLeft(t *testing.T) {
-	s := newScene(t)
-	posted, ok := s.create(identity.KindStatefulSet).Object.DeepCopyObject().(*appsv1.StatefulSet)
-	if !ok {
-		t.Fatal("the plan creates something else")
-	}
-	s.must(api.Create(t.Context(), posted, client.FieldOwner(lws.FieldOwner)))
-	s.set.Labels = nil
-	s.must(s.do(s.applyOnto(s.statefulSet())))
-	if team, there := s.statefulSet().Labels["team"]; there {
-		t.Errorf("label team=%s is still there", team)
 	}
 }
 
