@@ -16,8 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/cli/pvc"
+	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/cli/render"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // question is the arguments of why.
@@ -96,7 +97,7 @@ func (o *options) why(ctx context.Context, q *question) error {
 	if err := live.List(ctx, &all, client.InNamespace(c.namespace)); err != nil {
 		return c.explain(err, readPVCs)
 	}
-	reports, err := c.reports(ctx, &pvc.Reader{Client: live, Brief: true}, all.Items)
+	reports, err := c.reports(ctx, &clipvc.Reader{Client: live, Brief: true}, all.Items)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (c *cluster) whyNamed(ctx context.Context, live client.Client, q *question)
 			found = append(found, claim)
 		}
 	}
-	reports, err := c.reports(ctx, &pvc.Reader{Client: live}, found)
+	reports, err := c.reports(ctx, &clipvc.Reader{Client: live}, found)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func tryDelete(ctx context.Context, live client.Client, key types.NamespacedName
 }
 
 // reports explains PVCs, namespace by namespace.
-func (c *cluster) reports(ctx context.Context, reader *pvc.Reader, all []corev1.PersistentVolumeClaim) (reports []*render.ClaimWhy, err error) {
+func (c *cluster) reports(ctx context.Context, reader *clipvc.Reader, all []corev1.PersistentVolumeClaim) (reports []*render.ClaimWhy, err error) {
 	byNamespace := map[string][]corev1.PersistentVolumeClaim{}
 	for _, claim := range all {
 		byNamespace[claim.Namespace] = append(byNamespace[claim.Namespace], claim)
@@ -240,22 +241,23 @@ func (r *release) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch pvc.StandingOf(object) {
-	case pvc.Leaving:
+	held := clipvc.Held(object)
+	switch {
+	case object.GetDeletionTimestamp() != nil && !held:
 		return fmt.Errorf("%s is being deleted already: there is nothing to release; what keeps it: %s", r.what(), why(object))
-	case pvc.Free:
-		return fmt.Errorf("%s is not held: nothing refuses its deletion, and there is nothing to release", r.what())
-	case pvc.Released:
+	case pvc.Released(object):
 		_, err := fmt.Fprintf(r.Out, "%s is released already; what else keeps it: %s\n", r.what(), why(object))
 		return err
+	case !held:
+		return fmt.Errorf("%s is not held: nothing refuses its deletion, and there is nothing to release", r.what())
 	}
-	if err := r.show(ctx, &pvc.Reader{Client: c}, object); err != nil {
+	if err := r.show(ctx, &clipvc.Reader{Client: c}, object); err != nil {
 		return err
 	}
 	if !r.yes {
 		return errors.New("nothing was released; to release it as shown, give --yes")
 	}
-	if err := pvc.Release(ctx, c, object); apierrors.IsConflict(err) {
+	if err := clipvc.Release(ctx, c, object); apierrors.IsConflict(err) {
 		return fmt.Errorf("nothing was released, it has changed since it was shown; check it and run the command again: %w", err)
 	} else if err != nil {
 		return r.explain(err, releasePVC)
@@ -294,7 +296,7 @@ func why(object client.Object) string {
 }
 
 // show prints what a release means.
-func (r *release) show(ctx context.Context, reader *pvc.Reader, object client.Object) error {
+func (r *release) show(ctx context.Context, reader *clipvc.Reader, object client.Object) error {
 	claim, isPVC := object.(*corev1.PersistentVolumeClaim)
 	if !isPVC {
 		_, err := fmt.Fprint(r.ErrOut, render.ReleaseOfNamespace(object))

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
@@ -234,4 +235,21 @@ func shownBy(claim *corev1.PersistentVolumeClaim) *pvc.Settings {
 		return &pvc.Settings{Mode: pvc.Observe}
 	}
 	return &pvc.Settings{Exempt: []string{v1alpha1.DefaultExemptNamespace}}
+}
+
+// Held reports whether a DELETE of a PVC or a namespace is refused, or a terminating PVC keeps its
+// finalizers. A terminating namespace is past all refusal.
+func Held(object client.Object) bool {
+	if _, isNamespace := object.(*corev1.Namespace); isNamespace {
+		count := object.GetAnnotations()[pvc.HeldClaimsAnnotation]
+		return object.GetDeletionTimestamp() == nil && count != "" && count != "0"
+	}
+	return object.GetAnnotations()[pvc.HoldersAnnotation] != ""
+}
+
+// Release writes the release token onto a held object as it was shown. It fails if the object has changed.
+func Release(ctx context.Context, c client.Client, shown client.Object) error {
+	next := shown.DeepCopyObject().(client.Object)
+	next.GetAnnotations()[pvc.ReleaseAnnotation] = string(shown.GetUID())
+	return c.Patch(ctx, next, client.MergeFromWithOptions(shown, client.MergeFromWithOptimisticLock{}), client.FieldOwner(clilws.FieldOwner))
 }

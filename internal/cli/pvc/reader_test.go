@@ -245,36 +245,28 @@ func held(by string) func(*corev1.PersistentVolumeClaim) {
 	return annotated(pvc.HoldersAnnotation, by)
 }
 
-func token(uid string) func(*corev1.PersistentVolumeClaim) {
-	return annotated(pvc.ReleaseAnnotation, uid)
-}
-
-func TestStandings(t *testing.T) {
+func TestHeldObjects(t *testing.T) {
 	leaving := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} }
-	namespace := func(held, released string) *corev1.Namespace {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, UID: "n", Annotations: map[string]string{
-			pvc.HeldClaimsAnnotation: held, pvc.ReleaseAnnotation: released,
-		}}}
+	namespace := func(held string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Annotations: map[string]string{pvc.HeldClaimsAnnotation: held}}}
 	}
+	ending := namespace("2")
+	ending.DeletionTimestamp = &metav1.Time{}
 	for name, tt := range map[string]struct {
 		object client.Object
-		want   Standing
+		want   bool
 	}{
-		"free":                                 {claim("a"), Free},
-		"held":                                 {claim("a", held("b")), Held},
-		"released":                             {claim("a", held("b"), token("uid-a")), Released},
-		"a token of another incarnation":       {claim("a", held("b"), token("x")), Held},
-		"terminating":                          {claim("a", leaving), Leaving},
-		"terminating and released":             {claim("a", leaving, token("uid-a")), Leaving},
-		"terminating and held":                 {claim("a", leaving, held("b")), Held},
-		"terminating, held and released":       {claim("a", leaving, held("b"), token("uid-a")), Released},
-		"a namespace":                          {namespace("", ""), Free},
-		"a namespace that counts no held PVCs": {namespace("0", ""), Free},
-		"a namespace with held PVCs":           {namespace("2", ""), Held},
-		"a released namespace":                 {namespace("2", "n"), Released},
+		"free":                                 {claim("a"), false},
+		"held":                                 {claim("a", held("b")), true},
+		"terminating":                          {claim("a", leaving), false},
+		"terminating and held":                 {claim("a", leaving, held("b")), true},
+		"a namespace":                          {namespace(""), false},
+		"a namespace that counts no held PVCs": {namespace("0"), false},
+		"a namespace with held PVCs":           {namespace("2"), true},
+		"a terminating namespace":              {ending, false},
 	} {
-		if got := StandingOf(tt.object); got != tt.want {
-			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		if got := Held(tt.object); got != tt.want {
+			t.Errorf("%s: got %t", name, got)
 		}
 	}
 }
