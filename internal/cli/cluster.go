@@ -56,9 +56,14 @@ func noConfig(err error) error {
 	return fmt.Errorf("no cluster is configured: %w; check --kubeconfig, --context and $KUBECONFIG", err)
 }
 
-// client reads live, and writes what a command asks for.
-func (c *cluster) client() (client.Client, error) {
-	return client.New(c.config, client.Options{Scheme: lws.Scheme()})
+// client returns the cluster, and a client that reads live and writes what a command asks for.
+func (o *options) client(ctx context.Context) (*cluster, client.Client, error) {
+	c, err := o.reach(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	live, err := client.New(c.config, client.Options{Scheme: lws.Scheme()})
+	return c, live, err
 }
 
 // session reads the sets of one namespace.

@@ -79,11 +79,7 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
 }
 
 func (o *options) why(ctx context.Context, q *question) error {
-	c, err := o.reach(ctx)
-	if err != nil {
-		return err
-	}
-	live, err := c.client()
+	c, live, err := o.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -197,10 +193,11 @@ It takes the verb "release" on claims.protection.lockstep.dev, and patch on the 
   kubectl lockstep release namespace/inference --yes`,
 		Args: func(_ *cobra.Command, args []string) error { return r.read(args) },
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if r.cluster, err = o.reach(cmd.Context()); err != nil {
+			var live client.Client
+			if r.cluster, live, err = o.client(cmd.Context()); err != nil {
 				return err
 			}
-			return r.run(cmd.Context())
+			return r.run(cmd.Context(), live)
 		},
 	}
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "release it; without, only show what that means")
@@ -232,11 +229,7 @@ func (r *release) read(args []string) error {
 }
 
 // run reads the object, shows what a release does, asks, and writes.
-func (r *release) run(ctx context.Context) error {
-	c, err := r.client()
-	if err != nil {
-		return err
-	}
+func (r *release) run(ctx context.Context, c client.Client) error {
 	object, err := r.object(ctx, c)
 	if err != nil {
 		return err

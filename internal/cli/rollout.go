@@ -100,13 +100,9 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 	if dryRuns := []string{lws.DryRunNone, lws.DryRunClient, lws.DryRunServer}; !slices.Contains(dryRuns, a.dryRun) {
 		return fmt.Errorf("--dry-run %q: give one of %s", a.dryRun, strings.Join(dryRuns, ", "))
 	}
-	c, err := o.reach(ctx)
+	c, live, err := o.client(ctx)
 	if err != nil {
 		return err
-	}
-	live, err := c.client()
-	if err != nil {
-		return c.explain(err, writeSets)
 	}
 	editor := &lws.Editor{Client: live, DryRun: a.dryRun}
 	return c.each(names, func(key types.NamespacedName) error {

@@ -75,10 +75,7 @@ func Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	wanted, err := s.manifests()
-	if err != nil {
-		return err
-	}
+	wanted := s.manifests()
 	r, err := s.stale(ctx, c)
 	if err != nil {
 		return err
@@ -127,15 +124,11 @@ func (s shape) stale(ctx context.Context, c *cluster) (*removal, error) {
 	if all.Image == "" {
 		all.Image = "any"
 	}
-	wanted, err := all.manifests()
-	if err != nil {
-		return nil, err
-	}
 	found, err := c.installed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	wanted = append(wanted, s.madeByOperator()...)
+	wanted := append(all.manifests(), s.madeByOperator()...)
 	r := c.removal(found, func(u *unstructured.Unstructured) bool {
 		return !isIn(u, wanted) && (!s.ProtectOnly || isStandalone(u))
 	})

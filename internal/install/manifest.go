@@ -100,8 +100,9 @@ func (o Options) shape(lacks []string) (shape, error) {
 func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.MutatingPolicy) }
 
 // manifests returns all objects of an installation, in the order in which they are applied:
-// policies and webhooks, which bind the cluster to the operator, come last.
-func (s shape) manifests() ([]*unstructured.Unstructured, error) {
+// policies and webhooks, which bind the cluster to the operator, come last. It panics on a
+// mistake in the manifests, which are compiled in.
+func (s shape) manifests() []*unstructured.Unstructured {
 	all := []*unstructured.Unstructured{object("v1", "Namespace", "", namespaceName)}
 	if s.Image != "" {
 		all = append(all, s.configMap())
@@ -110,19 +111,13 @@ func (s shape) manifests() ([]*unstructured.Unstructured, error) {
 		u.SetLabels(map[string]string{nameLabel: setsLabel, "app.kubernetes.io/instance": setsLabel})
 	}
 	for _, files := range []fs.FS{crd.Files, config.Access, config.Deployment, config.Protection, config.Webhooks, config.Policy} {
-		objects, err := read(files)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, objects...)
+		all = append(all, read(files)...)
 	}
 	all = slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool { return !s.wants(u) })
 	for _, u := range all {
-		if err := s.render(u); err != nil {
-			return nil, fmt.Errorf("%s: %w", title(u), err)
-		}
+		s.render(u)
 	}
-	return all, nil
+	return all
 }
 
 // wants reports whether an object is part of this installation.
@@ -146,7 +141,7 @@ func (s shape) wants(u *unstructured.Unstructured) bool {
 }
 
 // render writes the user's choices into a manifest.
-func (s shape) render(u *unstructured.Unstructured) error {
+func (s shape) render(u *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", whenAnnotation)
 	if len(u.GetAnnotations()) == 0 {
 		u.SetAnnotations(nil)
@@ -155,9 +150,7 @@ func (s shape) render(u *unstructured.Unstructured) error {
 		chooseProtection(u, s.settings)
 	}
 	if u.GetKind() == "Deployment" {
-		if err := s.setOperator(u); err != nil {
-			return err
-		}
+		s.setOperator(u)
 	}
 	for _, hook := range webhooksOf(u) {
 		if s.WebhookURL != "" {
@@ -166,13 +159,12 @@ func (s shape) render(u *unstructured.Unstructured) error {
 		}
 	}
 	if s.ProtectOnly {
-		return rename(u)
+		rename(u)
 	}
-	return nil
 }
 
 // setOperator writes image, arguments and configuration into the Deployment.
-func (s shape) setOperator(u *unstructured.Unstructured) error {
+func (s shape) setOperator(u *unstructured.Unstructured) {
 	template := u.Object["spec"].(map[string]any)["template"].(map[string]any)
 	pod, args := template["spec"].(map[string]any), s.arguments()
 	operator := pod["containers"].([]any)[0].(map[string]any)
@@ -181,10 +173,9 @@ func (s shape) setOperator(u *unstructured.Unstructured) error {
 		operator["volumeMounts"] = []any{map[string]any{"name": configMapName, "mountPath": configDir, "readOnly": true}}
 		pod["volumes"] = []any{map[string]any{"name": configMapName, "configMap": map[string]any{"name": configMapName}}}
 	}
-	if len(args) == 0 {
-		return nil
+	if len(args) > 0 {
+		template["metadata"].(map[string]any)["labels"].(map[string]any)[configLabel] = s.mark()
 	}
-	return unstructured.SetNestedField(template, s.mark(), "metadata", "labels", configLabel)
 }
 
 // configMap returns the configuration of the operator. Without one it holds the defaults:
@@ -220,16 +211,13 @@ func (s shape) mark() string {
 }
 
 // rename gives a manifest the names of protection alone.
-func rename(u *unstructured.Unstructured) error {
-	text, err := u.MarshalJSON()
-	if err != nil {
-		return err
-	}
+func rename(u *unstructured.Unstructured) {
+	text := must(u.MarshalJSON())
 	var pairs []string
 	for from, to := range standalone {
 		pairs = append(pairs, strconv.Quote(from), strconv.Quote(to))
 	}
-	return u.UnmarshalJSON([]byte(strings.NewReplacer(pairs...).Replace(string(text))))
+	*u = *decode([]byte(strings.NewReplacer(pairs...).Replace(string(text))))
 }
 
 // print writes manifests as kubectl reads them.
@@ -238,37 +226,40 @@ func (o Options) print() error {
 	if err != nil {
 		return err
 	}
-	objects, err := s.manifests()
-	if err != nil {
-		return err
-	}
-	for _, u := range objects {
-		text, err := sigsyaml.Marshal(u.Object)
-		if err != nil {
-			return fmt.Errorf("%s: %w", title(u), err)
-		}
-		fmt.Fprintf(o.Out, "---\n%s", text)
+	for _, u := range s.manifests() {
+		fmt.Fprintf(o.Out, "---\n%s", must(sigsyaml.Marshal(u.Object)))
 	}
 	return nil
 }
 
 // read returns the objects of all YAML files, in the order of the files' names.
-func read(files fs.FS) (all []*unstructured.Unstructured, err error) {
-	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+func read(files fs.FS) (all []*unstructured.Unstructured) {
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		text, err := fs.ReadFile(files, path)
-		for _, document := range bytes.Split(text, []byte("\n---\n")) {
-			u := &unstructured.Unstructured{}
-			if err := sigsyaml.Unmarshal(document, u); err != nil {
-				return fmt.Errorf("manifest %q: %w", path, err)
-			}
-			all = append(all, u)
+		for _, document := range bytes.Split(must(fs.ReadFile(files, path)), []byte("\n---\n")) {
+			all = append(all, decode(document))
 		}
-		return err
+		return nil
 	})
-	return all, err
+	return must(all, err)
+}
+
+func decode(text []byte) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	if err := sigsyaml.Unmarshal(text, u); err != nil {
+		panic(err)
+	}
+	return u
+}
+
+// must returns what cannot fail for manifests.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {

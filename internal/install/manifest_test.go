@@ -43,14 +43,7 @@ func load(t *testing.T, o Options, lacks ...string) []*unstructured.Unstructured
 	if err != nil {
 		t.Fatal(err)
 	}
-	return must(s.manifests())
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
+	return s.manifests()
 }
 
 func titles(all []*unstructured.Unstructured) (names []string) {
@@ -263,7 +256,7 @@ func TestPrintedManifestsAreThoseApplied(t *testing.T) {
 	if err := Install(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	printed := must(read(fstest.MapFS{"all.yaml": {Data: out.Bytes()}}))
+	printed := read(fstest.MapFS{"all.yaml": {Data: out.Bytes()}})
 	if diff := cmp.Diff(leaves(load(t, o)), leaves(printed)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

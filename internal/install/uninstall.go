@@ -252,12 +252,8 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.manifests()
-	if err != nil {
-		return nil, err
-	}
 	own, kinds := append(s.madeByOperator(), Options{ProtectOnly: true}.madeByOperator()...), []schema.GroupVersionKind{}
-	for _, u := range slices.Backward(all) { // bindings before policies
+	for _, u := range slices.Backward(s.manifests()) { // bindings before policies
 		if isDefinition(u) {
 			own = append(own, u) // that of an earlier version has no label
 		}
