@@ -13,8 +13,8 @@ import (
 	"lockstep.dev/lockstep/internal/sieve"
 )
 
-// trimmedSieve keeps what trimPod keeps.
-func trimmedSieve() *sieve.Sieve {
+// keptFields are the fields of pods that decisions and reports read.
+func keptFields() *sieve.Sieve {
 	containers := sieve.Only(1, 2, 8)        // name, image, resources
 	statuses := sieve.Only(1, 2, 3, 4, 5, 9) // name, state, lastState, ready, restartCount, started
 	return sieve.Only().
@@ -25,7 +25,7 @@ func trimmedSieve() *sieve.Sieve {
 
 // NewCache returns a cache with CacheOptions that decodes only those fields of pods that it keeps.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
-	client, err := sieve.Pods(config, trimmedSieve())
+	client, err := sieve.Pods(config, keptFields())
 	if err != nil {
 		return nil, err
 	}

@@ -14,51 +14,37 @@ import (
 	"lockstep.dev/lockstep/internal/lws/restart"
 )
 
-// trimPod drops what no decision reads, which is most of a pod.
+// trimPod drops what no decision reads of the fields that keptFields decodes.
 func trimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
 	}
-	pod.ManagedFields = nil
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
 		return !strings.HasPrefix(key, ownPrefix) && key != gang.PodGroupAnnotationKey && key != restart.AnnotationKey
 	})
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool {
 		return !strings.HasPrefix(key, ownPrefix) && key != appsv1.ControllerRevisionHashLabelKey
 	})
-	pod.Spec = corev1.PodSpec{
-		NodeName:       one(pod.Spec.NodeName),
-		Containers:     trimContainers(pod.Spec.Containers),
-		InitContainers: trimContainers(pod.Spec.InitContainers),
-	}
-	pod.Status = trimPodStatus(&pod.Status)
+	pod.Spec.NodeName = one(pod.Spec.NodeName)
+	pod.Spec.Containers = withResources(pod.Spec.Containers)
+	pod.Spec.InitContainers = withResources(pod.Spec.InitContainers)
+	pod.Status.Phase = corev1.PodPhase(one(string(pod.Status.Phase)))
+	pod.Status.Conditions = trimConditions(pod.Status.Conditions)
 	internMetadata(&pod.ObjectMeta)
 	return pod, nil
 }
 
-// trimContainers keeps the containers with resources, and those resources.
-func trimContainers(containers []corev1.Container) []corev1.Container {
-	var trimmed []corev1.Container
-	for i := range containers {
-		if c := &containers[i]; len(c.Resources.Limits)+len(c.Resources.Requests) > 0 {
-			trimmed = append(trimmed, corev1.Container{Name: one(c.Name), Image: one(c.Image), Resources: c.Resources})
+// withResources keeps the containers with resources.
+func withResources(containers []corev1.Container) []corev1.Container {
+	var kept []corev1.Container
+	for _, c := range containers {
+		if len(c.Resources.Limits)+len(c.Resources.Requests) > 0 {
+			c.Name, c.Image = one(c.Name), one(c.Image)
+			kept = append(kept, c)
 		}
 	}
-	return trimmed
-}
-
-// trimPodStatus keeps phase, conditions and container states, without addresses and image IDs.
-func trimPodStatus(status *corev1.PodStatus) corev1.PodStatus {
-	return corev1.PodStatus{
-		ObservedGeneration:    status.ObservedGeneration,
-		Phase:                 corev1.PodPhase(one(string(status.Phase))),
-		Reason:                status.Reason,
-		Message:               status.Message,
-		Conditions:            trimConditions(status.Conditions),
-		InitContainerStatuses: trimContainerStatuses(status.InitContainerStatuses),
-		ContainerStatuses:     trimContainerStatuses(status.ContainerStatuses),
-	}
+	return kept
 }
 
 // trimConditions keeps the conditions that decisions read. Of a ready pod, those on the way to
@@ -79,18 +65,6 @@ func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 		c.Type, c.Status = corev1.PodConditionType(one(string(c.Type))), corev1.ConditionStatus(one(string(c.Status)))
 		c.Reason = one(c.Reason)
 		trimmed = append(trimmed, c)
-	}
-	return slices.Clip(trimmed)
-}
-
-func trimContainerStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	var trimmed []corev1.ContainerStatus
-	for i := range statuses {
-		s := &statuses[i]
-		trimmed = append(trimmed, corev1.ContainerStatus{
-			Name: one(s.Name), State: s.State, LastTerminationState: s.LastTerminationState,
-			Ready: s.Ready, RestartCount: s.RestartCount, Started: s.Started,
-		})
 	}
 	return slices.Clip(trimmed)
 }

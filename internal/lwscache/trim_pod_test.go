@@ -1,13 +1,17 @@
 package lwscache
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/sieve"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -36,17 +40,20 @@ func TestACachedPodKeepsWhatIsRead(t *testing.T) {
 		},
 		"spec": {
 			func(p *corev1.Pod) {
-				p.Spec = corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i", Resources: limits}}}
+				with := []corev1.Container{{Name: "c", Image: "i", Resources: limits}}
+				p.Spec = corev1.PodSpec{NodeName: "n", Containers: with, InitContainers: with}
 			},
 			func(p *corev1.Pod) {
-				p.Spec.Volumes, p.Spec.Containers[0].Command = []corev1.Volume{{Name: "v"}}, []string{"x"}
+				p.Spec.Volumes, p.Spec.Containers = []corev1.Volume{{Name: "v"}}, slices.Clone(p.Spec.Containers)
+				p.Spec.Containers[0].Command = []string{"x"}
 				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "plain", Image: "i"})
 			},
 		},
 		"status": {
 			func(p *corev1.Pod) {
-				p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "node is low on memory"}
-				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", RestartCount: 3, State: ended, LastTerminationState: ended}}
+				p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "node is low on memory", ObservedGeneration: 2}
+				of := []corev1.ContainerStatus{{Name: "c", RestartCount: 3, State: ended, LastTerminationState: ended, Ready: true, Started: new(true)}}
+				p.Status.ContainerStatuses, p.Status.InitContainerStatuses = of, slices.Clone(of)
 			},
 			func(p *corev1.Pod) {
 				p.Status.PodIP, p.Status.HostIP = "10.0.0.1", "10.0.0.2"
@@ -66,10 +73,13 @@ func TestACachedPodKeepsWhatIsRead(t *testing.T) {
 		tt.keeps(pod)
 		want := pod.DeepCopy()
 		tt.drops(pod)
-		if _, err := trimPod(pod); err != nil {
+		pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+		data := fakeapi.Encode(t, fakeapi.Protobuf(clientgoscheme.Codecs.WithoutConversion()), pod)
+		got, err := trimPod(fakeapi.Decode[*corev1.Pod](t, fakeapi.Protobuf(sieve.Codecs(keptFields())), data))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, pod); diff != "" {
+		if diff := cmp.Diff(any(want), got, cmpopts.IgnoreFields(metav1.TypeMeta{}, "Kind", "APIVersion")); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 	}
