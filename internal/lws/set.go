@@ -21,7 +21,7 @@ type setDecision struct {
 	// told is the status as it is written, and restarted what it is to say about restarts.
 	told      *lwsv1.LeaderWorkerSetStatus
 	restarted restart.Status
-	// refusal says why the spec is left alone, or is empty.
+	// refusal says why the API server refuses the spec, or is empty.
 	refusal string
 	// hindrance says what is refused that costs a part of the set only, or is empty.
 	hindrance string
@@ -113,7 +113,7 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	if d.unknown != "" {
 		plan.wait(Wait{Reason: because(CodeRevisionNotVisible, d.unknown)})
 	}
-	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
+	d.refusal, d.hindrance = refusedMessage(w.Refusal), refusedMessage(w.Refused...)
 	d.waiting = d.awaitPrevious()
 	d.held = d.unknown != "" || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign) > 0
 	d.target = d.newTarget()

@@ -57,8 +57,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	}
 	r := o.continued(set, nil)
 	r.wholeSet = true
-	w := lws.SetSnapshot{Now: now, Set: set, Lives: r.lives}
-	o.memory.recall(&w)
+	w := lws.SetSnapshot{Now: now, Set: set, Lives: r.lives, StatusWritten: o.memory.statusWritten(set)}
 	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{
 		r.fillStatefulSet, r.fillLeaders, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing,
 	} {
@@ -66,7 +65,8 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 			return w, err
 		}
 	}
-	w.Refused = o.memory.refusedOf(set, func(index int, leader string) bool {
+	w.Refused = o.memory.refusedTo(set, func(leader string) bool {
+		_, index := identity.ParentAndOrdinal(leader)
 		return index < int(workload.Replicas(set)) || slices.ContainsFunc(w.Leaders.Owned, func(pod *corev1.Pod) bool { return pod.Name == leader })
 	})
 	w.Vigil = o.memory.awaits(set, inTheWayOfSet(w), now)

@@ -89,14 +89,17 @@ func (c *cluster) run(seconds int, groups ...string) {
 	}
 }
 
-// reconcile reconciles the set and groups.
+// reconcile reconciles the set and groups. Writes may be refused.
 func (c *cluster) reconcile(groups ...string) {
 	c.t.Helper()
-	if _, err := c.reconcileSet(); err != nil {
-		c.t.Fatal(err)
-	}
+	_, err := c.reconcileSet()
+	errs := []error{err}
 	for _, group := range groups {
-		if _, err := c.reconcileGroup(group); err != nil {
+		_, err := c.reconcileGroup(group)
+		errs = append(errs, err)
+	}
+	for _, err := range errs {
+		if err != nil && !lws.IsRefusal(err) {
 			c.t.Fatal(err)
 		}
 	}
