@@ -53,14 +53,6 @@ func TestArgumentsOfAStockCluster(t *testing.T) {
 	}
 }
 
-func TestBurst(t *testing.T) {
-	for qps, want := range map[int]int{1: 2, 20: 30, 25: 38, 200: 300} {
-		if got := burst(qps); got != want {
-			t.Errorf("burst(%d) = %d, want %d", qps, got, want)
-		}
-	}
-}
-
 func TestSchedulerIsNotSlowerThanTheControllers(t *testing.T) {
 	for qps, want := range map[int]string{20: "qps: 50\n  burst: 100\n", 300: "qps: 300\n  burst: 600\n"} {
 		if got := schedulerConfiguration(Layout{Dir: "/c"}, Settings{ControllerQPS: qps}); !strings.Contains(got, want) {
@@ -85,23 +77,6 @@ func TestPlanPortsGoesAroundTakenPorts(t *testing.T) {
 	}
 	if _, err := planPorts(func(int) bool { return false }); err == nil {
 		t.Error("no error without free ports")
-	}
-}
-
-func TestPortFree(t *testing.T) {
-	l, err := net.Listen("tcp", Loopback+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if portFree(port) {
-		t.Errorf("port %d counts as free while it has a listener", port)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if !portFree(port) {
-		t.Errorf("port %d counts as taken after its listener is gone", port)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"lockstep.dev/lockstep/local/internal/process"
 )
 
@@ -178,24 +180,19 @@ func acquire(ctx context.Context, l Layout, patience time.Duration) (release fun
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(patience)
-	for {
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case err == nil:
-			return func() { file.Close() }, nil
-		case !errors.Is(err, syscall.EWOULDBLOCK):
-			file.Close()
-			return nil, fmt.Errorf("lock %s: %w", l.lock(), err)
-		case time.Now().After(deadline):
-			file.Close()
-			return nil, fmt.Errorf("directory %q: another lockstep-local command is at work in it: wait for it to finish, or end it", l.Dir)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return false, nil
 		}
-		select {
-		case <-ctx.Done():
-			file.Close()
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
+		return err == nil, err
+	})
+	if err == nil {
+		return func() { file.Close() }, nil
 	}
+	file.Close()
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		err = errors.New("another lockstep-local command is at work in it: wait for it to finish, or end it")
+	}
+	return nil, fmt.Errorf("directory %q: %w", l.Dir, err)
 }

@@ -2,10 +2,8 @@ package plane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 
 	"lockstep.dev/lockstep/local/stages"
 )
@@ -102,25 +101,14 @@ func seedGuard(ctx context.Context, client kubernetes.Interface) error {
 
 // seedNodes creates nodes 16 at a time, so that hundreds take seconds.
 func seedNodes(ctx context.Context, client kubernetes.Interface, count int) error {
-	const parallel = 16
-	next := make(chan int)
-	problems := make([]error, parallel)
-	var wait sync.WaitGroup
-	for worker := range parallel {
-		wait.Go(func() {
-			for i := range next {
-				if err := createNode(ctx, client, i); err != nil {
-					problems[worker] = err
-				}
-			}
-		})
-	}
-	for i := range count {
-		next <- i
-	}
-	close(next)
-	wait.Wait()
-	return errors.Join(problems...)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	workqueue.ParallelizeUntil(ctx, 16, count, func(i int) {
+		if err := createNode(ctx, client, i); err != nil {
+			cancel(err)
+		}
+	})
+	return context.Cause(ctx)
 }
 
 // seedAccounts creates the service accounts that the API server's own policy
@@ -143,10 +131,4 @@ func seedAccounts(ctx context.Context, client kubernetes.Interface) error {
 		}
 	}
 	return nil
-}
-
-// accountReady returns nil when pods can be created in the default namespace.
-func accountReady(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-	return err
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -215,11 +216,14 @@ func (r *launch) await(ctx context.Context, components ...Component) error {
 
 // awaitContent returns when pods can be created and find room.
 func (r *launch) awaitContent(ctx context.Context, client kubernetes.Interface) error {
-	nodes := r.state.Settings.Nodes
-	if err := r.awaitNodes(ctx, client, nodes); err != nil {
+	if err := r.awaitNodes(ctx, client, r.state.Settings.Nodes); err != nil {
 		return err
 	}
-	if err := until(ctx, func(ctx context.Context) error { return accountReady(ctx, client) }); err != nil {
+	err := until(ctx, func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
 		return r.explain(ctx, ControllerManager, err)
 	}
 	return nil

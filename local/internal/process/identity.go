@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Identity is one process in one boot of this machine. A pid alone is not
@@ -90,16 +92,7 @@ func (i Identity) Stop(ctx context.Context, patience time.Duration) error {
 
 // awaitEnd polls, because only a parent can wait for a process otherwise.
 func (i Identity) awaitEnd(ctx context.Context) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for i.Alive() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return nil
+	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return !i.Alive(), nil })
 }
 
 // Child is a started process, as its parent sees it.

@@ -2,17 +2,13 @@ package process
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // background starts a shell script through Start and ends it with the test.
@@ -90,18 +86,6 @@ func TestAChildIsEnded(t *testing.T) {
 	}
 }
 
-func TestKillHeedsItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	self, err := Identify(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := self.awaitEnd(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("awaitEnd of a live process under an ended context: %v", err)
-	}
-}
-
 func TestZombieIsNotAlive(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	if err := cmd.Start(); err != nil {
@@ -121,43 +105,10 @@ func TestZombieIsNotAlive(t *testing.T) {
 	}
 }
 
-func TestStartReportsWhatCannotRun(t *testing.T) {
-	_, err := Start(&exec.Cmd{Path: "/does/not/exist", Args: []string{"etcd"}, Dir: t.TempDir()}, filepath.Join(t.TempDir(), "log"))
-	if err == nil || !strings.Contains(err.Error(), "etcd") {
-		t.Errorf("error %v, want one that names etcd", err)
-	}
-}
-
 // awaitLine returns when the log's last line is as wanted.
 func awaitLine(t *testing.T, log, want string) {
 	t.Helper()
 	for !slices.Equal(Tail(log, 1), []string{want}) {
 		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-func TestTail(t *testing.T) {
-	for name, c := range map[string]struct {
-		text string
-		n    int
-		want []string
-	}{
-		"empty":                    {"", 3, nil},
-		"only line ends":           {"\n\n\n", 3, nil},
-		"fewer than asked":         {"a\nb\n", 3, []string{"a", "b"}},
-		"more than asked":          {"a\nb\nc\nd\n", 2, []string{"c", "d"}},
-		"last line not ended":      {"a\nb", 1, []string{"b"}},
-		"blank lines within count": {"a\n\nb\n", 2, []string{"", "b"}},
-	} {
-		path := filepath.Join(t.TempDir(), "log")
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(c.want, Tail(path, c.n)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-	if got := Tail(filepath.Join(t.TempDir(), "absent"), 5); got != nil {
-		t.Errorf("a file that does not exist: %q", got)
 	}
 }
