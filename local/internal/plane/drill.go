@@ -2,7 +2,9 @@ package plane
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 )
 
@@ -19,7 +21,7 @@ func (c *Cluster) Kill(ctx context.Context, component Component) error {
 		if err := state.Processes[component].Kill(ctx); err != nil {
 			return err
 		}
-		state.killed(component)
+		delete(state.Processes, component)
 		return state.save(c.Layout)
 	})
 }
@@ -30,9 +32,6 @@ func (c *Cluster) Restart(ctx context.Context, component Component, change func(
 	return c.withRunning(ctx, func(state *State) error {
 		settings, err := change(state.Settings)
 		if err != nil {
-			return err
-		}
-		if err := checkFooting(component, state); err != nil {
 			return err
 		}
 		state.Settings = settings
@@ -48,14 +47,10 @@ func (c *Cluster) Restart(ctx context.Context, component Component, change func(
 
 // withRunning runs work as the only command on a cluster that is up.
 func (c *Cluster) withRunning(ctx context.Context, work func(*State) error) error {
-	_, found, err := loadState(c.Layout)
-	if err != nil {
-		return err
-	}
-	if !found {
-		return errNoCluster(c.Layout) // without creating its directory for the lock
-	}
 	release, err := acquire(ctx, c.Layout, lockPatience)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errNoCluster(c.Layout) // nor its directory
+	}
 	if err != nil {
 		return err
 	}
@@ -68,19 +63,6 @@ func (c *Cluster) withRunning(ctx context.Context, work func(*State) error) erro
 		return errNoCluster(c.Layout)
 	}
 	return work(&state)
-}
-
-// footing is what each component cannot become ready without.
-var footing = map[Component]Component{
-	APIServer: Etcd, ControllerManager: APIServer, Scheduler: APIServer, Kwok: APIServer,
-}
-
-func checkFooting(component Component, state *State) error {
-	needed, ok := footing[component]
-	if !ok || state.Processes[needed].Alive() {
-		return nil
-	}
-	return fmt.Errorf("%s needs %s, which does not run: restart that first", component, needed)
 }
 
 func (c *Cluster) startAgain(ctx context.Context, component Component, state *State) error {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -104,8 +103,6 @@ type State struct {
 	Settings  Settings                       `json:"settings"`
 	Ports     Ports                          `json:"ports"`
 	Processes map[Component]process.Identity `json:"processes,omitempty"`
-	// Killed are the components that a user ended on purpose.
-	Killed []Component `json:"killed,omitempty"`
 }
 
 // loadState reads the state of a directory; found is false if there was never
@@ -149,14 +146,6 @@ func (s *State) started(c Component, id process.Identity) {
 		s.Processes = map[Component]process.Identity{}
 	}
 	s.Processes[c] = id
-	s.Killed = slices.DeleteFunc(s.Killed, func(k Component) bool { return k == c })
-}
-
-func (s *State) killed(c Component) {
-	delete(s.Processes, c)
-	if !slices.Contains(s.Killed, c) {
-		s.Killed = append(s.Killed, c)
-	}
 }
 
 func writeFile(path string, data []byte, mode fs.FileMode) error {

@@ -2,6 +2,7 @@ package plane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -187,42 +189,33 @@ const (
 	replayed     = "local.lockstep.dev/replayed"
 )
 
-const (
-	replayRounds = 5
-	replayPause  = time.Second
-)
+// replays are the rounds of replay.
+var replays = wait.Backoff{Steps: 5, Duration: time.Second}
 
 // replay has a new kwok take up what its predecessor left halfway. A pod that it
 // hears of before it holds the node's lease is passed over, and not heard of
 // again until it changes: so pods that are owed a step are changed.
 func replay(ctx context.Context, client kubernetes.Interface) error {
-	for round := range replayRounds {
-		if round > 0 {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(replayPause):
-			}
-		}
+	round := 0
+	err := wait.ExponentialBackoffWithContext(ctx, replays, func(ctx context.Context) (isDone bool, err error) {
 		pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return fmt.Errorf("list pods for kwok to take up: %w", err)
+			return false, fmt.Errorf("list pods for kwok to take up: %w", err)
 		}
-		touched := 0
+		isDone = true
+		round++
 		for i := range pods.Items {
-			if !owedStep(&pods.Items[i]) {
-				continue
-			}
-			touched++
-			if err := touch(ctx, client, &pods.Items[i], round); err != nil {
-				return err
+			if owedStep(&pods.Items[i]) {
+				isDone = false
+				err = errors.Join(err, touch(ctx, client, &pods.Items[i], round))
 			}
 		}
-		if touched == 0 {
-			return nil
-		}
+		return isDone, err
+	})
+	if wait.Interrupted(err) {
+		return ctx.Err() // what is still there waits for something else
 	}
-	return nil // what is still there waits for something else
+	return err
 }
 
 // owedStep reports whether kwok owes a pod its next step now.
@@ -238,7 +231,7 @@ func owedStep(pod *corev1.Pod) bool {
 }
 
 func touch(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, round int) error {
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:"%d"}}}`, pod.UID, replayed, round+1)
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:"%d"}}}`, pod.UID, replayed, round)
 	_, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return nil // it took its step meanwhile

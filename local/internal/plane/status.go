@@ -23,9 +23,9 @@ const (
 	Ready Condition = "ready"
 	// Unready: its process runs, but it does not answer or says that it is not well.
 	Unready Condition = "unready"
-	// Killed: it was ended on purpose, by kill.
+	// Killed: it was ended by kill, or an up that is under way has not come to it.
 	Killed Condition = "killed"
-	// Dead: it ended by itself, or an up that is under way has not come to it.
+	// Dead: it ended by itself.
 	Dead Condition = "dead"
 )
 
@@ -93,11 +93,8 @@ func (c *Cluster) look(ctx context.Context, component Component, state State, pr
 	status := ComponentStatus{Name: component, State: Ready, Address: address(state.Ports.of(component)), Log: c.Log(component)}
 	id, started := state.Processes[component]
 	switch {
-	case slices.Contains(state.Killed, component):
-		status.State, status.Detail = Killed, "ended by kill; restart starts it"
-		return status
 	case !started:
-		status.State, status.Detail = Dead, "not started yet"
+		status.State, status.Detail = Killed, "not running; restart starts it"
 		return status
 	case !id.Alive():
 		status.State, status.Detail = Dead, "ended by itself: see its log"

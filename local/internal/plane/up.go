@@ -311,6 +311,6 @@ func (c *Cluster) takeDown(ctx context.Context, state *State) error {
 			return err
 		}
 	}
-	state.Running, state.Processes, state.Killed = false, nil, nil
+	state.Running, state.Processes = false, nil
 	return state.save(c.Layout)
 }
