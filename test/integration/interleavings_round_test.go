@@ -277,13 +277,6 @@ func (r *round) count(versions []history.Version) {
 				delete(mounted, v.Pod.UID)
 			}
 		}
-		if v.Claim != nil && !v.Gone && v.Claim.DeletionTimestamp != nil && !slices.Contains(v.Claim.Finalizers, pvc.PodsFinalizer) {
-			for pod := range mounted {
-				if mounted[pod][v.Claim.Name] == v.Claim.UID {
-					seen[savedByB]++
-				}
-			}
-		}
 	}
 	r.tally.Lock()
 	defer r.tally.Unlock()

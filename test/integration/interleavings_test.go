@@ -3,13 +3,13 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,15 +110,13 @@ type ground struct {
 // tally counts what makes rounds worth something.
 type tally struct {
 	sync.Mutex
-	spaces int
-	seen   map[string]int
+	seen map[string]int
 }
 
 // What is counted.
 const (
 	mountedOnes = "mounted"
 	mountedLate = "mounted while terminating"
-	savedByB    = "mounted, P gone, kept by B"
 	onRecord    = "bound on record"
 )
 
@@ -157,36 +155,23 @@ func (g *ground) guards() {
 // space creates a namespace for rounds of a kind.
 func (g *ground) space(start string) string {
 	g.t.Helper()
-	g.tally.Lock()
-	g.tally.spaces++
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("round-", g.tally.spaces)}}
-	g.tally.Unlock()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "round-"}}
 	if start == gated {
 		ns.Labels = map[string]string{pvc.ModeKey: pvc.Strict.String()}
 	}
-	g.must(g.Create(g.t.Context(), ns))
+	g.create(ns)
 	g.must(g.Create(g.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "default"}}))
 	return ns.Name
 }
 
 // play plays rounds until all are over or one ends it, and returns their number.
-func (g *ground) play(from, rounds int, kinds []kubelet.Kind, starts []string, over func(error) bool) (played int) {
+func (g *ground) play(from, rounds int, kinds []kubelet.Kind, starts []string, over func(error) bool) int {
 	g.t.Helper()
 	ctx, cancel := context.WithCancel(g.t.Context())
 	defer cancel()
-	numbers := make(chan int)
-	go func() {
-		defer close(numbers)
-		for n := range rounds {
-			select {
-			case numbers <- from + n:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
 	var playing sync.WaitGroup
 	var mu sync.Mutex
+	begun, played := atomic.Int64{}, 0
 	for range side {
 		spaces := map[string]string{}
 		for _, start := range starts {
@@ -195,9 +180,9 @@ func (g *ground) play(from, rounds int, kinds []kubelet.Kind, starts []string, o
 			}
 		}
 		playing.Go(func() {
-			for n := range numbers {
-				start := starts[n%len(starts)]
-				err := g.round(n, spaces[start], start, kinds).play(ctx)
+			for n := int(begun.Add(1)) - 1; n < rounds && ctx.Err() == nil; n = int(begun.Add(1)) - 1 {
+				start := starts[(from+n)%len(starts)]
+				err := g.round(from+n, spaces[start], start, kinds).play(ctx)
 				mu.Lock()
 				played++
 				if ctx.Err() == nil && over(err) {

@@ -7,9 +7,9 @@
 package integration
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,8 +27,8 @@ var (
 	// cfg reaches the API server as an administrator.
 	cfg *rest.Config
 
-	// assets is the directory of the binaries.
-	assets string
+	// assets is the directory of the binaries. envtest reads the variable by itself.
+	assets = cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin", "assets"))
 
 	// api is an uncached client of cfg that knows the core types and ours.
 	api client.Client
@@ -49,10 +49,9 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	if assets, err = binaries(); err != nil {
-		return 0, err
+	if _, err := os.Stat(assets); err != nil {
+		return 0, fmt.Errorf("run make build first: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(assets)) }()
 	env, own, err := startUp(func(env *envtest.Environment) {
 		env.CRDInstallOptions = envtest.CRDInstallOptions{
 			Paths: []string{filepath.Join(root, "config", "crd")}, ErrorIfPathMissing: true, MaxTime: patience,
@@ -87,25 +86,4 @@ func startUp(change func(*envtest.Environment)) (*envtest.Environment, *rest.Con
 		failed = errors.Join(failed, err, env.Stop())
 	}
 	return nil, nil, fmt.Errorf("start the API server: %w", failed)
-}
-
-// binaries returns a directory in which envtest finds what it starts: the binary of the local control
-// plane, under the names of its parts. The caller removes the directory.
-func binaries() (string, error) {
-	controlPlane, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(controlPlane); errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("the integration tests need bin/lockstep-local: run `make build` first")
-	}
-	// envtest prefers this variable to what it is told.
-	if err := os.Unsetenv("KUBEBUILDER_ASSETS"); err != nil {
-		return "", err
-	}
-	dir, err := os.MkdirTemp("", "lockstep-assets-")
-	for _, name := range []string{"etcd", "kube-apiserver"} {
-		err = errors.Join(err, os.Symlink(controlPlane, filepath.Join(dir, name)))
-	}
-	return dir, err
 }

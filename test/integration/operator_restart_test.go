@@ -41,6 +41,9 @@ func TestARestartBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 	hooks := c.replica(func(o *operator.Options) { o.Controllers = nil })
 	c.install(func(o *install.Options) { o.WebhookURL = hooks.webhookURL() })
 	hooks.start().untilReady()
+	if h := c.holder(); h != "" {
+		t.Errorf("a replica without controllers holds the lease as %q", h)
+	}
 	c.startControllerManager("statefulset-controller", "garbage-collector-controller", "persistentvolumeclaim-protection-controller")
 	pods := &podStatuses{cluster: c, seen: map[string]map[types.UID]bool{}}
 	go pods.run(t.Context())

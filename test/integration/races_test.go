@@ -15,8 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,18 +67,11 @@ func (c *course) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	volume := namespace + "-" + name
 	claim.Spec.VolumeName, claim.Spec.StorageClassName = volume, new(string)
 	c.must(c.Create(c.t.Context(), claim))
-	c.must(c.Create(c.t.Context(), &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: volume},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-			AccessModes:                   claim.Spec.AccessModes,
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nowhere"}},
-			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name, UID: claim.UID},
-		},
-	}))
-	bound := []byte(`{"status":{"phase":"Bound"}}`)
-	c.must(c.Status().Patch(c.t.Context(), claim, client.RawPatch(types.MergePatchType, bound)))
+	data := newVolume(volume)
+	data.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	data.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name, UID: claim.UID}
+	c.create(data)
+	c.must(c.Status().Patch(c.t.Context(), claim, merge(`{"status":{"phase":"Bound"}}`)))
 	if c.barrier {
 		c.until("claim "+name+" has a barrier", func() bool { return c.bears(claim, pvc.BarrierFinalizer) })
 	}

@@ -205,6 +205,7 @@ func TestTwoReplicas(t *testing.T) {
 		t.Error("the second replica took the lease")
 	}
 
+	c.part("the API server calls the webhooks", c.callWebhooks)
 	c.wipeBundle()
 	c.eventually("the bundle is restored", func(context.Context) bool {
 		return string(c.validating().Webhooks[0].ClientConfig.CABundle) == string(c.mutating().Webhooks[0].ClientConfig.CABundle)
@@ -219,6 +220,7 @@ func TestTwoReplicas(t *testing.T) {
 	}
 
 	first.shut()
+	c.part("pods while the webhooks are down", c.onlyPodsOfSetsWait)
 	if h := c.holder(); h == leader {
 		t.Error("the lease was not given back")
 	}
@@ -237,30 +239,20 @@ func (c *cluster) wipeBundle() {
 	c.must(c.Patch(c.t.Context(), v, client.StrategicMergeFrom(was)))
 }
 
-// TestWebhooksThroughTheAPIServer: a real API server calls the real webhooks over TLS, for sets and
-// their pods alone.
-func TestWebhooksThroughTheAPIServer(t *testing.T) {
-	c := newCluster(t)
-	r := c.replica(func(o *operator.Options) { o.Controllers = nil })
-	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
-	r.start().untilReady()
-	if h := c.holder(); h != "" {
-		t.Errorf("a replica without controllers holds the lease as %q", h)
-	}
+// callWebhooks checks that the API server calls the webhooks over TLS, for sets and their pods alone.
+func (c *cluster) callWebhooks() {
 	set := newSet("default", "racks")
-	c.must(c.Create(t.Context(), set))
+	c.create(set)
 	if set.Spec.NetworkConfig == nil || set.Spec.RolloutStrategy.RollingUpdateConfiguration == nil {
-		t.Errorf("defaults are missing: %+v", set.Spec)
+		c.t.Errorf("defaults are missing: %+v", set.Spec)
 	}
 	// The definition cannot judge an annotation, so the webhook answers.
-	set.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: "rack"}
-	wantDenial(t, c.Update(t.Context(), set), "vleaderworkerset.kb.io", "without subGroupSize")
-	c.must(c.Create(t.Context(), leaderPod("w-3")))
+	annotated := merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:"rack"}}}`, lwsv1.SubGroupExclusiveKeyAnnotationKey))
+	wantDenial(c.t, c.Patch(c.t.Context(), set, annotated), "vleaderworkerset.kb.io", "without subGroupSize")
+	c.create(leaderPod("w-3"))
 	broken := leaderPod("w-4")
 	broken.Annotations = nil
-	wantDenial(t, c.Create(t.Context(), broken), "mpod.kb.io", "size annotation")
-	r.shut()
-	t.Run("pods while the operator is down", c.onlyPodsOfSetsWait)
+	wantDenial(c.t, c.Create(c.t.Context(), broken), "mpod.kb.io", "size annotation")
 }
 
 // wantDenial checks that a webhook refuses a request, with this text.
@@ -282,21 +274,21 @@ func leaderPod(name string) *corev1.Pod {
 	}
 }
 
-func (c *cluster) onlyPodsOfSetsWait(t *testing.T) {
+func (c *cluster) onlyPodsOfSetsWait() {
 	plain := leaderPod("plain")
 	plain.Labels, plain.Annotations = nil, nil
-	if err := c.Create(t.Context(), plain); err != nil {
-		t.Errorf("a pod of no set waits for the operator: %v", err)
+	if err := c.Create(c.t.Context(), plain); err != nil {
+		c.t.Errorf("a pod of no set waits for the operator: %v", err)
 	}
-	if err := c.Create(t.Context(), leaderPod("w-5")); err == nil || !strings.Contains(err.Error(), "mpod.kb.io") {
-		t.Errorf("a pod of a set was let past: %v", err)
+	if err := c.Create(c.t.Context(), leaderPod("w-5")); err == nil || !strings.Contains(err.Error(), "mpod.kb.io") {
+		c.t.Errorf("a pod of a set was let past: %v", err)
 	}
 	// A group that restarts must be able to let its pods go meanwhile.
 	pod := leaderPod("w-3")
-	c.must(c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), pod))
 	was := pod.DeepCopy()
 	pod.Finalizers = []string{"example.com/x"}
 	if err := c.Patch(context.Background(), pod, client.MergeFrom(was)); err != nil {
-		t.Errorf("an update of a pod waits for the operator: %v", err)
+		c.t.Errorf("an update of a pod waits for the operator: %v", err)
 	}
 }
