@@ -152,7 +152,7 @@ func TestBareStatefulSetsAreCompleteWhenTheirStatusSaysSo(t *testing.T) {
 		s.see(sts, true)
 	}
 	if !s.complete() {
-		t.Errorf("%d are not ready", s.stsLeft)
+		t.Errorf("ready: %v", s.stss)
 	}
 }
 

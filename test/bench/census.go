@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +41,6 @@ type census struct {
 	fewest  int            // the least that whole was since it was last set
 	sets    map[string]*lwsv1.LeaderWorkerSet
 	stss    map[string]bool // StatefulSets, and whether their status says that all is ready
-	stsLeft int             // StatefulSets whose status does not
 }
 
 func newCensus(groups, size int) *census {
@@ -103,18 +104,9 @@ func (n *census) count(group string, change int) {
 }
 
 func (n *census) seeStatefulSet(sts *appsv1.StatefulSet, there bool) {
-	if ready, known := n.stss[sts.Name]; known && !ready {
-		n.stsLeft--
-	}
-	delete(n.stss, sts.Name)
-	if !there {
-		return
-	}
-	ready := sts.Status.ObservedGeneration >= sts.Generation && sts.Status.AvailableReplicas == *sts.Spec.Replicas &&
-		sts.Status.UpdatedReplicas == *sts.Spec.Replicas
-	n.stss[sts.Name] = ready
-	if !ready {
-		n.stsLeft++
+	if delete(n.stss, sts.Name); there {
+		n.stss[sts.Name] = sts.Status.ObservedGeneration >= sts.Generation && sts.Status.AvailableReplicas == *sts.Spec.Replicas &&
+			sts.Status.UpdatedReplicas == *sts.Spec.Replicas
 	}
 }
 
@@ -151,7 +143,7 @@ func (s *stage) await(what string, holds func() bool) {
 		case <-deadline:
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			valid(false, "never came true: %s; %d pods are there, %d ready, %d groups whole, %d statefulsets not ready", what, len(n.pods), n.ready, n.whole, n.stsLeft)
+			valid(false, "never came true: %s; %d pods are there, %d ready, %d groups whole, StatefulSets ready %v", what, len(n.pods), n.ready, n.whole, n.stss)
 		}
 	}
 }
@@ -176,7 +168,8 @@ func (s *stage) complete() bool {
 		return false
 	}
 	if s.bare {
-		return s.stsLeft == 0 && len(s.stss) == len(s.statefulSets())
+		notReady := func(name string) bool { return !s.stss[name] }
+		return len(s.stss) == len(s.statefulSets()) && !slices.ContainsFunc(slices.Collect(maps.Keys(s.stss)), notReady)
 	}
 	return available(s.sets["a"], s.groups)
 }

@@ -63,11 +63,8 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	exit(run(ctx, s))
-}
-
-func exit(err error) {
+	err := run(ctx, s)
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
@@ -97,20 +94,21 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	return drill.Run(func(dir string, reaper *drill.Reaper) error {
-		return runOn(ctx, s, dir, reaper, chosen, budget)
+		cold := !slices.ContainsFunc(chosen, func(one scenario) bool { return !one.cold })
+		b, err := raise(ctx, dir, reaper, s, cold)
+		if err != nil {
+			return err
+		}
+		fmt.Println(s.heading())
+		return b.measureAll(chosen, s.repeat, budget)
 	})
 }
 
-func runOn(ctx context.Context, s settings, dir string, reaper *drill.Reaper, chosen []scenario, budget *budget) error {
-	cold := !slices.ContainsFunc(chosen, func(one scenario) bool { return !one.cold })
-	b, err := raise(ctx, dir, reaper, s, cold)
-	if err != nil {
-		return err
-	}
-	fmt.Println(s.heading())
+// measureAll prints the figures of scenarios, and returns an error for each that misses its target.
+func (b *bed) measureAll(chosen []scenario, repeat int, budget *budget) error {
 	var failed, missed []error
 	for i, one := range chosen {
-		figures, err := b.measure(one, s.repeat, i == len(chosen)-1)
+		figures, err := b.measure(one, repeat, i == len(chosen)-1)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", one.name, err))
 			fmt.Printf("%s: %v\n", one.name, err)
