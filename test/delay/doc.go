@@ -9,6 +9,6 @@
 //	               │ Hold(Streams, …)       informers lag
 //	               │ Disturb(…)             anything waits or fails, by chance
 //
-// It knows requests by user, verb, resource, namespace and name. It refuses
+// It knows requests by verb, resource, namespace and name. It refuses
 // to know what is in them: nothing that passes is changed.
 package delay

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -24,7 +25,6 @@ import (
 // Proxy forwards the requests of one component.
 type Proxy struct {
 	upstream *rest.Config
-	cert     []byte // the component's own, in DER, or empty
 	server   *httptest.Server
 	closed   chan struct{}
 
@@ -34,8 +34,8 @@ type Proxy struct {
 }
 
 // Start returns a proxy for the component with the configuration upstream. A certificate
-// cannot be forwarded: the proxy accepts only requests with the component's own, and uses it
-// in its place. A token is forwarded as it is.
+// cannot be forwarded: the proxy accepts only connections with the component's own, and uses it
+// in its place.
 func Start(upstream *rest.Config) (*Proxy, error) {
 	target, err := url.Parse(upstream.Host)
 	if err != nil || target.Scheme != "https" {
@@ -45,16 +45,31 @@ func Start(upstream *rest.Config) (*Proxy, error) {
 	if err := rest.LoadTLSFiles(p.upstream); err != nil {
 		return nil, err
 	}
-	if block, _ := pem.Decode(p.upstream.CertData); block != nil {
-		p.cert = block.Bytes
+	own, _ := pem.Decode(p.upstream.CertData)
+	if own == nil {
+		return nil, errors.New("the component has no certificate")
 	}
-	forward, err := p.forward(target)
+	transport, err := rest.TransportFor(p.upstream)
 	if err != nil {
 		return nil, err
 	}
-	p.server = httptest.NewUnstartedServer(p.handler(forward))
+	p.server = httptest.NewUnstartedServer(p.handler(&httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:      transport,
+		ModifyResponse: p.answer,
+		FlushInterval:  -1, // events do not wait for each other
+		ErrorLog:       log.New(io.Discard, "", 0),
+	}))
 	p.server.EnableHTTP2 = true
-	p.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	p.server.TLS = &tls.Config{
+		ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12,
+		VerifyPeerCertificate: func(presented [][]byte, _ [][]*x509.Certificate) error {
+			if !bytes.Equal(presented[0], own.Bytes) {
+				return errors.New("not the component's certificate")
+			}
+			return nil
+		},
+	}
 	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	p.server.StartTLS()
 	return p, nil
@@ -110,10 +125,6 @@ func (p *Proxy) Seen(match func(Request) bool) []Request {
 
 func (p *Proxy) handler(forward http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !p.known(r) {
-			http.Error(w, "neither the component's certificate nor a token", http.StatusUnauthorized)
-			return
-		}
 		asked := parse(r)
 		r = r.WithContext(context.WithValue(r.Context(), askedKey{}, asked))
 		p.mu.Lock()
@@ -133,31 +144,6 @@ func (p *Proxy) handler(forward http.Handler) http.Handler {
 
 // askedKey is the key of the parsed request in the context of its answer.
 type askedKey struct{}
-
-func (p *Proxy) known(r *http.Request) bool {
-	if hasToken(r) {
-		return true
-	}
-	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && bytes.Equal(r.TLS.PeerCertificates[0].Raw, p.cert)
-}
-
-func hasToken(r *http.Request) bool {
-	return strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ")
-}
-
-func (p *Proxy) forward(target *url.URL) (http.Handler, error) {
-	transport, err := newTransport(p.upstream)
-	if err != nil {
-		return nil, err
-	}
-	return &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:      transport,
-		ModifyResponse: p.answer,
-		FlushInterval:  -1, // events do not wait for each other
-		ErrorLog:       log.New(io.Discard, "", 0),
-	}, nil
-}
 
 // errCut ends a watch that is disturbed.
 var errCut = errors.New("cut off by the test")
@@ -199,27 +185,4 @@ func (s *stream) Read(into []byte) (int, error) {
 		}
 	}
 	return n, err
-}
-
-// transport uses the component's certificate, or the token of the request and nothing else:
-// the API server prefers a certificate.
-type transport struct{ certified, bare http.RoundTripper }
-
-func newTransport(upstream *rest.Config) (http.RoundTripper, error) {
-	certified, err := rest.TransportFor(upstream)
-	if err != nil {
-		return nil, err
-	}
-	bare, err := rest.TransportFor(rest.AnonymousClientConfig(upstream))
-	if err != nil {
-		return nil, err
-	}
-	return &transport{certified, bare}, nil
-}
-
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if hasToken(r) {
-		return t.bare.RoundTrip(r)
-	}
-	return t.certified.RoundTrip(r)
 }

@@ -1,10 +1,7 @@
 package delay
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"net/http"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -12,7 +9,6 @@ import (
 
 // Request is what one request asks of the API server.
 type Request struct {
-	User string
 	// Verb is Kubernetes': get, list, watch, create, update, patch, delete or
 	// deletecollection.
 	Verb        string
@@ -23,7 +19,7 @@ type Request struct {
 	Path        string
 }
 
-func (r Request) String() string { return r.User + " " + r.Verb + " " + r.Path }
+func (r Request) String() string { return r.Verb + " " + r.Path }
 
 // Watches matches watches of a resource.
 func Watches(resource string) func(Request) bool {
@@ -52,7 +48,7 @@ var paths = apirequest.RequestInfoFactory{
 
 // parse reads a request as the API server does.
 func parse(r *http.Request) Request {
-	asked := Request{User: user(r), Path: r.URL.Path}
+	asked := Request{Path: r.URL.Path}
 	info, err := paths.NewRequestInfo(r)
 	if err != nil {
 		return asked
@@ -62,32 +58,4 @@ func parse(r *http.Request) Request {
 		asked.Namespace = ""
 	}
 	return asked
-}
-
-// user returns the user of a token or certificate. The API server authenticates it; here it
-// only distinguishes clients.
-func user(r *http.Request) string {
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return subject(token)
-	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		return r.TLS.PeerCertificates[0].Subject.CommonName
-	}
-	return ""
-}
-
-// subject returns the user of a service account's token.
-func subject(token string) string {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	var claims struct {
-		Subject string `json:"sub"`
-	}
-	if err != nil || json.Unmarshal(payload, &claims) != nil {
-		return ""
-	}
-	return claims.Subject
 }
