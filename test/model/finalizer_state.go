@@ -104,3 +104,131 @@ func (s state) lost(withRecords bool) bool {
 
 // pinned reports whether a terminating PVC has no user.
 func (s state) pinned() bool { return s.pvc.exists && s.pvc.terminating && !s.pod.uses() }
+
+// Evidence is what the built-in controller reads when its pod cache shows no user.
+type Evidence int8
+
+const (
+	// Cache alone: before Kubernetes 1.16.
+	Cache Evidence = iota
+	// ListPerPVC lists live after the PVC was seen terminating.
+	ListPerPVC
+	// ListPerBatch lists live once for all PVCs of a batch, when the first of them needs it:
+	// since Kubernetes 1.32.
+	ListPerBatch
+)
+
+// Kubelet is what a kubelet refuses to mount.
+type Kubelet int8
+
+const (
+	// RefusesTerminating refuses every terminating PVC: before 2025.
+	RefusesTerminating Kubelet = iota
+	// RefusesUnprotected refuses a terminating PVC without P: today.
+	RefusesUnprotected
+	// RefusesNothing is a kubelet that cannot be trusted.
+	RefusesNothing
+)
+
+// Start is what happens to a pod before it is bound.
+type Start int8
+
+const (
+	// Free pods are bound at any time.
+	Free Start = iota
+	// RecordFirst lets the scheduler write the use record onto the PVC that it read live.
+	RecordFirst
+	// RecordAfter lets it write the record after the bind.
+	RecordAfter
+	// Gated lets the operator write the record under a scheduling gate.
+	Gated
+)
+
+// Rules are the switches. The zero value protects nothing.
+type Rules struct {
+	// BuiltIn: the built-in controller runs and removes P by the evidence Pods.
+	BuiltIn bool
+	Pods    Evidence
+	// Barrier: the PVC is created with B.
+	Barrier bool
+	Kubelet Kubelet
+	Start   Start
+
+	WaitsForPods    bool // B is judged only if the PVC was seen without P
+	Preconditions   bool // writes carry the UID and the resourceVersion that were judged
+	LooksAgain      bool // after a conflict the PVC is judged again
+	ErrorsMeanInUse bool
+	// Reaches: the pod cache counts only when it is as fresh as a read that began after the
+	// PVC was seen.
+	Reaches bool
+	// ReadsLast: that read begins after the PVC was seen terminating.
+	ReadsLast bool
+	// RecordPreconditions: the record is written onto the version that was read.
+	RecordPreconditions bool
+	// RecordOutlives: a pod is removed from the record only when it is gone.
+	RecordOutlives bool
+}
+
+// recorded reports whether pods are recorded before they are bound.
+func (r Rules) recorded() bool { return r.Start == RecordFirst || r.Start == Gated }
+
+// Faults are how often each fault may happen.
+type Faults struct {
+	Crashes int8
+	Errors  int8 // reads that fail
+	Touches int8 // writes of others to the PVC
+	// Lives is how many PVCs of the name there are, one after another; Pods is how many pods
+	// beyond the first.
+	Lives int8
+	Pods  int8
+	// Another of our controllers runs all the time.
+	Another bool
+}
+
+// Worlds that can be searched to the end.
+var (
+	InOrder = Faults{Lives: 1} // only the order of steps varies
+	Errors  = Faults{Errors: 1, Lives: 1}
+	Crashes = Faults{Crashes: 1, Lives: 1}
+	Touched = Faults{Touches: 1, Lives: 1}
+	Touches = Faults{Touches: 1, Lives: 2}
+	Bad     = Faults{Crashes: 1, Errors: 1, Touches: 1, Lives: 2}
+	Again   = Faults{Lives: 2, Pods: 1}
+	Two     = Faults{Lives: 2, Another: true}
+)
+
+// BarrierAlone is mode barrier without the built-in controller.
+func BarrierAlone(kubelet Kubelet) Rules {
+	return Rules{
+		Barrier: true, Kubelet: kubelet, WaitsForPods: true, Preconditions: true, LooksAgain: true,
+		ErrorsMeanInUse: true, Reaches: true, ReadsLast: true, RecordOutlives: true,
+	}
+}
+
+// BarrierBeside is mode barrier beside the built-in controller.
+func BarrierBeside(kubelet Kubelet) Rules {
+	r := BarrierAlone(kubelet)
+	r.BuiltIn, r.Pods = true, ListPerBatch
+	return r
+}
+
+// Recorded is the scheduler plugin: it needs no kubelet.
+func Recorded() Rules {
+	r := BarrierAlone(RefusesNothing)
+	r.Start, r.RecordPreconditions = RecordFirst, true
+	return r
+}
+
+// RecordedBeside is the scheduler plugin beside the built-in controller.
+func RecordedBeside() Rules {
+	r := Recorded()
+	r.BuiltIn, r.Pods = true, ListPerBatch
+	return r
+}
+
+// Strict is mode strict: the record is written under a scheduling gate.
+func Strict() Rules {
+	r := Recorded()
+	r.Start = Gated
+	return r
+}
