@@ -1,8 +1,8 @@
 package install
 
 import (
-	"bytes"
 	"context"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -17,41 +17,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// site is a cluster without controllers.
-type site struct {
-	*testing.T
-	client client.Client
-}
-
-func newSite(t *testing.T) site {
-	scheme := clientgoscheme.Scheme
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+// clusterOf is a cluster without controllers.
+func clusterOf(t *testing.T) (*cluster, client.WithWatch) {
+	t.Helper()
+	if err := apiextensionsv1.AddToScheme(clientgoscheme.Scheme); err != nil {
 		t.Fatal(err)
 	}
-	return site{t, fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().Build()}
-}
-
-func (s site) cluster(o Options) *cluster {
-	o.Out, o.Timeout = &bytes.Buffer{}, time.Second
-	return &cluster{Options: o, client: s.client}
-}
-
-func (s site) objects() []*unstructured.Unstructured {
-	return must(s.cluster(Options{}).installed(s.Context()))
-}
-
-func (s site) found() []string { return titles(s.objects()) }
-
-func (s site) create(u *unstructured.Unstructured) {
-	s.Helper()
-	if err := s.client.Create(s.Context(), u, client.FieldOwner("kubectl")); err != nil {
-		s.Fatal(err)
-	}
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithReturnManagedFields().Build()
+	return &cluster{Options: Options{Out: io.Discard, Timeout: time.Second}, client: c}, c
 }
 
 // An object with the labels of protection is found if it is a policy or a ClusterRole.
 func TestCopiedLabelsMakeNothingOurs(t *testing.T) {
-	s := newSite(t)
+	c, _ := clusterOf(t)
 	for kind, group := range map[string]string{
 		"ConfigMap": "v1", "Service": "v1", "ServiceAccount": "v1", "Deployment": "apps/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
 		"ClusterRole": "rbac.authorization.k8s.io/v1", "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
@@ -61,9 +39,11 @@ func TestCopiedLabelsMakeNothingOurs(t *testing.T) {
 			u.SetNamespace("")
 		}
 		u.SetLabels(map[string]string{nameLabel: standaloneLabel, componentLabel: "protection"})
-		s.create(u)
+		if err := c.client.Create(t.Context(), u, client.FieldOwner("kubectl")); err != nil {
+			t.Fatal(err)
+		}
 	}
-	found := s.found()
+	found := titles(must(c.installed(t.Context())))
 	if slices.Sort(found); !slices.Equal(found, []string{"clusterrole.rbac.authorization.k8s.io/mine", "validatingadmissionpolicy.admissionregistration.k8s.io/mine"}) {
 		t.Errorf("found %q", found)
 	}
@@ -81,13 +61,13 @@ func TestAnotherInstallAtTheSameTime(t *testing.T) {
 			return apierrors.NewConflict(schema.GroupResource{}, u.GetName(), nil)
 		},
 	} {
-		s := newSite(t)
-		c, raced := s.cluster(Options{}), false
-		c.client = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
+		other, store := clusterOf(t)
+		c, raced := *other, false
+		c.client = interceptor.NewClient(store, interceptor.Funcs{
 			Create: func(ctx context.Context, to client.WithWatch, o client.Object, options ...client.CreateOption) error {
 				if u := o.(*unstructured.Unstructured); !raced {
 					raced = true
-					if err := race(s.cluster(Options{}), u.DeepCopy()); err != nil {
+					if err := race(other, u.DeepCopy()); err != nil {
 						return err
 					}
 				}

@@ -23,10 +23,6 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-func removalBy(c client.Client) *removal {
-	return (&cluster{Options: Options{Timeout: time.Minute}, client: c}).removal(nil, nil)
-}
-
 // A StatefulSet that was deleted and created again runs on PVCs whose owner is gone. Their
 // hold alone keeps them from the garbage collector.
 func TestPVCsInUseWhoseOwnersAreGoneBlock(t *testing.T) {
@@ -73,7 +69,7 @@ func TestPVCsInUseWhoseOwnersAreGoneBlock(t *testing.T) {
 				return c.Get(ctx, key, o, options...)
 			},
 		}).Build()
-		err := removalBy(c).refuse(t.Context())
+		err := (&cluster{Options: Options{Timeout: time.Minute}, client: c}).removal(nil, nil).refuse(t.Context())
 		if (err != nil) != (tt.says != nil) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -86,12 +82,11 @@ func TestPVCsInUseWhoseOwnersAreGoneBlock(t *testing.T) {
 }
 
 // stage is a cluster with PVCs and what else has fields of ours.
-func stage(t *testing.T, o Options, objects ...client.Object) *removal {
+func stage(t *testing.T, objects ...client.Object) *removal {
 	t.Helper()
 	byNode := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, "spec.nodeName", byNode).Build()
-	o.Out, o.Timeout = io.Discard, time.Second
-	r := (&cluster{Options: o, client: c}).removal(nil, nil)
+	r := (&cluster{Options: Options{Out: io.Discard, Timeout: time.Second}, client: c}).removal(nil, nil)
 	r.strips = true
 	return r
 }
@@ -122,7 +117,7 @@ func TestStripTakesWhatIsOurs(t *testing.T) {
 	gate := corev1.PodSchedulingGate{Name: pvc.UseGate}
 	theirs := corev1.PodSchedulingGate{Name: "example.com/theirs"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{pvc.ModeKey: "hold", "mine": "stays"}}}
-	r := stage(t, Options{}, namespace, claimWith("living", false, pvc.PodsFinalizer, pvc.BarrierFinalizer),
+	r := stage(t, namespace, claimWith("living", false, pvc.PodsFinalizer, pvc.BarrierFinalizer),
 		claimWith("leaving", true, pvc.BarrierFinalizer), podOf("living"), podOf("other", gate, theirs))
 	if err := r.refuse(t.Context()); err != nil {
 		t.Error(err)
@@ -153,7 +148,7 @@ func TestAnUnreadableRecordBlocks(t *testing.T) {
 	for finalizer, blocks := range map[string]bool{pvc.BarrierFinalizer: true, pvc.PodsFinalizer: false} {
 		claim := claimWith("leaving", true, finalizer)
 		claim.SetAnnotations(map[string]string{pvc.UsersAnnotation: "?"})
-		if err := stage(t, Options{}, claim).refuse(t.Context()); (err != nil) != blocks {
+		if err := stage(t, claim).refuse(t.Context()); (err != nil) != blocks {
 			t.Errorf("with %s: got %v", finalizer, err)
 		}
 	}
@@ -165,7 +160,7 @@ func TestPVCsThatLeaveInUseBlock(t *testing.T) {
 		alone     bool
 		finalizer string
 	}{"beside the built-in": {false, pvc.BarrierFinalizer}, "alone": {true, pvc.PodsFinalizer}} {
-		r := stage(t, Options{}, claimWith("leaving", true, tt.finalizer), podOf("leaving"))
+		r := stage(t, claimWith("leaving", true, tt.finalizer), podOf("leaving"))
 		r.ours.Alone = tt.alone
 		if err := r.refuse(t.Context()); err == nil || !strings.Contains(err.Error(), "prod/leaving (is being deleted)") {
 			t.Errorf("%s: got %v", name, err)
