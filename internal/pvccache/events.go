@@ -1,7 +1,9 @@
 package pvccache
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,97 +59,63 @@ func eventHandler[T object](changed func(before, after T)) toolscache.ResourceEv
 	}
 }
 
-// FollowNamespaces calls concerned with every namespace, and with those that change or whose
-// PVCs do. It calls ends with a namespace whose deletion begins.
-func (h *Holds) FollowNamespaces(ctx context.Context, concerned func(name string), ends func(*metav1.PartialObjectMetadata)) error {
-	err := Follow(ctx, h.Caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
-		concerned(oneOf(before, after).Namespace)
-	})
-	if err != nil {
-		return err
-	}
-	return Follow(ctx, h.Caches, NewNamespace(""), func(before, after *metav1.PartialObjectMetadata) {
-		concerned(oneOf(before, after).Name)
-		if before != nil && after != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
-			ends(after)
+// Concerned is called with the name of a PVC that an event may concern. It may not exist.
+type Concerned func(types.NamespacedName)
+
+// FollowPVCs calls concerned with every PVC, and with those that a later event of a PVC, of a
+// namespace or of a pod may concern.
+func FollowPVCs(ctx context.Context, caches cache.Cache, pods *Pods, concerned Concerned) error {
+	list := func(options ...client.ListOption) { listed(ctx, caches, concerned, options...) }
+	return errors.Join(
+		pods.Follow(func(before, after *PodUses) { podChanged(before, after, concerned, list) }),
+		Follow(ctx, caches, NewNamespace(""), func(before, after *metav1.PartialObjectMetadata) {
+			if namespaceChanged(before, after) {
+				list(client.InNamespace(after.Name))
+			}
+		}),
+		Follow(ctx, caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
+			concerned(client.ObjectKeyFromObject(cmp.Or(after, before)))
+		}),
+	)
+}
+
+// FollowPVCs also follows what workloads want.
+func (h *Holds) FollowPVCs(ctx context.Context, concerned Concerned) error {
+	h.Workloads.Follow(func(w Wanting) {
+		for _, key := range w.Keys {
+			concerned(types.NamespacedName{Namespace: w.Namespace, Name: key})
+			listed(ctx, h.Caches, concerned, client.InNamespace(w.Namespace), client.MatchingFields{indexNumbered: key})
 		}
 	})
+	return FollowPVCs(ctx, h.Caches, h.Pods, concerned)
 }
 
-// oneOf returns an object as it is, or as it was.
-func oneOf[T object](before, after T) T {
-	var none T
-	if after != none {
-		return after
-	}
-	return before
+// namespaceChanged reports whether the labels of a namespace, its deletion or its release changed.
+func namespaceChanged(before, after *metav1.PartialObjectMetadata) bool {
+	return after != nil && (before == nil || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		!maps.Equal(before.Labels, after.Labels) || pvc.Released(before) != pvc.Released(after))
 }
 
-// FollowDeleted calls gone with each deleted PVC in its last state.
-func (h *Holds) FollowDeleted(ctx context.Context, gone func(*corev1.PersistentVolumeClaim)) error {
-	return Follow(ctx, h.Caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
-		if after == nil {
-			gone(before)
-		}
-	})
-}
-
-// FollowClaims calls concerned with every existing PVC, and with those that a later event may
-// concern.
-func (h *Holds) FollowClaims(ctx context.Context, concerned func(types.NamespacedName)) error {
-	h.Workloads.Follow(func(w Wanting) { h.wantChanged(ctx, w, concerned) })
-	if err := h.Pods.Follow(func(before, after *PodUses) { h.podChanged(ctx, before, after, concerned) }); err != nil {
-		return err
-	}
-	err := Follow(ctx, h.Caches, NewNamespace(""), func(before, after *metav1.PartialObjectMetadata) {
-		h.namespaceChanged(ctx, before, after, concerned)
-	})
-	if err != nil {
-		return err
-	}
-	return Follow(ctx, h.Caches, &corev1.PersistentVolumeClaim{}, func(_, after *corev1.PersistentVolumeClaim) {
-		if after != nil {
-			concerned(client.ObjectKeyFromObject(after))
-		}
-	})
-}
-
-// namespaceChanged reports the PVCs of a namespace whose labels or deletion changed.
-func (h *Holds) namespaceChanged(ctx context.Context, before, after *metav1.PartialObjectMetadata, concerned func(types.NamespacedName)) {
-	if after == nil || before != nil && (before.DeletionTimestamp == nil) == (after.DeletionTimestamp == nil) &&
-		maps.Equal(before.Labels, after.Labels) && pvc.Released(before) == pvc.Released(after) {
-		return
-	}
-	h.list(ctx, concerned, client.InNamespace(after.Name))
-}
-
-// podChanged reports the PVCs of a pod when its use of them changes.
-func (h *Holds) podChanged(ctx context.Context, before, after *PodUses, concerned func(types.NamespacedName)) {
+// podChanged reports the PVCs of a pod when its use of them changes. An empty name is a volume of
+// a newer API, which may be any PVC.
+func podChanged(before, after *PodUses, concerned Concerned, list func(...client.ListOption)) {
 	if before != nil && after != nil && before.Node == after.Node && before.Phase == after.Phase && pvc.IsShutDown(before) == pvc.IsShutDown(after) {
 		return
 	}
-	pod := oneOf(before, after)
+	pod := cmp.Or(after, before)
 	for _, name := range pod.Claims() {
 		if name == "" {
-			h.list(ctx, concerned, client.InNamespace(pod.Namespace))
+			list(client.InNamespace(pod.Namespace))
 			continue
 		}
 		concerned(types.NamespacedName{Namespace: pod.Namespace, Name: name})
 	}
 }
 
-// wantChanged reports the PVCs that a workload wants.
-func (h *Holds) wantChanged(ctx context.Context, w Wanting, concerned func(types.NamespacedName)) {
-	for _, key := range w.Keys {
-		concerned(types.NamespacedName{Namespace: w.Namespace, Name: key})
-		h.list(ctx, concerned, client.InNamespace(w.Namespace), client.MatchingFields{indexNumbered: key})
-	}
-}
-
-// list reports cached PVCs. One that the cache does not show yet has its own event.
-func (h *Holds) list(ctx context.Context, concerned func(types.NamespacedName), options ...client.ListOption) {
+// listed reports cached PVCs. One that the cache does not show yet has its own event.
+func listed(ctx context.Context, caches cache.Cache, concerned Concerned, options ...client.ListOption) {
 	list := &corev1.PersistentVolumeClaimList{}
-	if err := h.Caches.List(ctx, list, options...); err != nil {
+	if err := caches.List(ctx, list, options...); err != nil {
 		return
 	}
 	for i := range list.Items {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -41,4 +42,31 @@ func uidOf(claim *corev1.PersistentVolumeClaim) string {
 		return "-"
 	}
 	return string(claim.UID)
+}
+
+// Only a change of what a pod uses concerns its PVCs.
+func TestPodsThatConcernPVCs(t *testing.T) {
+	unbound, bound, over := tenant("p", "1", "data"), tenant("p", "2", "data"), tenant("p", "3", "data")
+	unbound.Spec.NodeName, over.Status.Phase = "", corev1.PodSucceeded
+	shut := over.DeepCopy()
+	shut.DeletionTimestamp, shut.DeletionGracePeriodSeconds = &metav1.Time{}, new(int64)
+	for name, tt := range map[string]struct {
+		before, after *corev1.Pod
+		want          int
+	}{
+		"is created": {nil, unbound, 1}, "is bound": {unbound, bound, 1}, "changes": {bound, bound, 0}, "completes": {bound, over, 1},
+		"is shut down": {over, shut, 1}, "is deleted": {bound, nil, 1}, "uses nothing": {tenant("q", "1"), nil, 0},
+	} {
+		uses := func(pod *corev1.Pod) *PodUses {
+			if pod == nil {
+				return nil
+			}
+			return UsesOf(pod)
+		}
+		concerned := 0
+		podChanged(uses(tt.before), uses(tt.after), func(types.NamespacedName) { concerned++ }, nil)
+		if concerned != tt.want {
+			t.Errorf("a pod %s: %d PVCs", name, concerned)
+		}
+	}
 }

@@ -75,7 +75,7 @@ type Protection struct {
 
 	mu sync.Mutex
 	// held are the terminating PVCs, and claims counts them by reason.
-	held   map[types.UID]heldPVC
+	held   map[types.NamespacedName]heldPVC
 	claims *prometheus.GaugeVec
 }
 
@@ -87,7 +87,7 @@ type heldPVC struct {
 // NewProtection returns a Protection that records events through recorder. depth is the number of PVCs that
 // wait for a reconcile.
 func NewProtection(recorder events.EventRecorder, now func() time.Time, depth func() int) *Protection {
-	p := &Protection{Reporter: New(recorder), told: lru.New(remembered), held: map[types.UID]heldPVC{}}
+	p := &Protection{Reporter: New(recorder), told: lru.New(remembered), held: map[types.NamespacedName]heldPVC{}}
 	p.claims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "lockstep_protection_claims_held",
 		Help: "Terminating PersistentVolumeClaims, by what keeps them.",
@@ -119,22 +119,23 @@ func (p *Protection) Held(claim *corev1.PersistentVolumeClaim, reason string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forget(claim.UID)
-	p.held[claim.UID] = heldPVC{reason: reason, since: claim.DeletionTimestamp.Time}
+	key := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
+	p.forget(key)
+	p.held[key] = heldPVC{reason: reason, since: claim.DeletionTimestamp.Time}
 	p.claims.WithLabelValues(reason).Inc()
 }
 
 // Gone counts a PVC no more: it is not terminating, or does not exist.
-func (p *Protection) Gone(claim types.UID) {
+func (p *Protection) Gone(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forget(claim)
+	p.forget(key)
 }
 
-func (p *Protection) forget(claim types.UID) {
-	if before, ok := p.held[claim]; ok {
+func (p *Protection) forget(key types.NamespacedName) {
+	if before, ok := p.held[key]; ok {
 		p.claims.WithLabelValues(before.reason).Dec()
-		delete(p.held, claim)
+		delete(p.held, key)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestTerminatingPVCsAreCounted(t *testing.T) {
 	p.Held(deleted("a", 900), HeldByPods) // for another reason now
 	p.Held(deleted("b", 990), HeldByPods)
 	p.Held(deleted("gone", 10), HeldUnread)
-	p.Gone("gone")
+	p.Gone(types.NamespacedName{Namespace: "ns", Name: "gone"})
 	want := map[string]float64{
 		"protection_claims_held InUse": 2, "protection_oldest_terminating_seconds": 100, "protection_queue_depth": 7,
 	}

@@ -13,11 +13,13 @@ package pvcfinalizer
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -62,25 +64,17 @@ type Controller struct {
 	reader *pvccache.PodReader
 	// queue has the PVCs that wait for a pass, or for their retry.
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	// reads is full while so many namespaces are read as may be.
-	reads chan struct{}
 	// writes is full while so many PVCs are written as may be.
 	writes  chan struct{}
 	working sync.WaitGroup
-
-	mu sync.Mutex
-	// batches are the PVCs that wait for the next read of their namespace. A namespace is
-	// there while a goroutine works on it.
-	batches map[string][]types.NamespacedName
-	// unfinished counts the PVCs in batches and in passes.
-	unfinished int
+	// unfinished counts the PVCs in passes.
+	unfinished atomic.Int64
 }
 
 // New returns a Controller. It does nothing until it is started.
 func New(o Options) *Controller {
 	c := &Controller{
-		Options: o, reads: make(chan struct{}, readers), writes: make(chan struct{}, writers),
-		batches: map[string][]types.NamespacedName{},
+		Options: o, writes: make(chan struct{}, writers),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)),
 	}
@@ -103,63 +97,35 @@ func (c *Controller) Start(ctx context.Context) error {
 	if !c.Caches.WaitForCacheSync(ctx) || c.Pods.AwaitSync(ctx) != nil {
 		return nil // the process ends
 	}
-	if err := c.follow(ctx); err != nil {
-		return err
+	err := pvccache.FollowPVCs(ctx, c.Caches, c.Pods, func(key types.NamespacedName) { c.queue.Add(key) })
+	if err != nil {
+		return fmt.Errorf("follow PVCs: %w", err)
 	}
-	for key, ended := c.queue.Get(); !ended; key, ended = c.queue.Get() {
-		c.gather(ctx, key)
+	for batches := c.take(); len(batches) > 0; batches = c.take() {
+		workqueue.ParallelizeUntil(context.WithoutCancel(ctx), readers, len(batches), func(i int) {
+			p := c.judge(ctx, batches[i])
+			c.working.Go(func() { p.write(ctx) })
+		})
 	}
 	c.working.Wait()
 	return nil
 }
 
-// follow fills the queue with all PVCs, and with those that later events concern.
-func (c *Controller) follow(ctx context.Context) error {
-	if err := c.Pods.Follow(c.podChanged); err != nil {
-		return fmt.Errorf("follow pods: %w", err)
-	}
-	if err := pvccache.Follow(ctx, c.Caches, &corev1.PersistentVolumeClaim{}, c.claimChanged); err != nil {
-		return fmt.Errorf("follow PVCs: %w", err)
-	}
-	if err := pvccache.Follow(ctx, c.Caches, pvccache.NewNamespace(""), c.namespaceChanged); err != nil {
-		return fmt.Errorf("follow namespaces: %w", err)
-	}
-	return nil
-}
-
-// gather adds a PVC to the next batch of its namespace.
-func (c *Controller) gather(ctx context.Context, key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	batch, working := c.batches[key.Namespace]
-	c.batches[key.Namespace] = append(batch, key)
-	c.unfinished++
-	if !working {
-		c.working.Go(func() { c.work(ctx, key.Namespace) })
-	}
-}
-
-// work judges the PVCs of a namespace until none waits. Those that come during a read share
+// take waits for PVCs, and returns those of each namespace. PVCs that come during a read wait for
 // the next one, which may run beside the writes of this one.
-func (c *Controller) work(ctx context.Context, namespace string) {
-	time.Sleep(gatherFor)
-	for keys := c.take(namespace); len(keys) > 0; keys = c.take(namespace) {
-		c.reads <- struct{}{}
-		p := c.judge(ctx, keys)
-		<-c.reads
-		c.working.Go(func() { p.write(ctx) })
+func (c *Controller) take() [][]types.NamespacedName {
+	batches := map[string][]types.NamespacedName{}
+	for key, ended := c.queue.Get(); !ended; key, ended = c.queue.Get() {
+		if len(batches) == 0 {
+			time.Sleep(gatherFor)
+		}
+		batches[key.Namespace] = append(batches[key.Namespace], key)
+		c.unfinished.Add(1)
+		if c.queue.Len() == 0 {
+			break
+		}
 	}
-}
-
-// take returns the batch of a namespace, or ends the work on it.
-func (c *Controller) take(namespace string) []types.NamespacedName {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	keys := c.batches[namespace]
-	if c.batches[namespace] = nil; len(keys) == 0 {
-		delete(c.batches, namespace)
-	}
-	return keys
+	return slices.Collect(maps.Values(batches))
 }
 
 // done ends the work on a PVC. again retries it, later each time.
@@ -170,13 +136,7 @@ func (c *Controller) done(key types.NamespacedName, again bool) {
 		c.queue.Forget(key)
 	}
 	c.queue.Done(key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unfinished--
+	c.unfinished.Add(-1)
 }
 
-func (c *Controller) depth() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.unfinished
-}
+func (c *Controller) depth() int { return c.queue.Len() + int(c.unfinished.Load()) }

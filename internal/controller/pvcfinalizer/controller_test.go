@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
-	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -244,41 +243,6 @@ func TestARecordedPodKeepsItsPVC(t *testing.T) {
 		w.after(lookAtRecords)
 		w.want("c")
 	}, user("u"), annotated(deleted(claim("c", b)), pvc.UsersAnnotation, "u=u"))
-}
-
-// Only a pod that may have released a PVC, or that begins to hold it, costs a pass.
-func TestPodsThatConcernPVCs(t *testing.T) {
-	bound, unbound, over, another := user("u", "living", "going"), user("u", "going"), user("u", "going"), user("u", "going")
-	unbound.Spec.NodeName, over.Status.Phase, another.UID = "", corev1.PodSucceeded, "another"
-	for name, tt := range map[string]struct {
-		before, after *corev1.Pod
-		want          bool
-	}{
-		"is created": {nil, bound, true}, "is bound": {unbound, bound, true}, "is created unbound": {nil, unbound, true},
-		"changes": {bound, bound, false}, "completes": {bound, over, false}, "is deleted": {bound, nil, true},
-		"is replaced": {bound, another, true}, "uses nothing": {user("u"), nil, false},
-	} {
-		c := New(Options{Caches: fakeapi.NewShared(claim("living", p, b), deleted(claim("going", p, b))).Caches()})
-		uses := func(pod *corev1.Pod) *pvccache.PodUses {
-			if pod == nil {
-				return nil
-			}
-			return pvccache.UsesOf(pod)
-		}
-		if tt.before != nil && tt.after != nil && tt.before.UID != tt.after.UID {
-			c.podChanged(uses(tt.before), nil)
-		} else {
-			c.podChanged(uses(tt.before), uses(tt.after))
-		}
-		want := 0
-		if tt.want {
-			want = 1 // the terminating PVC
-		}
-		if got := c.queue.Len(); got != want {
-			t.Errorf("a pod %s: %d PVCs", name, got)
-		}
-		c.queue.ShutDown()
-	}
 }
 
 // A pass may report a PVC after the event of its end.

@@ -3,6 +3,7 @@ package pvcfinalizer
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,7 +42,7 @@ type pass struct {
 	claims map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	// look are PVCs that only a live read of pods can judge.
 	look []*corev1.PersistentVolumeClaim
-	do   []action.Action
+	do   map[types.NamespacedName]action.Action
 	// again are PVCs to retry.
 	again map[types.NamespacedName]bool
 }
@@ -49,8 +50,8 @@ type pass struct {
 // judge reads PVCs of one namespace, and decides what to write.
 func (c *Controller) judge(ctx context.Context, keys []types.NamespacedName) *pass {
 	p := &pass{
-		Controller: c, namespace: keys[0].Namespace, keys: keys,
-		claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, again: map[types.NamespacedName]bool{},
+		Controller: c, namespace: keys[0].Namespace, keys: keys, again: map[types.NamespacedName]bool{},
+		claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, do: map[types.NamespacedName]action.Action{},
 	}
 	if err := p.read(ctx); err != nil {
 		p.fail(ctx, err, keys...)
@@ -59,6 +60,8 @@ func (c *Controller) judge(ctx context.Context, keys []types.NamespacedName) *pa
 	for _, key := range keys {
 		if claim := p.claims[key]; claim != nil {
 			p.decide(ctx, claim)
+		} else {
+			p.report.Gone(key)
 		}
 	}
 	p.judgeLive(ctx)
@@ -97,17 +100,13 @@ func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 		}
 		verdict, mode = p.verdict(claim)
 	}
-	if p.isUnprotected(claim, mode) {
-		if verdict.Step == pvc.Keep && mode == pvc.Observe {
-			p.report.Postponed(claim, verdict.Because)
-			return
-		}
-		p.report.Gone(claim.UID)
+	if mode == pvc.Off && !p.Settings.Alone && !isMarked(claim) {
+		p.report.Gone(client.ObjectKeyFromObject(claim))
 		return
 	}
 	switch verdict.Step {
 	case pvc.Write:
-		p.do = append(p.do, verdict.Write)
+		p.will(verdict.Write)
 	case pvc.Keep:
 		p.postponed(claim, verdict)
 	case pvc.AwaitPods:
@@ -119,6 +118,9 @@ func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 		p.leave(claim)
 	}
 }
+
+// will adds the write of one PVC.
+func (p *pass) will(a action.Action) { p.do[keyOf(a)] = a }
 
 func (p *pass) verdict(claim *corev1.PersistentVolumeClaim) (pvc.Verdict, pvc.Mode) {
 	mode := p.Settings.ModeOf(claim, p.labels)
@@ -140,19 +142,15 @@ func (p *pass) readNamespace(ctx context.Context) error {
 	return nil
 }
 
-// isUnprotected reports whether a PVC has no mark of ours, and needs none.
-func (p *pass) isUnprotected(claim *corev1.PersistentVolumeClaim, mode pvc.Mode) bool {
-	return mode < pvc.Barrier && !p.Settings.Alone && claim.Annotations[pvc.UsersAnnotation] == "" &&
-		!slices.Contains(claim.Finalizers, pvc.BarrierFinalizer)
+// isMarked reports whether a PVC has the barrier or a use record.
+func isMarked(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Annotations[pvc.UsersAnnotation] != "" || slices.Contains(claim.Finalizers, pvc.BarrierFinalizer)
 }
 
 // leave does nothing about a PVC, unless a pod of its use record seems to be gone: then
-// pods are read live.
+// pods are read live. Other finalizers may keep a terminating PVC.
 func (p *pass) leave(claim *corev1.PersistentVolumeClaim) {
-	if claim.DeletionTimestamp != nil {
-		p.report.Gone(claim.UID) // other finalizers keep it
-		return
-	}
+	p.report.Gone(client.ObjectKeyFromObject(claim))
 	record, err := pvc.ParseRecord(claim.Annotations[pvc.UsersAnnotation])
 	gone := func(r pvc.Recorded) bool { return !p.Pods.Has(claim.Namespace, r.UID) }
 	if err == nil && slices.ContainsFunc(record, gone) {
@@ -186,10 +184,10 @@ func (p *pass) judgeLive(ctx context.Context) {
 		p.keep(ctx, k)
 	}
 	for _, r := range releases {
-		p.do = append(p.do, r)
+		p.will(r)
 	}
 	for _, r := range live.Forget() {
-		p.do = append(p.do, r)
+		p.will(r)
 	}
 }
 
@@ -226,22 +224,19 @@ func (p *pass) fail(ctx context.Context, err error, keys ...types.NamespacedName
 
 // write carries out the actions in parallel.
 func (p *pass) write(ctx context.Context) {
-	written := map[types.NamespacedName]bool{}
-	for _, a := range p.do {
-		written[keyOf(a)] = true
-	}
 	for _, key := range p.keys {
-		if !written[key] {
-			p.finish(ctx, key, p.again[key])
+		if p.do[key] == nil {
+			p.done(key, p.again[key])
 		}
 	}
 	// Workers are reused: the stack of a new goroutine would grow again, at a fifth of the cost of a
 	// write. No PVC is left out when ctx ends.
-	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(p.do), func(i int) {
+	keys := slices.Collect(maps.Keys(p.do))
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(keys), func(i int) {
 		p.writes <- struct{}{}
-		again := p.carryOut(ctx, p.do[i])
+		again := p.carryOut(ctx, p.do[keys[i]])
 		<-p.writes
-		p.finish(ctx, keyOf(p.do[i]), again)
+		p.done(keys[i], again)
 	})
 }
 
@@ -269,16 +264,4 @@ func (p *pass) carryOut(ctx context.Context, a action.Action) (again bool) {
 	p.report.Held(claim, report.HeldUnwritten)
 	logr.FromContextOrDiscard(ctx).Error(err, "trying again", "claim", keyOf(a).String())
 	return true
-}
-
-// finish ends the work on a PVC. One that was deleted during the pass is forgotten: the pass
-// may have reported it after its event.
-func (p *pass) finish(ctx context.Context, key types.NamespacedName, again bool) {
-	if claim := p.claims[key]; claim != nil {
-		cached, err := pvccache.PVC(ctx, p.Caches, key)
-		if err == nil && (cached == nil || cached.UID != claim.UID) {
-			p.report.Gone(claim.UID)
-		}
-	}
-	p.done(key, again)
 }

@@ -15,12 +15,12 @@ import (
 )
 
 // reconcileNamespace keeps the number of held PVCs in an annotation of their namespace.
-func (p *pass) reconcileNamespace(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	namespace, err := pvccache.NamespaceOf(ctx, p.Holds.Caches, req.Name)
+func (p *pass) reconcileNamespace(ctx context.Context, name string) (ctrl.Result, error) {
+	namespace, err := pvccache.NamespaceOf(ctx, p.Holds.Caches, name)
 	if err != nil || namespace.UID == "" {
 		return ctrl.Result{}, err
 	}
-	claims, err := pvccache.PVCsOf(ctx, p.Holds.Caches, req.Name)
+	claims, err := pvccache.PVCsOf(ctx, p.Holds.Caches, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

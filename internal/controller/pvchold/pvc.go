@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,21 +24,21 @@ type pass struct {
 }
 
 // reconcilePVC keeps the annotations of a PVC true.
-func (p *pass) reconcilePVC(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (p *pass) reconcilePVC(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
 	now := p.Now()
-	view, err := p.Holds.View(ctx, req.NamespacedName, now)
+	view, err := p.Holds.View(ctx, key, now)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if view.Claim == nil {
-		p.Report.Gone(req.NamespacedName)
+		p.Report.Gone(key)
 		return ctrl.Result{}, nil
 	}
 	verdict, err := p.decide(ctx, view)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p.judged(ctx, view.Claim, verdict)
+	p.Report.Judged(view.Claim, verdict)
 	token := pvc.DecideToken(view.Claim, now, p.ReleaseTTL)
 	err = p.carryOut(ctx, view.Claim, pvc.Carry(view.Claim, verdict, token))
 	if err != nil {
@@ -95,21 +96,10 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, actions []acti
 	return nil
 }
 
-// judged reports a verdict. A PVC that was deleted meanwhile is forgotten: its event may have
-// come before.
-func (p *pass) judged(ctx context.Context, claim *corev1.PersistentVolumeClaim, verdict pvc.HoldVerdict) {
-	p.Report.Judged(claim, verdict)
-	key := client.ObjectKeyFromObject(claim)
-	if cached, err := pvccache.PVC(ctx, p.Holds.Caches, key); err == nil && cached == nil {
-		p.Report.Gone(key)
-	}
-}
-
-// went forgets a PVC that is gone. It needs no pass of its own.
-func (p *pass) went(claim *corev1.PersistentVolumeClaim) {
-	if p.leads() {
-		p.Report.Gone(client.ObjectKeyFromObject(claim))
-		p.left(context.Background(), claim)
+// went reports a PVC that was deleted in use, if this replica leads.
+func (p *pass) went(before, after *corev1.PersistentVolumeClaim) {
+	if after == nil && p.leads() {
+		p.left(context.Background(), before)
 	}
 }
 

@@ -6,16 +6,18 @@
 package pvchold
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"lockstep.dev/lockstep/internal/apply"
@@ -23,12 +25,9 @@ import (
 	"lockstep.dev/lockstep/internal/report"
 )
 
-// Name is the name of the controller of PVCs.
-const Name = "hold"
-
 const (
-	// workers bound the PVCs that are written at a time: the rest of the operator shares the
-	// connection.
+	// workers bound the PVCs and namespaces that are written at a time: the rest of the operator
+	// shares the connection.
 	workers = 8
 	// gatherFor is how long events of a PVC are gathered.
 	gatherFor = 50 * time.Millisecond
@@ -55,42 +54,42 @@ type Options struct {
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// Setup adds the controllers of holds to the manager.
+// Setup adds the controller of holds to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	p := &pass{Options: o, elected: mgr.Elected()}
 	// Before the caches sync: the operator may release a PVC as soon as they have.
-	if err := o.Holds.FollowDeleted(context.Background(), p.went); err != nil {
+	if err := pvccache.Follow(context.Background(), o.Holds.Caches, &corev1.PersistentVolumeClaim{}, p.went); err != nil {
 		return fmt.Errorf("follow deleted PVCs: %w", err)
 	}
-	err := p.setup(mgr, Name, p.reconcilePVC, func(ctx context.Context, q queue) error {
-		return o.Holds.FollowClaims(ctx, func(key types.NamespacedName) { q.AddAfter(ctrl.Request{NamespacedName: key}, gatherFor) })
-	})
-	if err != nil {
-		return err
-	}
-	return p.setup(mgr, "held-claims", p.reconcileNamespace, func(ctx context.Context, q queue) error {
-		concerned := func(name string) {
-			q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}, recountAfter)
-		}
-		return o.Holds.FollowNamespaces(ctx, concerned, p.ends)
-	})
+	return ctrl.NewControllerManagedBy(mgr).Named("hold").WithOptions(options()).WatchesRawSource(source.Func(p.follow)).Complete(p)
 }
 
-func (p *pass) setup(mgr ctrl.Manager, name string, reconciler reconcile.Func, follow func(context.Context, queue) error) error {
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(name).
-		WithOptions(options()).
-		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
-			if err := p.Holds.AwaitSync(ctx); err != nil {
-				return err
-			}
-			return follow(ctx, q)
-		})).
-		Complete(reconciler)
-	if err != nil {
-		return fmt.Errorf("set up the %s controller: %w", name, err)
+// follow adds PVCs to the queue, and namespaces, which have no name beside that of a namespace.
+func (p *pass) follow(ctx context.Context, q queue) error {
+	if err := p.Holds.AwaitSync(ctx); err != nil {
+		return err
 	}
-	return nil
+	recount := func(namespace string) {
+		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace}}, recountAfter)
+	}
+	return errors.Join(
+		p.Holds.FollowPVCs(ctx, func(key types.NamespacedName) { q.AddAfter(ctrl.Request{NamespacedName: key}, gatherFor) }),
+		pvccache.Follow(ctx, p.Holds.Caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
+			recount(cmp.Or(after, before).Namespace)
+		}),
+		pvccache.Follow(ctx, p.Holds.Caches, pvccache.NewNamespace(""), func(before, after *metav1.PartialObjectMetadata) {
+			recount(cmp.Or(after, before).Name)
+			p.ends(before, after)
+		}),
+	)
+}
+
+// Reconcile keeps the annotations of a PVC or a namespace true.
+func (p *pass) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if req.Name == "" {
+		return p.reconcileNamespace(ctx, req.Namespace)
+	}
+	return p.reconcilePVC(ctx, req.NamespacedName)
 }
 
 // options let a replica without the lease follow all events, so that it can take over at once.
@@ -101,10 +100,10 @@ func options() controller.Options {
 	}
 }
 
-// ends reports that the release of a namespace was used, if this replica leads.
-func (p *pass) ends(namespace *metav1.PartialObjectMetadata) {
-	if p.leads() {
-		p.Report.Ends(namespace)
+// ends reports that the release of a namespace is used: its deletion begins.
+func (p *pass) ends(before, after *metav1.PartialObjectMetadata) {
+	if before != nil && after != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && p.leads() {
+		p.Report.Ends(after)
 	}
 }
 
