@@ -145,7 +145,7 @@ type source struct {
 func (r Reader) sources() []source {
 	sources := []source{{"leaderworkersets", leaderWorkerSets, nil, ofLeaderWorkerSet(r.Started)}}
 	for _, k := range builtInKinds {
-		sources = append(sources, source{k.resource, k.GroupVersionKind, k.list, builtIn})
+		sources = append(sources, source{k.resource, k.GroupVersionKind, k.list, workloads.BuiltIn})
 	}
 	for _, kind := range r.Kinds {
 		name := strings.ToLower(kind.Kind) + "s"

@@ -42,14 +42,6 @@ func workloadOf(of wants) func(any) (any, error) {
 // wants returns which PVCs an object wants.
 type wants = func(object any) (workloads.Want, error)
 
-// builtIn returns what a workload of a built-in kind wants.
-func builtIn(object any) (workloads.Want, error) {
-	if want, ok := workloads.BuiltIn(object); ok {
-		return want, nil
-	}
-	return workloads.Want{}, fmt.Errorf("%T is not a workload", object)
-}
-
 // untyped returns what a workload wants that is read field by field.
 func untyped(of func(*unstructured.Unstructured) workloads.Want) wants {
 	return func(object any) (workloads.Want, error) {

@@ -70,7 +70,7 @@ func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured 
 	apis := map[string]cache.Getter{appsv1.GroupName: kube.AppsV1().RESTClient(), batchv1.GroupName: kube.BatchV1().RESTClient()}
 	for _, k := range builtInKinds {
 		informer := cache.NewSharedIndexInformer(listWatch(kube, apis[k.Group], k.resource), k.empty, 0, cache.Indexers{})
-		if err := w.setup(informer, workloadOf(builtIn)); err != nil {
+		if err := w.setup(informer, workloadOf(workloads.BuiltIn)); err != nil {
 			return nil, err
 		}
 		if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
@@ -93,7 +93,7 @@ func (w *Workloads) add(kind schema.GroupVersionKind, reduce cache.TransformFunc
 		Setup:            func(informer cache.SharedIndexInformer) error { return w.setup(informer, reduce) },
 		Turned: func(stopped []any) {
 			for _, object := range stopped {
-				w.report(workloadIn(object), nil)
+				w.report(object.(*workload), nil)
 			}
 		},
 	}
@@ -112,16 +112,12 @@ func (w *Workloads) setup(informer cache.SharedIndexInformer, reduce cache.Trans
 	if err := informer.SetTransform(reduce); err != nil {
 		return err
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(is any) { w.report(nil, workloadIn(is)) },
-		UpdateFunc: func(was, is any) { w.report(workloadIn(was), workloadIn(is)) },
-		DeleteFunc: func(was any) { w.report(workloadIn(was), nil) },
-	})
+	_, err := informer.AddEventHandler(eventHandler(w.report))
 	return err
 }
 
 func keysOf(object any) ([]string, error) {
-	about := wanting(workloadIn(object))
+	about := wanting(object.(*workload))
 	for i, key := range about.Keys {
 		about.Keys[i] = about.Namespace + "/" + key
 	}
@@ -139,15 +135,6 @@ func wanting(all ...*workload) (about Wanting) {
 	slices.Sort(about.Keys)
 	about.Keys = slices.Compact(about.Keys)
 	return about
-}
-
-// workloadIn returns the workload that an event is about, or nil.
-func workloadIn(object any) *workload {
-	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
-	}
-	found, _ := object.(*workload)
-	return found
 }
 
 // Follow calls changed for every later change of what is wanted.
@@ -225,7 +212,7 @@ func (w *Workloads) wanting(namespace, claim string) (found []*workload) {
 		for _, key := range append(workloads.Prefixes(claim), claim) {
 			objects, _ := indexer.ByIndex(indexKeys, namespace+"/"+key) // every indexer has the index
 			for _, object := range objects {
-				if w := workloadIn(object); w != nil && !slices.Contains(found, w) {
+				if w := object.(*workload); !slices.Contains(found, w) {
 					found = append(found, w)
 				}
 			}
@@ -242,7 +229,7 @@ func (w *Workloads) named(ref identity.Ref) (found *workload, watched bool) {
 		return nil, false
 	}
 	object, _, _ := indexer.GetByKey(ref.Namespace + "/" + ref.Name) // a thread-safe store returns no error
-	if found := workloadIn(object); found != nil && found.UID == ref.UID {
+	if found, _ := object.(*workload); found != nil && found.UID == ref.UID {
 		return found, true
 	}
 	return nil, true

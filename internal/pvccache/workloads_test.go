@@ -88,7 +88,7 @@ func (d *Workloads) put(t *testing.T, object metav1.Object) {
 
 func reduced(t *testing.T, object metav1.Object) *workload {
 	t.Helper()
-	of := builtIn
+	of := workloads.BuiltIn
 	if set, ok := object.(*lwsv1.LeaderWorkerSet); ok {
 		of, object = ofLeaderWorkerSet(recorded), fakeapi.Untyped(set)
 	}

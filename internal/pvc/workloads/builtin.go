@@ -43,23 +43,23 @@ func (w *Want) idleAt(n int) {
 	}
 }
 
-// BuiltIn is what a workload of a built-in kind wants. ok is false for other objects.
-func BuiltIn(object any) (w Want, ok bool) {
+// BuiltIn is what a workload of a built-in kind wants. Any other object is an error.
+func BuiltIn(object any) (Want, error) {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
-		return ofStatefulSet(o), true
+		return ofStatefulSet(o), nil
 	case *appsv1.Deployment:
-		return ofReplicas("Deployment", o, o.Spec.Replicas, o.Spec.Template.Spec.Volumes), true
+		return ofReplicas("Deployment", o, o.Spec.Replicas, o.Spec.Template.Spec.Volumes), nil
 	case *appsv1.ReplicaSet:
-		return ofReplicaSet(o), true
+		return ofReplicaSet(o), nil
 	case *appsv1.DaemonSet:
-		return ofDaemonSet(o), true
+		return ofDaemonSet(o), nil
 	case *batchv1.Job:
-		return ofJob(o), true
+		return ofJob(o), nil
 	case *batchv1.CronJob:
-		return ofCronJob(o), true
+		return ofCronJob(o), nil
 	}
-	return Want{}, false
+	return Want{}, fmt.Errorf("%T is not a workload", object)
 }
 
 // ofStatefulSet is one PVC for each template and ordinal, and those that its pods name.

@@ -2,7 +2,6 @@ package workloads
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -120,32 +119,28 @@ func (k Kind) released() string {
 	return "delete it"
 }
 
-// replicas are those of the largest part, where the path leads to several. A part without the
-// field has one. A value that is no number may mean any: PVCs of all ordinals are wanted.
+// replicas are those of the largest part, where the path leads to several. A negative number is
+// of unknown meaning, and not idle.
 func (k Kind) replicas(object any) int {
-	most := 0
-	values, complete := ofParts(object, k.Fields.Replicas)
-	if !complete {
-		most = 1
+	values := at(object, k.Fields.Replicas)
+	if len(values) == 0 {
+		return 1
 	}
+	most := 0
 	for _, value := range values {
-		n, ok := value.(int64)
-		switch {
-		case !ok:
-			most = math.MaxInt32
-		case n < 0: // its meaning is unknown: not idle
-			most = max(most, 1)
-		default:
-			most = max(most, int(min(n, math.MaxInt32)))
+		n := number(value, 1)
+		if n < 0 {
+			n = 1
 		}
+		most = max(most, n)
 	}
 	return most
 }
 
 // isSuspended reports whether the switch is on in every part.
 func (k Kind) isSuspended(object any) bool {
-	values, complete := ofParts(object, k.Fields.Suspend)
-	return complete && !slices.ContainsFunc(values, func(value any) bool { return value != true })
+	values := at(object, k.Fields.Suspend)
+	return len(values) > 0 && !slices.ContainsFunc(values, func(value any) bool { return value != true })
 }
 
 func (k Kind) isFinished(condition any) bool {
@@ -154,18 +149,7 @@ func (k Kind) isFinished(condition any) bool {
 	return fields["status"] == "True" && slices.Contains(k.Fields.Finished, kind)
 }
 
-// ofParts are the values of a field in the parts of an object. complete reports that there are
-// parts, and each has the field.
-func ofParts(object any, path string) (values []any, complete bool) {
-	parts := []any{object}
-	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
-		parts = at(object, path[:dot])
-	}
-	values = at(object, path)
-	return values, len(values) > 0 && len(values) >= len(parts)
-}
-
-// at is every value that a path leads to.
+// at is every value that a path leads to: nil where an element lacks the field.
 func at(value any, path string) []any {
 	if path == "" {
 		return nil
@@ -174,21 +158,14 @@ func at(value any, path string) []any {
 	for _, field := range strings.Split(path, ".") {
 		var next []any
 		for _, value := range values {
-			next = append(next, into(value, field)...)
+			if list, _ := value.([]any); field == "*" {
+				next = append(next, list...)
+				continue
+			}
+			object, _ := value.(map[string]any)
+			next = append(next, object[field])
 		}
 		values = next
 	}
 	return values
-}
-
-func into(value any, field string) []any {
-	if field == "*" {
-		list, _ := value.([]any)
-		return list
-	}
-	object, _ := value.(map[string]any)
-	if inner, ok := object[field]; ok {
-		return []any{inner}
-	}
-	return nil
 }

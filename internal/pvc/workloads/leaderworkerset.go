@@ -24,9 +24,9 @@ type GroupSize func(*lwsv1.LeaderWorkerSet) int
 func OfLeaderWorkerSet(set *unstructured.Unstructured, started GroupSize) Want {
 	w, object := newWant(identity.KindLeaderWorkerSet, lwsv1.GroupVersion.String(), set), set.Object
 	const template = "spec.leaderWorkerTemplate"
-	groups, size := numberAt(object, "spec.replicas", 1), numberAt(object, template+".size", 1)
+	groups, size := number(first(at(object, "spec.replicas")), 1), number(first(at(object, template+".size")), 1)
 	w.idleAt(groups)
-	groups, size = max(groups, numberAt(object, "status.replicas", 0)), max(size, started(startedOf(object)))
+	groups, size = max(groups, number(first(at(object, "status.replicas")), 0)), max(size, started(startedOf(object)))
 	leaders, isMap := first(at(object, template+".leaderTemplate")).(map[string]any)
 	w.volumes(leaders, template+".leaderTemplate")
 	if !isMap || size > 1 {
@@ -54,10 +54,10 @@ func startedOf(object any) *lwsv1.LeaderWorkerSet {
 	return set
 }
 
-// numberAt is the number that a path leads to, or a default if there is none. A value that is not
-// an integer may mean any number, so PVCs of every ordinal are wanted.
-func numberAt(object any, path string, otherwise int) int {
-	switch value := first(at(object, path)).(type) {
+// number is an integer of an untyped object, or a default if it is nil. A value that is not an
+// integer may mean any number, so PVCs of every ordinal are wanted.
+func number(value any, otherwise int) int {
+	switch value := value.(type) {
 	case nil:
 		return otherwise
 	case int64:

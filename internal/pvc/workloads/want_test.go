@@ -132,12 +132,12 @@ func TestWorkloadsWantPVCs(t *testing.T) {
 		{"cronjob", cron(false), 0, "data", uses},
 		{"suspended cronjob", cron(true), 0, "data", idle},
 	} {
-		want, ok := workloads.BuiltIn(tt.workload)
+		want, err := workloads.BuiltIn(tt.workload)
 		if set, is := tt.workload.(*lwsv1.LeaderWorkerSet); is {
 			started := func(*lwsv1.LeaderWorkerSet) int { return tt.started }
-			want, ok = workloads.OfLeaderWorkerSet(fakeapi.Untyped(set), started), true
+			want, err = workloads.OfLeaderWorkerSet(fakeapi.Untyped(set), started), nil
 		}
-		if got := wants(want, tt.pvc); !ok || got != tt.want {
+		if got := wants(want, tt.pvc); err != nil || got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}
