@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -155,16 +154,4 @@ func (a *Actor) lift(ctx context.Context, what pvc.Lifting) error {
 		return errNotJudged
 	}
 	return a.change(ctx, what.Target(), fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates())}})
-}
-
-// dropUnused removes one condition from the version that was judged. The list is merged by type:
-// the caches keep no other condition.
-func (a *Actor) dropUnused(ctx context.Context, what pvc.DropUnused) error {
-	unused := fields{"type": corev1.PersistentVolumeClaimUnused, "$patch": "delete"}
-	patch, err := patchOf(what.PVC, fields{}, fields{"status": fields{"conditions": []any{unused}}})
-	if err != nil {
-		return err
-	}
-	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.PVC), client.RawPatch(types.StrategicMergePatchType, patch),
-		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
 }

@@ -66,7 +66,7 @@ func Decide(v View) Verdict {
 		return Verdict{Step: Keep, Users: users, Because: InUse(users)}
 	}
 	if v.Settings.takes(v.Claim) == "" {
-		return Verdict{Step: AwaitPods, Because: action.Reason{Code: "AwaitingPodProtection", Sentence: "the built-in controller has not removed " + PodsFinalizer}}
+		return Verdict{Step: AwaitPods}
 	}
 	return Verdict{Step: Look}
 }
@@ -110,14 +110,11 @@ func (v View) living() Verdict {
 	if v.Mode >= Barrier && !slices.Contains(want, BarrierFinalizer) {
 		want = append(want, BarrierFinalizer)
 	}
-	switch {
-	case !slices.Equal(have, want):
-		because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
-		return Verdict{Step: Write, Write: action.SetFinalizers{Object: refOf(v.Claim), Finalizers: want, Because: because}}
-	case v.Settings.Alone && slices.ContainsFunc(v.Claim.Status.Conditions, isUnused):
-		return Verdict{Step: Write, Write: DropUnused{PVC: refOf(v.Claim)}} // no built-in controller runs that would write it
+	if slices.Equal(have, want) {
+		return Verdict{}
 	}
-	return Verdict{}
+	because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
+	return Verdict{Step: Write, Write: action.SetFinalizers{Object: refOf(v.Claim), Finalizers: want, Because: because}}
 }
 
 func refOf(pvc *corev1.PersistentVolumeClaim) identity.Ref {
@@ -129,27 +126,6 @@ type silent struct{}
 
 // Telling implements action.Action.
 func (silent) Telling() action.Telling { return action.Telling{} }
-
-// DropUnused removes the condition Unused from the version of a PVC that was judged.
-type DropUnused struct {
-	silent
-	PVC identity.Ref
-}
-
-// Target implements action.Action.
-func (d DropUnused) Target() identity.Ref { return d.PVC }
-
-// Why implements action.Action.
-func (DropUnused) Why() action.Reason {
-	return action.Reason{Code: "LeftOver", Sentence: "an earlier version wrote the condition Unused"}
-}
-
-// Verb implements action.Action.
-func (DropUnused) Verb() string { return "drop" }
-
-func isUnused(c corev1.PersistentVolumeClaimCondition) bool {
-	return c.Type == corev1.PersistentVolumeClaimUnused
-}
 
 // Batch is the terminating PVCs of one namespace, as they were before pods are read. The read
 // judges only these.
@@ -332,13 +308,16 @@ func DecideVolume(volume *corev1.PersistentVolume) (action.SetFinalizers, bool) 
 // maxNamed is how many names are listed before the rest is counted.
 const maxNamed = 8
 
-// few joins sorted names, and counts those beyond maxNamed.
+// few joins sorted names, at most maxNamed of them and in less than 1 KiB, and counts the rest.
 func few(names []string) string {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	names = slices.Compact(names)
-	if more := len(names) - maxNamed; more > 0 {
-		names = append(names[:maxNamed], fmt.Sprintf("+%d", more))
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	for shown := min(len(names), maxNamed); ; shown-- {
+		said := slices.Clone(names[:shown])
+		if more := len(names) - shown; more > 0 {
+			said = append(said, fmt.Sprintf("+%d", more))
+		}
+		if text := strings.Join(said, ", "); len(text) < maxNames || shown == 0 {
+			return text
+		}
 	}
-	return strings.Join(names, ", ")
 }
