@@ -116,11 +116,7 @@ func world(pods *pvc.Index, wants ...workloads.Want) pvc.World {
 	return pvc.World{Pods: pods, Desire: workloads.NewDesire(ns, wants)}
 }
 
-// wantOf is what a workload wants. Another object wants nothing, which fails its test.
-func wantOf(object any) workloads.Want {
-	want, _ := workloads.BuiltIn(object)
-	return want
-}
+func wantOf(object any) workloads.Want { return workloads.BuiltIn(object) }
 
 func fakeUID(i int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)) }
 

@@ -18,11 +18,11 @@ import (
 
 func caseOf(c *corev1.PersistentVolumeClaim, mode pvc.Mode, pods []*corev1.Pod, wants ...workloads.Want) pvc.Case {
 	byUID, w := map[types.UID]*corev1.Pod{}, world(index(pods...), wants...)
-	w.Links = map[types.UID]workloads.Link{}
+	w.Links = map[types.UID]types.UID{}
 	for _, o := range pods {
 		byUID[o.UID] = o
 		if owner := metav1.GetControllerOf(o); owner != nil {
-			w.Links[o.UID] = workloads.Link{Controller: owner.UID}
+			w.Links[o.UID] = owner.UID
 		}
 	}
 	return pvc.Case{Claim: c, Mode: mode, World: w, Pods: byUID, Now: noon, Nodes: map[string]*corev1.Node{}}

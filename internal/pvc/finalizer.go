@@ -121,11 +121,21 @@ func refOf(pvc *corev1.PersistentVolumeClaim) identity.Ref {
 	return identity.RefOf(identity.KindPersistentVolumeClaim, pvc)
 }
 
-// silent actions have no events of their own.
-type silent struct{}
+// judged is what the actions of this package have that only its decisions make. They have no
+// events of their own.
+type judged struct {
+	object  identity.Ref
+	because action.Reason
+}
+
+// Target is the incarnation and the version that was judged.
+func (j judged) Target() identity.Ref { return j.object }
+
+// Why implements action.Action.
+func (j judged) Why() action.Reason { return j.because }
 
 // Telling implements action.Action.
-func (silent) Telling() action.Telling { return action.Telling{} }
+func (judged) Telling() action.Telling { return action.Telling{} }
 
 // Batch is the terminating PVCs of one namespace, as they were before pods are read. The read
 // judges only these.
@@ -221,25 +231,16 @@ func (v LiveView) Err() error { return v.err }
 // Release removes one finalizer from the version of a PVC that was judged. Only LiveView.Judge
 // returns one with a target.
 type Release struct {
-	silent
-	pvc   identity.Ref
+	judged
 	takes string
 	stays []string
 }
-
-// Target is the incarnation and the version that was judged.
-func (r Release) Target() identity.Ref { return r.pvc }
 
 // Takes is the finalizer that is removed.
 func (r Release) Takes() string { return r.takes }
 
 // Finalizers are those that stay, in their order.
 func (r Release) Finalizers() []string { return slices.Clone(r.stays) }
-
-// Why implements action.Action.
-func (r Release) Why() action.Reason {
-	return action.Reason{Code: "NotInUse", Sentence: "no bound pod uses the PVC, read after its deletion was seen"}
-}
 
 // Verb implements action.Action.
 func (Release) Verb() string { return "release" }
@@ -264,7 +265,8 @@ func (v LiveView) Judge() (releases []Release, kept []Kept) {
 		}
 		takes := v.batch.settings.takes(pvc)
 		stays := slices.DeleteFunc(slices.Clone(pvc.Finalizers), func(f string) bool { return f == takes })
-		releases = append(releases, Release{pvc: refOf(pvc), takes: takes, stays: stays})
+		because := action.Reason{Code: "NotInUse", Sentence: "no bound pod uses the PVC, read after its deletion was seen"}
+		releases = append(releases, Release{judged{refOf(pvc), because}, takes, stays})
 	}
 	return releases, kept
 }

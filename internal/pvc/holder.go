@@ -71,8 +71,8 @@ const (
 type World struct {
 	Pods   *Index
 	Desire *workloads.Desire
-	// Links are the pods of a PVC, and those between workloads.
-	Links map[types.UID]workloads.Link
+	// Links are the controllers of the pods of a PVC, and of those between workloads.
+	Links map[types.UID]types.UID
 	Idle  IdlePolicy
 	// OwnersGone reports whether the PVC has owners, and all of them are gone or wait for
 	// the PVC to go. An ownerReference is the user's word: such a PVC is garbage.
@@ -157,7 +157,7 @@ func (w World) podHolders(pvc *corev1.PersistentVolumeClaim) []Holder {
 		h := Holder{
 			Object: use.Pod, Name: "Pod/" + use.Pod.Name, UID: use.Pod.UID, Reason: UnboundPod, Proof: use.Path,
 			Node: use.Node, Phase: string(use.Phase), Released: "delete the pod",
-			above: w.Desire.Above(w.Links[use.Pod.UID].Controller, w.Links),
+			above: w.Desire.Above(w.Links[use.Pod.UID], w.Links),
 		}
 		if use.holds(pvc) {
 			h.Reason = BoundPod

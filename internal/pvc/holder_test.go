@@ -29,7 +29,7 @@ func TestTheTopOfAChainHolds(t *testing.T) {
 	set := &lwsv1.LeaderWorkerSet{ObjectMeta: meta("llama")}
 	set.UID, set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = "uid-set", new(int32(2)), new(int32(3))
 	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
-	lws := workloads.OfLeaderWorkerSet(fakeapi.Untyped(set), func(*lwsv1.LeaderWorkerSet) int { return 0 })
+	lws := workloads.GroupSize(func(*lwsv1.LeaderWorkerSet) int { return 0 }).OfLeaderWorkerSet(fakeapi.Untyped(set))
 	leaders := wantOf(statefulSet("llama", 3, owned("LeaderWorkerSet", "uid-set")))
 	workers := wantOf(statefulSet("llama-0", 2, owned("Pod", "uid-leader")))
 	a, b := wantOf(statefulSet("a", 1, owned("StatefulSet", "uid-b"))), wantOf(statefulSet("b", 1, owned("StatefulSet", "uid-a")))
@@ -47,7 +47,7 @@ func TestTheTopOfAChainHolds(t *testing.T) {
 		{"a ring", "data-a-0", []workloads.Want{a, b}, "StatefulSet/a", "", "spec.volumeClaimTemplates[data] of statefulset a"},
 	} {
 		w := world(index(), tt.wants...)
-		w.Links = map[types.UID]workloads.Link{"uid-leader": {Controller: "uid-llama"}}
+		w.Links = map[types.UID]types.UID{"uid-leader": "uid-llama"}
 		held, idle := w.Holders(claim(tt.claim))
 		if theNames(held) != tt.held || theNames(idle) != tt.idle {
 			t.Errorf("%s: held by %q, idle %q", tt.name, theNames(held), theNames(idle))
@@ -97,7 +97,7 @@ func TestTheAnnotationNamesTheHighestHolders(t *testing.T) {
 	} {
 		v := holdView(claim("data"), tt.wants...)
 		v.World.Pods = index(run)
-		v.World.Links = map[types.UID]workloads.Link{run.UID: {Controller: "uid-run"}}
+		v.World.Links = map[types.UID]types.UID{run.UID: "uid-run"}
 		if got := pvc.DecideHold(v).Annotations[pvc.HoldersAnnotation]; got != tt.want {
 			t.Errorf("%s: %q", tt.name, got)
 		}

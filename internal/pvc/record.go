@@ -217,21 +217,12 @@ type GateVerdict struct {
 // Lifting removes UseGate from the pod that was judged. Only DecideGate returns one with
 // a target.
 type Lifting struct {
-	silent
-	pod   identity.Ref
+	judged
 	stays []corev1.PodSchedulingGate
 }
 
-// Target is the incarnation and the version that was judged.
-func (l Lifting) Target() identity.Ref { return l.pod }
-
 // Gates are the gates that stay, in their order.
 func (l Lifting) Gates() []corev1.PodSchedulingGate { return slices.Clone(l.stays) }
-
-// Why implements action.Action.
-func (l Lifting) Why() action.Reason {
-	return action.Reason{Code: "UseRecorded", Sentence: "the pod is recorded on its PVCs"}
-}
 
 // Verb implements action.Action.
 func (Lifting) Verb() string { return "lift" }
@@ -266,5 +257,6 @@ func DecideGate(v GateView) GateVerdict {
 		return waits("UseNotRecorded", err.Error())
 	}
 	stays := slices.DeleteFunc(slices.Clone(v.Pod.Spec.SchedulingGates), isUseGate)
-	return GateVerdict{Writes: writes, Lift: Lifting{pod: identity.RefOf(identity.KindPod, v.Pod), stays: stays}}
+	because := action.Reason{Code: "UseRecorded", Sentence: "the pod is recorded on its PVCs"}
+	return GateVerdict{Writes: writes, Lift: Lifting{judged{identity.RefOf(identity.KindPod, v.Pod), because}, stays}}
 }

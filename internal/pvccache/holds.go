@@ -102,7 +102,7 @@ func (h *Holds) isGone(owner identity.Ref) bool {
 
 // world returns what may hold a PVC, and the chains of controllers above that.
 func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
-	w := worldOf{Holds: h, links: map[types.UID]workloads.Link{}, seen: map[types.UID]bool{}}
+	w := worldOf{Holds: h, links: map[types.UID]types.UID{}, seen: map[types.UID]bool{}}
 	index := pvc.NewIndex()
 	h.Pods.using(claim.Namespace, []string{claim.Name}, nil, func(pod *corev1.Pod) {
 		index.See(pod)
@@ -121,7 +121,7 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
 type worldOf struct {
 	*Holds
 	wants []workloads.Want
-	links map[types.UID]workloads.Link
+	links map[types.UID]types.UID
 	seen  map[types.UID]bool
 }
 
@@ -139,7 +139,7 @@ func (w *worldOf) user(pod *corev1.Pod) {
 		return
 	}
 	w.seen[pod.UID] = true
-	w.links[pod.UID] = workloads.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
+	w.links[pod.UID] = owner.UID
 	w.workload(w.above(identity.OwnerRef(pod.Namespace, *owner)))
 }
 

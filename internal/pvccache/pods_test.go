@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -120,7 +121,7 @@ func TestAGatedPodDecidesAlike(t *testing.T) {
 		return pvc.DecideGate(pvc.GateView{Pod: pod, Live: pvc.Claims{"data": claim}, Settings: pvc.Settings{Mode: pvc.Strict}})
 	}
 	want, got := judge(pod), judge(p.Gated(client.ObjectKeyFromObject(pod)))
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(pvc.Lifting{})); diff != "" || len(want.Writes) != 1 {
+	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" || len(want.Writes) != 1 {
 		t.Errorf("(-whole +kept):\n%s", diff)
 	}
 }

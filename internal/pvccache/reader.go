@@ -120,15 +120,14 @@ func (n *Namespace) note(what string, kind schema.GroupKind, err error) {
 }
 
 func (r Reader) pods(ctx context.Context, n *Namespace, see func(*corev1.Pod)) error {
-	n.World.Pods, n.World.Links = pvc.NewIndex(), map[types.UID]workloads.Link{}
+	n.World.Pods, n.World.Links = pvc.NewIndex(), map[types.UID]types.UID{}
 	return eachItem(ctx, r.Live, &corev1.PodList{}, n.Meta.Name, func(object runtime.Object) error {
 		pod := object.(*corev1.Pod)
 		n.World.Pods.See(pod)
-		link := workloads.Link{Object: identity.RefOf(identity.KindPod, pod)}
+		n.World.Links[pod.UID] = ""
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-			link.Controller = owner.UID
+			n.World.Links[pod.UID] = owner.UID
 		}
-		n.World.Links[pod.UID] = link
 		see(pod)
 		return nil
 	})
@@ -136,14 +135,14 @@ func (r Reader) pods(ctx context.Context, n *Namespace, see func(*corev1.Pod)) e
 
 // source is one kind of workload.
 type source struct {
-	name    string
-	kind    schema.GroupVersionKind
-	list    client.ObjectList // nil: untyped, and asked for whether it is served
-	wantsOf wants
+	name  string
+	kind  schema.GroupVersionKind
+	list  client.ObjectList // nil: untyped, and asked for whether it is served
+	wants func(object any) workloads.Want
 }
 
 func (r Reader) sources() []source {
-	sources := []source{{"leaderworkersets", leaderWorkerSets, nil, ofLeaderWorkerSet(r.Started)}}
+	sources := []source{{"leaderworkersets", leaderWorkerSets, nil, r.Started.OfLeaderWorkerSet}}
 	for _, k := range builtInKinds {
 		sources = append(sources, source{k.resource, k.GroupVersionKind, k.list, workloads.BuiltIn})
 	}
@@ -152,7 +151,7 @@ func (r Reader) sources() []source {
 		if kind.GroupKind() != workloads.JobSet.GroupKind() {
 			name += "." + kind.Group
 		}
-		sources = append(sources, source{name, kind.GroupVersionKind, nil, untyped(kind.Of)})
+		sources = append(sources, source{name, kind.GroupVersionKind, nil, kind.Of})
 	}
 	return sources
 }
@@ -175,9 +174,8 @@ func (r Reader) list(ctx context.Context, namespace string, s source) (all []wor
 		list = untyped
 	}
 	err = eachItem(ctx, r.Live, list, namespace, func(object runtime.Object) error {
-		want, err := s.wantsOf(object)
-		all = append(all, want)
-		return err
+		all = append(all, s.wants(object))
+		return nil
 	})
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil, nil

@@ -10,8 +10,6 @@ import (
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
-var ofSet = ofLeaderWorkerSet(recorded)
-
 // asServed is a set of two groups of three by the definition of another implementation,
 // whose schema lets more through than ours.
 func asServed(edit func(spec, template map[string]any)) *unstructured.Unstructured {
@@ -97,15 +95,10 @@ func TestASetThatCannotBeDecodedDoesNotBlockOthers(t *testing.T) {
 // wantOfSet reads a set, which must not take seconds.
 func wantOfSet(t *testing.T, set *unstructured.Unstructured) (want workloads.Want) {
 	t.Helper()
-	read := make(chan error, 1)
-	go func() {
-		var err error
-		want, err = ofSet(set)
-		read <- err
-	}()
+	read := make(chan workloads.Want, 1)
+	go func() { read <- workloads.GroupSize(recorded).OfLeaderWorkerSet(set) }()
 	select {
-	case err := <-read:
-		do(t, err)
+	case want = <-read:
 	case <-time.After(5 * time.Second):
 		t.Fatal("it is being read for seconds")
 	}

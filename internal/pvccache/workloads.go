@@ -78,9 +78,9 @@ func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured 
 		}
 		w.builtIn = append(w.builtIn, &builtInKind{k.GroupKind(), informer})
 	}
-	starter.Add(w.add(leaderWorkerSets, workloadOf(ofLeaderWorkerSet(started))))
+	starter.Add(w.add(leaderWorkerSets, workloadOf(started.OfLeaderWorkerSet)))
 	for _, kind := range configured {
-		starter.Add(w.add(kind.GroupVersionKind, workloadOf(untyped(kind.Of))))
+		starter.Add(w.add(kind.GroupVersionKind, workloadOf(kind.Of)))
 	}
 	return w, nil
 }

@@ -90,7 +90,7 @@ func reduced(t *testing.T, object metav1.Object) *workload {
 	t.Helper()
 	of := workloads.BuiltIn
 	if set, ok := object.(*lwsv1.LeaderWorkerSet); ok {
-		of, object = ofLeaderWorkerSet(recorded), fakeapi.Untyped(set)
+		of, object = workloads.GroupSize(recorded).OfLeaderWorkerSet, fakeapi.Untyped(set)
 	}
 	w, err := workloadOf(of)(object)
 	if err != nil {

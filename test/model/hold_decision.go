@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -59,7 +58,7 @@ func (q holdQuestion) decide() holdAnswer {
 		})
 	}
 	view := pvc.HoldView{Claim: claim, Mode: pvc.Hold, Now: now, Live: q.live, World: pvc.World{
-		Pods: pvc.NewIndex(), Desire: workloads.NewDesire("ns", wants), Links: map[types.UID]workloads.Link{}, OwnersGone: q.ownersGone,
+		Pods: pvc.NewIndex(), Desire: workloads.NewDesire("ns", wants), OwnersGone: q.ownersGone,
 	}}
 	if q.grace {
 		view.Grace = time.Minute

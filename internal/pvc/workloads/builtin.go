@@ -43,23 +43,23 @@ func (w *Want) idleAt(n int) {
 	}
 }
 
-// BuiltIn is what a workload of a built-in kind wants. Any other object is an error.
-func BuiltIn(object any) (Want, error) {
+// BuiltIn is what a workload of a built-in kind wants.
+func BuiltIn(object any) Want {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
-		return ofStatefulSet(o), nil
+		return ofStatefulSet(o)
 	case *appsv1.Deployment:
-		return ofReplicas("Deployment", o, o.Spec.Replicas, o.Spec.Template.Spec.Volumes), nil
+		return ofReplicas("Deployment", o, o.Spec.Replicas, o.Spec.Template.Spec.Volumes)
 	case *appsv1.ReplicaSet:
-		return ofReplicaSet(o), nil
+		return ofReplicaSet(o)
 	case *appsv1.DaemonSet:
-		return ofDaemonSet(o), nil
+		return ofDaemonSet(o)
 	case *batchv1.Job:
-		return ofJob(o), nil
+		return ofJob(o)
 	case *batchv1.CronJob:
-		return ofCronJob(o), nil
+		return ofCronJob(o)
 	}
-	return Want{}, fmt.Errorf("%T is not a workload", object)
+	panic(fmt.Sprintf("%T is not a workload", object))
 }
 
 // ofStatefulSet is one PVC for each template and ordinal, and those that its pods name.

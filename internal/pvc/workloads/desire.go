@@ -4,8 +4,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"lockstep.dev/lockstep/internal/identity"
 )
 
 // Desire is what the workloads of one namespace want.
@@ -83,23 +81,18 @@ func (d *Desire) WithUID(uid types.UID) *Want {
 	return nil
 }
 
-// Link is a pod in a chain of controllers: it wants nothing itself.
-type Link struct {
-	Object     identity.Ref
-	Controller types.UID
-}
-
 // maxChain bounds the walk up a chain of controllers: a user may forge a ring.
 const maxChain = 8
 
-// Above are the workloads of a chain of controllers, from a controller upward.
-func (d *Desire) Above(controller types.UID, links map[types.UID]Link) (chain []*Want) {
+// Above are the workloads of a chain of controllers, from a controller upward. Links are the
+// controllers of pods in the chain, which want nothing themselves.
+func (d *Desire) Above(controller types.UID, links map[types.UID]types.UID) (chain []*Want) {
 	for range maxChain {
 		if want := d.WithUID(controller); want != nil {
 			chain, controller = append(chain, want), want.Controller
 			continue
 		}
-		controller = links[controller].Controller
+		controller = links[controller]
 	}
 	return chain
 }

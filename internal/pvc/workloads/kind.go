@@ -74,7 +74,8 @@ func (k Kind) Check() error {
 
 // Of is what a workload of the kind wants. A field that is missing or has another type names no
 // PVC, and does not make the workload idle.
-func (k Kind) Of(workload *unstructured.Unstructured) Want {
+func (k Kind) Of(untyped any) Want {
+	workload := untyped.(*unstructured.Unstructured)
 	w, object := newWant(identity.Kind(k.Kind), workload.GetAPIVersion(), workload), workload.Object
 	w.Released = k.released()
 	n := k.replicas(object)

@@ -21,7 +21,8 @@ type GroupSize func(*lwsv1.LeaderWorkerSet) int
 //
 // Groups beyond the replicas, of a surge or a scale-down, count until they are gone. Workers
 // beyond the size count while a group has them.
-func OfLeaderWorkerSet(set *unstructured.Unstructured, started GroupSize) Want {
+func (started GroupSize) OfLeaderWorkerSet(untyped any) Want {
+	set := untyped.(*unstructured.Unstructured)
 	w, object := newWant(identity.KindLeaderWorkerSet, lwsv1.GroupVersion.String(), set), set.Object
 	const template = "spec.leaderWorkerTemplate"
 	groups, size := number(first(at(object, "spec.replicas")), 1), number(first(at(object, template+".size")), 1)

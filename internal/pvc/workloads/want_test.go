@@ -132,12 +132,12 @@ func TestWorkloadsWantPVCs(t *testing.T) {
 		{"cronjob", cron(false), 0, "data", uses},
 		{"suspended cronjob", cron(true), 0, "data", idle},
 	} {
-		want, err := workloads.BuiltIn(tt.workload)
+		wanting := workloads.BuiltIn
 		if set, is := tt.workload.(*lwsv1.LeaderWorkerSet); is {
-			started := func(*lwsv1.LeaderWorkerSet) int { return tt.started }
-			want, err = workloads.OfLeaderWorkerSet(fakeapi.Untyped(set), started), nil
+			started := workloads.GroupSize(func(*lwsv1.LeaderWorkerSet) int { return tt.started })
+			wanting, tt.workload = started.OfLeaderWorkerSet, fakeapi.Untyped(set)
 		}
-		if got := wants(want, tt.pvc); err != nil || got != tt.want {
+		if got := wants(wanting(tt.workload), tt.pvc); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -148,11 +148,11 @@ func TestForegroundDeletion(t *testing.T) {
 	for finalizer, want := range map[string]bool{metav1.FinalizerDeleteDependents: true, metav1.FinalizerOrphanDependents: false, "": false} {
 		set := db(1)
 		set.Finalizers = []string{finalizer}
-		if w, _ := workloads.BuiltIn(set); w.Ending || w.Foreground {
+		if w := workloads.BuiltIn(set); w.Ending || w.Foreground {
 			t.Errorf("%q, living: %+v", finalizer, w)
 		}
 		set.DeletionTimestamp = &metav1.Time{}
-		if w, _ := workloads.BuiltIn(set); !w.Ending || w.Foreground != want {
+		if w := workloads.BuiltIn(set); !w.Ending || w.Foreground != want {
 			t.Errorf("%q, terminating: %+v", finalizer, w)
 		}
 	}
