@@ -52,10 +52,7 @@ func TestATerminatingPVCIsAsGoodAsMissing(t *testing.T) {
 		{"no PVCs", newPod("web"), nil, framework.Skip, ""},
 		{"present", newPod("web", "data"), []client.Object{newClaim("data")}, framework.Success, ""},
 		{"missing", newPod("web", "data"), nil, never, `persistentvolumeclaim "data" not found`},
-		{"terminating", newPod("web", "data"), []client.Object{newClaim("data", terminating)}, never, `"data" is being deleted`},
 		{"one of two", newPod("web", "data", "logs"), []client.Object{newClaim("data"), newClaim("logs", terminating)}, never, `"logs" is being deleted`},
-		{"ephemeral, not created yet", scratch(newPod("web")), nil, never, `waiting for ephemeral volume controller`},
-		{"ephemeral, of this pod", scratch(newPod("web")), []client.Object{newClaim("web-scratch", ownedBy("uid-web"))}, framework.Success, ""},
 		{"ephemeral, of a former pod", scratch(newPod("web")), []client.Object{newClaim("web-scratch", ownedBy("uid-old"))}, never, `pod is not owner`},
 	} {
 		s := newStage(t, tt.claims...)

@@ -151,57 +151,6 @@ func TestWhichPodHolds(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	recorded := annotated(pvc.UsersAnnotation, "web=uid-web")
-	next := func(o *corev1.Pod) { o.UID = "next" }
-	unversioned := func(c *corev1.PersistentVolumeClaim) { c.ResourceVersion = "" }
-	elsewhere := func(c *corev1.PersistentVolumeClaim) { c.Namespace = "other" }
-	for _, tt := range []struct {
-		name  string
-		alone bool
-		claim *corev1.PersistentVolumeClaim
-		read  pvc.Read
-		takes string
-		stays []string
-		kept  bool
-	}{
-		{"no pod", false, claim("data", dying, finalizers(b)), reading(nil), b, nil, false},
-		{"a bound pod", false, claim("data", dying, finalizers(b)), reading(nil, pod("web", []string{"data"})), "", nil, true},
-		{"an unbound pod", false, claim("data", dying, finalizers(b)), reading(nil, pod("web", []string{"data"}, unbound)), b, nil, false},
-		{"an error", false, claim("data", dying, finalizers(b)), reading(errors.New("lost")), "", nil, true},
-		{"P of the built-in controller", false, claim("data", dying), reading(nil), "", nil, false},
-		{"P is ours", true, claim("data", dying), reading(nil), p, []string{b}, false},
-		{"P is ours, and a bound pod", true, claim("data", dying), reading(nil, pod("web", []string{"data"})), "", nil, true},
-		{"foreign finalizers as well", false, claim("data", dying, finalizers("x/1", b, "x/2")), reading(nil), b, []string{"x/1", "x/2"}, false},
-		{"foreign finalizers only", true, claim("data", dying, finalizers("x/1")), reading(nil), "", nil, false},
-		{"living", true, claim("data"), reading(nil), "", nil, false},
-		{"recorded, and bound since", false, claim("data", dying, finalizers(b), recorded), reading(nil, pod("web", nil)), "", nil, true},
-		{"recorded, and not bound yet", false, claim("data", dying, finalizers(b), recorded), reading(nil, pod("web", nil, unbound)), "", nil, true},
-		{"recorded, and gone", false, claim("data", dying, finalizers(b), recorded), reading(nil), b, nil, false},
-		{"recorded, and another of the name", false, claim("data", dying, finalizers(b), recorded), reading(nil, pod("web", nil, next)), b, nil, false},
-		{"an unreadable record", false, claim("data", dying, finalizers(b), annotated(pvc.UsersAnnotation, "?")), reading(nil), "", nil, true},
-		{"without version", false, claim("data", dying, finalizers(b), unversioned), nil, "", nil, false},
-		{"of another namespace", false, claim("data", dying, finalizers(b), elsewhere), nil, "", nil, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			batch := pvc.Settings{Alone: tt.alone}.Take(ns, []*corev1.PersistentVolumeClaim{tt.claim})
-			releases, kept := batch.Look(tt.read).Judge()
-			if len(kept) == 1 != tt.kept || len(releases) == 1 != (tt.takes != "") {
-				t.Fatalf("got %v, kept %v", releases, kept)
-			}
-			if tt.takes == "" {
-				return
-			}
-			if r := releases[0]; r.Takes() != tt.takes || r.Target().UID != tt.claim.UID || r.Target().ResourceVersion != "7" || !slices.Equal(r.Finalizers(), tt.stays) {
-				t.Errorf("got %+v", r)
-			}
-		})
-	}
-	if releases, _ := (pvc.LiveView{}).Judge(); len(releases) > 0 {
-		t.Error("the zero value releases")
-	}
-}
-
 func TestForgetRemovesPodsThatAreGone(t *testing.T) {
 	living := claim("data", annotated(pvc.UsersAnnotation, "gone=1,web=uid-web"))
 	current, unreadable := claim("logs", annotated(pvc.UsersAnnotation, "web=uid-web")), claim("unread", annotated(pvc.UsersAnnotation, "?"))

@@ -31,7 +31,7 @@ func TestLaws(t *testing.T) {
 		premises []string
 	}{
 		{"a cache never releases", cacheNeverReleases, []string{"not in the cache", "written"}},
-		{"only unused terminating PVCs are released", onlyUnusedAreReleased, []string{"used", "living", "P", "B", "foreign"}},
+		{"only unused terminating PVCs are released", onlyUnusedAreReleased, []string{"used", "recorded", "living", "P", "B", "foreign"}},
 		{"an unused PVC goes", unusedGoes, []string{"released"}},
 		{"strangers keep nothing", strangersKeepNothing, []string{"released"}},
 		{"decisions change no input", decisionsChangeNoInput, []string{"released"}},
@@ -105,6 +105,12 @@ func (s scene) bound(name string) bool {
 	return slices.ContainsFunc(s.pods, func(o *corev1.Pod) bool { return o.Spec.NodeName != "" && slices.Contains(pvc.ClaimsOf(o), name) })
 }
 
+// recorded reports whether the record of a PVC names a pod, or cannot be read.
+func (s scene) recorded(c *corev1.PersistentVolumeClaim) bool {
+	record := c.Annotations[pvc.UsersAnnotation]
+	return record == "?" || slices.ContainsFunc(s.pods, func(o *corev1.Pod) bool { return record == o.Name+"="+string(o.UID) })
+}
+
 func (s scene) named(name string) *corev1.PersistentVolumeClaim {
 	return s.claims[slices.Index(names, name)]
 }
@@ -123,6 +129,8 @@ func cacheNeverReleases(t *rapid.T, m met) {
 
 func onlyUnusedAreReleased(t *rapid.T, m met) {
 	s := drawScene(t)
+	s.claims[0].Namespace = rapid.SampledFrom([]string{ns, "other"}).Draw(t, "namespace")
+	s.claims[0].ResourceVersion = rapid.SampledFrom([]string{"7", ""}).Draw(t, "version")
 	if releases, _ := s.judge(errors.New("lost")); len(releases) > 0 {
 		t.Fatalf("after an error: %v", releases)
 	}
@@ -133,7 +141,7 @@ func onlyUnusedAreReleased(t *rapid.T, m met) {
 	}
 	for _, r := range releases {
 		c := s.named(r.Target().Name)
-		if judged[c.UID] || s.bound(c.Name) || c.DeletionTimestamp == nil {
+		if judged[c.UID] || s.bound(c.Name) || s.recorded(c) || c.DeletionTimestamp == nil || c.Namespace != ns || r.Target().ResourceVersion == "" {
 			t.Fatalf("%s is released", c.Name)
 		}
 		judged[c.UID] = true
@@ -150,6 +158,7 @@ func onlyUnusedAreReleased(t *rapid.T, m met) {
 	}
 	for _, c := range s.claims {
 		m.when("used", s.bound(c.Name))
+		m.when("recorded", s.recorded(c))
 		m.when("living", c.DeletionTimestamp == nil)
 	}
 }

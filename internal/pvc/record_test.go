@@ -59,28 +59,6 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-func TestBindRecordsThePodOnWhatWasRead(t *testing.T) {
-	web := pod("web", []string{"data", "logs", "off", "data"})
-	live := func(data *corev1.PersistentVolumeClaim) pvc.Claims {
-		return pvc.Claims{"data": data, "logs": claim("logs", annotated(pvc.UsersAnnotation, "web=uid-web")), "off": claim("off", finalizers(p))}
-	}
-	data := claim("data", annotated(pvc.UsersAnnotation, "a=1"))
-	writes, err := pvc.Bind(web, live(data))
-	if err != nil || len(writes) != 1 {
-		t.Fatalf("got %v, %v; want one write: a record names the pod", writes, err)
-	}
-	if w := writes[0]; w.Annotations[pvc.UsersAnnotation] != "a=1,web=uid-web" || w.Target().UID != data.UID || w.Target().ResourceVersion != data.ResourceVersion {
-		t.Errorf("writes %q onto %+v", w.Annotations[pvc.UsersAnnotation], w.Target())
-	}
-	for says, refused := range map[string]*corev1.PersistentVolumeClaim{
-		"is being deleted": claim("data", dying), "use record": claim("data", annotated(pvc.UsersAnnotation, "?")),
-	} {
-		if _, err := pvc.Bind(web, live(refused)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got %v", says, err)
-		}
-	}
-}
-
 func gated(gates ...string) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
 		o.Spec.NodeName = ""

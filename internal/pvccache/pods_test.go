@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,56 +74,27 @@ func TestPodsAreFoundByThePVCsTheyName(t *testing.T) {
 
 // What protection decides from a pod must be the same whether it was kept or read.
 func TestWhatIsKeptOfAPodDecidesAlike(t *testing.T) {
-	grace := int64(0)
-	own := func(edit func(*corev1.Pod)) *corev1.Pod {
-		pod := tenant("p", "1")
-		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
-		if edit != nil {
-			edit(pod)
+	indexed := func(pod *corev1.Pod) *pvc.Index {
+		index := pvc.NewIndex()
+		index.See(pod)
+		return index
+	}
+	all := cmp.Exporter(func(reflect.Type) bool { return true })
+	for seed := range uint64(100) {
+		whole := fakeapi.AnyPod(seed)
+		if seed%2 == 0 {
+			whole.DeletionTimestamp = nil
+			whole.Spec.SchedulingGates = append(whole.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: pvc.UseGate})
 		}
-		return pod
-	}
-	claim := going("p-v")
-	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "p-uid", Controller: new(true)}}
-	unknown := tenant("p", "1")
-	unknown.Spec.Volumes = []corev1.Volume{{Name: "new"}}
-	harmless := tenant("p", "1")
-	harmless.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	for name, pod := range map[string]*corev1.Pod{
-		"named":    tenant("p", "1", "p-v"),
-		"own":      own(nil),
-		"unbound":  own(func(p *corev1.Pod) { p.Spec.NodeName = "" }),
-		"leaving":  own(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }),
-		"shut":     own(func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{}, &grace }),
-		"unknown":  unknown,
-		"harmless": harmless,
-	} {
-		whole := pvc.NewIndex()
-		whole.See(pod)
-		want, got := whole.Holding(claim), podsOf(t, "1", pod).Index("ns", claim.Name).Holding(claim)
-		if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(got)); diff != "" {
-			t.Errorf("%s (-whole +kept)\n%s", name, diff)
+		pods := podsOf(t, "1", whole)
+		kept := pods.by(indexUID, whole.Namespace+"/"+string(whole.UID))[0].Pod()
+		if diff := cmp.Diff(indexed(whole), indexed(kept), all); diff != "" {
+			t.Errorf("seed %d (-whole +kept)\n%s", seed, diff)
 		}
-	}
-}
-
-// A pod under the gate of mode strict is found, and decides as the whole pod.
-func TestAGatedPodDecidesAlike(t *testing.T) {
-	pod := tenant("web", "7", "data")
-	pod.Spec.NodeName, pod.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "other"}, {Name: pvc.UseGate}}
-	free := tenant("free", "1", "data")
-	free.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "other"}}
-	p := podsOf(t, "1", pod, free)
-	if p.Gated(client.ObjectKeyFromObject(pod)) == nil || p.Gated(client.ObjectKeyFromObject(free)) != nil {
-		t.Fatal("gated pods are not found")
-	}
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "c", ResourceVersion: "8"}}
-	judge := func(pod *corev1.Pod) pvc.GateVerdict {
-		return pvc.DecideGate(pvc.GateView{Pod: pod, Live: pvc.Claims{"data": claim}, Settings: pvc.Settings{Mode: pvc.Strict}})
-	}
-	want, got := judge(pod), judge(p.Gated(client.ObjectKeyFromObject(pod)))
-	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" || len(want.Writes) != 1 {
-		t.Errorf("(-whole +kept):\n%s", diff)
+		gated := pods.Gated(client.ObjectKeyFromObject(whole))
+		if (gated != nil) != pvc.Gated(whole) || gated != nil && !slices.Equal(gated.Spec.SchedulingGates, whole.Spec.SchedulingGates) {
+			t.Errorf("seed %d: gated %+v", seed, gated)
+		}
 	}
 }
 

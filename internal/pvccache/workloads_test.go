@@ -28,13 +28,7 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// recorded is the GroupSize of sets whose status has one letter for each pod.
-func recorded(set *lwsv1.LeaderWorkerSet) (largest int) {
-	for i := range set.Status.Started {
-		largest = max(largest, len(set.Status.Started[i].Pods))
-	}
-	return largest
-}
+var noneStarted workloads.GroupSize = func(*lwsv1.LeaderWorkerSet) int { return 0 }
 
 // emptyWorkloads have no objects, and no list ends. LeaderWorkerSets are served, JobSets are not.
 func emptyWorkloads(t *testing.T) *Workloads {
@@ -60,7 +54,7 @@ func emptyWorkloads(t *testing.T) *Workloads {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWorkloads(client, starter, []workloads.Kind{workloads.JobSet}, recorded, cache.DefaultWatchErrorHandler)
+	w, err := NewWorkloads(client, starter, []workloads.Kind{workloads.JobSet}, noneStarted, cache.DefaultWatchErrorHandler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +84,7 @@ func reduced(t *testing.T, object metav1.Object) *workload {
 	t.Helper()
 	of := workloads.BuiltIn
 	if set, ok := object.(*lwsv1.LeaderWorkerSet); ok {
-		of, object = workloads.GroupSize(recorded).OfLeaderWorkerSet, fakeapi.Untyped(set)
+		of, object = noneStarted.OfLeaderWorkerSet, fakeapi.Untyped(set)
 	}
 	w, err := workloadOf(of)(object)
 	if err != nil {
@@ -159,25 +153,6 @@ func TestOnlyChangedWantsAreReported(t *testing.T) {
 	want := Wanting{Namespace: "ns", Keys: []string{"data-db"}}
 	if diff := cmp.Diff([]Wanting{want, want}, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// While a set makes its groups smaller, it wants the PVCs of groups that are not rolled yet: one
-// that restarts has its old size, which only the set's status tells meanwhile.
-func TestAGroupThatIsNotRolledYetWantsAllItsPVCs(t *testing.T) {
-	groups, size := int32(2), int32(2)
-	set := &lwsv1.LeaderWorkerSet{ObjectMeta: named("lws", "llama", nil, ""), Spec: lwsv1.LeaderWorkerSetSpec{
-		Replicas: &groups, LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
-			Size: &size, VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
-		},
-	}}
-	workers := func() workloads.Span { return reduced(t, set).want.Series[1].Spans[1] }
-	if got := workers(); got != (workloads.Span{From: 1, To: 2}) {
-		t.Fatalf("workers %v before any group started", got)
-	}
-	set.Status.Started = []lwsv1.StartedGroup{{Index: 0, Leader: "rolled", Pods: "AA"}, {Index: 1, Leader: "gone", Pods: "AAAAA"}}
-	if got := workers(); got != (workloads.Span{From: 1, To: 5}) {
-		t.Errorf("workers %v while a group of five is not rolled", got)
 	}
 }
 

@@ -1,12 +1,16 @@
 package workloads_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
@@ -85,6 +89,14 @@ func wants(want workloads.Want, pvc string) string {
 	return answer
 }
 
+// largest is the size of groups whose record has one letter for each pod.
+var largest workloads.GroupSize = func(set *lwsv1.LeaderWorkerSet) (size int) {
+	for _, group := range set.Status.Started {
+		size = max(size, len(group.Pods))
+	}
+	return size
+}
+
 func TestWorkloadsWantPVCs(t *testing.T) {
 	from5 := func(spec *appsv1.StatefulSetSpec) { spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }
 	shared := func(spec *appsv1.StatefulSetSpec) { spec.Template = naming("shared") }
@@ -134,11 +146,54 @@ func TestWorkloadsWantPVCs(t *testing.T) {
 	} {
 		wanting := workloads.BuiltIn
 		if set, is := tt.workload.(*lwsv1.LeaderWorkerSet); is {
-			started := workloads.GroupSize(func(*lwsv1.LeaderWorkerSet) int { return tt.started })
-			wanting, tt.workload = started.OfLeaderWorkerSet, fakeapi.Untyped(set)
+			set.Status.Started = []lwsv1.StartedGroup{{Pods: "A"}, {Pods: strings.Repeat("A", tt.started)}}
+			wanting, tt.workload = largest.OfLeaderWorkerSet, fakeapi.Untyped(set)
 		}
 		if got := wants(wanting(tt.workload), tt.pvc); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Another implementation may admit sets that our types cannot hold. Such a set is read, and blocks
+// no other one.
+func TestASetThatCannotBeDecodedIsRead(t *testing.T) {
+	type fields = map[string]any
+	const template, leader, digits = "spec.leaderWorkerTemplate", "spec.leaderWorkerTemplate.leaderTemplate.spec.", "1e-2147483647"
+	const claims, policy = template + ".volumeClaimTemplates", template + ".persistentVolumeClaimRetentionPolicy"
+	container := func(field string, value any) any { return []any{fields{"name": "c", field: value}} }
+	source := fields{"claimName": int64(7), "readOnly": "yes"}
+	plain := largest.OfLeaderWorkerSet(fakeapi.Untyped(llama(2, 3, ownLeader)))
+	for name, tt := range map[string]struct {
+		path  string
+		value any
+		same  bool // it wants the same PVCs
+		every bool // it wants PVCs of every ordinal
+	}{
+		"an amount of many digits": {leader + "containers", container("resources", fields{"limits": fields{"cpu": digits}}), true, false},
+		"an amount that is none":   {leader + "containers", container("resources", fields{"limits": fields{"cpu": "1e1.5"}}), true, false},
+		"a port that is none":      {leader + "containers", container("ports", []any{fields{"containerPort": int64(1) << 40}}), true, false},
+		"a claim's amount":         {claims, []any{fields{"metadata": fields{"name": "data"}, "spec": fields{"storage": digits}}}, true, false},
+		"a policy of another type": {policy, "Delete", true, false},
+		"its parts":                {policy + ".whenScaled", true, true, false},
+		"a claim's name":           {claims, []any{fields{"metadata": fields{"name": int64(1)}}}, false, false},
+		"a volume":                 {leader + "volumes", []any{fields{"name": int64(1), "persistentVolumeClaim": source}, "none"}, false, false},
+		"the template":             {template, "none", false, false},
+		"the record of groups":     {"status.started", []any{fields{"pods": int64(5)}, "none"}, true, false},
+		"a number as text":         {"spec.replicas", "2", false, true},
+		"a number with a fraction": {template + ".size", 1.5, false, true},
+		"a number too large":       {"status.replicas", int64(1) << 40, false, true},
+	} {
+		set := fakeapi.Untyped(llama(2, 3, ownLeader))
+		if err := unstructured.SetNestedField(set.Object, tt.value, strings.Split(tt.path, ".")...); err != nil {
+			t.Fatal(err)
+		}
+		got := largest.OfLeaderWorkerSet(set)
+		if diff := cmp.Diff(plain, got); tt.same && diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if tt.every && !slices.ContainsFunc(got.Series[1].Spans, func(s workloads.Span) bool { return s.To > 1<<30 }) {
+			t.Errorf("%s: %v", name, got.Series)
 		}
 	}
 }
