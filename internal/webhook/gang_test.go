@@ -17,16 +17,13 @@ type kin struct {
 	set    *lwsv1.LeaderWorkerSet
 	leader *corev1.Pod
 	err    error
-	reads  int
 }
 
 func (k *kin) Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) {
-	k.reads++
 	return k.set, k.err
 }
 
 func (k *kin) Leader(context.Context, *corev1.Pod) (*corev1.Pod, error) {
-	k.reads++
 	return k.leader, k.err
 }
 
@@ -42,46 +39,27 @@ func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func inGang(pod *corev1.Pod) { gang.Tie(pod, "w-0-r") }
-
+// A pod gets the PodGroup of its gang. A pod whose set or leader cannot be read is refused: it would
+// be placed alone. A pod that is in a gang, or of no set, costs no read.
 func TestPodsGetThePodGroup(t *testing.T) {
 	named := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lwsv1.GangSchedulerAnnotationKey: "volcano"}}}
-	tests := []struct {
-		name  string
+	noAnswer := &kin{err: errors.New("no answer")}
+	for name, tt := range map[string]struct {
+		pod   *corev1.Pod
 		gangs Gangs
 		want  string
 	}{
-		{"no gang", Gangs{}, ""},
-		{"by configuration", Gangs{Otherwise: true, Kin: &kin{}}, "w-0-r"},
-		{"by annotation of the set", Gangs{Kin: &kin{set: named}}, "w-0-r"},
-		{"by the leader", Gangs{Kin: &kin{leader: worker(inGang)}}, "w-0-r"},
-		{"no gang of the leader", Gangs{Otherwise: true, Kin: &kin{set: named, leader: worker()}}, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := worker()
-			if err := tt.gangs.mutatePod(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
-			if got := pod.Annotations[gang.PodGroupAnnotationKey]; got != tt.want {
-				t.Errorf("pod group %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestPodOfAnUnknownGangIsRefused(t *testing.T) {
-	gangs := Gangs{Kin: &kin{err: errors.New("no answer")}}
-	if err := gangs.mutatePod(t.Context(), worker()); err == nil {
-		t.Error("the pod would be placed alone")
-	}
-}
-
-func TestNoReadsForPodsWithAGangOrWithoutASet(t *testing.T) {
-	k := &kin{err: errors.New("no answer")}
-	for _, pod := range []*corev1.Pod{worker(inGang), {}} {
-		if err := (Gangs{Kin: k}).mutatePod(t.Context(), pod); err != nil || k.reads > 0 {
-			t.Errorf("%d reads: %v", k.reads, err)
+		"no gang":                  {worker(), Gangs{}, ""},
+		"by configuration":         {worker(), Gangs{Otherwise: true, Kin: &kin{}}, "w-0-r"},
+		"by annotation of the set": {worker(), Gangs{Kin: &kin{set: named}}, "w-0-r"},
+		"no gang of the leader":    {worker(), Gangs{Otherwise: true, Kin: &kin{set: named, leader: worker()}}, ""},
+		"not read":                 {worker(), Gangs{Kin: noAnswer}, "refused"},
+		"in a gang":                {worker(func(pod *corev1.Pod) { gang.Tie(pod, "w-0-r") }), Gangs{Kin: noAnswer}, "w-0-r"},
+		"of no set":                {&corev1.Pod{}, Gangs{Kin: noAnswer}, ""},
+	} {
+		err := tt.gangs.mutatePod(t.Context(), tt.pod)
+		if got := tt.pod.Annotations[gang.PodGroupAnnotationKey]; (err != nil) != (tt.want == "refused") || err == nil && got != tt.want {
+			t.Errorf("%s: PodGroup %q, %v", name, got, err)
 		}
 	}
 }
