@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
@@ -44,6 +44,7 @@ func newCluster(t fatal) *cluster {
 		t.Fatalf("index: %v", err)
 	}
 	c := &cluster{Controllers: fakeapi.Control(store), t: t, cached: store.Cached()}
+	c.Added = c.tieLeader
 	c.awake()
 	return c
 }
@@ -53,6 +54,16 @@ func (c *cluster) awake() {
 	c.memory = lwscache.NewMemory()
 	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
 	c.executor = apply.New(c.Server, c.Live()).Surveying(c.observer.Standing)
+}
+
+// tieLeader ties the new leaders of a set that asks for gangs to Volcano, as the pod webhook
+// does. Workers are tied by their template.
+func (c *cluster) tieLeader(object client.Object) {
+	pod, isPod := object.(Pod)
+	set := fakeapi.Find[Set](c.Server, "w")
+	if isPod && set != nil && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && gang.IsWanted(set, false) {
+		gang.Tie(pod, gang.NameOf(pod))
+	}
 }
 
 // Do carries out an action.
@@ -128,29 +139,63 @@ func (c *cluster) do(plan lws.Plan) {
 	}
 }
 
-// settle has every controller act in turn until nobody finds anything to do.
-func (c *cluster) settle(groups ...string) {
+// settle has every controller act in turn until three turns change nothing.
+func (c *cluster) settle() {
 	c.t.Helper()
-	for range 200 {
+	for still, turns := 0, 0; still < 3; still, turns = still+1, turns+1 {
+		if turns > 200 {
+			c.t.Fatalf("the cluster never settles")
+		}
 		before := c.version()
 		c.do(c.decideSet())
-		c.turn(groups...)
-		if maps.Equal(c.version(), before) {
-			return
+		c.turn()
+		if !maps.Equal(c.version(), before) {
+			still = -1
 		}
 	}
-	c.t.Fatalf("the cluster never settles")
 }
 
 // turn lets the groups and all other controllers act once.
-func (c *cluster) turn(groups ...string) {
+func (c *cluster) turn() {
 	c.t.Helper()
-	for _, group := range groups {
-		c.do(c.decideGroup(group))
+	for name := range c.leaders() {
+		c.do(c.decideGroup(name))
 	}
-	c.sync()
-	c.kubelets()
+	c.others()
 	c.pass(3 * time.Second)
+}
+
+// leaders are the UIDs of all leaders by their names.
+func (c *cluster) leaders() map[string]types.UID {
+	leaders := map[string]types.UID{}
+	for _, pod := range fakeapi.All[Pod](c.Objects) {
+		if set, _ := identity.ParentAndOrdinal(pod.Name); set == "w" {
+			leaders[pod.Name] = pod.UID
+		}
+	}
+	return leaders
+}
+
+// recreated settles the cluster and returns the leaders that are others then.
+func (c *cluster) recreated() []string {
+	c.t.Helper()
+	before, others := c.leaders(), []string{}
+	c.settle()
+	for name, uid := range c.leaders() {
+		if uid != before[name] {
+			others = append(others, name)
+		}
+	}
+	return others
+}
+
+// others lets all but the operator act once.
+func (c *cluster) others() {
+	c.sync()
+	for _, pod := range fakeapi.All[Pod](c.Objects) {
+		c.Run(pod)
+	}
+	c.collect()
 }
 
 func (c *cluster) sync() {
@@ -159,38 +204,11 @@ func (c *cluster) sync() {
 	}
 }
 
-func (c *cluster) kubelets() {
-	for _, pod := range fakeapi.All[Pod](c.Objects) {
-		c.Run(pod)
-	}
-}
-
-// others lets all but the operator act once.
-func (c *cluster) others() {
-	c.sync()
-	c.kubelets()
-	c.collect()
-}
-
 func (c *cluster) collect() {
 	c.Protect()
 	for _, object := range fakeapi.All[client.Object](c.Objects) {
 		if standing := c.Objects[fakeapi.NameOf(object)]; standing != nil {
 			c.Collect(standing)
-		}
-	}
-}
-
-// settleAll is settle with the garbage collector, which a rollout needs.
-func (c *cluster) settleAll() {
-	c.t.Helper()
-	for still := 0; still < 3; still++ {
-		before := c.version()
-		c.collect()
-		c.settle(allGroups...)
-		c.collect()
-		if !maps.Equal(c.version(), before) {
-			still = 0
 		}
 	}
 }
@@ -238,16 +256,12 @@ func find[T interface {
 }
 
 // running is a cluster with a set called w in step.
-func running(t testing.TB, replicas, size int32, edits ...edit) *cluster {
+func running(t fatal, replicas, size int32, edits ...edit) *cluster {
 	t.Helper()
 	c := newCluster(t)
 	c.pass(time.Minute)
 	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
-	var groups []string
-	for i := range replicas {
-		groups = append(groups, identity.LeaderName("w", int(i)))
-	}
-	c.settle(groups...)
+	c.settle()
 	return c
 }
 

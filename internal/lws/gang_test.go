@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -21,26 +20,6 @@ import (
 type PodGroup = *unstructured.Unstructured
 
 var volcano = fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")
-
-// gangs is a cluster with a set called w in step whose groups are gangs. New leaders are tied to
-// Volcano, as the pod webhook does; workers are tied by their template.
-func gangs(t fatal, replicas, size int32, edits ...edit) *cluster {
-	t.Helper()
-	c := newCluster(t)
-	c.Added = func(object client.Object) {
-		if pod, ok := object.(Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
-			gang.Tie(pod, gang.NameOf(pod))
-		}
-	}
-	c.pass(time.Minute)
-	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
-	c.settle("w-0", "w-1")
-	return c
-}
-
-func ganged(replicas, size int32, edits ...edit) func(testing.TB) *cluster {
-	return func(t testing.TB) *cluster { return gangs(t, replicas, size, edits...) }
-}
 
 // podGroup is the PodGroup of group 0.
 func podGroup(c *cluster) PodGroup {
@@ -69,12 +48,12 @@ func minMember(c *cluster) int64 {
 func TestDecisionsAboutPodGroups(t *testing.T) {
 	size := func(set Set) { set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](5) }
 	checkDecisions(t, []decision{
-		{"in step", ganged(2, 3), nothing, "w-0", ""},
-		{"lost, of a set that has no gangs since", ganged(1, 2, volcano), then(withoutPodGroup,
+		{"in step", with(2, 3, volcano), nothing, "w-0", ""},
+		{"lost, of a set that has no gangs since", with(1, 2, volcano), then(withoutPodGroup,
 			user(fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, lwsv1.NoGangScheduler))), "w-0", "create podgroup w-0-5864bdfc97"},
-		{"another size: a group of 3 never has 5 pods", ganged(1, 3), user(size), "w-0", ""},
+		{"another size: a group of 3 never has 5 pods", with(1, 3, volcano), user(size), "w-0", ""},
 		{"a group from before gangs", with(1, 2), user(volcano), "w-0", "| NoGangYet"},
-		{"terminating", ganged(1, 2), onPodGroup(func(o PodGroup) {
+		{"terminating", with(1, 2, volcano), onPodGroup(func(o PodGroup) {
 			o.SetDeletionTimestamp(&metav1.Time{Time: fakeapi.Epoch})
 			o.SetFinalizers([]string{"x"})
 		}), "w-0", "| WaitingForPreviousIncarnation"},
@@ -82,7 +61,7 @@ func TestDecisionsAboutPodGroups(t *testing.T) {
 }
 
 func TestEveryGroupOfAGangHasAPodGroup(t *testing.T) {
-	c := gangs(t, 2, 3)
+	c := running(t, 2, 3, volcano)
 	if all := fakeapi.All[PodGroup](c.Objects); len(all) != 2 || !metav1.IsControlledBy(podGroup(c), find[Pod](c, "w-0")) || minMember(c) != 3 {
 		t.Errorf("got %v", all)
 	}
@@ -92,7 +71,7 @@ func TestEveryGroupOfAGangHasAPodGroup(t *testing.T) {
 		}
 	}
 	for _, waits := range []edit{fakeapi.LeaderReady, fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")} {
-		if c := gangs(t, 1, 3, waits); minMember(c) != 1 {
+		if c := running(t, 1, 3, volcano, waits); minMember(c) != 1 {
 			t.Errorf("minMember is %d: the leader waits for workers that wait for it", minMember(c))
 		}
 	}
@@ -133,7 +112,7 @@ func drawPodGroup(t *rapid.T, c *cluster) (kept bool) {
 // with one of its leader's own, which says what it should, and nothing is written from then on.
 func TestAPodGroupIsItsLeadersOrLeftAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := gangs(t, 1, 2)
+		c := running(t, 1, 2, volcano)
 		kept := drawPodGroup(t, c)
 		before := c.version()
 		for range 6 {

@@ -31,6 +31,10 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: corev1.PodReasonUnschedulable}}
 	}
 	marked := func(pod Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lwsv1.LeaderPodNameAnnotationKey, "w-0") }
+	lost := func(change func(Revision)) step {
+		return then(withoutWorkers, func(c *cluster) { on(revision(c).Name, change)(c) })
+	}
+	const noRevision = "| WaitingForRevision"
 	const makes, adopts, conflict = "create statefulset w-0", "apply statefulset w-0", " | NameConflict"
 	checkDecisions(t, []decision{
 		{"a leader alone", with(1, 1), nothing, "w-0", ""},
@@ -61,6 +65,14 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"a container restarts as the policy becomes None", with(1, 3, onRestart), then(
 			user(fakeapi.Policy(lwsv1.NoneRestartPolicy)), on("w-0-1", crash),
 		), "w-0", ""},
+		// Workers of leaders that leave without a failure are left to the garbage collector, or to the next leader.
+		{"a leader that is rolled", with(2, 2, onRestart), then(on("w", func(sts StatefulSet) {
+			sts.Labels[lwsv1.RevisionKey] = "next"
+		}), leaving[Pod]("w-1")), "w-1", ""},
+		{"a leader that is scaled away", with(2, 2, onRestart), then(on("w", func(sts StatefulSet) {
+			*sts.Spec.Replicas = 1
+		}), leaving[Pod]("w-1")), "w-1", ""},
+		{"a leader that orphans its workers", with(2, 2, onRestart), leaving[Pod]("w-1", metav1.FinalizerOrphanDependents), "w-1", ""},
 		{"a topology, a leader without a node", with(1, 3, rack), then(withoutWorkers, on("w-0", unscheduled)), "w-0", "| WaitingForLeaderScheduled"},
 		{"a topology, a leader that no node takes", with(1, 3, rack), then(withoutWorkers, on("w-0", unschedulable)), "w-0",
 			"| WaitingForLeaderScheduled!LeaderUnschedulable"},
@@ -69,6 +81,12 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"workers of a former leader", three, previous[StatefulSet]("w-0", "w-0"), "w-0", "| Garbage WaitingForPreviousIncarnation"},
 		{"a worker of a former leader", three, then(previous[Pod]("w-0-1", "w-0"), gone[StatefulSet]("w-0")), "w-0",
 			"| Garbage WaitingForPreviousIncarnation"},
+		{"the PVC of a worker of a former leader", with(1, 3, fakeapi.Volumes(retainClaims, deleteClaims)),
+			then(withoutWorkers, previous[PVC]("data-w-0-1", "w-0")), "w-0", "| WaitingForPreviousIncarnation"},
+		{"a revision with other data", three, lost(func(r Revision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) }), "w-0", noRevision},
+		{"a revision of a former set", three, lost(func(r Revision) { r.OwnerReferences[0].UID = "former" }), "w-0", noRevision},
+		{"a terminating revision", three, lost(func(r Revision) { r.DeletionTimestamp = &metav1.Time{Time: fakeapi.Epoch} }), "w-0", noRevision},
+		{"a revision without label and name", three, lost(func(r Revision) { r.Labels, r.Data.Raw = nil, append([]byte(" "), r.Data.Raw...) }), "w-0", noRevision},
 		{"the Service of a former leader", unique, then(previous[Service]("w-0", "w-0"), withoutWorkers), "w-0", makes + " | Garbage"},
 		{"another group of a former leader", with(2, 2), then(previous[StatefulSet]("w-0", "w-0"), gone[StatefulSet]("w-1"), gone[Pod]("w-1-1")),
 			"w-1", "create statefulset w-1"},
@@ -83,7 +101,7 @@ func TestOrphanedWorkersAreAdoptedAtTheirRevision(t *testing.T) {
 	if _, conflict := waitFor(c.decideSet(), lws.CodeNameConflict); conflict {
 		t.Error("orphaned workers are foreign")
 	}
-	if again := c.recreated("w-0"); len(again) != 0 {
+	if again := c.recreated(); len(again) != 0 {
 		t.Errorf("recreated: %v", again)
 	}
 	on("w-0", func(sts StatefulSet) { sts.OwnerReferences, sts.Labels[lwsv1.RevisionKey] = nil, "older" })(c)

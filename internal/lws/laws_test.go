@@ -21,9 +21,6 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// groupNames are those of all groups that a generated set may have.
-var groupNames = []string{"w-0", "w-1", "w-2", "w-3", "w-4"}
-
 // decided is one decision and what it was made from.
 type decided struct {
 	t    fatal

@@ -72,7 +72,7 @@ func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
 	} {
 		c := running(t, 1, 3, tt.edits...)
 		if node(labels)(c); len(tt.edits) > 0 {
-			c.settle("w-0")
+			c.settle()
 		}
 		then(tt.happens, withoutWorkers)(c)
 		sts, _ := created[StatefulSet](t, c.decideGroup("w-0"))

@@ -33,10 +33,10 @@ func TestPVCs(t *testing.T) {
 		set := fakeapi.Set("w", 3, rapid.Int32Range(2, 3).Draw(t, "size"), drawVolumes(t))
 		rollingOf(set).MaxUnavailable.IntVal = 2
 		w := newWorld(t, m, scaling, set)
-		w.settle(groupNames...)
+		w.settle()
 		if rapid.Bool().Draw(t, "made by others") {
 			w.met.when("PVCs of a worker StatefulSet", asOthersMade(w.cluster) > 0)
-			w.settle(groupNames...)
+			w.settle()
 		}
 		before, kept := pvcsOf(w.cluster), int32(3)
 		w.lag()

@@ -58,16 +58,6 @@ func whenDeleted(policy retention) step {
 	return user(func(set Set) { set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy.WhenDeleted = policy })
 }
 
-func TestWorkersWaitForThePVCsOfAFormerLeader(t *testing.T) {
-	c := running(t, 1, 3, fakeapi.Volumes(retainClaims, deleteClaims))
-	then(withoutWorkers, previous[PVC]("data-w-0-1", "w-0"))(c)
-	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
-		t.Errorf("got %v beside a PVC that is about to go", spelled(plan))
-	}
-	c.settleAll()
-	checkAvailable(c, 1)
-}
-
 func TestPVCsOfOthersAreLeftAlone(t *testing.T) {
 	c := running(t, 1, 2, fakeapi.Volumes(deleteClaims, retainClaims))
 	foreign[PVC]("data-w-0-1")(c)
@@ -113,7 +103,7 @@ func TestNoGroupIsRecreatedWhileItsPVCsMayChangeOwners(t *testing.T) {
 	if wait, ok := waitFor(c.decideGroup("w-0"), lws.CodeTie); !ok || !strings.Contains(wait.Sentence, "w-0") || find[StatefulSet](c, "w-0").DeletionTimestamp != nil {
 		t.Errorf("it is deleted with its PVCs, or waits for %+v", wait)
 	}
-	if c.settleAll(); find[Pod](c, "w-0").UID == leader {
+	if c.settle(); find[Pod](c, "w-0").UID == leader {
 		t.Error("the group was not recreated")
 	}
 	checkPVCs(c, "after the restart", pvcs)
@@ -127,7 +117,7 @@ func TestLeadersBehindATerminatingPVC(t *testing.T) {
 	then(settled, leaving[PVC]("data-w-0", "example.com/held"), removed[Pod]("w-0"))(c)
 	for range 5 {
 		carriedOut(c)
-		c.turn(groupNames...)
+		c.turn()
 	}
 	if w := c.set("w"); len(w.LeaderVolumes.Previous) != 1 || w.Claims != nil {
 		t.Fatalf("%d PVCs are in the way; no leader is missing, and PVCs were read: %v", len(w.LeaderVolumes.Previous), w.Claims)
@@ -141,7 +131,7 @@ func TestLeadersBehindATerminatingPVC(t *testing.T) {
 	for range 5 {
 		c.collect()
 		carriedOut(c) // a create of what exists would fail
-		c.turn(groupNames...)
+		c.turn()
 		c.pass(10 * time.Second)
 	}
 	if fakeapi.Find[Pod](c.Server, "w-0") != nil {
@@ -203,7 +193,7 @@ func TestClaimsChangedUnderOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := changedUnderOthers(t, change)
 			before, kept, known := podsAndTemplates(c), pvcsOf(c), len(revisions(c))
-			c.settleAll()
+			c.settle()
 			if diff := cmp.Diff(before, podsAndTemplates(c)); diff != "" {
 				t.Errorf("(-before +after)\n%s", diff)
 			}
@@ -243,7 +233,7 @@ func TestATemplateThatMountsClaimsOfTheSpecAloneWaits(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "cache", MountPath: "/cache"}}
 	})
 	before := podsAndTemplates(c)
-	c.settleAll()
+	c.settle()
 	if diff := cmp.Diff(before, podsAndTemplates(c)); diff != "" {
 		t.Errorf("(-before +after)\n%s", diff)
 	}
@@ -260,14 +250,5 @@ func TestATemplateThatMountsClaimsOfTheSpecAloneWaits(t *testing.T) {
 	}), settled)(c)
 	if len(leadersOf(c).Spec.Template.Spec.Volumes) != 1 || c.status().UpdatedReplicas != 3 {
 		t.Errorf("a template that can run is not rolled: %v", brief(c.status()))
-	}
-}
-
-// A webhook that rewrites the claims of StatefulSets causes no other revision.
-func TestClaimsThatAWebhookRewroteAreThoseOfTheSpec(t *testing.T) {
-	c := running(t, 1, 2, fakeapi.Volumes(retainClaims, retainClaims))
-	on("w", func(sts StatefulSet) { sts.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = fakeapi.Ptr("fast") })(c)
-	if got := short(c.decideSet()); got != "" {
-		t.Errorf("got %s", got)
 	}
 }

@@ -18,18 +18,18 @@ import (
 // fail lets group 0 fail once more, and returns for how long its restart waits.
 func fail(c *cluster, end step) time.Duration {
 	c.t.Helper()
-	at, leader := c.Now, find[Pod](c, "w-0").UID
 	end(c)
+	at := c.Now
 	c.decided()
 	r := c.status().Restarts[0]
-	if r.Leader != leader {
+	if r.Leader != c.leaders()["w-0"] {
 		c.t.Fatalf("the failure is not in the status: %+v", r)
 	}
 	wait := r.DueAt.Sub(at)
 	if wait > 0 {
 		c.heldBack(r)
 	}
-	c.recreated("w-0")
+	c.recreated()
 	return wait.Truncate(5 * time.Second)
 }
 
@@ -62,7 +62,8 @@ var (
 )
 
 // TestBackoff holds how long restarts wait: the first does not, those that follow do,
-// whatever caused them, but for disruptions.
+// whatever caused them, but for disruptions. A new template starts the count anew, and the evidence
+// stays.
 func TestBackoff(t *testing.T) {
 	for name, tt := range map[string]struct {
 		value string
@@ -73,6 +74,7 @@ func TestBackoff(t *testing.T) {
 		"whatever the cause": {"", []step{deleted, vanishes, crashes}, []time.Duration{0, 10, 20}},
 		"off":                {"off", []step{crashes}, []time.Duration{0, 0, 0, 0}},
 		"as given":           {"first=30s,max=1m", []step{deleted}, []time.Duration{0, 30, 60, 60}},
+		"a new template":     {"", []step{crashes, crashes, then(user(fakeapi.Image("image:2")), settled, crashes), crashes}, []time.Duration{0, 10, 0, 10}},
 		"drained":            {"", []step{drained, drained, crashes, drained, crashes}, []time.Duration{0, 0, 0, 0, 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,22 +98,6 @@ func TestBackoff(t *testing.T) {
 				t.Errorf("after ten minutes it waits %s: %+v", wait, r)
 			}
 		})
-	}
-}
-
-// A new template starts the count anew; the evidence stays.
-func TestFailuresAreCountedAnewUnderANewTemplate(t *testing.T) {
-	c := running(t, 1, 2, onRestart)
-	for _, want := range []time.Duration{0, 10, 0, 10} {
-		if wait := fail(c, crashes); wait != want*time.Second {
-			t.Errorf("it waits %s, want %d s", wait, want)
-		}
-		if c.status().Restarts[0].Count == 2 && want == 10 && len(c.status().Restarts[0].Failures) == 2 {
-			then(user(fakeapi.Image("image:2")), settled)(c)
-		}
-	}
-	if r := c.status().Restarts[0]; r.Count != 2 || len(r.Failures) < 3 {
-		t.Errorf("got %+v", r)
 	}
 }
 
@@ -163,7 +149,7 @@ func TestAClockThatIsPutBackDelaysNoRestart(t *testing.T) {
 	c, _ := waiting(t)
 	c.pass(-2 * time.Hour)
 	c.awake()
-	if got := c.recreated("w-0"); len(got) != 1 {
+	if got := c.recreated(); len(got) != 1 {
 		t.Error("it is not recreated")
 	}
 }

@@ -32,29 +32,6 @@ func crash(pod Pod) {
 
 func leaderUID(c *cluster, name string) string { return string(find[Pod](c, name).UID) }
 
-// recreated settles the cluster, with the garbage collector, and returns the leaders that
-// are others then.
-func (c *cluster) recreated(groups ...string) []string {
-	c.t.Helper()
-	before := map[string]string{}
-	for _, name := range groups {
-		if pod := fakeapi.Find[Pod](c.Server, name); pod != nil {
-			before[name] = string(pod.UID)
-		}
-	}
-	for range 3 {
-		c.collect()
-		c.settle(groups...)
-	}
-	others := []string{}
-	for _, name := range groups {
-		if leaderUID(c, name) != before[name] {
-			others = append(others, name)
-		}
-	}
-	return others
-}
-
 var three = []string{"w-0", "w-1", "w-2"}
 
 // TestFailures holds which groups of three are recreated, by failure and policy: in step, and in
@@ -106,13 +83,13 @@ func TestFailures(t *testing.T) {
 				if happens(c); tt.inStart {
 					starting(c)
 				} else {
-					c.settle("w-0", "w-1")
+					c.settle()
 				}
 				tt.fail(c)
-				if got := slices.Contains(c.recreated("w-0", "w-1"), "w-0"); got != want {
+				if got := slices.Contains(c.recreated(), "w-0"); got != want {
 					t.Errorf("recreated: %t", got)
 				}
-				if again := c.recreated("w-0", "w-1"); len(again) != 0 {
+				if again := c.recreated(); len(again) != 0 {
 					t.Errorf("recreated again: %v, %+v", again, c.status().Restarts)
 				}
 			})
@@ -200,7 +177,7 @@ func TestWhatIsCounted(t *testing.T) {
 			before := leaderUID(c, "w-0")
 			tt.end(c)
 			c.decided()
-			if c.recreated("w-0"); leaderUID(c, "w-0") == before {
+			if c.recreated(); leaderUID(c, "w-0") == before {
 				t.Fatal("not recreated")
 			}
 			r := c.status().Restarts
@@ -211,23 +188,9 @@ func TestWhatIsCounted(t *testing.T) {
 	}
 }
 
-// A rollout, a scaling down and orphaning are no failures, and their workers are left to
-// the garbage collector, or to the next leader.
-func TestLeadersThatLeaveWithoutAFailure(t *testing.T) {
-	for name, leave := range map[string]step{
-		"rolled":      then(on("w", func(sts StatefulSet) { sts.Labels[lwsv1.RevisionKey] = "next" }), leaving[Pod]("w-1")),
-		"scaled away": then(on("w", func(sts StatefulSet) { *sts.Spec.Replicas = 1 }), leaving[Pod]("w-1")),
-		"orphaning":   leaving[Pod]("w-1", metav1.FinalizerOrphanDependents),
-	} {
-		c := running(t, 2, 2, onRestart)
-		leave(c)
-		if got := spelled(c.decideGroup("w-1")); len(got) != 0 {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
+func TestARolloutIsNoFailure(t *testing.T) {
 	c := running(t, 2, 2, onRestart)
-	image(c, "image:2")
-	c.settleAll()
+	then(user(fakeapi.Image("image:2")), settled)(c)
 	if r := c.status().Restarts; len(r) != 0 {
 		t.Errorf("a rollout is counted: %+v", r)
 	}
@@ -293,7 +256,7 @@ func TestWhatIsForgiven(t *testing.T) {
 		carriedOut(c)
 	}
 	none, again := user(fakeapi.Policy(lwsv1.NoneRestartPolicy)), user(onRestart)
-	restarted := func(c *cluster) { c.recreated(three...) }
+	restarted := func(c *cluster) { c.recreated() }
 	for name, before := range map[string]step{
 		"taken over from another operator": then(crashed, unrecorded),
 		"taken over without a leader StatefulSet": then(crashed, orphaned[Pod]("w-0"), orphaned[Pod]("w-1"), orphaned[Pod]("w-2"),
@@ -309,11 +272,11 @@ func TestWhatIsForgiven(t *testing.T) {
 			c := running(t, 3, 2, onRestart)
 			before(c)
 			c.awake()
-			if got := c.recreated(three...); len(got) != 0 {
+			if got := c.recreated(); len(got) != 0 {
 				t.Errorf("recreated %v for what was before", got)
 			}
 			gone[Pod]("w-1-1")(c)
-			if diff := cmp.Diff([]string{"w-1"}, c.recreated(three...)); diff != "" {
+			if diff := cmp.Diff([]string{"w-1"}, c.recreated()); diff != "" {
 				t.Errorf("then (-want +got)\n%s", diff)
 			}
 		})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -85,22 +84,6 @@ func TestARevisionInUseKeepsItsKey(t *testing.T) {
 	}
 }
 
-func TestWorkersComeFromAGenuineRevisionOfTheirSet(t *testing.T) {
-	for name, change := range map[string]func(Revision){
-		"other data":        func(r Revision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) },
-		"of a former set":   func(r Revision) { r.OwnerReferences[0].UID = "former" },
-		"terminating":       func(r Revision) { r.DeletionTimestamp = &metav1.Time{Time: fakeapi.Epoch} },
-		"no label, or name": func(r Revision) { r.Labels, r.Data.Raw = nil, append([]byte(" "), r.Data.Raw...) },
-	} {
-		c := running(t, 1, 3)
-		withoutWorkers(c)
-		on(revision(c).Name, change)(c)
-		if got := short(c.decideGroup("w-0")); got != "| WaitingForRevision" {
-			t.Errorf("%s: got %s", name, got)
-		}
-	}
-}
-
 // filed are the images and numbers of the revisions in use, and after "|" of the history.
 func filed(c *cluster) string {
 	c.t.Helper()
@@ -130,7 +113,7 @@ func images(from, to int) step {
 	return func(c *cluster) {
 		for i := from; i <= to; i++ {
 			image(c, fmt.Sprintf("image:%d", i))
-			c.settleAll()
+			c.settle()
 		}
 	}
 }
@@ -175,7 +158,7 @@ func TestRevisionHistory(t *testing.T) {
 			c := running(t, 2, 2, tt.edit)
 			first := revision(c)
 			tt.happens(c)
-			c.settleAll()
+			c.settle()
 			if diff := cmp.Diff(tt.want, filed(c)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -110,13 +110,13 @@ func shared(set Set) {
 }
 
 var (
-	pause  = user(fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
-	resume = user(without(lwsv1.PausedAnnotationKey))
+	pause   = user(fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+	resume  = user(without(lwsv1.PausedAnnotationKey))
+	settled = (*cluster).settle
 	// withoutWorkers takes the workers of group 0, of up to three pods.
 	withoutWorkers = then(gone[StatefulSet]("w-0"), gone[Pod]("w-0-1", "w-0-2"))
 )
 
-func settled(c *cluster)    { c.settleAll() }
 func unready(pod Pod)       { pod.Status.Conditions = nil }
 func ends(pod Pod)          { pod.Status.Phase = corev1.PodFailed }
 func unscheduled(pod Pod)   { pod.Spec.NodeName = "" }

@@ -34,7 +34,7 @@ func rewritten(uid string, generation int64) step {
 
 func TestDecisionsAboutASet(t *testing.T) {
 	noted := with(1, 1, claims, fakeapi.Annotation("note", "x"))
-	const applies, waits = "apply statefulset w", "status leaderworkerset w"
+	const applies = "apply statefulset w"
 	checkDecisions(t, []decision{
 		{"in step", noted, nothing, "", ""},
 		{"others' labels and annotations", noted, on("w", func(sts StatefulSet) {
@@ -48,6 +48,9 @@ func TestDecisionsAboutASet(t *testing.T) {
 		{"scaled by hand", noted, on("w", func(sts StatefulSet) { sts.Generation++; sts.Spec.Replicas = fakeapi.Ptr[int32](7) }), "", applies},
 		{"an annotation that goes", noted, user(without("note")), "", applies},
 		{"claims that the set would make otherwise today", noted, on("w", func(sts StatefulSet) { sts.Spec.VolumeClaimTemplates = nil }), "", ""},
+		{"claims that a webhook rewrote", with(1, 2, fakeapi.Volumes(retainClaims, retainClaims)), on("w", func(sts StatefulSet) {
+			sts.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = fakeapi.Ptr("fast")
+		}), "", ""},
 		// A rollout goes by how many groups were wanted when its StatefulSet was last written.
 		{"another number of wanted groups", noted, on("w", func(sts StatefulSet) { sts.Annotations[lwsv1.ReplicasAnnotationKey] = "99" }), "", applies},
 		{"rewritten by a webhook", with(1, 1), rewritten("", 0), "", ""},
@@ -64,7 +67,9 @@ func TestDecisionsAboutASet(t *testing.T) {
 		{"a terminating set", with(1, 3), then(withoutWorkers, gone[Service]("w"), leaving[Set]("w", "foregroundDeletion")), "", ""},
 		{"a leader is replaced while the template changes", with(2, 1), then(leaving[Pod]("w-1"), user(fakeapi.Image("image:2"))), "",
 			"create controllerrevision w-6579f9847c-2, apply statefulset w, status leaderworkerset w"},
-		{"a previous Service", with(0, 1), leaving[Service]("w", "example.com/held"), "", waits + " | WaitingForPreviousIncarnation"},
+		{"a previous Service", with(0, 1), leaving[Service]("w", "example.com/held"), "", "| WaitingForPreviousIncarnation"},
+		{"a previous Service of a new set", with(0, 1), then(after(-9*time.Second), leaving[Service]("w", "example.com/held")), "",
+			"status leaderworkerset w | WaitingForPreviousIncarnation"},
 		{"a previous Service that is not needed", with(0, 1, fakeapi.UniquePerReplica), func(c *cluster) {
 			fakeapi.Add(c.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
 			leaving[Service]("w", "example.com/held")(c)
@@ -110,7 +115,7 @@ func TestARolloutHaltedByHandContinuesWithinItsBudget(t *testing.T) {
 			t.Errorf("%s: partition %d of %s, %s", what, partition(wanted), wanted.Spec.UpdateStrategy.Type, spelled(plan))
 		}
 		resume(c)
-		c.settleAll()
+		c.settle()
 		checkImage(c, "image:2", 4)
 	}
 }

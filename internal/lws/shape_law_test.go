@@ -65,6 +65,33 @@ func whole(t *rapid.T) *lwsv1.LeaderWorkerSet {
 	return set
 }
 
+// claims asks for a claim with fields that are kept and fields that are not.
+func claims(set Set) {
+	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
+		ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:               []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName:          fakeapi.Ptr("fast"),
+			VolumeMode:                fakeapi.Ptr(corev1.PersistentVolumeBlock),
+			VolumeName:                "pv",
+			Selector:                  &metav1.LabelSelector{},
+			VolumeAttributesClassName: fakeapi.Ptr("gold"),
+			DataSource:                &corev1.TypedLocalObjectReference{Name: "source"},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: fakeapi.Resources(corev1.ResourceStorage, "1Gi"), Limits: fakeapi.Resources(corev1.ResourceStorage, "2Gi"),
+			},
+		},
+	}}
+	set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+		WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+	}
+}
+
+func subgroups(set Set) {
+	set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: fakeapi.Ptr[int32](3)}
+	fakeapi.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host")(set)
+}
+
 // What Lockstep makes and what the other would make of one spec are the same, but
 // for our annotation in their metadata: whoever comes second changes nothing.
 func TestTheShapeIsTheContract(t *testing.T) {
@@ -82,7 +109,7 @@ func TestTheShapeIsTheContract(t *testing.T) {
 		sameShape(t, "leaders", theirLeaders, madeBy(plan))
 		c.do(plan)
 		node(map[string]string{"rack": "r1"})(c)
-		c.settle()
+		c.others()
 		leader := find[*corev1.Pod](c, "w-0")
 		domain := ""
 		if set.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "" {

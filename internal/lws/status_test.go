@@ -15,6 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -65,8 +66,14 @@ func written(t testing.TB, plan lws.Plan) lwsv1.LeaderWorkerSetStatus {
 	return one[action.WriteStatus](t, plan).Status
 }
 
-func TestStatusOfANewSet(t *testing.T) {
-	_, plan := firstPlan(t)
+func TestANewSet(t *testing.T) {
+	c := newCluster(t)
+	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 3))
+	plan := c.decideSet()
+	want := []string{"create controllerrevision w-" + lwsrevision.Key(data(t, set)) + "-1", "create statefulset w", "create service w", "status leaderworkerset w"}
+	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
 	write := one[action.WriteStatus](t, plan)
 	if diff := cmp.Diff(map[string]string{progressing: isProgressing}, brief(write.Status)); diff != "" {
 		t.Errorf("conditions (-want +got)\n%s", diff)
@@ -77,8 +84,8 @@ func TestStatusOfANewSet(t *testing.T) {
 	if diff := cmp.Diff([]string{"GroupsProgressing/Update: 0 2"}, notes(write)); diff != "" {
 		t.Errorf("events (-want +got)\n%s", diff)
 	}
-	_, plan = firstPlan(t, replicas(0))
-	if diff := cmp.Diff(map[string]string{available: isAvailable}, brief(written(t, plan))); diff != "" {
+	user(replicas(0))(c)
+	if diff := cmp.Diff(map[string]string{available: isAvailable}, brief(written(t, c.decideSet()))); diff != "" {
 		t.Errorf("a set without groups (-want +got)\n%s", diff)
 	}
 }

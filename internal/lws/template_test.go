@@ -95,7 +95,7 @@ func TestAFoundTemplateGoesWithANewPlacement(t *testing.T) {
 		if got := partition(one[action.Apply](t, c.decideSet()).Object.(StatefulSet)); got != 2 {
 			t.Errorf("replaces from %d on at once", got)
 		}
-		c.settleAll()
+		c.settle()
 		checkAvailable(c, 2)
 		if sts := leadersOf(c); workload.PodsOf(sts) != 2 || sts.Annotations[lws.AsFoundAnnotationKey] != "" {
 			t.Errorf("%d leaders, annotations %v", workload.PodsOf(sts), sts.Annotations)

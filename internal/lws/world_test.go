@@ -24,8 +24,7 @@ import (
 )
 
 // scenario is what may happen in a world. In each, writes fail, lose their answer, or are the last
-// of their process; operators restart, with caches that are filled at different moments, and two
-// take turns.
+// of their process; operators restart, with caches that are filled at different moments.
 type scenario struct {
 	changes, harms       []string // what users change, and what breaks
 	mostEdits, mostHarms int
@@ -46,7 +45,6 @@ type world struct {
 	scaled, broken       bool // replicas were changed; a broken image was rolled out
 
 	former *fakeapi.Reader // what a cache showed a while ago
-	other  operator
 	// crashes counts how often a pod of a name will still crash once it runs.
 	crashes map[string]int
 	foreign map[types.UID]bool // objects of others under names of the set
@@ -65,21 +63,14 @@ type world struct {
 	after func()                    // an invariant, checked after every step
 }
 
-// operator is what one process knows.
-type operator struct {
-	cached   *fakeapi.Reader
-	memory   *lwscache.Memory
-	observer *lwscache.Observer
-}
-
 // kinds are delivered to caches one at a time.
 var kinds = []identity.Kind{
 	identity.KindLeaderWorkerSet, identity.KindStatefulSet, identity.KindPod, identity.KindService,
 	identity.KindControllerRevision, identity.KindPersistentVolumeClaim,
 }
 
-// allGroups are the leaders of all groups that a set of a world may have.
-var allGroups = func() (names []string) {
+// groupNames are the leaders of all groups that a set of a world may have.
+var groupNames = func() (names []string) {
 	for i := range 9 {
 		names = append(names, identity.LeaderName("w", i))
 	}
@@ -98,10 +89,8 @@ func newWorld(t *rapid.T, m *met, may scenario, set Set) *world {
 
 // lag lets the caches lag from now on.
 func (w *world) lag() {
-	w.cached, w.former, w.other.cached = w.Lagging(), w.Lagging(), w.Lagging()
+	w.cached, w.former = w.Lagging(), w.Lagging()
 	w.awake()
-	w.other.memory = lwscache.NewMemory()
-	w.other.observer = lwscache.New(w.other.cached, w.Live(), w.other.memory)
 }
 
 func (w *world) deliver() {
@@ -120,14 +109,6 @@ func (w *world) restart() {
 		}
 	}
 	w.awake()
-}
-
-// swap lets the other operator lead.
-func (w *world) swap() {
-	w.met.when("two operators", true)
-	was := operator{w.cached, w.memory, w.observer}
-	w.cached, w.memory, w.observer = w.other.cached, w.other.memory, w.other.observer
-	w.other = was
 }
 
 func (w *world) reconcileSet(faults bool) {
@@ -152,7 +133,7 @@ func (w *world) reconcileAll(faults bool) {
 	w.current = true
 	w.reconcileSet(faults)
 	w.current = false
-	for _, name := range allGroups {
+	for _, name := range groupNames {
 		w.reconcileGroup(name, faults)
 	}
 }
@@ -257,13 +238,13 @@ func (w *world) run(steps int) {
 // step lets one actor do one thing.
 func (w *world) step() {
 	t := w.t
-	switch rapid.IntRange(0, 18).Draw(t, "actor") {
+	switch rapid.IntRange(0, 17).Draw(t, "actor") {
 	case 0:
 		w.harm()
 	case 1, 2, 3:
 		w.reconcileSet(true)
 	case 4, 5:
-		w.reconcileGroup(rapid.SampledFrom(allGroups).Draw(t, "group"), true)
+		w.reconcileGroup(rapid.SampledFrom(groupNames).Draw(t, "group"), true)
 	case 6, 7:
 		if all := fakeapi.All[StatefulSet](w.Objects); len(all) > 0 {
 			w.Sync(pick(t, all))
@@ -283,14 +264,12 @@ func (w *world) step() {
 	case 12:
 		w.restart()
 	case 13:
-		w.swap()
-	case 14:
 		w.former = w.Lagging()
-	case 15:
+	case 14:
 		w.user()
-	case 16, 17:
+	case 15, 16:
 		w.reconcileAll(true)
-	case 18:
+	case 17:
 		w.controllers()
 	}
 }

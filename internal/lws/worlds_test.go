@@ -62,7 +62,7 @@ func TestAnything(t *testing.T) {
 	},
 		"a crash before a write", "a crash after a write", "an answer lost", "a write refused", "a set deleted",
 		"a statefulset deleted", "a statefulset scaled by hand", "workers scaled by hand", "a revision lost", "all revisions lost",
-		"a foreign object", "a foreign object with a controller", "two operators", "volumes", "groups given up",
+		"a foreign object", "a foreign object with a controller", "volumes", "groups given up",
 		"undo", "size", "replicas", "network", "policy", "startup", "budget", "partition", "topology", "pause", "resume", "after start",
 		"LeaderWorkerSet deleted in the Background", "LeaderWorkerSet deleted in the Foreground", "LeaderWorkerSet deleted in the Orphan",
 		"Pod deleted in the Orphan", "StatefulSet deleted in the Orphan", "a group recorded",
@@ -94,7 +94,7 @@ func newRolling(t *rapid.T, gate bool, m *met) *rolling {
 	may.mostHarms = rapid.IntRange(0, 1).Draw(t, "harms")
 	w := &rolling{newWorld(t, m, may, set), map[string]int{}}
 	w.WithoutMaxUnavailable = !gate
-	w.settle(allGroups...)
+	w.settle()
 	w.lag()
 	w.after = w.checkServing
 	w.Added = func(object client.Object) {
@@ -138,7 +138,7 @@ func TestRollouts(t *testing.T) {
 				}
 				w.finishRollout()
 			}, "groups given up", "a pod made", "a write refused", "a leader replaced directly", "a topology changed",
-				"a rollout held", "leader statefulset", "two operators", "a template held back", "a write while paused",
+				"a rollout held", "leader statefulset", "a template held back", "a write while paused",
 				"a group lost while paused", "a hand-over in mid-rollout")
 		})
 	}
@@ -291,7 +291,7 @@ func TestRestarts(t *testing.T) {
 		w := &failing{newWorld(t, m, restarts, set), map[types.UID]string{}, map[types.UID]string{},
 			map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}}
 		if rapid.Bool().Draw(t, "started") {
-			w.settle(groupNames...)
+			w.settle()
 		}
 		w.lag()
 		w.judge, w.fails, w.after = w.judgeRestart, w.fail, w.checkSpared
@@ -302,7 +302,7 @@ func TestRestarts(t *testing.T) {
 		w.checkAtRest()
 		w.checkWholeGroups()
 		w.checkRecreated()
-	}, "a group recreated", "a group fails after it started", "a crash before a write", "a write refused", "workers", "two operators", "another restart policy")
+	}, "a group recreated", "a group fails after it started", "a crash before a write", "a write refused", "workers", "another restart policy")
 }
 
 // fail records that a pod fails. A group whose leader goes is recreated by that.
@@ -419,7 +419,7 @@ func TestASetDeletedAndCreatedAgain(t *testing.T) {
 		w := newWorld(t, m, scenario{}, fakeapi.Set("w", replicas, size))
 		w.grace = time.Duration(rapid.IntRange(0, 8).Draw(t, "grace")) * time.Second
 		w.noGC = m.when("no garbage collector", how == metav1.DeletePropagationBackground && rapid.Bool().Draw(t, "no collector"))
-		w.settle(allGroups...)
+		w.settle()
 		w.lag()
 		w.pass(time.Minute)
 		made := map[types.UID]int{} // pods, by the set's UID
