@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"net"
@@ -72,14 +71,11 @@ func refused(t *testing.T, says []string, args ...string) {
 }
 
 // cluster is one directory.
-type cluster struct {
-	t   *testing.T
-	dir string
-}
+type cluster struct{ dir string }
 
 // newCluster ends its cluster with the test, whatever happens.
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, dir: filepath.Join(t.TempDir(), "cluster")}
+	c := &cluster{filepath.Join(t.TempDir(), "cluster")}
 	t.Cleanup(func() {
 		if out, err := exec.Command(binary(t), "down", "--dir", c.dir).CombinedOutput(); err != nil {
 			t.Errorf("down: %v\n%s", err, out)
@@ -172,25 +168,4 @@ func eventually(t *testing.T, what string, ask func() bool) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// lines reads a file of one JSON object per line.
-func lines[T any](t *testing.T, path string) []T {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	var all []T
-	scanner := bufio.NewScanner(file)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		var one T
-		if err := json.Unmarshal(scanner.Bytes(), &one); err != nil {
-			t.Fatalf("%s: %v in %q", path, err, scanner.Text())
-		}
-		all = append(all, one)
-	}
-	return all
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,15 +109,19 @@ func settingsReachTheComponents(t *testing.T, c *cluster) {
 }
 
 func requestsAreAudited(t *testing.T, c *cluster) {
-	type entry struct {
-		Stage, Level, Verb string
-		User               struct{ Username string }
-		ObjectRef          struct{ Resource, Name string }
+	data, err := os.ReadFile(filepath.Join(c.dir, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	created := map[string]int{}
-	for _, e := range lines[entry](t, filepath.Join(c.dir, "audit.log")) {
-		if e.Stage != "ResponseComplete" || e.Level != "Metadata" {
-			t.Fatalf("stage %s, level %s: want one line of metadata per finished request", e.Stage, e.Level)
+	for line := range strings.Lines(string(data)) {
+		var e struct {
+			Stage, Level, Verb string
+			User               struct{ Username string }
+			ObjectRef          struct{ Resource string }
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Stage != "ResponseComplete" || e.Level != "Metadata" {
+			t.Fatalf("want one line of metadata per finished request, have %q: %v", line, err)
 		}
 		if e.Verb == "create" && e.ObjectRef.Resource == "pods" {
 			created[e.User.Username]++
@@ -250,63 +255,49 @@ func upAgainIsFresh(t *testing.T, c *cluster) {
 	}
 }
 
-func TestInterruptedUpLeavesNothing(t *testing.T) {
-	c := newCluster(t)
-	up := exec.Command(binary(t), "up", "--dir", c.dir)
-	var stderr strings.Builder
-	up.Stderr = &stderr
-	if err := up.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the API server listens", func() bool { return c.port() != 0 && !portsFree(c.port()) })
-	if err := up.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := up.Wait(); err == nil || up.ProcessState.ExitCode() != 1 {
-		t.Errorf("an interrupted up: %v\n%s", err, stderr.String())
-	}
-	if !portsFree(c.port()) {
-		t.Errorf("ports from %d are still taken", c.port())
-	}
-}
-
-// TestKilledUpIsFoundByDown: not even SIGKILL lets anything escape.
-func TestKilledUpIsFoundByDown(t *testing.T) {
-	c := newCluster(t)
-	up := exec.Command(binary(t), "up", "--dir", c.dir)
-	if err := up.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "two components are written down", func() bool {
-		state, err := os.ReadFile(filepath.Join(c.dir, "cluster.json"))
-		return err == nil && strings.Contains(string(state), `"kube-apiserver": {`)
-	})
-	if err := up.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	up.Wait()
-	c.do(t, "down")
-	if !portsFree(c.port()) {
-		t.Errorf("ports from %d are still taken", c.port())
+// An "up" that is interrupted ends what it has started. Not even SIGKILL lets anything escape from "down".
+func TestUpCutShortLeavesNothing(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			c := newCluster(t)
+			up := exec.Command(binary(t), "up", "--dir", c.dir)
+			var stderr strings.Builder
+			up.Stderr = &stderr
+			if err := up.Start(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the API server listens", func() bool { return c.port() != 0 && !portsFree(c.port()) })
+			if err := up.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			err := up.Wait()
+			if signal == syscall.SIGKILL {
+				c.do(t, "down")
+			} else if err == nil || up.ProcessState.ExitCode() != 1 {
+				t.Errorf("an interrupted up: %v\n%s", err, stderr.String())
+			}
+			if !portsFree(c.port()) {
+				t.Errorf("ports from %d are still taken", c.port())
+			}
+		})
 	}
 }
 
 func TestALinkIsTheProgramOfItsName(t *testing.T) {
-	for program, c := range map[string]struct{ flag, says string }{
-		"etcd":           {"--version", "etcd Version: 3.7.3"},
-		"kube-apiserver": {"--version", "Kubernetes v1.37.1"},
-		"kubectl":        {"version", "Client Version: v1.37.1"},
+	for _, c := range []struct {
+		says string
+		call []string
+	}{
+		{"etcd Version: 3.7.3", []string{"etcd", "--version"}},
+		{"Kubernetes v1.37.1", []string{"kube-apiserver", "--version"}},
+		{"Client Version: v1.37.1", []string{"kubectl", "version", "--client"}},
 	} {
-		args := []string{c.flag}
-		if program == "kubectl" {
-			args = append(args, "--client")
-		}
-		link := filepath.Join(t.TempDir(), program)
+		link := filepath.Join(t.TempDir(), c.call[0])
 		if err := os.Symlink(binary(t), link); err != nil {
 			t.Fatal(err)
 		}
-		if got := must(t, link, args...); !strings.Contains(got, c.says) {
-			t.Errorf("%s says %q, want %q in it", program, got, c.says)
+		if got := must(t, link, c.call[1:]...); !strings.Contains(got, c.says) {
+			t.Errorf("%s says %q, want %q in it", c.call[0], got, c.says)
 		}
 	}
 }
