@@ -15,8 +15,8 @@
 // # Running one drill by hand
 //
 //	make build
-//	go test ./test/cluster -run 'TestRecreateBackground$' -v
-//	go test ./test/cluster -run 'TestRecreateSurvives/operator_killed/Foreground' -v
+//	go test ./test/cluster -run 'TestRecreate/background$' -v
+//	go test ./test/cluster -run 'TestRecreateSurvives/operator_killed/foreground' -v
 //
 // Variables:
 //

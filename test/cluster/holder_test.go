@@ -34,7 +34,7 @@ type holder struct {
 	letGo   string // a merge patch; if it is empty, the workload is deleted
 }
 
-func (s *guarded) holders() []holder {
+func (s *scene) holders() []holder {
 	selector := func(name string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 	}
@@ -55,7 +55,7 @@ func (s *guarded) holders() []holder {
 	}
 }
 
-func workloadsHold(s *guarded) {
+func workloadsHold(s *scene) {
 	all := s.holders()
 	for _, h := range all {
 		s.claim(h.GetName())
@@ -63,9 +63,7 @@ func workloadsHold(s *guarded) {
 	}
 	for _, h := range all {
 		claim := s.awaitHolders(h.GetName(), h.holders)
-		if err := s.Client.Delete(s.Context(), claim, client.DryRunAll); !refused(err) {
-			s.Errorf("the deletion of %s ended with %v", claim.Name, err)
-		}
+		s.wantRefused(s.Client.Delete(s.Context(), claim, client.DryRunAll))
 	}
 	s.Eventually("the namespace counts them", func() error {
 		return drill.Lacking("held PVCs", fmt.Sprint(len(all)), s.awaitCounted().Annotations[pvc.HeldClaimsAnnotation])
@@ -84,7 +82,7 @@ func workloadsHold(s *guarded) {
 }
 
 // jobSetsHold: a kind of a CRD holds from when the API server serves it until it no longer does.
-func jobSetsHold(s *guarded) {
+func jobSetsHold(s *scene) {
 	definition := s.define("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 	s.claim("ckpt-train")
 	train := s.custom("jobset.x-k8s.io/v1alpha2", "JobSet", "train", map[string]any{
@@ -103,7 +101,7 @@ func jobSetsHold(s *guarded) {
 const shards = `{apiVersion: drill.example.com/v1, kind: Shard, podTemplates: [spec.tmpl], claimTemplates: [spec.claims], claimName: "{template}-{name}"}`
 
 // shardsHold: the right path of a described kind holds, beside a wrong one.
-func shardsHold(s *guarded) {
+func shardsHold(s *scene) {
 	definition := s.define("drill.example.com", "v1", "Shard", "shards")
 	s.claim("data-a")
 	shard := s.custom("drill.example.com/v1", "Shard", "a", map[string]any{
@@ -125,7 +123,7 @@ func (s *scene) custom(version, kind, name string, spec map[string]any) *unstruc
 	return object
 }
 
-// define creates a CRD that takes any fields.
+// define creates a CRD that takes any fields, until the test ends.
 func (s *scene) define(group, version, kind, plural string) client.Object {
 	definition := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -139,13 +137,13 @@ func (s *scene) define(group, version, kind, plural string) client.Object {
 			}},
 		},
 	}}
-	s.Create(definition)
+	s.Lend(definition)
 	return definition
 }
 
 // strangersDoNotHold: a workload of another namespace, labels, forged annotations and a pod that
 // never runs do not hold a PVC.
-func strangersDoNotHold(s *guarded) {
+func strangersDoNotHold(s *scene) {
 	other := newGuarded(s.T)
 	mallory := s.as("mallory")
 	other.Create(&appsv1.StatefulSet{ObjectMeta: other.Meta("sts"), Spec: appsv1.StatefulSetSpec{
@@ -195,14 +193,14 @@ func (s *scene) as(user string) client.Client {
 }
 
 // wanted creates a Deployment and a PVC that it holds.
-func (s *guarded) wanted() (*corev1.PersistentVolumeClaim, client.Object) {
+func (s *scene) wanted() (*corev1.PersistentVolumeClaim, client.Object) {
 	deployment := s.holders()[1].Object
 	s.Create(deployment)
 	s.Create(s.newClaim("deploy"))
 	return s.awaitHolders("deploy", "Deployment/deploy"), deployment
 }
 
-func deletedWhenFree(s *guarded) {
+func deletedWhenFree(s *scene) {
 	claim, deployment := s.wanted()
 	s.annotate(claim, pvc.IntentAnnotation, string(claim.UID))
 	copied := s.claim("copied")
@@ -213,12 +211,10 @@ func deletedWhenFree(s *guarded) {
 	s.Check("the PVC with the UID of another one", s.Read(copied))
 }
 
-func releaseTokens(s *guarded) {
+func releaseTokens(s *scene) {
 	claim, _ := s.wanted()
 	s.annotate(claim, pvc.ReleaseAnnotation, "another-life")
-	if err := s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
-		s.Errorf("with the token of another UID the deletion ends with %v", err)
-	}
+	s.wantRefused(s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll))
 	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
 	s.Check("delete the released PVC", s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll)) // at once: the token expires
 	s.AwaitEvent(claim.Name, "ReleaseGranted")
@@ -226,18 +222,26 @@ func releaseTokens(s *guarded) {
 		return drill.Lacking("token", "", now.Annotations[pvc.ReleaseAnnotation]+now.Annotations[pvc.ReleaseUntilAnnotation])
 	})
 	s.AwaitEvent(claim.Name, "ReleaseExpired")
-	if err := s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
-		s.Errorf("without the token the deletion ends with %v", err)
-	}
+	s.wantRefused(s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll))
 	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
 	s.Remove(claim)
 	s.AwaitGone(claim)
 	s.AwaitEvent(claim.Name, "Released")
 }
 
-// namespaceStays: a namespace with held PVCs is not deleted.
-func namespaceStays(s *guarded) {
-	set, _ := s.settle(1, 2, volumes(keepClaims, keepClaims))
+// namespaceStays: the garbage collector and a collection delete PVCs without holders only. A namespace
+// with held PVCs is not deleted.
+func namespaceStays(s *scene) {
+	set, claims := s.settle(1, 2, volumes(keepClaims, keepClaims))
+	s.wantRefused(s.Client.DeleteAllOf(s.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace(s.Namespace)))
+	dead := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"long-gone","uid":"00000000-0000-0000-0000-000000000001"}]}}`
+	for name := range claims {
+		s.Patch(s.newClaim(name), dead)
+	}
+	loose := s.claim("loose")
+	s.Patch(loose, dead)
+	s.AwaitGone(loose)
+	s.awaitClaims("PVCs are the same", claims)
 	itself := s.awaitCounted()
 	if err := s.Client.Delete(s.Context(), itself.DeepCopy()); !deniedBy(err, "refuse-namespace") {
 		s.Fatalf("its deletion ended with %v", err)
@@ -248,7 +252,7 @@ func namespaceStays(s *guarded) {
 }
 
 // namespaceReleased: a released namespace goes with all that is in it, running or held.
-func namespaceReleased(s *guarded) {
+func namespaceReleased(s *scene) {
 	s.settle(1, 2, volumes(keepClaims, keepClaims))
 	s.annotate(s.claim("kept"), pvc.HoldAnnotation, "for the auditors")
 	s.awaitHolders("kept", "Hold/kept")
@@ -259,7 +263,7 @@ func namespaceReleased(s *guarded) {
 }
 
 // mistakeInModeBarrier: the API server admits the deletion, and an event warns of it.
-func mistakeInModeBarrier(s *guarded) {
+func mistakeInModeBarrier(s *scene) {
 	s.SetMode("barrier")
 	s.settled(s.newSet("a", 1, 2, imageA, volumes(keepClaims, keepClaims)))
 	s.awaitBound(2)
@@ -273,7 +277,7 @@ func mistakeInModeBarrier(s *guarded) {
 }
 
 // holdsWithoutOperator: without the operator, a hold stays and can be released.
-func holdsWithoutOperator(s *guarded) {
+func holdsWithoutOperator(s *scene) {
 	claim, deployment := s.wanted()
 	s.Check("kill the operator", bed.Operator.Kill())
 	s.Remove(deployment, propagation(metav1.DeletePropagationBackground))
@@ -291,7 +295,7 @@ func holdsWithoutOperator(s *guarded) {
 }
 
 // deletedInModeObserve: the API server admits the deletion, and an event reports it.
-func deletedInModeObserve(s *guarded) {
+func deletedInModeObserve(s *scene) {
 	s.SetMode("observe")
 	s.Create(s.holders()[1].Object)
 	s.Create(s.newClaim("deploy"))
@@ -304,7 +308,7 @@ func deletedInModeObserve(s *guarded) {
 }
 
 // deletedThoughIdle: a Deployment that is scaled to zero may need its PVC again.
-func deletedThoughIdle(s *guarded) {
+func deletedThoughIdle(s *scene) {
 	claim, deployment := s.wanted()
 	s.Patch(deployment, `{"spec":{"replicas":0}}`)
 	s.awaitFree(claim.Name)

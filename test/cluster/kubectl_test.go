@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,7 +18,7 @@ import (
 
 // told is what the tests read of the plugin's JSON.
 type told struct {
-	Desired, Ready int
+	Ready          int
 	Exists, InStep bool
 	Groups         []struct {
 		Index, ReadyPods, Pods int
@@ -33,6 +32,13 @@ type told struct {
 			Object       struct{ Kind, Name string }
 		}
 	}
+	Revisions []struct {
+		Number  int64
+		Groups  int
+		Current bool
+		Cause   string
+	}
+	Actions []struct{ Do, Command string }
 }
 
 // ask runs the plugin and reads what it tells programs.
@@ -85,27 +91,6 @@ func TestPluginOnlyReads(t *testing.T) {
 	s.onlyWrites(func(r drill.Request) bool { return strings.Contains(r.URI, "dryRun=All") })
 }
 
-// A group shows which object of the previous incarnation it waits for.
-func TestPluginTellsOfPreviousObjects(t *testing.T) {
-	s := asideScene(t)
-	first := s.settled(s.newSet("named", 2, 2, "one"))
-	held := s.keep("named-1")
-	s.Remove(first, propagation(metav1.DeletePropagationBackground))
-	second := s.newSet("named", 2, 2, "two")
-	s.Create(second)
-
-	s.Eventually("group 0 is ready, and group 1 shows what it waits for", func() error {
-		groups := s.ask("", "status", "named").Groups
-		if len(groups) != 2 || !groups[0].Ready || groups[1].ReadyPods != 0 || len(groups[1].Ghosts) == 0 ||
-			groups[1].Ghosts[0].Name != "named-1" || len(groups[1].Waiting) == 0 || groups[1].Waiting[0].Reason != waiting {
-			return fmt.Errorf("have %+v", groups)
-		}
-		return nil
-	})
-	s.Patch(held, drill.NoFinalizers)
-	s.awaitSettled(second)
-}
-
 func (s *scene) manifest(name, image string) string {
 	set := s.newSet(name, 2, 3, image)
 	set.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
@@ -128,18 +113,11 @@ func (t told) has(action string) bool {
 func TestPluginSaysWhatIsWrong(t *testing.T) {
 	s := asideScene(t)
 	s.Create(s.newSet("llama", 1, 1, "one"))
-	for _, tt := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"status", "lama"}, "kubectl get leaderworkersets -A"},
-		{[]string{"rollout", "status", "lama"}, "kubectl get leaderworkersets -A"},
-		{[]string{"rollout", "restart", "lama"}, "kubectl get leaderworkersets -A"},
-		{[]string{"plan", "llama", "--as", "nobody"}, `"nobody" cannot list`},
-		{[]string{"status", "llama", "--server", "https://127.0.0.1:1"}, "https://127.0.0.1:1"},
-	} {
-		s.refuse(tt.want, tt.args...)
+	for _, args := range [][]string{{"status"}, {"rollout", "status"}, {"rollout", "restart"}} {
+		s.refuse("kubectl get leaderworkersets -A", append(args, "lama")...)
 	}
+	s.refuse(`"nobody" cannot list`, "plan", "llama", "--as", "nobody")
+	s.refuse("https://127.0.0.1:1", "status", "llama", "--server", "https://127.0.0.1:1")
 }
 
 // refuse runs a command that must fail and name something.
@@ -185,16 +163,6 @@ func (s *scene) onlyWrites(may func(drill.Request) bool) {
 // byPlugin reports whether the plugin sent a request.
 func byPlugin(r drill.Request) bool { return strings.HasPrefix(r.Agent, "kubectl-lockstep/") }
 
-// toldHistory is what the tests read of "rollout history -o json".
-type toldHistory struct {
-	Revisions []struct {
-		Number  int64
-		Groups  int
-		Current bool
-		Cause   string
-	}
-}
-
 // steer runs a rollout verb that must succeed and returns its output.
 func (s *scene) steer(args ...string) string {
 	out, errOut, err := s.Plugin("", append([]string{"rollout"}, args...)...)
@@ -209,15 +177,6 @@ func (s *scene) says(want string, args ...string) {
 	if out := s.steer(args...); !strings.Contains(out, want) {
 		s.Errorf("rollout %v: printed %q, want it to say %q", args, out, want)
 	}
-}
-
-func (s *scene) history(name string) toldHistory {
-	var h toldHistory
-	out := s.steer("history", name, "-o", "json")
-	if err := json.Unmarshal([]byte(out), &h); err != nil {
-		s.Fatalf("%v in %s", err, out)
-	}
-	return h
 }
 
 // groupsBy counts the ready groups by image.
@@ -245,46 +204,26 @@ func TestRolloutByHand(t *testing.T) {
 		set.Annotations = map[string]string{"kubernetes.io/change-cause": "first"}
 	}))
 
-	s.pausedHalfWay(set)
-	s.scaledAndMended(set)
-
-	s.says("resumed", "resume", "a")
-	s.says("6 groups at revision 2", "status", "a", "--timeout=3m")
-	s.awaitGroups("all groups are at the new template", set, map[string]int{imageB: 6})
-
-	s.undone(set)
-	s.restarted(set)
-	s.onlyWrites(func(r drill.Request) bool {
-		return r.Verb == "patch" && r.Resource == "leaderworkersets" && r.Subresource == ""
-	})
-}
-
-// pausedHalfWay pauses a rollout that the partition holds, then changes the partition.
-func (s *scene) pausedHalfWay(set *lwsv1.LeaderWorkerSet) {
+	// A rollout that the partition holds is paused. Then the partition changes.
 	s.Patch(set, `{"metadata":{"annotations":{"kubernetes.io/change-cause":"second"}}}`)
 	s.become(set, pull(imageB))
 	s.says("2 groups", "status", "lws/a", "--timeout=3m")
 	half := map[string]int{imageA: 3, imageB: 2}
 	s.awaitGroups("the groups from the partition on are rolled", set, half)
-
 	s.says("paused", "pause", "lws", "a")
 	s.refuse("already paused", "rollout", "pause", "a")
-	now := s.Set("a")
-	s.become(now, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
+	s.become(s.Set("a"), unpartitioned)
 	s.awaitHolds("a", lwsv1.LeaderWorkerSetProgressing, "RolloutPaused")
-	outlast(s.T)
-	same(s.T, "groups of the paused rollout", half, s.groupsBy(set))
+	outlast(t)
+	same(t, "groups of the paused rollout", half, s.groupsBy(set))
 	s.says("paused with 2 of 5 groups", "status", "a", "--watch=false")
 	s.givesUp("paused", "a")
 	s.givesUp("paused", "a", "lama")
 	s.refuse("paused", "rollout", "undo", "a")
 	s.refuse("paused", "rollout", "restart", "a")
-}
 
-// scaledAndMended scales the paused set, and deletes a leader of each revision.
-func (s *scene) scaledAndMended(set *lwsv1.LeaderWorkerSet) {
-	now := s.Set("a")
-	s.become(now, `{"spec":{"replicas":6}}`)
+	// The paused set is scaled, and loses a leader of each revision.
+	s.become(s.Set("a"), `{"spec":{"replicas":6}}`)
 	more := map[string]int{imageA: 3, imageB: 3}
 	s.awaitGroups("the new group is at the revision that is rolled out", set, more)
 	for _, name := range []string{"a-0", "a-4"} {
@@ -293,48 +232,48 @@ func (s *scene) scaledAndMended(set *lwsv1.LeaderWorkerSet) {
 		drill.Another(s.Scene, lost)
 	}
 	s.awaitGroups("lost groups come back as they were", set, more)
-}
 
-// undone goes back to the first revision.
-func (s *scene) undone(set *lwsv1.LeaderWorkerSet) {
-	h := s.history("a")
-	if len(h.Revisions) != 2 || !h.Revisions[1].Current || h.Revisions[1].Groups != 6 || h.Revisions[1].Cause != "second" ||
-		h.Revisions[0].Cause != "first" {
-		s.Errorf("got history %+v", h)
+	s.says("resumed", "resume", "a")
+	s.says("6 groups at revision 2", "status", "a", "--timeout=3m")
+	s.awaitGroups("all groups are at the new template", set, map[string]int{imageB: 6})
+
+	// The set goes back to the first revision.
+	revisions := s.ask("", "rollout", "history", "a").Revisions
+	if len(revisions) != 2 || !revisions[1].Current || revisions[1].Groups != 6 || revisions[1].Cause != "second" || revisions[0].Cause != "first" {
+		t.Errorf("got history %+v", revisions)
 	}
 	s.says("+      - image: "+imageB, "diff", "a", "--revision=1", "--to-revision=2")
 	s.refuse("revision 7", "rollout", "undo", "a", "--to-revision=7")
 	s.says("revision 1 (server dry run)", "undo", "a", "--dry-run=server")
-	same(s.T, "groups after a dry run", map[string]int{imageB: 6}, s.groupsBy(set))
+	same(t, "groups after a dry run", map[string]int{imageB: 6}, s.groupsBy(set))
 	s.says("revision 1\n", "undo", "a")
 	s.says("6 groups at revision 3", "status", "a", "--timeout=3m")
 	s.awaitGroups("all groups are at the first template", set, map[string]int{imageA: 6})
 	s.Eventually("the number of the revision rises", func() error {
-		h := s.history("a")
-		last := h.Revisions[len(h.Revisions)-1]
-		if len(h.Revisions) != 2 || last.Number != 3 || !last.Current || last.Cause != "first" {
-			return fmt.Errorf("got history %+v", h)
+		revisions := s.ask("", "rollout", "history", "a").Revisions
+		last := revisions[len(revisions)-1]
+		if len(revisions) != 2 || last.Number != 3 || !last.Current || last.Cause != "first" {
+			return fmt.Errorf("got history %+v", revisions)
 		}
 		return nil
 	})
 	s.says("skipped", "undo", "a", "--to-revision=3")
-}
 
-// restarted replaces every pod by one of the same template.
-func (s *scene) restarted(set *lwsv1.LeaderWorkerSet) {
-	before := map[string]bool{}
-	for _, pod := range s.podsOf(set) {
-		before[string(pod.UID)] = true
-	}
+	// A restart replaces every pod by one of the same template.
+	before := s.UIDs()
 	s.says("restarted", "restart", "a")
 	s.says("6 groups", "status", "a", "--timeout=3m")
 	s.Eventually("every pod is another", func() error {
-		pods := s.podsOf(set)
-		old := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return before[string(pod.UID)] })
-		if old || len(pods) != 12 {
-			return fmt.Errorf("%d pods, old ones among them: %v", len(pods), old)
+		now := s.UIDs()
+		for name, uid := range before {
+			if now[name] == uid {
+				return fmt.Errorf("pod %s is not", name)
+			}
 		}
-		return nil
+		return drill.Lacking("pods", 12, len(now))
+	})
+	s.onlyWrites(func(r drill.Request) bool {
+		return r.Verb == "patch" && r.Resource == "leaderworkersets" && r.Subresource == ""
 	})
 }
 

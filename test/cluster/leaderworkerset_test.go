@@ -12,12 +12,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/standin"
 )
 
 // Images that tell pods apart. No node pulls them.
@@ -72,57 +74,39 @@ func TestObjectsOfASet(t *testing.T) {
 	}))
 	key := s.revision(set).Labels[lwsv1.RevisionKey]
 
-	t.Run("leader statefulset", func(t *testing.T) { s.leaderStatefulSet(t, set, key) })
-	t.Run("worker statefulsets", func(t *testing.T) { s.workerStatefulSets(t, set, key) })
+	t.Run("leader statefulset", func(t *testing.T) { s.alike(t, s.StatefulSet("a"), standin.Leaders(set, key, 0, 2, nil)) })
+	t.Run("worker statefulsets", func(t *testing.T) {
+		s.alike(t, s.StatefulSet("a-0"), standin.Workers(set, s.Pod("a-0"), ""))
+		s.alike(t, s.StatefulSet("a-1"), standin.Workers(set, s.Pod("a-1"), ""))
+	})
 	t.Run("pods", func(t *testing.T) { s.pods(t, set, key) })
-	t.Run("revision", func(t *testing.T) { s.soleRevision(t, set, key) })
+	t.Run("revision", func(t *testing.T) {
+		revision := s.revision(set)
+		same(t, "name", fmt.Sprintf("a-%s-1", key), revision.Name)
+		same(t, "labels", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: key}, revision.Labels)
+		same(t, "owner", ownerOf(set, lwsv1.GroupVersion.String(), "LeaderWorkerSet"), revision.OwnerReferences)
+		same(t, "revision", 1, revision.Revision)
+	})
 	t.Run("status", func(t *testing.T) { s.status(t, set) })
 	t.Run("events", func(t *testing.T) { s.firstEvents(t, set, key) })
-	s.wantBorn(set.UID, 0, births{Pods: 6, StatefulSets: 3, Services: 1, Revisions: 1})
+	t.Run("service", func(t *testing.T) {
+		service := s.Service("a")
+		headless(t, service, ownerOf(set, lwsv1.GroupVersion.String(), "LeaderWorkerSet"), map[string]string{lwsv1.SetNameLabelKey: "a"})
+		s.reborn(set, service)
+	})
+	t.Run("a status that others wrote is repaired", func(*testing.T) { s.repaired(set) })
+	s.wantBorn(set.UID, 0, births{Pods: 6, StatefulSets: 3, Services: 2, Revisions: 1})
 }
 
-func (s *scene) leaderStatefulSet(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
-	sts := s.StatefulSet("a")
-	if sts == nil {
-		t.Fatal("there is no statefulset a")
-	}
-	same(t, "labels", map[string]string{"team": "blue", lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: key}, sts.Labels)
-	same(t, "annotations", map[string]string{"note": "mine", lwsv1.ReplicasAnnotationKey: "2"},
-		part(sts.Annotations, "lockstep.dev/", false))
-	same(t, "owner", ownerOf(set, lwsv1.GroupVersion.String(), "LeaderWorkerSet"), sts.OwnerReferences)
-	same(t, "replicas", 2, *sts.Spec.Replicas)
-	same(t, "serviceName", "a", sts.Spec.ServiceName)
-	same(t, "podManagementPolicy", appsv1.ParallelPodManagement, sts.Spec.PodManagementPolicy)
-	same(t, "selector", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.WorkerIndexLabelKey: "0"}, sts.Spec.Selector.MatchLabels)
-	same(t, "updateStrategy", appsv1.RollingUpdateStatefulSetStrategyType, sts.Spec.UpdateStrategy.Type)
-	same(t, "partition", 0, *sts.Spec.UpdateStrategy.RollingUpdate.Partition)
-	same(t, "maxUnavailable", "1", sts.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String())
-	same(t, "template labels", map[string]string{"role": "leader", lwsv1.SetNameLabelKey: "a",
-		lwsv1.WorkerIndexLabelKey: "0", lwsv1.RevisionKey: key}, sts.Spec.Template.Labels)
-	same(t, "template annotations", map[string]string{lwsv1.SizeAnnotationKey: "3"}, sts.Spec.Template.Annotations)
-}
-
-func (s *scene) workerStatefulSets(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
-	for index := range 2 {
-		name := fmt.Sprintf("a-%d", index)
-		leader := s.Pod(name)
-		sts := s.StatefulSet(name)
-		if sts == nil {
-			t.Fatalf("there is no statefulset %s", name)
-		}
-		own := map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: strconv.Itoa(index), lwsv1.GroupUniqueHashLabelKey: s.groupKey(name)}
-		selector := with(own)
-		same(t, "labels", with(own, "team", "blue", lwsv1.RevisionKey, key), sts.Labels)
-		same(t, "annotations", map[string]string{"note": "mine"}, sts.Annotations)
-		same(t, "owner", ownerOf(leader, "v1", "Pod"), sts.OwnerReferences)
-		same(t, "replicas", 2, *sts.Spec.Replicas)
-		same(t, "serviceName", "a", sts.Spec.ServiceName)
-		same(t, "ordinals", &appsv1.StatefulSetOrdinals{Start: 1}, sts.Spec.Ordinals)
-		same(t, "podManagementPolicy", appsv1.ParallelPodManagement, sts.Spec.PodManagementPolicy)
-		same(t, "selector", selector, sts.Spec.Selector.MatchLabels)
-		same(t, "template labels", with(own, lwsv1.RevisionKey, key), sts.Spec.Template.Labels)
-		same(t, "template annotations", map[string]string{lwsv1.SizeAnnotationKey: "3", lwsv1.LeaderPodNameAnnotationKey: name}, sts.Spec.Template.Annotations)
-	}
+// alike checks that a StatefulSet is that of another implementation, with the API server's defaults.
+func (s *scene) alike(t *testing.T, have, want *appsv1.StatefulSet) {
+	t.Helper()
+	want.ResourceVersion = have.ResourceVersion
+	s.Check("have the API server set defaults", s.Client.Update(t.Context(), want, client.DryRunAll))
+	same(t, "labels", want.Labels, have.Labels)
+	same(t, "annotations", want.Annotations, part(have.Annotations, "lockstep.dev/", false))
+	same(t, "owner", want.OwnerReferences, have.OwnerReferences)
+	same(t, "spec", want.Spec, have.Spec)
 }
 
 func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
@@ -165,14 +149,6 @@ func (s *scene) environment(t *testing.T, pod *corev1.Pod, index, worker int) {
 	same(t, pod.Name+" env", want, pod.Spec.Containers[0].Env)
 }
 
-func (s *scene) soleRevision(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
-	revision := s.revision(set)
-	same(t, "name", fmt.Sprintf("a-%s-1", key), revision.Name)
-	same(t, "labels", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: key}, revision.Labels)
-	same(t, "owner", ownerOf(set, lwsv1.GroupVersion.String(), "LeaderWorkerSet"), revision.OwnerReferences)
-	same(t, "revision", 1, revision.Revision)
-}
-
 // status checks the status of a settled set. Conditions that no longer hold stay.
 func (s *scene) status(t *testing.T, set *lwsv1.LeaderWorkerSet) {
 	same(t, "hpaPodSelector", "leaderworkerset.sigs.k8s.io/name=a,leaderworkerset.sigs.k8s.io/worker-index=0", set.Status.HPAPodSelector)
@@ -182,6 +158,27 @@ func (s *scene) status(t *testing.T, set *lwsv1.LeaderWorkerSet) {
 		same(t, "observedGeneration of "+c.Type, set.Generation, c.ObservedGeneration)
 	}
 	same(t, "conditions", map[string]string{"Available": "True AllGroupsReady", "Progressing": "False GroupsProgressing"}, have)
+}
+
+// repaired writes or removes the status. The operator repairs it.
+func (s *scene) repaired(set *lwsv1.LeaderWorkerSet) {
+	for what, status := range map[string]string{
+		"numbers":   `{"status":{"readyReplicas":7,"updatedReplicas":null}}`,
+		"condition": `{"status":{"conditions":[{"type":"Available","status":"False","reason":"No","message":"no","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
+		"all of it": `{"status":null}`,
+	} {
+		s.PatchStatus(set, status)
+		s.Eventually(what+": it is put right", func() error {
+			now := &lwsv1.LeaderWorkerSet{}
+			if err := s.Get(set.Name, now); err != nil {
+				return err
+			}
+			if now.Status.ReadyReplicas != 2 || now.Status.UpdatedReplicas != 2 || !meta.IsStatusConditionTrue(now.Status.Conditions, "Available") {
+				return drill.ErrStill
+			}
+			return nil
+		})
+	}
 }
 
 // firstEvents checks the events of a set that becomes available.
@@ -232,11 +229,43 @@ func part(all map[string]string, prefix string, begin bool) map[string]string {
 	return out
 }
 
-// with returns a copy of labels with more of them.
-func with(labels map[string]string, pairs ...string) map[string]string {
-	out := maps.Clone(labels)
-	for i := 0; i < len(pairs); i += 2 {
-		out[pairs[i]] = pairs[i+1]
+// A settled set costs no write, whatever changes beside it.
+func TestSettledSetIsNotWritten(t *testing.T) {
+	s := asideScene(t)
+	s.restful(s.newSet("a", 3, 3, imageA, uniquePerReplica))
+	s.restful(s.newSet("b", 2, 1, imageA))
+	since := bed.Position()
+	for round := range 3 {
+		for _, o := range s.versions() {
+			if o.Kind == "Pod" || o.Kind == "StatefulSet" || o.Kind == "Service" {
+				s.Patch(o.Last, fmt.Sprintf(`{"metadata":{"annotations":{"test.lockstep.dev/touched":"%d"}}}`, round))
+			}
+		}
+		outlast(t)
 	}
-	return out
+	s.silent(since)
+}
+
+// restful creates a set and waits until no write is left. Counts may be written after conditions.
+func (s *scene) restful(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
+	s.Create(set)
+	now := s.awaitSettled(set)
+	outlast(s.T)
+	return now
+}
+
+// outlast returns when the operator has handled a set that was created now, and so all earlier events.
+func outlast(t *testing.T) {
+	t.Helper()
+	s := newScene(t)
+	set := s.settled(s.newSet("canary", 1, 2, imageA))
+	s.Remove(set)
+	s.awaitNothing(set.UID)
+}
+
+// silent checks that the operator wrote nothing in the scene since a position.
+func (s *scene) silent(since int) {
+	if wrote := s.LockstepWrote(since); len(wrote) > 0 {
+		s.Fatalf("lockstep wrote though nothing had changed: %v", wrote)
+	}
 }

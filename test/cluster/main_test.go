@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,11 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"lockstep.dev/lockstep/test/drill"
@@ -63,39 +58,13 @@ func raise(dir, stages string, reaper *drill.Reaper) (*drill.Bed, error) {
 	if err := b.Raise("cluster-test", kept); err != nil {
 		return nil, err
 	}
-	return b, warmUp(b)
+	return b, nil
 }
 
 // kept reports whether the audit log keeps a request: all of the plugin, writes of the operator,
-// creates of pods, and what a scheduler writes to PVCs and bindings.
+// creates of pods, what a scheduler writes to PVCs and bindings, and what an autoscaler measures.
 func kept(r drill.Request) bool {
-	return byPlugin(r) || drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
-}
-
-// warmUp returns once the garbage collector knows the kind, which it learns within 30 seconds.
-func warmUp(b *drill.Bed) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	set := newSet(metav1.NamespaceDefault, "warm-up", 0, 1, imageA)
-	b.MayWrite(set.Namespace)
-	child := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}}
-	is := func(want bool) error {
-		return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			err := b.Client.Get(ctx, client.ObjectKeyFromObject(child), child)
-			return want == (err == nil), client.IgnoreNotFound(err)
-		})
-	}
-	for _, step := range []func() error{
-		func() error { return b.Client.Create(ctx, set) },
-		func() error { return is(true) },
-		func() error { return b.Client.Delete(ctx, set) },
-		func() error { return is(false) },
-	} {
-		if err := step(); err != nil {
-			return fmt.Errorf("warm up: %w\n%s", err, drill.LastLines(b.Operator.Log, 40))
-		}
-	}
-	return nil
+	return byPlugin(r) || asksMetrics(r) || drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
 }
 
 // soak reports whether drills with a fault run in full, one at a time.
@@ -132,17 +101,19 @@ var smoke = []struct {
 	promise string
 	drill   func(*testing.T)
 }{
-	{"deleted in the background and recreated", TestRecreateBackground},
-	{"deleted in the foreground and recreated", TestRecreateForeground},
-	{"orphaned and recreated", TestRecreateOrphanUnchangedCreatesNothing},
-	{"a stuck pod holds back its own group only", func(t *testing.T) { stuckPod(t, "a-3-2", 3, 1) }},
+	{"deleted in the background and recreated", recreateRounds("background")},
+	{"deleted in the foreground and recreated", recreateRounds("foreground")},
+	{"orphaned and recreated", recreateRounds("orphan, unchanged")},
+	{"a stuck pod holds back its own group only", func(t *testing.T) { stuckPod(t, "a-3-2", 3, 1, false) }},
 	{"taken over and handed back", TestTakeover},
 	{"rolled out within its budget", TestRollout},
 	{"a partition holds groups", TestPartitionHoldsGroups},
 	{"a failed group is recreated once", TestContainerRestartRecreatesTheGroup},
 	{"a failure is seen after the operator was down", TestWorkerThatVanishesWhileTheOperatorIsDown},
 	{"scaled through the spec and the subresource", TestScale},
-	{"PVCs outlive restarts and rollouts", TestClaimsOutliveRestartsAndRollouts},
+	{"PVCs outlive restarts and rollouts", func(t *testing.T) {
+		each(t, map[string]retention{"kept with the set": keepClaims, "deleted with the set": deleteClaims}, outlive)
+	}},
 	{"a PVC in use stays", TestClaimsBesideTheBuiltIn},
 	{"a held PVC is not deleted", func(t *testing.T) {
 		guard(t)

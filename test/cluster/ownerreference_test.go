@@ -24,10 +24,10 @@ const nameConflict = "NameConflict"
 // The worker StatefulSet of group 1 of set "a" has the name of the leader StatefulSet of set "a-1".
 // The second set waits for the name, and has it once the first is gone.
 func TestTwoSetsThatWantOneName(t *testing.T) {
-	each(t, []string{"the group was first", "the set was first"}, func(s *scene, way string) {
+	each(t, map[string]bool{"the group was first": false, "the set was first": true}, func(s *scene, setFirst bool) {
 		first, later := s.newSet("a", 2, 2, imageA, uniquePerReplica), s.newSet("a-1", 2, 2, imageB)
 		var ready []int
-		if way == "the set was first" {
+		if setFirst {
 			first, later, ready = s.newSet("a-1", 2, 2, imageA), s.newSet("a", 3, 2, imageB), []int{0, 2}
 		}
 		s.settled(first)
@@ -47,13 +47,14 @@ func TestTwoSetsThatWantOneName(t *testing.T) {
 // A foreign object under a name that the set needs is never written. Groups that do
 // not need the name become ready.
 func TestForeignObjectsAreNeverTouched(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		foreign  client.Object
 		replicas int32
 		ready    []int
 		edits    []edit
 		service  string // that the set makes once its name is free
-	}{
+	}
+	each(t, map[string]row{
 		"leader StatefulSet": {foreign: foreignStatefulSet("a"), replicas: 2},
 		"worker StatefulSet": {foreign: foreignStatefulSet("a-1"), replicas: 3, ready: []int{0, 2}},
 		"shared Service":     {foreign: foreignService("a"), replicas: 2, ready: []int{0, 1}, service: "a"},
@@ -63,22 +64,19 @@ func TestForeignObjectsAreNeverTouched(t *testing.T) {
 			foreign:  &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a-1"}, Spec: template(imageB).Spec},
 			replicas: 4, ready: []int{0, 2, 3},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := asideScene(t)
-			foreign := s.squat(c.foreign)
-			set := s.newSet("a", c.replicas, 2, imageA, c.edits...)
-			s.Create(set)
-			s.awaitConflict(set, foreign.GetName())
-			for _, index := range c.ready {
-				s.awaitGroupReady(set, index)
-			}
-			s.heals(set, foreign)
-			if c.service != "" {
-				s.awaitService(set, c.service)
-			}
-		})
-	}
+	}, func(s *scene, c row) {
+		foreign := s.squat(c.foreign)
+		set := s.newSet("a", c.replicas, 2, imageA, c.edits...)
+		s.Create(set)
+		s.awaitConflict(set, foreign.GetName())
+		for _, index := range c.ready {
+			s.awaitGroupReady(set, index)
+		}
+		s.heals(set, foreign)
+		if c.service != "" {
+			s.awaitService(set, c.service)
+		}
+	})
 }
 
 // foreignStatefulSet belongs to no set, and has no pods.
@@ -199,13 +197,21 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	otherOwner[0].UID = "00000000-0000-0000-0000-000000000000"
 	collected := forgedPod(worker, "forged-0-9", otherOwner)
 	collected.Namespace = s.Namespace
+	key := leader.Labels[lwsv1.RevisionKey]
+	revision := &appsv1.ControllerRevision{ // with the key of the set's revision and other data
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("a-%s-99", key), Labels: map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: key}},
+		Data:       runtime.RawExtension{Raw: []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","size":9}}}`)},
+		Revision:   99,
+	}
+	workers := foreignStatefulSet("forged-workers") // with the labels of a worker StatefulSet
+	workers.Labels = maps.Clone(s.StatefulSet("a-0").Labels)
 	s.Create(collected)
 	forged := []client.Object{
 		s.squat(forgedPod(leader, "forged-7", nil)),
 		s.squat(forgedPod(worker, "forged-0-7", nil)),
 		s.letGo(s.squat(forgedPod(worker, "forged-0-8", controlledBy("StatefulSet", foreign)))),
-		s.squat(forgedRevision(set, leader)),
-		s.squat(forgedWorkers(leader)),
+		s.squat(revision),
+		s.squat(workers),
 	}
 	s.Until("the garbage collector takes the pod of another owner", func() bool { return s.Of(collected.UID).Died != 0 })
 	outlast(t)
@@ -247,27 +253,6 @@ func forgedPod(member *corev1.Pod, name string, owners []metav1.OwnerReference) 
 			Labels: maps.Clone(member.Labels), Annotations: maps.Clone(member.Annotations)},
 		Spec: spec,
 	}
-}
-
-// forgedRevision has the key of the set's revision, with other data.
-func forgedRevision(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *appsv1.ControllerRevision {
-	key := leader.Labels[lwsv1.RevisionKey]
-	return &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-99", set.Name, key),
-			Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}},
-		Data:     runtime.RawExtension{Raw: []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","size":9}}}`)},
-		Revision: 99,
-	}
-}
-
-// forgedWorkers has the labels of a worker StatefulSet, under another name.
-func forgedWorkers(leader *corev1.Pod) *appsv1.StatefulSet {
-	sts := foreignStatefulSet("forged-workers")
-	sts.Labels = map[string]string{}
-	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.GroupIndexLabelKey, lwsv1.GroupUniqueHashLabelKey, lwsv1.RevisionKey} {
-		sts.Labels[key] = leader.Labels[key]
-	}
-	return sts
 }
 
 // controlledBy returns an owner reference to an object.

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -35,9 +34,7 @@ protection:
 func withoutBuiltIn(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "alone.yaml")
-	if err := os.WriteFile(file, []byte(aloneConfiguration), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(aloneConfiguration), 0o600))
 	become := func(plugins, controllers string) error {
 		return errors.Join(
 			bed.Operator.Kill(),
@@ -45,25 +42,15 @@ func withoutBuiltIn(t *testing.T) {
 			bed.Plane.Restart(controllerManager, "--kcm-controllers", controllers),
 			bed.Plane.Restart(scheduler))
 	}
-	t.Cleanup(func() {
-		if err := errors.Join(become("", "*"), bed.Operator.Start()); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := become("StorageObjectInUseProtection", "*,-persistentvolumeclaim-protection-controller,-persistentvolume-protection-controller"); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { must(t, errors.Join(become("", "*"), bed.Operator.Start())) })
+	must(t, become("StorageObjectInUseProtection", "*,-persistentvolumeclaim-protection-controller,-persistentvolume-protection-controller"))
 	bare := newClaim(metav1.NamespaceDefault, "bare")
-	if err := bed.Client.Create(t.Context(), bare); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bed.Client.Create(t.Context(), bare))
 	bed.MayWrite(bare.Namespace)
 	if slices.Contains(bare.Finalizers, podProtection) {
 		t.Fatalf("invalid run: without us a claim has %v", bare.Finalizers)
 	}
-	if err := errors.Join(bed.Operator.Start("--config", file), bed.Client.Delete(t.Context(), bare)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(bed.Operator.Start("--config", file), bed.Client.Delete(t.Context(), bare)))
 }
 
 // TestClaimsInPlaceOfTheBuiltIn shows every behaviour without the built-in controller. The operator
@@ -167,9 +154,11 @@ var uses = []struct {
 		s.user("one", []string{"used"})
 		s.user("two", []string{"used"})
 	}},
-	{"a pod on a node that is lost", 1, func(s *scene, _ corev1.PodTemplateSpec) {
-		node := s.lostNode()
-		s.user("stranded", []string{"used"}, func(pod *corev1.Pod) { pod.Spec.NodeName = node })
+	{"a pod on a node without a kubelet", 1, func(s *scene, _ corev1.PodTemplateSpec) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z-" + s.Namespace}} // the last of all, so that nobody else picks it
+		s.Lend(node)
+		s.PatchStatus(node, `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`)
+		s.user("stranded", []string{"used"}, func(pod *corev1.Pod) { pod.Spec.NodeName = node.Name })
 	}},
 	{"a deployment of three", 1, func(s *scene, template corev1.PodTemplateSpec) {
 		s.Create(&appsv1.Deployment{
@@ -209,7 +198,7 @@ func TestWhatWhyNamesFreesTheClaim(t *testing.T) {
 			tt.use(s, corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"drill": "freed"}}, Spec: spec})
 			s.Remove(claim)
 			s.stays(claim)
-			deeds := s.deeds("used")
+			deeds := s.ask("", "why", "pvc/used").Actions
 			if len(deeds) != tt.deeds {
 				t.Fatalf("%d deeds are named, and %d do: %q", len(deeds), tt.deeds, deeds)
 			}
@@ -217,37 +206,16 @@ func TestWhatWhyNamesFreesTheClaim(t *testing.T) {
 				if i > 0 {
 					s.stays(claim)
 				}
-				s.shell(deed)
+				s.shell(deed.Command)
 			}
 			s.AwaitGone(claim)
 		})
 	}
 }
 
-// deeds returns the commands that why names to free a PVC.
-func (s *scene) deeds(claim string) []string {
-	out, errOut, err := s.Plugin("", "why", "pvc/"+claim, "-o", "json")
-	if err != nil {
-		s.Fatalf("why: %v\n%s", err, errOut)
-	}
-	var told struct {
-		Actions []struct{ Do, Command string }
-	}
-	if err := json.Unmarshal([]byte(out), &told); err != nil {
-		s.Fatalf("why: %v in\n%s", err, out)
-	}
-	var commands []string
-	for _, a := range told.Actions {
-		if a.Command == "" {
-			s.Fatalf("no command does this: %s", a.Do)
-		}
-		commands = append(commands, a.Command)
-	}
-	return commands
-}
-
 // shell runs a command in a shell that finds kubectl.
 func (s *scene) shell(command string) {
+	s.Check("a command does it", drill.Lacking("named", true, command != ""))
 	local, err := drill.Program("lockstep-local")
 	s.Check("find kubectl", err)
 	dir := s.TempDir()
@@ -257,12 +225,4 @@ func (s *scene) shell(command string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.Fatalf("%s: %v\n%s", command, err, out)
 	}
-}
-
-// lostNode creates a node without a kubelet.
-func (s *scene) lostNode() string {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z-" + s.Namespace}} // the last of all, so that nobody else picks it
-	s.Lend(node)
-	s.PatchStatus(node, `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`)
-	return node.Name
 }

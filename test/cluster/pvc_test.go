@@ -95,9 +95,7 @@ func (s *scene) aNode() string {
 	return nodes.Items[0].Name
 }
 
-func unbound(pod *corev1.Pod)     { pod.Spec.NodeName, pod.Spec.SchedulerName = "", "nobody" }
-func hostNetwork(pod *corev1.Pod) { pod.Spec.HostNetwork = true }
-func pinned(pod *corev1.Pod)      { pod.Finalizers = []string{foreign} }
+func pinned(pod *corev1.Pod) { pod.Finalizers = []string{foreign} }
 
 // by leaves a pod to a scheduler.
 func by(scheduler string) podEdit {
@@ -165,64 +163,41 @@ var behaviours = []struct {
 		s.Remove(claim)
 		s.AwaitGone(claim)
 	}},
-	{"a bound pod uses it", func(s *scene) {
-		claim, pod := s.claim("used"), s.user("user", []string{"used"})
-		s.awaitPhase(1, corev1.PodRunning)
-		s.Remove(claim)
-		s.stays(claim)
-		s.AwaitEvent(claim.Name, "DeletionPostponed", "user")
-		s.Remove(pod)
-		s.AwaitGone(claim)
-		s.AwaitEvent(claim.Name, "DeletionReleased")
-	}},
+	{"a bound pod uses it", func(s *scene) { s.usedUntil(nil, func(pod *corev1.Pod) { s.Remove(pod) }) }},
 	{"an unbound pod uses it", func(s *scene) {
 		claim := s.claim("named")
-		s.user("waiting", []string{"named"}, unbound)
+		s.user("waiting", []string{"named"}, by("nobody"))
 		s.Remove(claim)
 		s.AwaitGone(claim)
 	}},
 	{"a pod that has finished uses it", func(s *scene) {
-		claim, pod := s.claim("used"), s.user("finished", []string{"used"})
-		s.awaitPhase(1, corev1.PodRunning)
-		s.PatchStatus(pod, `{"status":{"phase":"Succeeded","containerStatuses":null}}`)
-		s.awaitPhase(1, corev1.PodSucceeded)
-		s.Remove(claim)
-		s.stays(claim)
-		s.Remove(pod)
-		s.AwaitGone(claim)
+		s.usedUntil(func(pod *corev1.Pod) {
+			s.PatchStatus(pod, `{"status":{"phase":"Succeeded","containerStatuses":null}}`)
+			s.awaitPhase(1, corev1.PodSucceeded)
+		}, func(pod *corev1.Pod) { s.Remove(pod) })
 	}},
-	{"a pod that is being deleted uses it", func(s *scene) { usedWhileTerminating(s) }},
-	{"a pod that was deleted by force uses it", func(s *scene) { usedWhileTerminating(s, force) }},
+	{"a pod that is being deleted uses it", func(s *scene) {
+		s.usedUntil(func(pod *corev1.Pod) { s.Remove(pod) }, func(pod *corev1.Pod) { s.let(pod) }, pinned)
+	}},
+	{"a pod that was deleted by force uses it", func(s *scene) {
+		s.usedUntil(func(pod *corev1.Pod) { s.Remove(pod, force) }, func(pod *corev1.Pod) { s.let(pod) }, pinned)
+	}},
 	{"a pod on the network of its node uses it", func(s *scene) {
-		claim, pod := s.claim("used"), s.user("host", []string{"used"}, hostNetwork)
-		s.Remove(claim)
-		s.stays(claim)
-		s.Remove(pod, force)
-		s.AwaitGone(claim)
+		s.usedUntil(nil, func(pod *corev1.Pod) { s.Remove(pod, force) }, func(pod *corev1.Pod) { pod.Spec.HostNetwork = true })
 	}},
 	{"a pod uses it for itself alone", ephemeral},
 	{"a pod took the name of another that used it", func(s *scene) {
-		claim, pod := s.claim("used"), s.user("user", []string{"used"})
-		s.Remove(claim)
-		s.stays(claim)
-		s.Remove(pod, force)
-		s.user("user", nil)
-		s.AwaitGone(claim)
+		s.usedUntil(nil, func(pod *corev1.Pod) {
+			s.Remove(pod, force)
+			s.user(pod.Name, nil)
+		})
 	}},
-	{"two claims at once, of which one is used", func(s *scene) {
-		used, free := s.claim("used"), s.claim("free")
-		pod := s.user("user", []string{"used"})
-		s.Remove(used)
-		s.Remove(free)
-		s.AwaitGone(free)
-		s.stays(used)
-		s.Remove(pod, force)
-		s.AwaitGone(used)
-	}},
-	{"one pod uses two claims", func(s *scene) {
-		a, b := s.claim("a"), s.claim("b")
+	{"one pod uses two claims, and another one is free", func(s *scene) {
+		a, b, free := s.claim("a"), s.claim("b"), s.claim("free")
 		pod := s.user("user", []string{"a", "b"})
 		s.Remove(a)
+		s.Remove(free)
+		s.AwaitGone(free)
 		s.stays(a)
 		s.Remove(pod, force)
 		s.AwaitGone(a)
@@ -255,15 +230,20 @@ var behaviours = []struct {
 	}},
 }
 
-// usedWhileTerminating: a deleted pod holds its PVC until the pod is gone.
-func usedWhileTerminating(s *scene, how ...client.DeleteOption) {
-	claim, pod := s.claim("used"), s.user("leaving", []string{"used"}, pinned)
+// usedUntil deletes a PVC that a running pod uses, then does something with the pod. The PVC stays until
+// the end of the pod.
+func (s *scene) usedUntil(then, end func(*corev1.Pod), edits ...podEdit) {
+	claim, pod := s.claim("used"), s.user("user", []string{"used"}, edits...)
 	s.awaitPhase(1, corev1.PodRunning)
 	s.Remove(claim)
-	s.Remove(pod, how...)
+	if then != nil {
+		then(pod)
+	}
 	s.stays(claim)
-	s.let(pod)
+	s.AwaitEvent(claim.Name, "DeletionPostponed", "user")
+	end(pod)
 	s.AwaitGone(claim)
+	s.AwaitEvent(claim.Name, "DeletionReleased")
 }
 
 // ephemeral: a PVC of an ephemeral volume has no barrier, and its pod holds it.

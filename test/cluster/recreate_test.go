@@ -36,40 +36,35 @@ var wholeSet = births{Pods: allPods, StatefulSets: 1 + groups, Services: 1, Revi
 // leader StatefulSet and the Service stay.
 var rolledSet = births{Pods: allPods, StatefulSets: groups, Revisions: 1}
 
-func TestRecreateBackground(t *testing.T) {
-	recreateRounds(t, metav1.DeletePropagationBackground, imageB, wholeSet)
+// recreation is a way to delete a set and to create the next one with an image.
+type recreation struct {
+	policy metav1.DeletionPropagation
+	image  string
+	want   births // what the next set creates
 }
 
-func TestRecreateForeground(t *testing.T) {
-	recreateRounds(t, metav1.DeletePropagationForeground, imageB, wholeSet)
+var recreations = map[string]recreation{
+	"background":        {metav1.DeletePropagationBackground, imageB, wholeSet},
+	"foreground":        {metav1.DeletePropagationForeground, imageB, wholeSet},
+	"orphan":            {metav1.DeletePropagationOrphan, imageB, rolledSet},
+	"orphan, unchanged": {metav1.DeletePropagationOrphan, imageA, births{}},
+	// With the same template the previous revision has the name that the new one needs.
+	"background, unchanged": {metav1.DeletePropagationBackground, imageA, wholeSet},
 }
 
-func TestRecreateOrphan(t *testing.T) {
-	recreateRounds(t, metav1.DeletePropagationOrphan, imageB, rolledSet)
+func TestRecreate(t *testing.T) {
+	for name := range recreations {
+		t.Run(name, recreateRounds(name))
+	}
 }
 
-func TestRecreateOrphanUnchangedCreatesNothing(t *testing.T) {
-	recreateRounds(t, metav1.DeletePropagationOrphan, imageA, births{})
-}
-
-// With the same template the previous revision has the name that the new one needs.
-func TestRecreateBackgroundUnchanged(t *testing.T) {
-	recreateRounds(t, metav1.DeletePropagationBackground, imageA, wholeSet)
-}
-
-// recreateRounds creates a set, deletes and creates it at once with an image, and deletes it.
-func recreateRounds(t *testing.T, policy metav1.DeletionPropagation, image string, want births) {
-	for n := range rounds(t) {
-		ok := t.Run(fmt.Sprintf("round %d", n+1), func(t *testing.T) {
-			s := newScene(t)
-			l := s.recreate(s.firstSet(groups, groupSize), s.newSet("a", groups, groupSize, image), policy)
-			now := s.awaitSettled(l.set)
-			s.judge(l, want)
-			s.end(now, metav1.DeletePropagationBackground)
-			s.judge(l, want) // the end creates nothing
-		})
-		if !ok {
-			return
+// recreateRounds creates a set, deletes and creates it at once, and deletes it.
+func recreateRounds(way string) func(*testing.T) {
+	return func(t *testing.T) {
+		for n := range rounds(t) {
+			if !t.Run(fmt.Sprintf("round %d", n+1), func(t *testing.T) { recreateUnder(t, 1, nil, recreations[way]) }) {
+				return
+			}
 		}
 	}
 }
@@ -85,42 +80,45 @@ func (s *scene) end(set *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagatio
 	s.awaitNothing(set.UID)
 }
 
-// Template, network and number of groups may all differ between two incarnations.
+// Template, network, pace and number of groups may all differ between two incarnations. The end of the
+// last one leaves nothing.
 func TestRecreateInAnotherShape(t *testing.T) {
 	const replicas, size = 6, 3
 	smaller := births{Pods: replicas * size, StatefulSets: 1 + replicas, Services: replicas, Revisions: 1}
+	rolled := births{Pods: replicas * size, StatefulSets: replicas, Revisions: 1}
+	oneByOne := func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType}
+	}
 	for _, c := range []struct {
-		policy  metav1.DeletionPropagation
-		network edit
-		want    births
+		name   string
+		policy metav1.DeletionPropagation
+		groups int32
+		edit   edit
+		want   births
+		end    metav1.DeletionPropagation
 	}{
-		{metav1.DeletePropagationBackground, uniquePerReplica, smaller},
-		{metav1.DeletePropagationForeground, uniquePerReplica, smaller},
-		{metav1.DeletePropagationOrphan, func(*lwsv1.LeaderWorkerSet) {}, births{Pods: replicas * size, StatefulSets: replicas, Revisions: 1}},
+		{"background", metav1.DeletePropagationBackground, groups, uniquePerReplica, smaller, metav1.DeletePropagationBackground},
+		{"foreground", metav1.DeletePropagationForeground, groups, uniquePerReplica, smaller, metav1.DeletePropagationForeground},
+		{"orphan", metav1.DeletePropagationOrphan, groups, func(*lwsv1.LeaderWorkerSet) {}, rolled, metav1.DeletePropagationForeground},
+		{"orphans roll at the pace of the set", metav1.DeletePropagationOrphan, replicas, oneByOne, rolled, metav1.DeletePropagationBackground},
 	} {
-		t.Run(string(c.policy), func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := newScene(t)
-			next := s.newSet("a", replicas, size, imageB, c.network, func(set *lwsv1.LeaderWorkerSet) {
+			next := s.newSet("a", replicas, size, imageB, c.edit, func(set *lwsv1.LeaderWorkerSet) {
 				leader := template(imageB)
 				leader.Labels = map[string]string{"role": "leader"}
 				set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
 			})
-			l := s.recreate(s.firstSet(groups, groupSize), next, c.policy)
-			s.awaitSettled(l.set)
+			l := s.recreate(s.firstSet(c.groups, groupSize), next, c.policy)
+			now := s.awaitSettled(l.set)
 			s.judge(l, c.want)
+			s.end(now, c.end)
+			outlast(t)
+			left := s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Kind != "Event" })
+			s.Check("the end of the set", drill.Lacking("objects left", "", names(left)))
+			s.judge(l, c.want) // the end creates nothing
 		})
 	}
-}
-
-// Adopted groups roll at the pace of the new set.
-func TestOrphansRollAtThePaceOfTheSet(t *testing.T) {
-	s := asideScene(t)
-	next := s.newSet("a", 3, 2, imageB, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType}
-	})
-	l := s.recreate(s.firstSet(3, 2), next, metav1.DeletePropagationOrphan)
-	s.awaitSettled(l.set)
-	s.judge(l, births{Pods: 6, StatefulSets: 3, Revisions: 1})
 }
 
 // kwok's own pod stages delete a pod by name, and so hit successors. Each hit is a failure of
@@ -151,16 +149,12 @@ const stockPatience = 10 * time.Minute
 func onStockStages(t *testing.T) {
 	t.Helper()
 	own, err := raise(t.TempDir(), "stock", bed.Reaper)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	was := bed
 	bed = own
 	t.Cleanup(func() {
 		bed = was
-		if err := errors.Join(own.Operator.Kill(), own.Reaper.Note("operator", own.Operator.Log, "0"), own.Plane.Down()); err != nil {
-			t.Error(err)
-		}
+		must(t, errors.Join(own.Operator.Kill(), own.Reaper.Note("operator", own.Operator.Log, "0"), own.Plane.Down()))
 	})
 }
 
@@ -213,18 +207,30 @@ func (s *scene) beginNext(l incarnation) *lwsv1.LeaderWorkerSet {
 	return created
 }
 
-// judge checks that a incarnation created what it needed, of its own template, for itself alone.
+// judge checks that an incarnation created what it needed, of its own template, for itself alone.
 func (s *scene) judge(l incarnation, want births) {
-	s.Check("pods of the new incarnation", s.misborn(l))
+	image := l.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
+	pods := bornSince[*corev1.Pod](s, l.mark)
+	own, _ := s.ownedBy(l.set.UID, slices.Concat(pods, s.revisionsSince(l.mark)))
+	for _, rec := range own {
+		switch o := rec.Last.(type) {
+		case *corev1.Pod:
+			s.Check("image of pod "+o.Name, drill.Lacking("image", image, imageOf(o)))
+		case *appsv1.ControllerRevision:
+			s.Check("revision "+o.Name, drill.Lacking("of image "+image, true, strings.Contains(string(o.Data.Raw), image)))
+		}
+	}
 	s.wantBorn(l.set.UID, l.mark, want)
 	if found := s.strangers(l.set.UID, l.mark); len(found) > 0 {
 		s.Fatalf("created for the previous incarnation: %s", names(found))
 	}
-	if taken := s.adopted(l.set.UID, l.mark); len(taken) > 0 && l.policy != metav1.DeletePropagationOrphan {
-		s.Fatalf("adopted from the previous incarnation: %s", names(taken))
+	adopted := s.Pick(func(rec *drill.Record) bool { return rec.Born <= l.mark && slices.Contains(rec.Owners, l.set.UID) })
+	if len(adopted) > 0 && l.policy != metav1.DeletePropagationOrphan {
+		s.Fatalf("adopted from the previous incarnation: %s", names(adopted))
 	}
 	s.Check("read the audit log", bed.Audit.Sync())
-	s.Eventually("the recorder has seen all pods", func() error { return s.unseen(l) })
+	created := bed.Audit.Kept(l.audited, func(r drill.Request) bool { return drill.CreatesPod(r) && r.Namespace == s.Namespace })
+	s.Until("the recorder has seen all pods", func() bool { return len(bornSince[*corev1.Pod](s, l.mark)) >= len(created) })
 }
 
 // wantBorn checks what was created since a mark for the set with this UID.
@@ -232,33 +238,6 @@ func (s *scene) wantBorn(uid types.UID, mark int, want births) {
 	if diff := cmp.Diff(want, s.bornInto(uid, mark)); diff != "" {
 		s.Fatalf("created (-want +have):\n%s", diff)
 	}
-}
-
-// misborn names a pod or revision of a new incarnation with the previous template.
-func (s *scene) misborn(l incarnation) error {
-	image := l.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
-	pods, _ := s.ownedBy(l.set.UID, bornSince[*corev1.Pod](s, l.mark))
-	revisions, _ := s.ownedBy(l.set.UID, s.revisionsSince(l.mark))
-	for _, rec := range pods {
-		if have := imageOf(rec.Last.(*corev1.Pod)); have != image {
-			return fmt.Errorf("pod %s has image %s, not %s", rec.Last.GetName(), have, image)
-		}
-	}
-	for _, rec := range revisions {
-		if data := rec.Last.(*appsv1.ControllerRevision).Data.Raw; !strings.Contains(string(data), image) {
-			return fmt.Errorf("revision %s is not of image %s: %s", rec.Last.GetName(), image, data)
-		}
-	}
-	return nil
-}
-
-// unseen is an error while the API server has created a pod that the recorder has not seen.
-func (s *scene) unseen(l incarnation) error {
-	created := bed.Audit.Kept(l.audited, func(r drill.Request) bool { return drill.CreatesPod(r) && r.Namespace == s.Namespace })
-	if seen := len(bornSince[*corev1.Pod](s, l.mark)); len(created) > seen {
-		return fmt.Errorf("%d pods were created, %d were seen", len(created), seen)
-	}
-	return nil
 }
 
 // A fault strikes a set that is deleted and recreated. It begins before the deletion. What it
@@ -274,39 +253,25 @@ var faults = []fault{
 	{"operator killed", atRandomMoment(func() error {
 		return errors.Join(bed.Operator.Kill(), bed.Operator.Start())
 	}), 1},
-	{"API server killed", atRandomMoment(killAPIServer), 5},
+	{"API server killed", atRandomMoment(func() error { // the scheduler ends itself when a pod that it binds is bound elsewhere
+		return errors.Join(bed.Plane.Kill(apiServer), bed.Plane.Restart(apiServer), bed.Plane.Restart(scheduler))
+	}), 5},
 	{"controller manager killed", atRandomMoment(func() error {
 		return errors.Join(bed.Plane.Kill(controllerManager), bed.Plane.Restart(controllerManager))
 	}), 5},
 	{"garbage collector held up", withoutGarbageCollector, 10},
 }
 
-// killAPIServer kills and starts the API server. The scheduler ends itself when a pod that it binds
-// is bound elsewhere, so it is started too.
-func killAPIServer() error {
-	return errors.Join(bed.Plane.Kill(apiServer), bed.Plane.Restart(apiServer), bed.Plane.Restart(scheduler))
-}
-
-// modes are the ways to delete a set, with what the next set creates.
-var modes = []struct {
-	policy metav1.DeletionPropagation
-	want   births
-}{
-	{metav1.DeletePropagationBackground, wholeSet},
-	{metav1.DeletePropagationForeground, wholeSet},
-	{metav1.DeletePropagationOrphan, rolledSet},
-}
-
 func TestRecreateSurvives(t *testing.T) {
 	for i, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
-			for j, mode := range modes {
-				t.Run(string(mode.policy), func(t *testing.T) {
+			for j, way := range []string{"background", "foreground", "orphan"} {
+				t.Run(way, func(t *testing.T) {
 					for begun := 0; begun < faultRounds(t); {
 						share := min(f.together, faultRounds(t)-begun)
 						salt := uint64(begun*100 + i*10 + j) // another one for every fault
 						ok := t.Run(fmt.Sprintf("rounds %d-%d", begun+1, begun+share), func(t *testing.T) {
-							recreateUnder(t, share, f, mode.policy, mode.want, salt)
+							recreateUnder(t, share, func(s *scene) func() error { return f.begin(s, salt) }, recreations[way])
 						})
 						if !ok {
 							return
@@ -319,8 +284,9 @@ func TestRecreateSurvives(t *testing.T) {
 	}
 }
 
-// recreateUnder deletes and creates sets, each in its own namespace, while a fault strikes.
-func recreateUnder(t *testing.T, sets int, f fault, policy metav1.DeletionPropagation, want births, salt uint64) {
+// recreateUnder deletes and creates sets, each in its own namespace, while a fault strikes that begins
+// before. Then it deletes them, which creates nothing.
+func recreateUnder(t *testing.T, sets int, fault func(*scene) (over func() error), r recreation) {
 	t.Helper()
 	scenes := make([]*scene, sets)
 	next := make([]incarnation, sets)
@@ -328,9 +294,12 @@ func recreateUnder(t *testing.T, sets int, f fault, policy metav1.DeletionPropag
 		scenes[i] = newScene(t)
 		next[i].set = scenes[i].firstSet(groups, groupSize)
 	}
-	over := f.begin(scenes[sets-1], salt)
+	over := func() error { return nil }
+	if fault != nil {
+		over = fault(scenes[sets-1])
+	}
 	for i, s := range scenes {
-		next[i] = s.endFor(next[i].set, s.newSet("a", groups, groupSize, imageB), policy)
+		next[i] = s.endFor(next[i].set, s.newSet("a", groups, groupSize, r.image), r.policy)
 	}
 	for i, s := range scenes {
 		next[i].set = s.beginNext(next[i])
@@ -338,12 +307,12 @@ func recreateUnder(t *testing.T, sets int, f fault, policy metav1.DeletionPropag
 	for i, s := range scenes {
 		s.awaitSettled(next[i].set)
 	}
-	scenes[0].Check(f.name, over())
+	scenes[0].Check("the fault is over", over())
 	for i, s := range scenes {
 		now := s.awaitSettled(next[i].set)
-		s.judge(next[i], want)
+		s.judge(next[i], r.want)
 		s.end(now, metav1.DeletePropagationBackground)
-		s.judge(next[i], want)
+		s.judge(next[i], r.want)
 	}
 }
 
@@ -412,16 +381,16 @@ func (s *scene) keep(name string) *corev1.Pod {
 }
 
 // A previous pod holds back its own group only. The leader of a previous worker's group is there. The
-// StatefulSet controller begins with the first ordinal.
+// StatefulSet controller begins with the first ordinal. A pod that stays for a minute is reported.
 func TestStuckPodHoldsBackItsOwnGroupOnly(t *testing.T) {
-	t.Run("worker", func(t *testing.T) { stuckPod(t, "a-3-2", 3, 1) })
-	t.Run("leader", func(t *testing.T) { stuckPod(t, "a-4", 4, 0) })
-	t.Run("first leader", func(t *testing.T) { stuckPod(t, "a-0", 0, 0) })
+	t.Run("worker", func(t *testing.T) { stuckPod(t, "a-3-2", 3, 1, false) })
+	t.Run("leader", func(t *testing.T) { stuckPod(t, "a-4", 4, 0, true) })
+	t.Run("first leader", func(t *testing.T) { stuckPod(t, "a-0", 0, 0, false) })
 }
 
-// stuckPod deletes and creates a set while one previous pod stays. The group at index has so many
-// pods all the same.
-func stuckPod(t *testing.T, name string, index, there int) {
+// stuckPod deletes and creates a set while one previous pod stays, until it is reported if that is asked.
+// The group at index has so many pods all the same.
+func stuckPod(t *testing.T, name string, index, there int, reported bool) {
 	for range faultRounds(t) {
 		s := newScene(t)
 		old := s.firstSet(groups, groupSize)
@@ -435,16 +404,34 @@ func stuckPod(t *testing.T, name string, index, there int) {
 		s.Eventually("the condition names the pod", func() error { return s.unnamed(l.set, name) })
 		s.Check("events of the end", drill.Lacking(gone, 0, len(s.events(l.set, gone))))
 		want := allPods - groupSize + there
-		s.Eventually("all other pods are there", func() error {
-			return drill.Lacking("enough pods", true, s.bornInto(l.set.UID, l.mark).Pods >= want)
-		})
+		s.Until("all other pods are there", func() bool { return s.bornInto(l.set.UID, l.mark).Pods >= want })
 		s.Check("pods beside the stuck one", drill.Lacking("pods", want, s.bornInto(l.set.UID, l.mark).Pods))
+		if reported {
+			s.Until("a warning names the pod and its finalizer", func() bool {
+				return slices.ContainsFunc(s.events(l.set, ""), func(e *eventsv1.Event) bool {
+					return e.Type == corev1.EventTypeWarning && mentions(e.Note, name) && mentions(e.Note, foreign)
+				})
+			})
+			s.Eventually("so does the condition", func() error { return s.unnamed(l.set, name, foreign) })
+			for _, g := range s.ask("", "status", "a").Groups { // the plugin shows which object the group waits for
+				waits := g.ReadyPods == 0 && len(g.Ghosts) > 0 && g.Ghosts[0].Name == name && len(g.Waiting) > 0 && g.Waiting[0].Reason == waiting
+				if waits != (g.Index == index) || g.Ready != (g.Index != index) {
+					t.Errorf("the plugin shows %+v", g)
+				}
+			}
+			s.Check("the pod was not deleted by force", drill.Lacking("UID", pod.UID, s.Pod(name).UID))
+		}
 
 		s.Patch(pod, drill.NoFinalizers)
 		s.awaitGroupReady(l.set, index)
 		now := s.awaitSettled(l.set)
 		s.judge(l, wholeSet)
-		s.Eventually("each reason has one event", func() error { return s.toldOnce(l.set, waiting, gone) })
+		for _, reason := range []string{waiting, gone} {
+			s.Until("one event reports "+reason, func() bool {
+				found := s.events(l.set, reason)
+				return len(found) == 1 && found[0].Series == nil
+			})
+		}
 		s.end(now, metav1.DeletePropagationBackground)
 	}
 }
@@ -474,42 +461,9 @@ func mentions(text, name string) bool {
 	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,:;\"()", r) }), name)
 }
 
-// toldOnce is an error unless a set has exactly one event for each reason.
-func (s *scene) toldOnce(set *lwsv1.LeaderWorkerSet, reasons ...string) error {
-	for _, reason := range reasons {
-		if found := s.events(set, reason); len(found) != 1 || found[0].Series != nil {
-			return fmt.Errorf("events for %s: want 1, have %v", reason, found)
-		}
-	}
-	return nil
-}
-
 // events returns the events of a set, of one reason if it is not empty.
 func (s *scene) events(set *lwsv1.LeaderWorkerSet, reason string) []*eventsv1.Event {
 	return slices.DeleteFunc(drill.Live[*eventsv1.Event](s.Recorder), func(e *eventsv1.Event) bool {
 		return e.Regarding.UID != set.UID || (reason != "" && e.Reason != reason)
 	})
-}
-
-// After a minute a warning and the condition name the pod and its finalizer.
-func TestStuckPodIsReportedAfterAMinute(t *testing.T) {
-	s := asideScene(t)
-	old := s.firstSet(2, 2)
-	pod := s.keep("a-1-1")
-	l := s.recreate(old, s.newSet("a", 2, 2, imageB), metav1.DeletePropagationBackground)
-	s.Eventually("a warning names the pod and its finalizer", func() error {
-		for _, e := range s.events(l.set, "") {
-			if e.Type == corev1.EventTypeWarning && mentions(e.Note, "a-1-1") && mentions(e.Note, foreign) {
-				return nil
-			}
-		}
-		return fmt.Errorf("events: %v", s.events(l.set, ""))
-	})
-	s.Eventually("so does the condition", func() error { return s.unnamed(l.set, "a-1-1", foreign) })
-	if still := s.Pod("a-1-1"); still == nil || still.UID != pod.UID {
-		t.Fatal("the stuck pod was deleted by force")
-	}
-	s.Patch(pod, drill.NoFinalizers)
-	s.awaitSettled(l.set)
-	s.judge(l, births{Pods: 4, StatefulSets: 3, Services: 1, Revisions: 1})
 }

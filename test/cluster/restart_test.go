@@ -107,7 +107,8 @@ func TestContainerRestartRecreatesTheGroup(t *testing.T) {
 	}
 }
 
-// Under None, the StatefulSet controller replaces the failed pod alone.
+// Under None, the StatefulSet controller replaces failed pods alone. Workers that were scaled by hand are
+// scaled back. A leader that is deleted without its workers comes again, and adopts them.
 func TestPolicyNoneLeavesTheGroup(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 2, 3, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
@@ -119,6 +120,27 @@ func TestPolicyNoneLeavesTheGroup(t *testing.T) {
 	s.awaitSettled(set)
 	outlast(t)
 	s.wantKept(before, isPod("a-1-2"))
+
+	for _, replicas := range []int32{1, 4} {
+		before, workers := s.UIDs(), s.StatefulSet("a-1")
+		s.Patch(workers, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+		s.Eventually("it is scaled back", func() error {
+			if now := s.StatefulSet("a-1"); now == nil || now.Generation < workers.Generation+2 || *now.Spec.Replicas != 2 {
+				return drill.ErrStill
+			}
+			return s.unsettled(set)
+		})
+		s.wantKept(before, isPod("a-1-2"))
+	}
+
+	leader, workers := s.Pod("a-1"), s.StatefulSet("a-1")
+	s.Remove(leader, propagation(metav1.DeletePropagationOrphan))
+	next := drill.Another(s.Scene, leader)
+	s.Until("the next leader adopts the workers", func() bool {
+		now := s.Now(workers)
+		return now != nil && metav1.IsControlledBy(now, next)
+	})
+	s.awaitSettled(set)
 }
 
 // The next operator misses a worker that was replaced while none ran.
@@ -188,45 +210,6 @@ func TestCrashLoopBacksOff(t *testing.T) {
 		now := s.Set("a")
 		return holds(now, "RestartBackOff", "GroupsFailing") != nil
 	})
-}
-
-// A deleted worker StatefulSet recreates its group.
-func TestDeletedWorkerStatefulSetRecreatesTheGroup(t *testing.T) {
-	each(t, deletions, func(s *scene, policy metav1.DeletionPropagation) {
-		set := s.settled(s.newSet("a", 3, 3, imageA))
-		before := s.UIDs()
-		s.Remove(s.StatefulSet("a-1"), propagation(policy))
-		s.awaitRecreated(set, before, 1)
-	})
-}
-
-// In mid-rollout a group that fails comes back at the revision of its leader, alone.
-func TestRestartInMidRollout(t *testing.T) {
-	for name, surge := range map[string]int32{"without surge": 0, "with surge": 1} {
-		t.Run(name, func(t *testing.T) {
-			s := asideScene(t)
-			set := s.settled(s.newSet("a", 4, 2, imageA, budget(1, surge, 2)))
-			set = s.become(set, pull(imageB))
-			half := map[int]string{0: imageA, 1: imageA, 2: imageB, 3: imageB}
-			rolled := func() error {
-				have := s.readyGroups(set)
-				delete(have, 4) // surge
-				return drill.Lacking("groups", fmt.Sprint(half), fmt.Sprint(have))
-			}
-			s.Eventually("the groups from the partition on are rolled", rolled)
-			for _, failing := range []int{1, 3} {
-				leader := s.Pod(fmt.Sprintf("a-%d", failing))
-				s.Eventually("the group is recorded", func() error { return s.unrecorded(leader.Name) })
-				before := s.UIDs()
-				s.crash(leader.Name+"-1", 1)
-				drill.Another(s.Scene, leader)
-				s.Eventually("the group is back", rolled)
-				s.wantKept(before, func(name string) bool { return inGroups(set, name, failing, 4) })
-			}
-			set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
-			s.awaitRolled(set, 3)
-		})
-	}
 }
 
 // unrecorded is an error until the status has a record of a leader's group.

@@ -3,18 +3,22 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/standin"
 )
 
 // historyLabel is the label of revisions that no group runs.
@@ -30,6 +34,9 @@ func budget(unavailable, surge, partition int32) edit {
 
 // stuck gives the pods a node that does not exist.
 const stuck = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":{"nowhere":"yes"}}}}}}`
+
+// unpartitioned lets all groups be rolled.
+const unpartitioned = `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`
 
 func pull(image string) string {
 	return fmt.Sprintf(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}}`, image)
@@ -89,13 +96,10 @@ func (s *scene) rollTen() {
 	set = s.become(set, pull(imageB))
 	s.awaitRolled(set, groups-3)
 	s.wantBorn(set.UID, mark, births{Pods: allPods + groupSize, StatefulSets: groups + 1, Revisions: 1})
-	s.wroteLittle(s.LockstepWrote(since), 4*groups)
-}
 
-// wroteLittle checks the number of writes, without events, refused ones and deletions of pods. Each pod
-// is deleted at most once, by the garbage collector or by Lockstep.
-func (s *scene) wroteLittle(wrote []drill.Request, most int) {
+	// Each pod is deleted at most once, by the garbage collector or by Lockstep. Other writes are few.
 	count, ended := map[string]int{}, map[string]int{}
+	wrote := s.LockstepWrote(since)
 	for _, r := range wrote {
 		switch {
 		case r.Resource == "events":
@@ -103,19 +107,16 @@ func (s *scene) wroteLittle(wrote []drill.Request, most int) {
 		case r.Code >= http.StatusMultipleChoices:
 			count["refused"]++
 		case r.Resource == "pods" && r.Verb == "delete":
-			ended[r.Name]++
+			if ended[r.Name]++; ended[r.Name] > 1 {
+				s.Errorf("pod %s was deleted %d times: %v", r.Name, ended[r.Name], wrote)
+			}
 		default:
 			count["writes"]++
 		}
 	}
 	s.Logf("%v, and %d pods were deleted", count, len(ended))
-	if count["writes"] > most {
-		s.Errorf("%d writes, at most %d are needed: %v", count["writes"], most, wrote)
-	}
-	for name, times := range ended {
-		if times > 1 {
-			s.Errorf("pod %s was deleted %d times: %v", name, times, wrote)
-		}
+	if count["writes"] > 4*groups {
+		s.Errorf("%d writes, at most %d are needed: %v", count["writes"], 4*groups, wrote)
 	}
 }
 
@@ -140,14 +141,8 @@ func TestRolloutWithoutMaxUnavailable(t *testing.T) {
 		return errors.Join(bed.Plane.Restart(apiServer, flags...), bed.Plane.Restart(controllerManager, flags...),
 			bed.Plane.Restart(scheduler))
 	}
-	if err := gate("false"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := gate("true"); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, gate("false"))
+	t.Cleanup(func() { must(t, gate("true")) })
 	s := newScene(t)
 	s.rollTen()
 	sts := s.StatefulSet("a")
@@ -156,29 +151,85 @@ func TestRolloutWithoutMaxUnavailable(t *testing.T) {
 	}
 }
 
+// The partition holds groups back, beside a surge group or without one. The set is Available at rest. A
+// group that is lost or fails comes back at the revision of its leader, alone.
 func TestPartitionHoldsGroups(t *testing.T) {
-	s := asideScene(t)
-	set := s.settled(s.newSet("a", 4, 2, imageA, budget(1, 0, 2)))
-	set = s.become(set, pull(imageB))
-	half := map[int]string{0: imageA, 1: imageA, 2: imageB, 3: imageB}
-	s.awaitImages(set, half)
-	outlast(t)
-	same(t, "groups", half, s.readyGroups(set))
-	for _, r := range s.revisions(set) {
-		same(t, "label of revision "+r.Name, "a", r.Labels[lwsv1.SetNameLabelKey])
-	}
-	same(t, "revisions in use", 2, len(s.revisions(set)))
+	each(t, map[string]int32{"without surge": 0, "with surge": 1}, func(s *scene, surge int32) {
+		set := s.settled(s.newSet("a", 4, 2, imageA, budget(1, surge, 2)))
+		first := s.revision(set)
+		set = s.become(set, pull(imageB))
+		half := map[int]string{0: imageA, 1: imageA, 2: imageB, 3: imageB}
+		surgeGroup := map[int]string{4: imageB}
+		if surge == 0 {
+			delete(surgeGroup, 4)
+		}
+		awaitHalf := func() {
+			s.Eventually("the groups from the partition on are rolled", func() error {
+				have := s.readyGroups(set)
+				delete(have, 4)
+				return drill.Lacking("groups", fmt.Sprint(half), fmt.Sprint(have))
+			})
+		}
+		awaitHalf()
+		s.awaitAvailable(set, metav1.ConditionTrue, 4+surge)
+		outlast(s.T)
+		maps.Copy(surgeGroup, half)
+		same(s.T, "groups at rest", surgeGroup, s.readyGroups(set))
+		for _, r := range s.revisions(set) {
+			same(s.T, "label of revision "+r.Name, "a", r.Labels[lwsv1.SetNameLabelKey])
+		}
+		same(s.T, "revisions in use", 2, len(s.revisions(set)))
 
-	// A group below it that is lost comes back as it was, with its workers.
-	held := s.Pod("a-1")
-	s.Remove(held)
-	drill.Another(s.Scene, held)
-	s.awaitImages(set, half)
-	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
-	s.awaitRolled(set, 3)
-	for _, group := range []string{"3", "2", "1", "0"} { // none is taken for another
-		s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "Update", "replica "+group)
+		held := s.Pod("a-0")
+		s.PatchStatus(held, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+		s.awaitAvailable(set, metav1.ConditionFalse, 3+surge)
+		s.Remove(held)
+		drill.Another(s.Scene, held)
+		awaitHalf()
+		for _, failing := range []int{1, 3} {
+			leader := s.Pod(fmt.Sprintf("a-%d", failing))
+			s.Eventually("the group is recorded", func() error { return s.unrecorded(leader.Name) })
+			before := s.UIDs()
+			s.crash(leader.Name+"-1", 1)
+			drill.Another(s.Scene, leader)
+			awaitHalf()
+			s.wantKept(before, func(name string) bool { return inGroups(set, name, failing, 4) })
+		}
+
+		before := s.UIDs()
+		s.revisionsDeleted(set, first)
+		same(s.T, "pods after the revisions were deleted", before, s.UIDs())
+		set = s.become(set, unpartitioned)
+		s.awaitRolled(set, 3)
+		s.wantKept(before, func(name string) bool { return !inGroups(set, name, 2, 3) })
+		for _, group := range []string{"3", "2", "1", "0"} { // none is taken for another
+			s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "Update", "replica "+group)
+		}
+	})
+}
+
+// revisionsDeleted deletes both revisions in mid-rollout. The current one is created again.
+func (s *scene) revisionsDeleted(set *lwsv1.LeaderWorkerSet, first *appsv1.ControllerRevision) {
+	var second *appsv1.ControllerRevision
+	for _, r := range s.revisions(set) {
+		if s.Remove(r); r.UID != first.UID {
+			second = r
+		}
 	}
+	s.Until("the current revision is created again", func() bool {
+		return slices.ContainsFunc(s.revisions(set), func(r *appsv1.ControllerRevision) bool {
+			return r.Labels[lwsv1.RevisionKey] == second.Labels[lwsv1.RevisionKey] && r.UID != second.UID
+		})
+	})
+}
+
+// awaitAvailable waits until the status has a value of Available and so many ready groups.
+func (s *scene) awaitAvailable(set *lwsv1.LeaderWorkerSet, want metav1.ConditionStatus, ready int32) {
+	drill.Await(s.Scene, set.Name, "is Available: "+string(want), func(now *lwsv1.LeaderWorkerSet) error {
+		is := meta.IsStatusConditionPresentAndEqual(now.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable), want)
+		return errors.Join(drill.Lacking("condition", true, is), drill.Lacking("ready groups", ready, now.Status.ReadyReplicas),
+			drill.Lacking("observedGeneration", set.Generation, now.Status.ObservedGeneration))
+	})
 }
 
 // A template that never becomes ready costs the budget only. Going back needs no new revision.
@@ -197,47 +248,60 @@ func TestBrokenTemplateUndone(t *testing.T) {
 	set = s.become(set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":null}}}}}`)
 	s.awaitRolled(set, 3)
 	s.wantBorn(set.UID, mark, births{Pods: 4, StatefulSets: 2, Revisions: 1})
-	s.Eventually("the broken revision is history, and the first one is in use", func() error {
-		return s.unfiled(set, first)
+	s.Eventually("the broken revision has the label of history, the first one that of those in use", func() error {
+		for _, r := range s.revisions(set) {
+			key := lwsv1.SetNameLabelKey
+			if r.UID != first.UID {
+				key = historyLabel
+			}
+			if r.Labels[key] != "a" || r.Labels[lwsv1.SetNameLabelKey]+r.Labels[historyLabel] != "a" {
+				return fmt.Errorf("revision %s has labels %v", r.Name, r.Labels)
+			}
+		}
+		return nil
 	})
 }
 
-// unfiled is an error unless the current revision has the label of those in use, and the others that of
-// history.
-func (s *scene) unfiled(set *lwsv1.LeaderWorkerSet, current *appsv1.ControllerRevision) error {
-	for _, r := range s.revisions(set) {
-		key := lwsv1.SetNameLabelKey
-		if r.UID != current.UID {
-			key = historyLabel
-		}
-		if r.Labels[key] != "a" || r.Labels[lwsv1.SetNameLabelKey]+r.Labels[historyLabel] != "a" {
-			return fmt.Errorf("revision %s has labels %v", r.Name, r.Labels)
-		}
+// Keys are those of other implementations, so that a set changes hands without a restart. A key is the
+// hash of the data, byte by byte.
+func TestRevisionsOfLiveSets(t *testing.T) {
+	type vectorKey struct {
+		key  string
+		edit edit
 	}
-	return nil
+	each(t, map[string]vectorKey{
+		"plain":              {"7bdcf6cbd6", func(*lwsv1.LeaderWorkerSet) {}},
+		"no leader template": {"66c987c45d", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil }},
+		"unique per replica": {"675dbb7bc5", uniquePerReplica},
+		"subgroups": {"5cc8765c65", func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.LeaderWorkerTemplate.Size = new(int32(3))
+			partsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker)(set)
+		}},
+		"other worker name": {"6956876d89", func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Name = "new-worker-name"
+		}},
+		"markup in arguments, network left out": {"d648b788b", func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Args = []string{"a<b>&c"}
+			set.Spec.NetworkConfig = nil
+		}},
+	}, func(s *scene, v vectorKey) {
+		set := s.newSet("test-sample", 0, 2, "docker.io/nginxinc/nginx-unprivileged:1.27", vector, v.edit)
+		s.Create(set)
+		s.Eventually("the set has a revision", func() error { return drill.Lacking("revisions", 1, len(s.revisions(set))) })
+		revision := s.revision(set)
+		same(s.T, "key", v.key, revision.Labels[lwsv1.RevisionKey])
+		same(s.T, "hash of the data", v.key, standin.Key(revision.Data.Raw))
+		same(s.T, "name", "test-sample-"+v.key+"-1", revision.Name)
+	})
 }
 
-// A surge group stays while the partition holds groups back. The set is Available with it, and not
-// without a wanted group.
-func TestCanaryAtRestIsAvailable(t *testing.T) {
-	s := asideScene(t)
-	set := s.settled(s.newSet("a", 3, 2, imageA, budget(1, 1, 2)))
-	set = s.become(set, pull(imageB))
-	available := func(want metav1.ConditionStatus, ready int32) func() error {
-		return func() error {
-			now := s.Set("a")
-			have := meta.FindStatusCondition(now.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
-			if have == nil || have.Status != want || now.Status.ObservedGeneration != set.Generation || now.Status.ReadyReplicas != ready {
-				return fmt.Errorf("have %+v with %d ready groups", have, now.Status.ReadyReplicas)
-			}
-			return nil
-		}
-	}
-	s.Eventually("the canary is Available beside a surge group", available(metav1.ConditionTrue, 4))
-	same(t, "groups", map[int]string{0: imageA, 1: imageA, 2: imageB, 3: imageB}, s.readyGroups(set))
-
-	wanted := s.Pod("a-0")
-	s.Check("make group 0 unready", s.Client.Status().Patch(s.Context(), wanted.DeepCopy(),
-		drill.Merge(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)))
-	s.Eventually("the set is not Available with group 0 down", available(metav1.ConditionFalse, 3))
+// vector makes a set that of the vectors.
+func vector(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(lwsv1.SubdomainShared)}
+	body := &set.Spec.LeaderWorkerTemplate
+	body.RestartPolicy = lwsv1.RecreateGroupOnPodRestart
+	body.LeaderTemplate = body.WorkerTemplate.DeepCopy()
+	body.LeaderTemplate.Spec.Containers[0].Name = "leader"
+	worker := &body.WorkerTemplate.Spec.Containers[0]
+	worker.Name, worker.Ports = "worker", []corev1.ContainerPort{{ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
 }

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,13 +18,18 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/history"
 )
 
 // scene is the namespace of one test, and what its recorder has seen.
-type scene struct{ *drill.Scene }
+type scene struct {
+	*drill.Scene
+	holds   bool             // its namespace is in mode hold
+	history *history.History // in the API server's order, in mode strict
+}
 
 // newScene creates a namespace in which pods can be created, and records it.
-func newScene(t *testing.T) *scene { return &scene{drill.NewScene(t, bed)} }
+func newScene(t *testing.T) *scene { return &scene{Scene: drill.NewScene(t, bed)} }
 
 // asideScene is a scene of a test that runs beside others.
 func asideScene(t *testing.T) *scene {
@@ -40,17 +44,18 @@ func aside(t *testing.T) {
 	}
 }
 
-// each runs a drill once for each way, beside others, in a scene of its own.
-func each[W ~string](t *testing.T, ways []W, drill func(*scene, W)) {
-	for _, way := range ways {
-		t.Run(string(way), func(t *testing.T) { drill(asideScene(t), way) })
+// each runs a drill once for each row, beside others, in a scene of its own.
+func each[R any](t *testing.T, rows map[string]R, drill func(*scene, R)) {
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) { drill(asideScene(t), row) })
 	}
 }
 
-func restartOperator(t *testing.T, flags ...string) {
+// must ends the test on an error.
+func must(t *testing.T, err error) {
 	t.Helper()
-	if err := errors.Join(bed.Operator.Kill(), bed.Operator.Start(flags...)); err != nil {
-		t.Fatalf("restart the operator: %v", err)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -159,7 +164,7 @@ func (s *scene) podsMissing(set *lwsv1.LeaderWorkerSet) error {
 			return fmt.Errorf("pod %s has image %s, not %s", pod.Name, imageOf(pod), image)
 		}
 	}
-	return drill.Lacking("pods", podsWanted(set), len(pods))
+	return drill.Lacking("pods", int(*set.Spec.Replicas**set.Spec.LeaderWorkerTemplate.Size), len(pods))
 }
 
 // podsOf returns the pods with the name label of a set.
@@ -171,10 +176,6 @@ func (s *scene) podsOf(set *lwsv1.LeaderWorkerSet) []*corev1.Pod {
 		}
 	}
 	return found
-}
-
-func podsWanted(set *lwsv1.LeaderWorkerSet) int {
-	return int(*set.Spec.Replicas * *set.Spec.LeaderWorkerTemplate.Size)
 }
 
 // awaitNothing waits until no object of a set is left.
@@ -254,18 +255,6 @@ func (s *scene) strangers(uid types.UID, mark int) []drill.Record {
 	_, others := s.ownedBy(uid, slices.Concat(bornSince[*appsv1.StatefulSet](s, mark),
 		bornSince[*corev1.Service](s, mark), s.revisionsSince(mark)))
 	return others
-}
-
-// adopted returns the objects from before a mark that uid came to control.
-func (s *scene) adopted(uid types.UID, mark int) []drill.Record {
-	return s.Pick(func(rec *drill.Record) bool {
-		for _, owner := range rec.Owners {
-			if owner == uid && rec.Born <= mark {
-				return true
-			}
-		}
-		return false
-	})
 }
 
 // names returns the kinds and names of records.

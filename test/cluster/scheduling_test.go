@@ -10,13 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/history"
+	"lockstep.dev/lockstep/test/volcano"
 )
 
 const (
@@ -113,7 +118,11 @@ func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
 // volume of another one. The stock scheduler binds the pod all the same.
 func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 	s := asideScene(t)
-	slow := s.slowClass()
+	slow := "slow-" + s.Namespace // its volumes come from the drill
+	s.Lend(&storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: slow}, Provisioner: "drill.lockstep.dev/by-hand",
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+	})
 	for _, scheduler := range []string{stockScheduler, ourScheduler} {
 		web, data, late := scheduler, "data-"+scheduler, "late-"+scheduler
 		claim := s.boundClaim(data)
@@ -140,17 +149,6 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 	}
 }
 
-// slowClass creates a StorageClass whose volumes the drill provides.
-func (s *scene) slowClass() string {
-	class := &storagev1.StorageClass{
-		ObjectMeta:        metav1.ObjectMeta{Name: "slow-" + s.Namespace},
-		Provisioner:       "drill.lockstep.dev/by-hand",
-		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
-	}
-	s.Lend(class)
-	return class.Name
-}
-
 // provision creates the volume of a PVC.
 func (s *scene) provision(claim *corev1.PersistentVolumeClaim) {
 	s.Create(&corev1.PersistentVolume{
@@ -167,24 +165,15 @@ func (s *scene) provision(claim *corev1.PersistentVolumeClaim) {
 	})
 }
 
-// strictScene is a scene with a history in the API server's order.
-type strictScene struct {
-	*scene
-	history *history.History
-}
-
 // newStrictScene creates a scene in mode strict.
-func newStrictScene(t *testing.T) *strictScene {
+func newStrictScene(t *testing.T) *scene {
 	t.Helper()
 	direct, err := kubernetes.NewForConfig(bed.Rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	told, err := history.Begin(t.Context(), direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &strictScene{newScene(t), told}
+	must(t, err)
+	s := newScene(t)
+	s.history = told
 	s.SetMode("strict")
 	s.Eventually("a pod that names its node is refused, and another is gated", func() error {
 		named := s.newUser("probe", []string{"none"})
@@ -201,7 +190,7 @@ func newStrictScene(t *testing.T) *strictScene {
 
 // checkLifted checks that PVCs had the use record of a pod before its gate was lifted, and that it was
 // bound after that.
-func (s *strictScene) checkLifted(pod *corev1.Pod, claims ...string) {
+func (s *scene) checkLifted(pod *corev1.Pod, claims ...string) {
 	s.WantRecorded(pod, claims...)
 	var told []history.Version
 	s.Eventually("it is told how pod "+pod.Name+" came to be bound", func() (err error) {
@@ -256,4 +245,149 @@ func TestStrictWaitsForTheOperator(t *testing.T) {
 	s.Check("nobody wrote on the claim", drill.Lacking("use record", "", s.recordOf("data")))
 	s.Check("start the operator", bed.Operator.Start())
 	s.checkLifted(s.awaitScheduled("web"), "data")
+}
+
+const (
+	gangMissing = "GangSchedulerMissing"
+	tiedTo      = "scheduling.k8s.io/group-name"
+	beGangs     = `{"metadata":{"annotations":{"lockstep.dev/gang-scheduler":"volcano"}}}`
+)
+
+// podGroupDefinition returns the CRD of PodGroups.
+func (s *scene) podGroupDefinition() client.Object {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(volcano.Definition())
+	s.Check("write the definition", err)
+	definition := &unstructured.Unstructured{Object: fields}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	return definition
+}
+
+// podGroups returns the PodGroups of the scene by name, none while the kind is not served.
+func (s *scene) podGroups() map[string]*unstructured.Unstructured {
+	list, all := volcano.PodGroups(), map[string]*unstructured.Unstructured{}
+	s.Check("list PodGroups", client.IgnoreNotFound(s.Client.List(s.Context(), list, client.InNamespace(s.Namespace))))
+	for i := range list.Items {
+		all[list.Items[i].GetName()] = &list.Items[i]
+	}
+	return all
+}
+
+// notGangs names the first leader without a PodGroup of its own, or pod without its name.
+func (s *scene) notGangs(set *lwsv1.LeaderWorkerSet, groups ...int) error {
+	all := s.podGroups()
+	for _, index := range groups {
+		leader := s.Pod(fmt.Sprintf("%s-%d", set.Name, index))
+		if leader == nil {
+			return fmt.Errorf("group %d has no leader", index)
+		}
+		name := leader.Name + "-" + leader.Labels[lwsv1.RevisionKey]
+		object := all[name]
+		if object == nil || !metav1.IsControlledBy(object, leader) {
+			return fmt.Errorf("leader %s (%s) has no PodGroup %s: %v", leader.Name, leader.UID, name, object)
+		}
+		for _, pod := range s.podsOf(set) {
+			if pod.Labels[lwsv1.GroupIndexLabelKey] == fmt.Sprint(index) && pod.Annotations[tiedTo] != name {
+				return fmt.Errorf("pod %s is tied to %q, not %q", pod.Name, pod.Annotations[tiedTo], name)
+			}
+		}
+	}
+	return drill.Lacking("PodGroups", len(groups), len(all))
+}
+
+// A running set becomes a gang, its scheduler comes later, groups restart, and so does the operator.
+func TestGangs(t *testing.T) {
+	s := newScene(t)
+	set := s.settled(s.newSet("a", 2, 3, imageA))
+	born := s.bornInto(set.UID, 0)
+
+	s.Patch(set, beGangs)
+	s.awaitGangMissing(metav1.ConditionTrue)
+	s.Lend(s.podGroupDefinition())
+	s.awaitGangMissing(metav1.ConditionFalse)
+	s.Check("groups from before are left alone", s.notGangs(set))
+	same(t, "born since gangs were switched on", born, s.bornInto(set.UID, 0))
+
+	s.restartGroup(set, "a-0")
+	s.restartGroup(set, "a-1")
+	s.Eventually("both groups are gangs", func() error { return s.notGangs(set, 0, 1) })
+	set = s.awaitSettled(set)
+	before := s.podGroups()
+
+	s.restartGroup(set, "a-0")
+	s.Eventually("the next leader has a PodGroup of its own", func() error { return s.notGangs(set, 0, 1) })
+	after := s.podGroups()
+	for name, object := range before {
+		was, is := object.GetUID(), after[name].GetUID()
+		if mine := after[name].GetLabels()[lwsv1.GroupIndexLabelKey] == "0"; mine == (was == is) {
+			t.Errorf("PodGroup %s was %s and is %s", name, was, is)
+		}
+	}
+
+	s.toldAndUntold(set)
+	s.comesAndGoes(set)
+	s.awaitSettled(set)
+	untouched := s.Pod("a-0")
+	mark := bed.Position()
+	s.RestartOperator()
+	s.restartGroup(set, "a-1")
+	s.Eventually("the group is a gang again", func() error { return s.notGangs(set, 0, 1) })
+	s.awaitSettled(set)
+	for _, w := range s.LockstepWrote(mark) {
+		if w.Resource == "podgroups" && w.Name == untouched.Annotations[tiedTo] {
+			t.Errorf("a restart of the operator and of another group touched %s", w)
+		}
+	}
+
+	s.Remove(set)
+	s.awaitNothing(set.UID)
+	s.Eventually("no PodGroup is left", func() error { return s.notGangs(set) })
+}
+
+// comesAndGoes deletes PodGroups, and then the kind. A group starts without the kind, and all have
+// PodGroups once it is defined again.
+func (s *scene) comesAndGoes(set *lwsv1.LeaderWorkerSet) {
+	for _, object := range s.podGroups() {
+		s.Remove(object)
+	}
+	s.Eventually("PodGroups that were deleted come again", func() error { return s.notGangs(set, 0, 1) })
+	s.Remove(s.podGroupDefinition())
+	s.awaitGangMissing(metav1.ConditionTrue)
+	s.restartGroup(set, "a-0")
+	s.Eventually("PodGroups can be defined again", func() error { return s.Client.Create(s.Context(), s.podGroupDefinition()) })
+	s.awaitGangMissing(metav1.ConditionFalse)
+	s.Eventually("all groups are gangs again", func() error { return s.notGangs(set, 0, 1) })
+}
+
+// toldAndUntold sets annotations for Volcano on the set and removes them. Annotations of others stay.
+func (s *scene) toldAndUntold(set *lwsv1.LeaderWorkerSet) {
+	told := func(queue, note string) func() error {
+		return func() error {
+			all := s.podGroups()
+			err := drill.Lacking("PodGroups", 2, len(all))
+			for name, object := range all {
+				have, _, _ := unstructured.NestedString(object.Object, "spec", "queue")
+				err = errors.Join(err, drill.Lacking("queue of "+name, queue, have),
+					drill.Lacking("note of "+name, note, object.GetAnnotations()["volcano.sh/note"]))
+			}
+			return err
+		}
+	}
+	s.Patch(set, `{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":"night","volcano.sh/note":"x"}}}`)
+	s.Eventually("PodGroups that stand say what the set has come to say", told("night", "x"))
+	for _, object := range s.podGroups() {
+		s.Patch(object, `{"metadata":{"annotations":{"volcano.sh/theirs":"stays"}}}`)
+	}
+	s.Patch(set, `{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":null,"volcano.sh/note":null}}}`)
+	s.Eventually("PodGroups that stand do not say it any more", told("", ""))
+	for name, object := range s.podGroups() {
+		same(s.T, "what others say in "+name, map[string]string{"volcano.sh/theirs": "stays"}, object.GetAnnotations())
+	}
+}
+
+// awaitGangMissing waits until the set says whether its gang scheduler is missing.
+func (s *scene) awaitGangMissing(status metav1.ConditionStatus) {
+	s.Until(gangMissing+" is "+string(status), func() bool {
+		return meta.IsStatusConditionPresentAndEqual(s.Set("a").Status.Conditions, gangMissing, status)
+	})
 }

@@ -1,35 +1,49 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 )
 
 // deletions are the ways to delete an object by hand.
-var deletions = []metav1.DeletionPropagation{
-	metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
+var deletions = map[string]metav1.DeletionPropagation{
+	"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground, "orphan": metav1.DeletePropagationOrphan,
 }
 
 // A deleted StatefulSet is created again: that of the leaders with all groups, and that of workers
-// alone. Orphans are adopted.
+// alone. Orphans are adopted. Where groups restart, deleted workers recreate their group.
 func TestDeletedStatefulSetComesAgain(t *testing.T) {
-	for name, whole := range map[string]births{"a": {Pods: 6, StatefulSets: 4}, "a-1": {Pods: 1, StatefulSets: 1}} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		policy lwsv1.RestartPolicyType
+		whole  births
+	}{
+		{"a", lwsv1.NoneRestartPolicy, births{Pods: 6, StatefulSets: 4}},
+		{"a-1", lwsv1.NoneRestartPolicy, births{Pods: 1, StatefulSets: 1}},
+		{"a-1", lwsv1.RecreateGroupOnPodRestart, births{}},
+	} {
+		t.Run(fmt.Sprint(c.name, " ", c.policy), func(t *testing.T) {
 			each(t, deletions, func(s *scene, policy metav1.DeletionPropagation) {
-				want := whole
+				set := s.settled(s.newSet("a", 3, 2, imageA, restartPolicy(c.policy)))
+				before, mark := s.UIDs(), s.Changes()
+				sts, want := s.StatefulSet(c.name), c.whole
+				s.Remove(sts, propagation(policy))
+				if c.policy != lwsv1.NoneRestartPolicy {
+					s.awaitRecreated(set, before, 1)
+					return
+				}
 				if policy == metav1.DeletePropagationOrphan {
 					want = births{StatefulSets: 1}
 				}
-				set := s.settled(s.newSet("a", 3, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
-				mark := s.Changes()
-				sts := s.StatefulSet(name)
-				s.Remove(sts, propagation(policy))
 				drill.Another(s.Scene, sts)
 				s.awaitSettled(set)
 				s.wantBorn(set.UID, mark, want)
@@ -38,61 +52,152 @@ func TestDeletedStatefulSetComesAgain(t *testing.T) {
 	}
 }
 
-// A worker StatefulSet that was scaled by hand is scaled back. It is no failure of the group.
-func TestScaledWorkersAreScaledBack(t *testing.T) {
-	s := asideScene(t)
-	set := s.settled(s.newSet("a", 2, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
-	for _, replicas := range []int32{0, 3} {
-		before := s.UIDs()
-		sts := s.StatefulSet("a-1")
-		generation := sts.Generation
-		s.Patch(sts, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
-		s.Eventually("it is scaled back", func() error {
-			if now := s.StatefulSet("a-1"); now == nil || now.Generation < generation+2 || *now.Spec.Replicas != 1 {
-				return drill.ErrStill
-			}
-			return s.unsettled(set)
-		})
-		s.wantKept(before, isPod("a-1-1"))
-	}
+func headless(t *testing.T, service *corev1.Service, owner []metav1.OwnerReference, selector map[string]string) {
+	t.Helper()
+	same(t, "labels", map[string]string{lwsv1.SetNameLabelKey: "a"}, service.Labels)
+	same(t, "owner", owner, service.OwnerReferences)
+	same(t, "clusterIP", corev1.ClusterIPNone, service.Spec.ClusterIP)
+	same(t, "publishNotReadyAddresses", true, service.Spec.PublishNotReadyAddresses)
+	same(t, "ports", 0, len(service.Spec.Ports))
+	same(t, "selector", selector, service.Spec.Selector)
 }
 
-// The operator repairs a status that others wrote or removed. Pods stay.
-func TestAStatusWrittenByOthersIsPutRight(t *testing.T) {
-	s := asideScene(t)
-	set := s.settled(s.newSet("a", 2, 2, imageA))
-	pods := s.UIDs()
-	for what, status := range map[string]string{
-		"numbers":   `{"status":{"readyReplicas":7,"updatedReplicas":null}}`,
-		"condition": `{"status":{"conditions":[{"type":"Available","status":"False","reason":"No","message":"no","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
-		"all of it": `{"status":null}`,
-	} {
-		s.PatchStatus(set, status)
-		s.Eventually(what+": it is put right", func() error {
-			now := &lwsv1.LeaderWorkerSet{}
-			if err := s.Get(set.Name, now); err != nil {
-				return err
-			}
-			if now.Status.ReadyReplicas != 2 || now.Status.UpdatedReplicas != 2 || !meta.IsStatusConditionTrue(now.Status.Conditions, "Available") {
-				return drill.ErrStill
-			}
-			return nil
-		})
-	}
-	same(t, "pods", pods, s.UIDs())
+// reborn deletes a Service and waits for the next one.
+func (s *scene) reborn(set *lwsv1.LeaderWorkerSet, service *corev1.Service) {
+	s.Remove(service)
+	same(s.T, "root of the next service", set.UID, s.Root(drill.Another(s.Scene, service).UID))
 }
 
-// A leader that is deleted without its workers comes again, and adopts them.
-func TestWorkersLeftBehind(t *testing.T) {
+// The subdomain policy changes both ways on a running set. Every pod has its Service at every moment.
+func TestSubdomainPolicyBothWays(t *testing.T) {
 	s := asideScene(t)
-	set := s.settled(s.newSet("a", 2, 3, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
-	workers := s.StatefulSet("a-1")
-	leader := s.Pod("a-1")
-	s.Remove(leader, propagation(metav1.DeletePropagationOrphan))
-	next := drill.Another(s.Scene, leader)
-	s.Eventually("the next leader adopts the workers", func() error {
-		now := s.Now(workers)
-		return drill.Lacking("adopted", true, now != nil && metav1.IsControlledBy(now, next))
+	set := s.settled(s.newSet("a", 3, 2, imageA, budget(1, 0, 0)))
+	for _, policy := range []lwsv1.SubdomainPolicy{lwsv1.SubdomainUniquePerReplica, lwsv1.SubdomainShared} {
+		set = s.become(set, fmt.Sprintf(`{"spec":{"networkConfig":{"subdomainPolicy":%q}}}`, policy))
+		s.awaitRolled(set, 2)
+		s.Eventually("every pod has its service, of the leader there is", func() error { return s.unserved(set) })
+		if policy == lwsv1.SubdomainUniquePerReplica {
+			s.servedApart(set)
+		}
+	}
+	s.awaitServices(1)
+	service := s.Service("a")
+	s.Patch(service, `{"spec":{"selector":{"app":"stray"},"publishNotReadyAddresses":false}}`)
+	s.Eventually("the service is put right", func() error {
+		now := s.Service("a")
+		return errors.Join(drill.Lacking("selector", set.Name, now.Spec.Selector[lwsv1.SetNameLabelKey]), drill.Lacking("labels selected by", 1, len(now.Spec.Selector)),
+			drill.Lacking("publishes pods that are not ready", true, now.Spec.PublishNotReadyAddresses))
 	})
+}
+
+// servedApart checks the Services of groups. There is no shared one, and one that was deleted comes again.
+func (s *scene) servedApart(set *lwsv1.LeaderWorkerSet) {
+	s.awaitServices(3)
+	for index := range 3 {
+		name := fmt.Sprintf("a-%d", index)
+		headless(s.T, s.Service(name), ownerOf(s.Pod(name), "v1", "Pod"), map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: fmt.Sprint(index)})
+		for _, pod := range []*corev1.Pod{s.Pod(name), s.Pod(name + "-1")} {
+			same(s.T, pod.Name+" subdomain", name, pod.Spec.Subdomain)
+			same(s.T, pod.Name+" leader address", fmt.Sprintf("%s.%s.%s", name, name, s.Namespace), pod.Spec.Containers[0].Env[0].Value)
+		}
+	}
+	s.reborn(set, s.Service("a-1"))
+}
+
+func (s *scene) awaitServices(want int) {
+	s.Eventually("no service is left over", func() error {
+		return drill.Lacking("services", want, len(drill.Live[*corev1.Service](s.Recorder)))
+	})
+}
+
+// unserved names a pod without the Service of its subdomain.
+func (s *scene) unserved(set *lwsv1.LeaderWorkerSet) error {
+	for _, pod := range s.podsOf(set) {
+		service := s.Service(pod.Spec.Subdomain)
+		if service == nil {
+			return fmt.Errorf("pod %s has no service %s", pod.Name, pod.Spec.Subdomain)
+		}
+		if leader := s.Pod(service.Name); leader != nil && service.OwnerReferences[0].UID != leader.UID {
+			return fmt.Errorf("service %s is of the last leader", service.Name)
+		}
+	}
+	return nil
+}
+
+// A group of one is its leader alone.
+func TestGroupsOfOne(t *testing.T) {
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 3, 1, imageA))
+	s.wantBorn(set.UID, 0, births{Pods: 3, StatefulSets: 1, Services: 1, Revisions: 1})
+}
+
+// A set is scaled through its spec and through the subresource scale.
+func TestScale(t *testing.T) {
+	s := asideScene(t)
+	s.settled(s.newSet("a", 2, 2, imageA, uniquePerReplica))
+	for _, replicas := range []int32{4, 1, 0, 2} {
+		s.scaleTo(replicas, func(set *lwsv1.LeaderWorkerSet) {
+			s.Patch(set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+		})
+	}
+	for _, replicas := range []int32{3, 1} {
+		s.scaleTo(replicas, func(set *lwsv1.LeaderWorkerSet) {
+			scale := &autoscalingv1.Scale{}
+			s.Check("read the scale", s.Client.SubResource("scale").Get(t.Context(), set.DeepCopy(), scale))
+			same(t, "selector of the scale", set.Status.HPAPodSelector, scale.Status.Selector)
+			same(t, "replicas of the scale", set.Status.Replicas, scale.Status.Replicas)
+			scale.Spec.Replicas = replicas
+			s.Check("write the scale", s.Client.SubResource("scale").Update(t.Context(), set.DeepCopy(), client.WithSubResourceBody(scale)))
+		})
+	}
+}
+
+// scaleTo scales set "a" and checks that other groups stay, and that removed ones leave nothing.
+func (s *scene) scaleTo(replicas int32, do func(*lwsv1.LeaderWorkerSet)) {
+	set := s.Set("a")
+	was, mark := *set.Spec.Replicas, s.Changes()
+	do(set)
+	want := set.DeepCopy()
+	want.Generation++
+	s.awaitSettled(want)
+	added := int(max(0, replicas-was))
+	s.Eventually("the groups are those wanted", func() error {
+		return errors.Join(
+			drill.Lacking("pods", int(replicas)*2, len(s.Pods())),
+			drill.Lacking("statefulsets", int(replicas)+1, len(s.StatefulSets())),
+			drill.Lacking("services", int(replicas), len(drill.Live[*corev1.Service](s.Recorder))))
+	})
+	if have, wanted := s.bornInto(set.UID, mark), (births{Pods: 2 * added, StatefulSets: added, Services: added}); have != wanted {
+		s.Fatalf("created by scaling from %d to %d: %+v, want %+v", was, replicas, have, wanted)
+	}
+	if replicas > was && was > 0 {
+		s.AwaitEvent("a", "GroupsProgressing", "Update", fmt.Sprintf("%d groups ready of total %d groups", was, replicas))
+	}
+}
+
+// Workers start after their leader is ready, if the set asks for it.
+func TestLeaderReadyStartup(t *testing.T) {
+	s := asideScene(t)
+	home := "home-" + s.Namespace
+	set := s.newSet("a", 1, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy
+		leader := template(imageA)
+		leader.Spec.NodeSelector = map[string]string{home: "yes"}
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
+	})
+	s.Create(set)
+	s.Until("the leader is there", func() bool { return s.Pod("a-0") != nil })
+	outlast(t)
+	if have := s.StatefulSets(); len(have) != 1 {
+		t.Fatalf("there are %d statefulsets before the leader is ready, want its own only", len(have))
+	}
+	s.Patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.aNode()}}, fmt.Sprintf(`{"metadata":{"labels":{%q:"yes"}}}`, home))
 	s.awaitSettled(set)
+	leader := s.Pod("a-0")
+	workers := s.StatefulSet("a-0")
+	for _, c := range leader.Status.Conditions {
+		if c.Type == corev1.PodReady && workers.CreationTimestamp.Before(&c.LastTransitionTime) {
+			t.Errorf("workers were created at %v, the leader was ready at %v", workers.CreationTimestamp, c.LastTransitionTime)
+		}
+	}
 }

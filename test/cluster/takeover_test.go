@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,9 +33,7 @@ func TestTakeover(t *testing.T) {
 	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
 	t.Cleanup(func() {
 		_ = bed.Operator.Kill()
-		if err := errors.Join(bed.Operator.Install(), bed.Operator.Start()); err != nil {
-			t.Errorf("bring lockstep back: %v", err)
-		}
+		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
 	})
 	var all []*standinSet
 	for _, v := range otherSets {
@@ -57,9 +56,17 @@ func TestTakeover(t *testing.T) {
 	}
 	before, mark, since := s.templates(), s.Changes(), bed.Position()
 	s.RestartOperator()
-	s.finish(step, surge)
+	fewest := groups
+	s.Eventually("the rollouts are finished", func() error {
+		fewest = min(fewest, len(s.readyGroups(step.set)), len(s.readyGroups(surge.set)))
+		return errors.Join(s.unsettled(step.set), s.unsettled(surge.set))
+	})
+	s.Check("groups ready at any time", drill.Lacking("at least 3", true, fewest >= 3))
 	for _, e := range append(all, step, surge) {
-		e.taken()
+		s.Until("Lockstep has noted that it applies the leaders of "+e.name, func() bool {
+			sts := e.StatefulSet(e.name)
+			return sts != nil && sts.Annotations[appliedAnnotation] != ""
+		})
 	}
 	outlast(t)
 	t.Run("undisturbed", func(t *testing.T) { undisturbed(t, s, all, mark) })
@@ -85,7 +92,8 @@ func TestTakeover(t *testing.T) {
 
 // roll gives a set another template, for the groups from the partition on.
 func (e *standinSet) roll(partition int, groups int) {
-	e.update(imageB, 2)
+	e.set = e.become(e.set, pull(imageB))
+	e.record(2)
 	e.apply(int32(len(e.keys)), int32(groups))
 	e.keys = append(e.keys[:partition:partition], slices.Repeat([]string{e.key}, groups-partition)...)
 	if partition < int(e.replicas) {
@@ -93,26 +101,6 @@ func (e *standinSet) roll(partition int, groups int) {
 	}
 	e.tend()
 	e.tell(int32(groups-partition), true)
-}
-
-// finish waits until Lockstep has ended the rollouts, within their budgets.
-func (s *scene) finish(step, surge *standinSet) {
-	fewest := map[string]int{}
-	s.Eventually("the rollouts are finished", func() error {
-		var errs []error
-		for _, e := range []*standinSet{step, surge} {
-			ready := len(s.readyGroups(e.set))
-			if have, seen := fewest[e.name]; !seen || ready < have {
-				fewest[e.name] = ready
-			}
-			errs = append(errs, s.unsettled(e.set))
-		}
-		return errors.Join(errs...)
-	})
-	s.Logf("fewest groups ready: %v", fewest)
-	if fewest["step"] < 3 || fewest["surge"] < 3 {
-		s.Fatalf("too few groups were ready: %v", fewest)
-	}
 }
 
 // checkPlan checks the plan: it applies the leaders and writes the status. Where PVCs are deleted with
@@ -161,14 +149,6 @@ func keepsItsClaims(t *testing.T, e *standinSet) {
 func (e *standinSet) tied() bool {
 	policy := e.set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
 	return policy != nil && policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
-}
-
-// taken waits until Lockstep has noted that it applies the leaders.
-func (e *standinSet) taken() {
-	e.Until("set "+e.name+" is taken over", func() bool {
-		sts := e.StatefulSet(e.name)
-		return sts != nil && sts.Annotations[appliedAnnotation] != ""
-	})
 }
 
 // templates returns what must stay of each StatefulSet: its UID and its template.
@@ -258,12 +238,9 @@ func setNamed(all []*standinSet, name string) *standinSet {
 // removes the fields of Lockstep.
 func handedBack(t *testing.T, s *scene, other *standin.Other, held *standinSet, all []*standinSet) {
 	native := &standinSet{otherSet: otherSet{name: "native", replicas: 2, size: 2}, scene: s, other: other}
-	native.set = s.newSet("native", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
-		grace := int64(7)
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.TerminationGracePeriodSeconds = &grace
-	})
-	s.Create(native.set)
-	native.set = s.awaitSettled(native.set)
+	native.set = s.settled(s.newSet("native", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.TerminationGracePeriodSeconds = new(int64(7))
+	}))
 	native.key = s.revision(native.set).Labels[lwsv1.RevisionKey]
 	all = append(all, native)
 
@@ -277,7 +254,7 @@ func handedBack(t *testing.T, s *scene, other *standin.Other, held *standinSet, 
 		sts := s.StatefulSet(e.name)
 		// The version that made the one knows no such field; the other was never applied.
 		if e.name != "no-policy-type" && e.name != changedClaims {
-			e.judged(t.Context(), e.key)
+			e.judged()
 		}
 		e.apply(*sts.Spec.UpdateStrategy.RollingUpdate.Partition, *sts.Spec.Replicas)
 		now := &appsv1.StatefulSet{}
@@ -295,7 +272,16 @@ func handedBack(t *testing.T, s *scene, other *standin.Other, held *standinSet, 
 	gone := s.Pick(func(r *drill.Record) bool { return r.Died > mark })
 	same(t, "gone", "", names(gone))
 	same(t, "made", "", names(bornSince[*corev1.Pod](s, mark)))
-	s.listed(t, other, all)
+	// A client finds by a set's name the current revision, and former ones that groups run.
+	for _, e := range all {
+		have, err := other.Revisions(t.Context(), e.set)
+		s.Check("list revisions", err)
+		want := map[string]int{e.key: 1 + int(e.leaked)}
+		if e.name == "held" {
+			want[e.keys[0]] = 1
+		}
+		same(t, "revisions of "+e.name, want, have)
+	}
 	s.carriedOn(t, native, held)
 }
 
@@ -303,7 +289,6 @@ func handedBack(t *testing.T, s *scene, other *standin.Other, held *standinSet, 
 func (s *scene) carriedOn(t *testing.T, native, held *standinSet) {
 	s.Check("serve webhooks alone", errors.Join(bed.Operator.Install(), bed.Operator.Start("--controllers=")))
 	mark := s.Changes()
-	native.keys = []string{native.key, native.key}
 	native.set = native.become(native.set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"terminationGracePeriodSeconds":null}}}}}`)
 	native.record(2)
 	native.keys = []string{native.key, native.key}
@@ -312,8 +297,8 @@ func (s *scene) carriedOn(t *testing.T, native, held *standinSet) {
 	leaders := s.StatefulSet("native")
 	same(t, "what Lockstep had set and the other leaves out", int64(30), *leaders.Spec.Template.Spec.TerminationGracePeriodSeconds)
 
-	held.set = held.become(held.set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
-	held.judged(t.Context(), held.key)
+	held.set = held.become(held.set, unpartitioned)
+	held.judged()
 	held.keys[0] = held.key
 	held.apply(0, 3)
 	held.tend()
@@ -321,16 +306,245 @@ func (s *scene) carriedOn(t *testing.T, native, held *standinSet) {
 	s.wantBorn(native.set.UID, mark, births{Pods: 4, StatefulSets: 2, Revisions: 1})
 }
 
-// listed checks the revisions that a client finds by a set's name: the current one, and former ones
-// that groups run.
-func (s *scene) listed(t *testing.T, other *standin.Other, all []*standinSet) {
-	for _, e := range all {
-		have, err := other.Revisions(t.Context(), e.set)
-		s.Check("list revisions", err)
-		want := map[string]int{e.key: 1 + int(e.leaked)}
-		if e.name == "held" {
-			want[e.keys[0]] = 1
-		}
-		same(t, "revisions of "+e.name, fmt.Sprint(want), fmt.Sprint(have))
+// otherSet is a set that another implementation has created, at rest.
+type otherSet struct {
+	name     string
+	replicas int32
+	size     int32
+	edit     edit
+	// data is how an earlier version encodes the data of a revision.
+	data func(string) string
+	// key is the key of the revision, if it is not the hash of its data.
+	key string
+	// spoil changes the leader StatefulSet as an earlier version or a webhook does.
+	spoil standin.Change
+	// posted is set if the leader StatefulSet was created, not applied.
+	posted bool
+	// leaked is how many copies of the revision exist.
+	leaked int64
+	// unplaced is set if no node fits the pods.
+	unplaced bool
+}
+
+const (
+	hostname      = "kubernetes.io/hostname"
+	changedClaims = "changed-claims"
+)
+
+var otherSets = []otherSet{
+	{name: "plain", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
+		set.Labels, set.Annotations = map[string]string{"team": "blue"}, map[string]string{"note": "mine"}
+	}},
+	{name: "leader-template", replicas: 2, size: 3, edit: func(set *lwsv1.LeaderWorkerSet) {
+		leader := template(imageA)
+		leader.Labels = map[string]string{"role": "leader"}
+		leader.Spec.Containers[0].Args = []string{"a<b>&c"}
+		leader.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080}}
+		leader.Spec.Volumes = []corev1.Volume{{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}}}
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
+		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.RecreateGroupAfterStart
+	}},
+	{name: "alone", replicas: 2, size: 1},
+	{name: "subgroups", replicas: 1, size: 4, edit: partsOf(2, lwsv1.SubGroupPolicyTypeLeaderWorker)},
+	{name: "leader-excluded", replicas: 1, size: 3, edit: partsOf(2, lwsv1.SubGroupPolicyTypeLeaderExcluded)},
+	{name: "exclusive", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
+		set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: hostname}
+	}},
+	{name: "exclusive-subgroups", replicas: 1, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
+		partsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker)(set)
+		set.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: hostname}
+	}},
+	{name: "placed-by-template", replicas: 1, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) { // its leader alone is
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: hostname}
+	}},
+	{name: "per-replica", replicas: 2, size: 2, edit: uniquePerReplica},
+	{name: "claims", replicas: 2, size: 3, edit: volumes(deleteClaims, keepClaims)},
+	{name: "tpu", replicas: 1, size: 2, unplaced: true, edit: func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}
+	}},
+	{name: "leader-ready", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) { set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy }},
+	{name: "leaked", replicas: 1, size: 2, leaked: 3},
+
+	// What earlier versions left.
+	{name: "null-times", replicas: 1, size: 2, data: func(data string) string {
+		return strings.ReplaceAll(data, `"metadata":{}`, `"metadata":{"creationTimestamp":null}`)
+	}},
+	{name: "no-policy-type", replicas: 1, size: 4, edit: partsOf(2, lwsv1.SubGroupPolicyTypeLeaderWorker),
+		data: func(data string) string { return strings.ReplaceAll(data, `"subGroupPolicyType":"LeaderWorker",`, "") },
+		spoil: func(sts *appsv1.StatefulSet) {
+			delete(sts.Spec.Template.Annotations, lwsv1.SubGroupPolicyTypeAnnotationKey)
+		}},
+	{name: "no-network", replicas: 1, size: 2, data: func(data string) string {
+		head, _, _ := strings.Cut(data, `,"networkConfig"`)
+		return head + "}}"
+	}},
+	{name: "other-key", replicas: 1, size: 2, key: "0d1e2f"},
+	{name: "posted", replicas: 1, size: 2, posted: true},
+	{name: "other-claims", replicas: 1, size: 1, edit: volumes(deleteClaims, keepClaims), spoil: func(sts *appsv1.StatefulSet) {
+		claim := &sts.Spec.VolumeClaimTemplates[0]
+		claim.TypeMeta, claim.Namespace = metav1.TypeMeta{}, ""
+	}},
+	// The other took a change of the claims, and no StatefulSet did.
+	{name: changedClaims, replicas: 1, size: 1,
+		edit: func(set *lwsv1.LeaderWorkerSet) {
+			volumes(deleteClaims, keepClaims)(set)
+			set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Name = "cache"
+		},
+		data:  func(data string) string { return strings.ReplaceAll(data, `"name":"cache"`, `"name":"data"`) },
+		spoil: func(sts *appsv1.StatefulSet) { sts.Spec.VolumeClaimTemplates[0].Name = "data" }},
+	{name: "mirrored", replicas: 1, size: 2, spoil: func(sts *appsv1.StatefulSet) {
+		sts.Spec.Template.Spec.Containers[0].Image = "mirror.example/serve:a"
+		sts.Spec.Template.Spec.Containers = append(sts.Spec.Template.Spec.Containers, corev1.Container{Name: "sidecar", Image: imageA})
+	}},
+	{name: "later", replicas: 1, size: 2, spoil: func(sts *appsv1.StatefulSet) {
+		sts.Spec.Template.Annotations["leaderworkerset.sigs.k8s.io/of-a-later-version"] = "x"
+	}},
+}
+
+// standinSet is such a set in a scene, with its objects.
+type standinSet struct {
+	otherSet
+	*scene
+	other *standin.Other
+	set   *lwsv1.LeaderWorkerSet
+	key   string
+	// keys are what the groups run, by index.
+	keys []string
+}
+
+// found creates a set and its objects.
+func (s *scene) found(other *standin.Other, v otherSet) *standinSet {
+	e := &standinSet{otherSet: v, scene: s, other: other}
+	e.set = s.newSet(v.name, v.replicas, v.size, imageA)
+	if v.edit != nil {
+		v.edit(e.set)
 	}
+	s.Create(e.set)
+	e.record(1)
+	e.keys = slices.Repeat([]string{e.key}, int(v.replicas))
+	if e.posted {
+		e.Check("create the leaders of set "+e.name, other.PostLeaders(s.Context(), e.set, e.key, v.replicas, e.spoil))
+	} else {
+		e.apply(0, v.replicas)
+	}
+	if *e.set.Spec.NetworkConfig.SubdomainPolicy == lwsv1.SubdomainShared {
+		e.Check("create the service of set "+e.name, other.Serve(s.Context(), e.set))
+	}
+	return e
+}
+
+// record creates the revision of the set as it is now.
+func (e *standinSet) record(number int64) {
+	data := string(standin.Data(e.set))
+	if e.data != nil {
+		data = e.data(data)
+	}
+	if e.key = e.otherSet.key; e.key == "" {
+		e.key = standin.Key([]byte(data))
+	}
+	for n := range e.leaked + 1 {
+		e.Check("record the revision of set "+e.name, e.other.Record(e.Context(), e.set, []byte(data), e.key, number+n))
+	}
+}
+
+func (e *standinSet) apply(partition, replicas int32) {
+	e.Check("apply the leaders of set "+e.name, e.other.ApplyLeaders(e.Context(), e.set, e.key, partition, replicas, e.spoil))
+}
+
+// tend creates the workers and the Service of every group whose leader has its revision.
+func (e *standinSet) tend() {
+	e.Eventually("the groups of set "+e.name+" stand", func() error {
+		for i, key := range e.keys {
+			if err := e.tendGroup(i, key); err != nil {
+				return fmt.Errorf("group %d: %w", i, err)
+			}
+		}
+		return e.standing()
+	})
+}
+
+func (e *standinSet) tendGroup(index int, key string) error {
+	name := fmt.Sprintf("%s-%d", e.name, index)
+	leader := e.Pod(name)
+	if leader == nil || leader.DeletionTimestamp != nil || leader.Labels[lwsv1.RevisionKey] != key {
+		return fmt.Errorf("no leader at %s yet", key)
+	}
+	if e.set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy && !drill.PodReady(leader) {
+		return fmt.Errorf("the leader is not ready")
+	}
+	if there := e.Service(name); there == nil && leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] != "" {
+		return errors.Join(e.other.ServeGroup(e.Context(), e.set, leader), drill.ErrStill)
+	}
+	if e.size == 1 {
+		return nil
+	}
+	if sts := e.StatefulSet(name); sts != nil {
+		return drill.Lacking("owner of the workers", leader.UID, metav1.GetControllerOf(sts).UID)
+	}
+	domain := ""
+	if e.set.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "" {
+		if domain = leader.Spec.NodeName; domain == "" { // a node's hostname label is its name
+			return fmt.Errorf("the leader is not scheduled")
+		}
+	}
+	return errors.Join(e.other.MakeWorkers(e.Context(), e.set, leader, domain), drill.ErrStill)
+}
+
+// standing returns what the pods and StatefulSets of the set lack.
+func (e *standinSet) standing() error {
+	pods := e.podsOf(e.set)
+	if err := drill.Lacking("pods", len(e.keys)*int(e.size), len(pods)); err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		if !e.unplaced && !drill.PodReady(pod) || pod.DeletionTimestamp != nil {
+			return fmt.Errorf("pod %s is not ready", pod.Name)
+		}
+	}
+	for _, sts := range e.leadersAndWorkers() {
+		if sts.Status.ObservedGeneration != sts.Generation || sts.Status.Replicas != *sts.Spec.Replicas ||
+			!e.unplaced && sts.Status.AvailableReplicas != *sts.Spec.Replicas {
+			return fmt.Errorf("statefulset %s has status %+v", sts.Name, sts.Status)
+		}
+	}
+	return nil
+}
+
+func (e *standinSet) leadersAndWorkers() []*appsv1.StatefulSet {
+	return slices.DeleteFunc(e.StatefulSets(), func(sts *appsv1.StatefulSet) bool {
+		return sts.Labels[lwsv1.SetNameLabelKey] != e.name
+	})
+}
+
+// tell writes the status as the other implementation does.
+func (e *standinSet) tell(updated int32, updating bool) {
+	e.Check("read of set "+e.name, e.Client.Get(e.Context(), client.ObjectKeyFromObject(e.set), e.set))
+	ready := int32(len(e.keys))
+	if e.unplaced {
+		ready = 0
+	}
+	status := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}
+	condition := func(kind lwsv1.LeaderWorkerSetConditionType, holds bool, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: string(kind), Status: status[holds], Reason: reason, Message: message,
+			ObservedGeneration: e.set.Generation, LastTransitionTime: metav1.Now()}
+	}
+	progressing := updating || e.unplaced
+	conditions := []metav1.Condition{condition(lwsv1.LeaderWorkerSetProgressing, progressing, "GroupsProgressing", "Replicas are progressing")}
+	if !e.unplaced {
+		conditions = append(conditions, condition(lwsv1.LeaderWorkerSetAvailable, !updating, "AllGroupsReady", "All replicas are ready"))
+	}
+	if updating {
+		conditions = append(conditions, condition(lwsv1.LeaderWorkerSetUpdateInProgress, true, "GroupsUpdating", "Rolling Upgrade is in progress"))
+	}
+	e.Check("tell the status of set "+e.name, e.other.Tell(e.Context(), e.set, lwsv1.LeaderWorkerSetStatus{
+		Conditions: conditions, ReadyReplicas: ready, UpdatedReplicas: updated, Replicas: int32(len(e.keys)), ObservedGeneration: e.set.Generation,
+		HPAPodSelector: fmt.Sprintf("%s=%s,%s=0", lwsv1.SetNameLabelKey, e.name, lwsv1.WorkerIndexLabelKey),
+	}))
+}
+
+// judged checks that the other implementation finds the revision of the set current.
+func (e *standinSet) judged() {
+	have, err := e.other.Judge(e.Context(), e.set)
+	e.Check("judge the revision of set "+e.name, err)
+	e.Check("set "+e.name, drill.Lacking("current revision", e.key, have))
 }

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"testing"
 
@@ -33,21 +33,14 @@ func partsOf(size int32, policy lwsv1.SubGroupPolicyType) edit {
 	}
 }
 
-// nodeLabels returns the labels of all nodes by name.
-func (s *scene) nodeLabels() map[string]map[string]string {
-	nodes := &corev1.NodeList{}
-	s.Check("list nodes", s.Client.List(s.Context(), nodes))
-	labels := map[string]map[string]string{}
-	for i := range nodes.Items {
-		labels[nodes.Items[i].Name] = nodes.Items[i].Labels
+// judgeDomains checks that pods with one value of a label share a domain without others.
+func (s *scene) judgeDomains(set *lwsv1.LeaderWorkerSet, by, topology string, want int) {
+	list := &corev1.NodeList{}
+	s.Check("list nodes", s.Client.List(s.Context(), list))
+	nodes := map[string]map[string]string{}
+	for i := range list.Items {
+		nodes[list.Items[i].Name] = list.Items[i].Labels
 	}
-	return labels
-}
-
-// judgeDomains checks that pods with one value of a label share a domain without others, and returns
-// the domain of each value.
-func (s *scene) judgeDomains(set *lwsv1.LeaderWorkerSet, by, topology string, want int) map[string]string {
-	nodes := s.nodeLabels()
 	domains, inhabitants := map[string]string{}, map[string]string{}
 	for _, pod := range s.podsOf(set) {
 		who, where := pod.Labels[by], nodes[pod.Spec.NodeName][topology]
@@ -67,7 +60,6 @@ func (s *scene) judgeDomains(set *lwsv1.LeaderWorkerSet, by, topology string, wa
 	if len(domains) != want {
 		s.Fatalf("%d domains, want %d", len(domains), want)
 	}
-	return domains
 }
 
 func TestExclusiveTopology(t *testing.T) {
@@ -109,62 +101,45 @@ func copied(set *lwsv1.LeaderWorkerSet) {
 }
 
 func TestSubgroupTopology(t *testing.T) {
-	for _, tt := range []struct {
-		policy lwsv1.SubGroupPolicyType
-		size   int32
-	}{{lwsv1.SubGroupPolicyTypeLeaderWorker, 4}, {lwsv1.SubGroupPolicyTypeLeaderExcluded, 5}} {
-		t.Run(string(tt.policy), func(t *testing.T) {
-			s := asideScene(t)
-			set := s.settled(s.newSet("a", 2, tt.size, imageA, copied, partsOf(2, tt.policy),
-				annotated(lwsv1.SubGroupExclusiveKeyAnnotationKey, rack)))
-			before := s.judgeDomains(set, lwsv1.SubGroupUniqueHashLabelKey, rack, 4)
-			leader := s.Pod("a-0")
-			_, labelled := leader.Labels[lwsv1.SubGroupIndexLabelKey]
-			same(t, "the leader is in a subgroup", tt.policy == lwsv1.SubGroupPolicyTypeLeaderWorker, labelled)
-			s.restartGroup(set, "a-1")
-			after := s.judgeDomains(set, lwsv1.SubGroupUniqueHashLabelKey, rack, 4)
-			same(t, "subgroups", len(before), len(after))
-		})
-	}
+	each(t, map[string]int32{"LeaderWorker": 4, "LeaderExcluded": 5}, func(s *scene, size int32) {
+		policy := lwsv1.SubGroupPolicyTypeLeaderWorker
+		if size == 5 {
+			policy = lwsv1.SubGroupPolicyTypeLeaderExcluded
+		}
+		set := s.settled(s.newSet("a", 2, size, imageA, copied, partsOf(2, policy), annotated(lwsv1.SubGroupExclusiveKeyAnnotationKey, rack)))
+		s.judgeDomains(set, lwsv1.SubGroupUniqueHashLabelKey, rack, 4)
+		_, labelled := s.Pod("a-0").Labels[lwsv1.SubGroupIndexLabelKey]
+		same(s.T, "the leader is in a subgroup", size == 4, labelled)
+		s.restartGroup(set, "a-1")
+		s.judgeDomains(set, lwsv1.SubGroupUniqueHashLabelKey, rack, 4)
+	})
 }
 
 // A changed placement is a new template for the StatefulSet controller. It is rolled out within the
 // budget, each pod once.
 func TestAChangedPlacementIsRolledOut(t *testing.T) {
-	for name, tt := range map[string]struct {
-		budget edit
-		fewest int
-		made   births
-	}{
-		"one group away": {budget(1, 0, 0), 1, births{Pods: 4, StatefulSets: 2}},
-		"with surge":     {budget(0, 1, 0), 2, births{Pods: 6, StatefulSets: 3}},
-	} {
-		t.Run(name, func(t *testing.T) { changePlacement(asideScene(t), tt.budget, tt.fewest, tt.made) })
-	}
-}
-
-func changePlacement(s *scene, within edit, least int, made births) {
-	set := s.settled(s.newSet("a", 2, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, zone), within))
-	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, zone, 2)
-	before := s.StatefulSet(set.Name)
-	mark := s.Changes()
-	s.Patch(set, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, lwsv1.ExclusiveKeyAnnotationKey, rack))
-	fewest := 2
-	s.Eventually("every group is placed by rack", func() error {
-		fewest = min(fewest, len(s.readyGroups(set)))
-		for _, pod := range s.podsOf(set) {
-			if pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != rack {
-				return fmt.Errorf("pod %s is not", pod.Name)
+	each(t, map[string]int32{"one group away": 0, "with surge": 1}, func(s *scene, surge int32) {
+		set := s.settled(s.newSet("a", 2, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, zone), budget(1-surge, surge, 0)))
+		s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, zone, 2)
+		before, mark := s.StatefulSet(set.Name), s.Changes()
+		s.Patch(set, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, lwsv1.ExclusiveKeyAnnotationKey, rack))
+		fewest := 2
+		s.Eventually("every group is placed by rack", func() error {
+			fewest = min(fewest, len(s.readyGroups(set)))
+			for _, pod := range s.podsOf(set) {
+				if pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != rack {
+					return fmt.Errorf("pod %s is not", pod.Name)
+				}
 			}
+			return s.unsettled(set)
+		})
+		same(s.T, "fewest groups ready", 1+int(surge), fewest)
+		same(s.T, "created", births{Pods: 4 + 2*int(surge), StatefulSets: 2 + int(surge)}, s.bornInto(set.UID, mark))
+		s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 2)
+		if after := s.StatefulSet(set.Name); after.Generation > before.Generation+5 { // the template, two groups, surge that goes
+			s.Errorf("the leader StatefulSet was written %d times", after.Generation-before.Generation)
 		}
-		return s.unsettled(set)
 	})
-	same(s.T, "fewest groups ready", least, fewest)
-	same(s.T, "created", made, s.bornInto(set.UID, mark))
-	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 2)
-	if after := s.StatefulSet(set.Name); after.Generation > before.Generation+5 { // the template, two groups, surge that goes
-		s.Errorf("the leader StatefulSet was written %d times", after.Generation-before.Generation)
-	}
 }
 
 // A node that lost its label gives workers no domain. No other test runs meanwhile.
@@ -178,51 +153,12 @@ func TestANodeWithoutTheLabelIsToldOnTheSet(t *testing.T) {
 	node := &corev1.Node{}
 	s.Check("read the node", s.Client.Get(t.Context(), client.ObjectKey{Name: leader.Spec.NodeName}, node))
 	here := node.Labels[rack]
+	back := drill.Merge(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, rack, here))
 	s.Patch(node, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, rack))
-	t.Cleanup(func() { s.label(node, here) })
+	t.Cleanup(func() { must(t, bed.Client.Patch(context.Background(), node.DeepCopy(), back)) })
 	workers := s.StatefulSet("a-0")
 	s.Remove(workers)
 	s.AwaitEvent("a", "TopologyUnknown")
-	s.label(node, here)
+	s.Check("label the node", s.Client.Patch(t.Context(), node.DeepCopy(), back))
 	s.awaitSettled(set)
-}
-
-func (s *scene) label(node *corev1.Node, value string) {
-	document := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, rack, value)
-	if err := bed.Client.Patch(s.Context(), node.DeepCopy(), drill.Merge(document)); err != nil && s.Context().Err() == nil {
-		s.Errorf("label node %s: %v", node.Name, err)
-	}
-}
-
-// The subdomain policy changes both ways on a running set. Every pod has its Service at every moment.
-func TestSubdomainPolicyBothWays(t *testing.T) {
-	s := asideScene(t)
-	set := s.settled(s.newSet("a", 3, 2, imageA, budget(1, 0, 0)))
-	for _, policy := range []lwsv1.SubdomainPolicy{lwsv1.SubdomainUniquePerReplica, lwsv1.SubdomainShared} {
-		set = s.become(set, fmt.Sprintf(`{"spec":{"networkConfig":{"subdomainPolicy":%q}}}`, policy))
-		s.awaitRolled(set, 2)
-		s.Eventually("every pod has its service, of the leader there is", func() error { return s.unserved(set) })
-	}
-	s.Eventually("one service is left", func() error { return drill.Lacking("services", 1, len(drill.Live[*corev1.Service](s.Recorder))) })
-	service := s.Service("a")
-	s.Patch(service, `{"spec":{"selector":{"app":"stray"},"publishNotReadyAddresses":false}}`)
-	s.Eventually("the service is put right", func() error {
-		now := s.Service("a")
-		return errors.Join(drill.Lacking("selector", set.Name, now.Spec.Selector[lwsv1.SetNameLabelKey]), drill.Lacking("labels selected by", 1, len(now.Spec.Selector)),
-			drill.Lacking("publishes pods that are not ready", true, now.Spec.PublishNotReadyAddresses))
-	})
-}
-
-// unserved names a pod without the Service of its subdomain.
-func (s *scene) unserved(set *lwsv1.LeaderWorkerSet) error {
-	for _, pod := range s.podsOf(set) {
-		service := s.Service(pod.Spec.Subdomain)
-		if service == nil {
-			return fmt.Errorf("pod %s has no service %s", pod.Name, pod.Spec.Subdomain)
-		}
-		if leader := s.Pod(service.Name); leader != nil && service.OwnerReferences[0].UID != leader.UID {
-			return fmt.Errorf("service %s is of the last leader", service.Name)
-		}
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -74,15 +76,6 @@ func claimsOfGroup0(claims map[string]types.UID) map[string]types.UID {
 	return left
 }
 
-// wantOtherClaims checks that no PVC is one of the former set.
-func (s *scene) wantOtherClaims(former, now map[string]types.UID) {
-	for name, uid := range now {
-		if former[name] == uid {
-			s.Errorf("PVC %s is of the former set", name)
-		}
-	}
-}
-
 // awaitOwner waits until an object of a kind controls the PVCs of workers.
 func (s *scene) awaitOwner(kind string) {
 	s.Eventually("a "+kind+" controls the PVCs of workers", func() error {
@@ -111,23 +104,66 @@ func (s *scene) restartGroup(set *lwsv1.LeaderWorkerSet, leader string) {
 	s.awaitSettled(set)
 }
 
-func TestClaimsOutliveRestartsAndRollouts(t *testing.T) {
-	for _, whenDeleted := range []retention{keepClaims, deleteClaims} {
-		t.Run(string(whenDeleted), func(t *testing.T) {
-			s := asideScene(t)
-			set := s.settled(s.newSet("a", 3, 3, imageA, volumes(whenDeleted, deleteClaims), budget(1, 0, 0)))
-			claims := s.awaitBound(9)
-			if whenDeleted == deleteClaims {
-				s.awaitOwner("LeaderWorkerSet")
-			}
-			s.restartGroup(set, "a-1")
-			s.awaitClaims("PVCs are the same after a restart", claims)
-			set = s.become(set, pull(imageB))
-			s.awaitSettled(set)
-			s.awaitClaims("PVCs are the same after a rollout", claims)
-			same(t, "bound", 9, len(s.awaitBound(9)))
-		})
+// settle creates a set with PVCs. In mode hold they are held.
+func (s *scene) settle(groups, size int32, edits ...edit) (*lwsv1.LeaderWorkerSet, map[string]types.UID) {
+	set := s.settled(s.newSet("a", groups, size, imageA, append(edits, hasty)...))
+	claims := s.awaitBound(int(groups * size))
+	s.stayHeld(claims)
+	return set, claims
+}
+
+// stayHeld waits in mode hold until all PVCs have a holder.
+func (s *scene) stayHeld(claims map[string]types.UID) {
+	if s.holds {
+		s.awaitHeld(slices.Collect(maps.Keys(claims))...)
 	}
+}
+
+// lives are what becomes of the PVCs of a set, held or not.
+var lives = map[string]func(*scene){
+	"restarts and rollouts, kept with the set":    func(s *scene) { outlive(s, keepClaims) },
+	"restarts and rollouts, deleted with the set": func(s *scene) { outlive(s, deleteClaims) },
+	"the set deleted, its PVCs kept":              func(s *scene) { setDeleted(s, keepClaims, metav1.DeletePropagationBackground, false) },
+	"the set deleted, its PVCs deleted":           func(s *scene) { setDeleted(s, deleteClaims, metav1.DeletePropagationBackground, false) },
+	"the set deleted in the foreground":           func(s *scene) { setDeleted(s, deleteClaims, metav1.DeletePropagationForeground, false) },
+	"scaled down, all kept":                       func(s *scene) { scaledDown(s, keepClaims, keepClaims) },
+	"scaled down, kept, deleted with the set":     func(s *scene) { scaledDown(s, deleteClaims, keepClaims) },
+	"scaled down, deleted, kept with the set":     func(s *scene) { scaledDown(s, keepClaims, deleteClaims) },
+	"scaled down, all deleted":                    func(s *scene) { scaledDown(s, deleteClaims, deleteClaims) },
+	"scaled down in a restart":                    scaledDownInARestart,
+	"scaled down and up":                          scaledDownAndUp,
+	"the set recreated at once":                   func(s *scene) { nextSet(s, metav1.DeletePropagationBackground, imageB) },
+	"the set orphaned and recreated":              func(s *scene) { nextSet(s, metav1.DeletePropagationOrphan, imageA) },
+}
+
+// TestClaimsOfSets shows what becomes of PVCs in mode barrier. TestHolds shows it in mode hold.
+func TestClaimsOfSets(t *testing.T) {
+	each(t, lives, func(s *scene, drill func(*scene)) { drill(s) })
+}
+
+// TestClaimsOfSetsWithoutOperator deletes sets while no operator runs.
+func TestClaimsOfSetsWithoutOperator(t *testing.T) {
+	for _, policy := range []retention{keepClaims, deleteClaims} {
+		t.Run(string(policy), func(t *testing.T) { setDeleted(newScene(t), policy, metav1.DeletePropagationBackground, true) })
+	}
+}
+
+func outlive(s *scene, whenDeleted retention) {
+	set, claims := s.settle(3, 3, volumes(whenDeleted, deleteClaims), budget(1, 0, 0))
+	if whenDeleted == deleteClaims {
+		s.awaitOwner("LeaderWorkerSet")
+	}
+	s.restartGroup(set, "a-1")
+	s.awaitClaims("PVCs are the same after a restart", claims)
+	more := s.Set("a").DeepCopy()
+	more.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
+	if err := s.Client.Update(s.Context(), more, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "volumeClaimTemplates") || !strings.Contains(err.Error(), "resize") {
+		s.Errorf("a change of the PVC template: got %v, want the field, and what to do instead", err)
+	}
+	s.awaitSettled(s.become(set, pull(imageB)))
+	s.awaitClaims("PVCs are the same after a rollout", claims)
+	same(s.T, "bound PVCs", claims, s.awaitBound(9))
+	s.stayHeld(claims)
 }
 
 // A worker StatefulSet of another implementation deletes its PVCs with it. The operator prevents
@@ -138,7 +174,21 @@ func TestClaimsMadeByOthersOutliveRestarts(t *testing.T) {
 	claims := s.awaitBound(6)
 	s.awaitOwner("LeaderWorkerSet")
 	s.Check("kill the operator", bed.Operator.Kill())
-	s.armWorkers()
+	var workers []*appsv1.StatefulSet
+	for _, sts := range s.StatefulSets() {
+		if sts.Name != "a" {
+			workers = append(workers, sts)
+			s.Patch(sts, `{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Retain"}}}`)
+		}
+	}
+	for _, claim := range s.Claims() {
+		if claim.Labels[lwsv1.GroupIndexLabelKey] != "" {
+			s.Patch(claim, `{"metadata":{"ownerReferences":null}}`)
+		}
+	}
+	for _, sts := range workers { // the StatefulSet controller looks at their PVCs again
+		s.Patch(sts, `{"metadata":{"annotations":{"test.lockstep.dev/look":"again"}}}`)
+	}
 	s.awaitOwner("StatefulSet")
 	s.Check("start the operator", bed.Operator.Start())
 	s.awaitOwner("LeaderWorkerSet")
@@ -159,148 +209,105 @@ func TestClaimsMadeByOthersOutliveRestarts(t *testing.T) {
 	s.awaitClaims("PVCs are the same after restarts", claims)
 }
 
-// armWorkers gives worker StatefulSets the policy of their set, so that the StatefulSet
-// controller makes them the owners of their PVCs.
-func (s *scene) armWorkers() {
-	for _, sts := range s.StatefulSets() {
-		if sts.Name != "a" {
-			s.Patch(sts, `{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Retain"}}}`)
-		}
+// setDeleted deletes a set. Its PVCs follow the policy. In the foreground, the garbage collector is
+// refused while pods are there, and retries in its own time.
+func setDeleted(s *scene, whenDeleted retention, policy metav1.DeletionPropagation, away bool) {
+	set, claims := s.settle(2, 3, volumes(whenDeleted, keepClaims))
+	if whenDeleted == deleteClaims {
+		s.awaitOwner("LeaderWorkerSet")
+		clear(claims)
 	}
-	found := s.Claims()
-	for _, claim := range found {
-		if claim.Labels[lwsv1.GroupIndexLabelKey] != "" {
-			s.Patch(claim, `{"metadata":{"ownerReferences":null}}`)
-		}
+	if away {
+		s.Check("kill the operator", bed.Operator.Kill())
 	}
-	for _, sts := range s.StatefulSets() {
-		if sts.Name != "a" {
-			s.Patch(sts, `{"metadata":{"annotations":{"test.lockstep.dev/look":"again"}}}`)
-		}
-	}
-}
-
-func TestClaimsAfterTheSet(t *testing.T) {
-	for _, whenDeleted := range []retention{keepClaims, deleteClaims} {
-		for _, away := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, operator away %t", whenDeleted, away), func(t *testing.T) {
-				s := newScene(t)
-				set := s.settled(s.newSet("a", 2, 3, imageA, volumes(whenDeleted, keepClaims)))
-				claims := s.awaitBound(6)
-				if whenDeleted == deleteClaims {
-					s.awaitOwner("LeaderWorkerSet")
-					clear(claims)
+	s.end(set, policy)
+	if away {
+		s.Eventually("PVCs terminate, and stay while no operator removes the barrier", func() error {
+			found, err := s.PVCs()
+			for name, claim := range found {
+				if claims[name] != claim.UID && claim.DeletionTimestamp == nil {
+					err = errors.Join(err, fmt.Errorf("PVC %s does not", name))
 				}
-				if away {
-					s.Check("kill the operator", bed.Operator.Kill())
-				}
-				s.end(set, metav1.DeletePropagationBackground)
-				if away {
-					s.awaitTerminating(claims)
-					s.Check("start the operator", bed.Operator.Start())
-				}
-				s.awaitClaims("PVCs follow the policy", claims)
-				outlast(t)
-				s.awaitClaims("PVCs follow the policy", claims)
-			})
-		}
-	}
-}
-
-// awaitTerminating waits until all PVCs but these terminate. They stay while no operator removes
-// the barrier.
-func (s *scene) awaitTerminating(but map[string]types.UID) {
-	s.Eventually("PVCs terminate", func() error {
-		found, err := s.PVCs()
-		for name, claim := range found {
-			if but[name] != claim.UID && claim.DeletionTimestamp == nil {
-				err = errors.Join(err, fmt.Errorf("PVC %s does not", name))
 			}
-		}
-		return err
-	})
+			return err
+		})
+		s.Check("start the operator", bed.Operator.Start())
+	}
+	s.awaitFree(slices.Collect(maps.Keys(claims))...)
+	s.awaitClaims("PVCs follow the policy", claims)
+	outlast(s.T)
+	s.awaitClaims("PVCs follow the policy", claims)
 }
 
-func TestClaimsAfterScalingDown(t *testing.T) {
-	for _, whenScaled := range []retention{keepClaims, deleteClaims} {
-		for _, whenDeleted := range []retention{keepClaims, deleteClaims} {
-			t.Run(fmt.Sprintf("%s, when deleted %s", whenScaled, whenDeleted), func(t *testing.T) {
-				s := asideScene(t)
-				set := s.settled(s.newSet("a", 4, 3, imageA, volumes(whenDeleted, whenScaled)))
-				claims := s.awaitBound(12)
-				set = s.awaitSettled(s.become(set, `{"spec":{"replicas":1}}`))
-				if whenScaled == deleteClaims {
-					claims = claimsOfGroup0(claims)
-				}
-				s.awaitClaims("PVCs follow the policy", claims)
-				s.awaitSettled(s.become(set, `{"spec":{"replicas":4}}`))
-				again := s.awaitBound(12)
-				for name, uid := range claims {
-					same(t, "PVC "+name, uid, again[name])
-				}
-			})
-		}
+func scaledDown(s *scene, whenDeleted, whenScaled retention) {
+	set, claims := s.settle(3, 2, volumes(whenDeleted, whenScaled))
+	set = s.awaitSettled(s.become(set, `{"spec":{"replicas":1}}`))
+	left := claimsOfGroup0(claims)
+	if whenScaled == deleteClaims {
+		claims = left
+	} else {
+		s.awaitFree("data-a-1", "data-a-1-1", "data-a-2", "data-a-2-1")
 	}
+	s.awaitClaims("PVCs follow the policy", claims)
+	s.stayHeld(left)
+	s.awaitSettled(s.become(set, `{"spec":{"replicas":3}}`))
+	again := s.awaitBound(6)
+	for name, uid := range claims {
+		same(s.T, "PVC "+name, uid, again[name])
+	}
+	s.stayHeld(again)
 }
 
 // A group that is scaled away while its leader terminates loses its PVCs as others do.
-func TestClaimsOfAGroupScaledDownInARestart(t *testing.T) {
-	s := asideScene(t)
-	set := s.settled(s.newSet("a", 2, 3, imageA, volumes(keepClaims, deleteClaims)))
-	claims := s.awaitBound(6)
+func scaledDownInARestart(s *scene) {
+	set, claims := s.settle(2, 3, volumes(keepClaims, deleteClaims))
 	leader := s.keep("a-1")
 	s.Remove(leader)
 	s.become(set, `{"spec":{"replicas":1}}`)
-	s.Eventually("the group is scaled away", func() error {
-		sts := s.StatefulSet("a")
-		return drill.Lacking("leaders wanted", 1, int(*sts.Spec.Replicas))
-	})
+	s.Until("the group is scaled away", func() bool { return *s.StatefulSet("a").Spec.Replicas == 1 })
 	s.Patch(leader, drill.NoFinalizers)
 	s.awaitClaims("PVCs follow the policy", claimsOfGroup0(claims))
 }
 
-// Scaled down and up at once, no pod gets a PVC that is about to go.
-func TestClaimsScaledDownAndUp(t *testing.T) {
-	s := asideScene(t)
-	set := s.settled(s.newSet("a", 4, 3, imageA, volumes(deleteClaims, deleteClaims)))
-	s.awaitBound(12)
-	for range 3 {
+// Scaled down and up at once, no pod gets a PVC that is about to go, and no such PVC is held for it.
+func scaledDownAndUp(s *scene) {
+	set, claims := s.settle(4, 3, volumes(deleteClaims, deleteClaims))
+	for _, leadersGo := range []bool{false, false, true} {
 		set = s.become(set, `{"spec":{"replicas":1}}`)
+		if leadersGo {
+			s.Until("a leader has gone", func() bool { return s.Pod("a-3") == nil })
+		}
 		set = s.awaitSettled(s.become(set, `{"spec":{"replicas":4}}`))
 	}
-	s.awaitBound(12)
+	now := s.awaitBound(12)
+	s.stayHeld(now)
+	same(s.T, "PVCs of the group that stayed", claimsOfGroup0(claims), claimsOfGroup0(now))
 }
 
 // A set that is recreated at once has PVCs of its own. One that was orphaned keeps its PVCs.
-func TestClaimsOfTheNextSet(t *testing.T) {
-	for policy, image := range map[metav1.DeletionPropagation]string{
-		metav1.DeletePropagationBackground: imageB, metav1.DeletePropagationOrphan: imageA,
-	} {
-		t.Run(string(policy), func(t *testing.T) {
-			s := asideScene(t)
-			set := s.settled(s.newSet("a", 3, 3, imageA, volumes(deleteClaims, keepClaims)))
-			former := s.awaitBound(9)
-			s.awaitOwner("LeaderWorkerSet")
-			l := s.recreate(set, s.newSet("a", 3, 3, image, volumes(deleteClaims, keepClaims)), policy)
-			s.awaitSettled(l.set)
-			if policy == metav1.DeletePropagationOrphan {
-				s.awaitOwner("LeaderWorkerSet")
-				s.awaitClaims("PVCs are the same", former)
-				return
-			}
-			s.wantOtherClaims(former, s.awaitBound(9))
-			s.judge(l, births{Pods: 9, StatefulSets: 4, Services: 1, Revisions: 1})
-		})
+func nextSet(s *scene, policy metav1.DeletionPropagation, image string) {
+	edits := volumes(deleteClaims, keepClaims)
+	set, former := s.settle(3, 3, edits)
+	s.awaitOwner("LeaderWorkerSet")
+	if s.holds {
+		s.awaitNextSecond()
 	}
-}
-
-func TestAChangedClaimTemplateIsRefused(t *testing.T) {
-	s := asideScene(t)
-	set := s.settled(s.newSet("a", 1, 2, imageA, volumes(deleteClaims, keepClaims)))
-	more := set.DeepCopy()
-	more.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
-	if err := s.Client.Update(t.Context(), more); err == nil || !strings.Contains(err.Error(), "volumeClaimTemplates") || !strings.Contains(err.Error(), "resize") {
-		t.Errorf("got %v, want the field, and what to do instead", err)
+	l := s.recreate(set, s.newSet("a", 3, 3, image, edits, hasty), policy)
+	set = s.awaitSettled(l.set)
+	if policy == metav1.DeletePropagationOrphan {
+		s.awaitOwner("LeaderWorkerSet")
+		s.awaitClaims("PVCs are the same", former)
+		if s.holds {
+			s.deleteLeaders(set, former)
+		}
+		return
 	}
-	s.awaitSettled(s.become(set, pull(imageB)))
+	now := s.awaitBound(9)
+	s.stayHeld(now)
+	for name, uid := range now {
+		if former[name] == uid {
+			s.Errorf("PVC %s is of the former set", name)
+		}
+	}
+	s.judge(l, births{Pods: 9, StatefulSets: 4, Services: 1, Revisions: 1})
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,7 +61,8 @@ func TestUpgrade(t *testing.T) {
 	roll = s.become(roll, pull(imageB))
 	s.awaitGroups("two groups are rolled", roll, map[string]int{imageA: 4, imageB: 2})
 	s.Check("stop the scheduler", bed.Plane.Kill(scheduler)) // the next group cannot become ready
-	roll = s.awaitRolling(roll)
+	roll = s.become(roll, unpartitioned)
+	s.awaitGroups("a group rolls", roll, map[string]int{imageA: 3, imageB: 2})
 	s.Check("stop the former operator", bed.Operator.Kill())
 	s.crash("fail-0-1", 1) // while no operator runs
 	rolled := s.groupsOf(roll, imageB)
@@ -97,13 +101,6 @@ func TestUpgrade(t *testing.T) {
 	s.wantKept(before, func(string) bool { return false })
 }
 
-// awaitRolling lowers the partition and waits until a group that rolls cannot become ready.
-func (s *scene) awaitRolling(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
-	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
-	s.awaitGroups("a group rolls", set, map[string]int{imageA: 3, imageB: 2})
-	return set
-}
-
 // swapOperator ends the operator, uninstalls it and keeps the sets.
 func (s *scene) swapOperator(next string) (string, error) {
 	s.Eventually("no PVC of another scene waits", s.alone)
@@ -136,6 +133,15 @@ func (s *scene) groupsOf(set *lwsv1.LeaderWorkerSet, image string) (groups []int
 
 // nothingLeft waits until no object of the scene has an annotation that was dropped.
 func (s *scene) nothingLeft() {
+	dropped := func(object runtime.Object) error {
+		o := object.(client.Object)
+		for _, key := range droppedKeys {
+			if _, there := o.GetAnnotations()[key]; there {
+				return fmt.Errorf("%T %s has %s", o, o.GetName(), key)
+			}
+		}
+		return nil
+	}
 	s.Eventually("no object has an annotation that was dropped", func() error {
 		var errs []error
 		for _, list := range []client.ObjectList{
@@ -147,13 +153,58 @@ func (s *scene) nothingLeft() {
 	})
 }
 
-// dropped returns an error if an object has an annotation that was dropped.
-func dropped(object runtime.Object) error {
-	o := object.(client.Object)
-	for _, key := range droppedKeys {
-		if _, there := o.GetAnnotations()[key]; there {
-			return fmt.Errorf("%T %s has %s", o, o.GetName(), key)
+// uninstall runs "lockstep uninstall --keep-sets".
+func uninstall() (string, error) {
+	out, err := exec.Command(bed.Operator.Program, "uninstall", "--keep-sets", "--timeout", patience.String(), "--kubeconfig", bed.Operator.Kubeconfig).CombinedOutput()
+	return string(out), err
+}
+
+// TestUninstallWithProtectedClaims removes Lockstep while it does not run. A terminating PVC in use stops
+// that. In the end only built-in controllers protect PVCs.
+func TestUninstallWithProtectedClaims(t *testing.T) {
+	s := newScene(t)
+	used, living := s.claim("used"), s.claim("living")
+	pod := s.user("user", []string{"used"})
+	s.Remove(used)
+	s.stays(used)
+	s.Eventually("the scenes before have ended", s.alone) // while there is an operator that lets their claims go
+	s.Check("stop the operator", bed.Operator.Kill())
+	t.Cleanup(func() { must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start())) })
+
+	out, err := uninstall()
+	if err == nil || !strings.Contains(out, s.Namespace+"/used (is being deleted)") || !strings.Contains(out, "nothing was removed") {
+		t.Fatalf("with a claim in use: %v\n%s", err, out)
+	}
+	policies := &admissionv1.MutatingAdmissionPolicyList{}
+	s.Check("list policies", s.Client.List(t.Context(), policies))
+	if len(policies.Items) == 0 {
+		t.Fatal("there was no policy to take away")
+	}
+
+	s.Remove(pod, force)
+	out, err = uninstall()
+	t.Logf("%s", out)
+	s.Check("uninstall", err)
+	s.AwaitGone(used)
+	s.AwaitFinalizers(living, podProtection)
+	s.Check("list policies", s.Client.List(t.Context(), policies))
+	if len(policies.Items) > 0 {
+		t.Errorf("%d policies are left", len(policies.Items))
+	}
+	s.Remove(living)
+	s.AwaitGone(living)
+}
+
+// alone is an error while a terminating PVC of another scene waits for Lockstep.
+func (s *scene) alone() error {
+	list := &corev1.PersistentVolumeClaimList{}
+	err := s.Client.List(s.Context(), list)
+	for i := range list.Items {
+		claim := &list.Items[i]
+		waits := slices.Contains(claim.Finalizers, podProtection) || slices.Contains(claim.Finalizers, barrier)
+		if claim.Namespace != s.Namespace && claim.DeletionTimestamp != nil && waits {
+			err = errors.Join(err, fmt.Errorf("claim %s of %s is on its way out", claim.Name, claim.Namespace))
 		}
 	}
-	return nil
+	return err
 }

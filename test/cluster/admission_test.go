@@ -1,0 +1,213 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// The set reports what a quota or policy refuses. Other groups go on, and it ends with the refusal.
+func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
+	s := newScene(t)
+	policy := s.refuseStatefulSet("w-1")
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-services", Namespace: s.Namespace},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services": resource.MustParse("0")}},
+	}
+	s.Create(quota)
+	s.Eventually("the quota counts", func() error {
+		return s.probed(foreignService("probe"), "exceeded quota")
+	})
+
+	set := s.newSet("w", 3, 2, imageA)
+	s.Create(set)
+	s.Eventually("the set tells who refuses what", func() error {
+		return s.tells(set, "create statefulset w-1: ", "ValidatingAdmissionPolicy '"+policy.Name+"'",
+			"create service w: ", "exceeded quota: no-services")
+	})
+	for _, index := range []int{0, 2} {
+		s.awaitGroupReady(set, index)
+	}
+
+	s.Remove(policy)
+	s.Eventually("all groups are ready, and the Service is still refused", func() error {
+		now := s.Set(set.Name)
+		if now == nil {
+			return drill.ErrStill
+		}
+		if err := s.unavailable(now); err != nil {
+			return err
+		}
+		return s.tells(set, "create service w: ", "exceeded quota: no-services")
+	})
+	s.Remove(quota)
+	s.Eventually("nothing is refused any more", func() error {
+		if err := s.tells(set); err != nil {
+			return err
+		}
+		return s.Client.Get(s.Context(), client.ObjectKeyFromObject(set), &corev1.Service{})
+	})
+}
+
+// refuseStatefulSet denies StatefulSets of a name until the policy is removed or the test ends.
+func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionPolicy {
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuse." + s.Namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"statefulsets"}},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{
+				Expression: fmt.Sprintf("object.metadata.namespace != %q || !(object.metadata.name in [%q, 'probe'])", s.Namespace, name),
+				Message:    "not here",
+			}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+	s.Lend(policy)
+	s.Lend(binding)
+	s.Eventually("the policy acts", func() error { return s.probed(foreignStatefulSet("probe"), policy.Name) })
+	return policy
+}
+
+// probed is an error unless the API server denies an object with this text.
+func (s *scene) probed(o client.Object, words string) error {
+	o.SetNamespace(s.Namespace)
+	err := s.Client.Create(s.Context(), o, client.DryRunAll)
+	return drill.Lacking("a probe is refused", true, err != nil && strings.Contains(err.Error(), words))
+}
+
+// tells is an error unless the condition reports refusals with these texts; without texts, if it reports any.
+func (s *scene) tells(set *lwsv1.LeaderWorkerSet, words ...string) error {
+	found := &lwsv1.LeaderWorkerSet{}
+	if err := s.Get(set.Name, found); err != nil {
+		return err
+	}
+	got := meta.FindStatusCondition(found.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
+	if tells := got != nil && got.Reason == "Refused"; tells != (len(words) > 0) {
+		return fmt.Errorf("it tells %+v", got)
+	}
+	for _, word := range words {
+		if !strings.Contains(got.Message, word) {
+			return fmt.Errorf("%q is not told: %s", word, got.Message)
+		}
+	}
+	return nil
+}
+
+// hostile is a pod that no set creates. The webhooks must answer it.
+type hostile struct {
+	name   string
+	labels map[string]string
+	notes  map[string]string
+	edit   func(*corev1.Pod)
+}
+
+var leaderLabels = map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.WorkerIndexLabelKey: "0"}
+var workerLabels = map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: "0"}
+
+func sized(size string) map[string]string { return map[string]string{lwsv1.SizeAnnotationKey: size} }
+
+var hostiles = []hostile{
+	{name: "a-0", labels: leaderLabels},
+	{name: "a-0", labels: leaderLabels, notes: sized("")},
+	{name: "a-0", labels: leaderLabels, notes: sized("many")},
+	{name: "a-0", labels: leaderLabels, notes: sized("-1")},
+	{name: "a-0", labels: leaderLabels, notes: sized("99999999999999999999")},
+	{name: "a-0", labels: leaderLabels, notes: sized("2147483647"), edit: wantsTPU},
+	{name: "a-0-1", labels: workerLabels, notes: sized("2147483647"), edit: wantsTPU},
+	{name: "a-0", labels: leaderLabels, notes: subgrouped("2147483647", "0"), edit: wantsTPU},
+	{name: "a-0-1", labels: workerLabels, notes: subgrouped("4", "0")},
+	{name: "a-0-1", labels: workerLabels, notes: subgrouped("4", "-1")},
+	{name: "a-0-1", labels: workerLabels, notes: subgrouped("2147483647", "2147483647"), edit: wantsTPU},
+	{name: "no-ordinal", labels: leaderLabels, notes: sized("2")},
+	{name: "no-ordinal", labels: workerLabels, notes: sized("2")},
+	{name: "a-99999999999999999999", labels: leaderLabels, notes: sized("2")},
+	{name: "a-0", labels: map[string]string{lwsv1.SetNameLabelKey: "a"}, notes: sized("2")},
+	{name: "a-0", labels: map[string]string{lwsv1.SetNameLabelKey: ""}, notes: sized("2")},
+	{name: "a-0-1", labels: map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.WorkerIndexLabelKey: "x"}, notes: sized("2")},
+	{name: "a-0", labels: leaderLabels, notes: sized("2"), edit: megabyte},
+	{name: "a-0", labels: leaderLabels, notes: sized("2"), edit: thousandContainers},
+	{name: "", labels: leaderLabels, notes: sized("2"), edit: func(p *corev1.Pod) { p.GenerateName = "a-" }},
+}
+
+func subgrouped(size, subgroup string) map[string]string {
+	return map[string]string{lwsv1.SizeAnnotationKey: size, lwsv1.SubGroupSizeAnnotationKey: subgroup,
+		lwsv1.SubGroupPolicyTypeAnnotationKey: string(lwsv1.SubGroupPolicyTypeLeaderWorker)}
+}
+
+func wantsTPU(pod *corev1.Pod) {
+	tpu := corev1.ResourceList{"google.com/tpu": resource.MustParse("1")}
+	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: tpu, Requests: tpu}
+}
+
+func megabyte(pod *corev1.Pod) {
+	pod.Annotations["test.lockstep.dev/large"] = strings.Repeat("x", 1<<20)
+}
+
+func thousandContainers(pod *corev1.Pod) {
+	one := pod.Spec.Containers[0]
+	for range 1000 {
+		pod.Spec.Containers = append(pod.Spec.Containers, one)
+	}
+}
+
+// The webhooks answer every pod. The operator does not write in a namespace without a set, even to objects
+// with a set's labels.
+func TestHostilePodsAreAnswered(t *testing.T) {
+	s := asideScene(t)
+	sts := foreignStatefulSet("a")
+	sts.Labels = map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: "x"}
+	s.squat(sts)
+	resting := s.squat(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a-0", Labels: leaderLabels, Annotations: sized("2")}, Spec: template(imageA).Spec})
+	s.Remove(resting, force)
+	for _, h := range hostiles {
+		pod := &corev1.Pod{ObjectMeta: s.Meta(h.name), Spec: template(imageA).Spec}
+		pod.Labels, pod.Annotations = h.labels, map[string]string{}
+		maps.Copy(pod.Annotations, h.notes)
+		if h.edit != nil {
+			h.edit(pod)
+		}
+		ctx, cancel := context.WithTimeout(s.Context(), patience)
+		err := s.Client.Create(ctx, pod)
+		cancel()
+		s.Logf("%q %v %.60v: %.120v", h.name, h.labels, h.notes, err)
+		switch {
+		case err == nil:
+			s.Remove(pod)
+			s.Until("pod "+pod.Name+" is gone", func() bool { return s.Now(pod) == nil })
+		case unanswered(err):
+			t.Errorf("pod %q %v %v was not answered: %v", h.name, h.labels, h.notes, err)
+		}
+	}
+	s.Check("the operator", bed.Operator.Ready())
+	outlast(t)
+	s.silent(s.Audited)
+}
+
+// unanswered reports whether a webhook failed to answer.
+func unanswered(err error) bool {
+	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+	return !refused || strings.Contains(err.Error(), "failed calling webhook") || apierrors.IsTimeout(err)
+}
