@@ -382,7 +382,7 @@ func (b *bed) limited(alone bool) []string {
 
 // rerun ends the operator and starts it with other flags.
 func (b *bed) rerun(flags []string) {
-	if b.Operator.Check() == nil {
+	if b.Operator.Ready() == nil {
 		must(b.Operator.Kill())
 	}
 	must(b.Operator.Start(flags...))

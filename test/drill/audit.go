@@ -2,11 +2,8 @@ package drill
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -39,49 +36,44 @@ func ByLockstep(r Request) bool { return strings.HasPrefix(r.Agent, "lockstep/")
 type Audit struct {
 	keep   func(Request) bool
 	path   string
-	rest   *rest.Config
+	host   string
 	http   *http.Client
 	mu     sync.Mutex
+	file   *bufio.Reader
+	begun  string // a line that the API server has not finished
 	kept   []Request
 	marker int // the highest marker seen
 	asked  int // the highest marker sent
 }
 
-// FollowAudit reads an audit log from now on for as long as the process lives, and
-// remembers what is to be kept.
+// FollowAudit reads an audit log from now on, and remembers what is to be kept.
 func FollowAudit(path string, config *rest.Config, keep func(Request) bool) (*Audit, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	a := &Audit{keep: keep, path: path, rest: config, http: client}
+	client.Timeout = Patience
 	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	go a.follow(file)
-	return a, nil
+	return &Audit{keep: keep, path: path, host: strings.TrimRight(config.Host, "/"), http: client, file: bufio.NewReader(file)}, err
 }
 
-// follow reads lines as they come. A restarted API server appends to the same file.
-func (a *Audit) follow(file *os.File) {
-	in, begun := bufio.NewReader(file), ""
+// readOn reads the lines that have come, and reports whether a marker was seen. A restarted API server
+// appends to the same file.
+func (a *Audit) readOn(marker int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for {
-		line, err := in.ReadString('\n')
-		begun += line
-		switch {
-		case err == nil:
-			a.take(begun)
-			begun = ""
-		case errors.Is(err, io.EOF):
-			time.Sleep(20 * time.Millisecond) // a file has no way to tell that it grew
-		default:
-			return
+		line, err := a.file.ReadString('\n')
+		a.begun += line
+		if err != nil {
+			return a.marker >= marker
 		}
+		a.take(a.begun)
+		a.begun = ""
 	}
 }
 
-// take keeps a line if it is of the kind that is kept.
+// take keeps a line if it is of the kind that is kept. The lock is held.
 func (a *Audit) take(line string) {
 	var event struct {
 		Stage, Verb, UserAgent, RequestURI string
@@ -97,8 +89,6 @@ func (a *Audit) take(line string) {
 	r := Request{Verb: event.Verb, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace,
 		Name: ref.Name, Agent: event.UserAgent, URI: event.RequestURI, Code: event.ResponseStatus.Code,
 		Begun: event.RequestReceivedTimestamp, Done: event.StageTimestamp}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	marker := 0
 	if _, err := fmt.Sscanf(r.URI, "/version?marker=%d", &marker); err == nil {
 		a.marker = max(a.marker, marker) // markers sent at the same time are logged in any order
@@ -130,32 +120,19 @@ func (a *Audit) Sync() error {
 	marker := a.asked
 	a.mu.Unlock()
 	deadline := time.Now().Add(Patience)
-	for sent := false; ; {
-		if !sent {
-			sent = a.send(marker) == nil
-		}
-		a.mu.Lock()
-		seen := a.marker >= marker
-		a.mu.Unlock()
-		if seen {
+	for sent := false; ; time.Sleep(10 * time.Millisecond) {
+		sent = sent || a.send(marker) == nil
+		if a.readOn(marker) {
 			return nil
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("marker %d does not appear in the audit log %s", marker, a.path)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 
 func (a *Audit) send(marker int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
-	defer cancel()
-	url := fmt.Sprintf("%s/version?marker=%d", strings.TrimRight(a.rest.Host, "/"), marker)
-	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := a.http.Do(ask)
+	answer, err := a.http.Get(fmt.Sprintf("%s/version?marker=%d", a.host, marker))
 	if err != nil {
 		return err
 	}
@@ -171,6 +148,7 @@ func (a *Audit) Position() int {
 
 // Kept returns the requests kept from a position on that match.
 func (a *Audit) Kept(from int, match func(Request) bool) []Request {
+	a.readOn(0)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var found []Request

@@ -7,6 +7,7 @@
 package drill
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,15 +29,10 @@ func Program(name string) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", errMissing{path: path}
+		return "", fmt.Errorf("%s is missing: run make build", path)
 	}
 	return path, nil
 }
-
-// errMissing says that a program was not built.
-type errMissing struct{ path string }
-
-func (e errMissing) Error() string { return e.path + " is missing: run make build" }
 
 // LastLines returns the end of a text file, or why it cannot be had.
 func LastLines(path string, n int) string {

@@ -75,17 +75,6 @@ func (o *Operator) Kill() error {
 	return nil
 }
 
-// Check returns an error when the operator does not run or is not ready.
-func (o *Operator) Check() error {
-	_, exited := o.process()
-	select {
-	case <-exited:
-		return fmt.Errorf("the operator is gone:\n%s", LastLines(o.Log, 40))
-	default:
-		return o.Ready()
-	}
-}
-
 // PID identifies one process of the operator.
 func (o *Operator) PID() int {
 	cmd, _ := o.process()

@@ -69,7 +69,7 @@ func TestWhatAKubeletRefuses(t *testing.T) {
 	p, b, other := claims[1], claims[2], claims[3]
 	s.Check("kill the operator", bed.Operator.Kill())
 	t.Cleanup(func() {
-		if bed.Operator.Check() != nil {
+		if bed.Operator.Ready() != nil {
 			s.Check("start the operator", bed.Operator.Start())
 		}
 	})
