@@ -3,6 +3,7 @@ package pvc
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -207,4 +208,27 @@ func sorted(holders []Holder) []Holder {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Proof, b.Proof))
 	})
 	return slices.CompactFunc(holders, func(a, b Holder) bool { return a.Name == b.Name && a.UID == b.UID })
+}
+
+// Disown is the patch that removes the owners of a PVC: no garbage collector deletes it then.
+const Disown = `{"metadata":{"ownerReferences":null}}`
+
+// HeldAndOwned names the holders of a living PVC with owners, by its annotation, or is empty.
+// Without its owners, the garbage collector deletes it as soon as nothing refuses that. A cooling
+// PVC has no holders.
+func HeldAndOwned(pvc *corev1.PersistentVolumeClaim) string {
+	holders := ParseHolders(pvc.Annotations[HoldersAnnotation])
+	if pvc.DeletionTimestamp != nil || len(pvc.OwnerReferences) == 0 || holders.Names == Unverified || !holders.Until.IsZero() {
+		return ""
+	}
+	return said(holders.Names)
+}
+
+// OwnersOf names the owners of a PVC, each with its UID.
+func OwnersOf(pvc *corev1.PersistentVolumeClaim) string {
+	names := make([]string, 0, len(pvc.OwnerReferences))
+	for _, owner := range pvc.OwnerReferences {
+		names = append(names, said(owner.Kind+"/"+owner.Name+" (UID "+string(owner.UID)+")"))
+	}
+	return strings.Join(names, ", ")
 }

@@ -81,11 +81,9 @@ func FollowPVCs(ctx context.Context, caches cache.Cache, pods *Pods, concerned C
 
 // FollowPVCs also follows what workloads want.
 func (h *Holds) FollowPVCs(ctx context.Context, concerned Concerned) error {
-	h.Workloads.Follow(func(w Wanting) {
-		for _, key := range w.Keys {
-			concerned(types.NamespacedName{Namespace: w.Namespace, Name: key})
-			listed(ctx, h.Caches, concerned, client.InNamespace(w.Namespace), client.MatchingFields{indexNumbered: key})
-		}
+	h.Workloads.Follow(func(key types.NamespacedName) {
+		concerned(key)
+		listed(ctx, h.Caches, concerned, client.InNamespace(key.Namespace), client.MatchingFields{indexNumbered: key.Name})
 	})
 	return FollowPVCs(ctx, h.Caches, h.Pods, concerned)
 }

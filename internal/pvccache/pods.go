@@ -10,10 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/sieve"
 )
 
 // Indexes of pods.
@@ -32,6 +35,34 @@ func PodsOf(client kubernetes.Interface, pods rest.Interface) cache.ListerWatche
 
 func listWatch(client kubernetes.Interface, api cache.Getter, resource string) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(cache.NewListWatchFromClient(api, resource, metav1.NamespaceAll, fields.Everything()), client)
+}
+
+// usesSieve keeps what UsesOf reads.
+func usesSieve() *sieve.Sieve {
+	return sieve.Only().
+		Within(1, sieve.Metadata()).
+		Within(2, sieve.Only(1, 10, 38)). // volumes, nodeName, schedulingGates
+		Within(3, sieve.Only(1))          // phase
+}
+
+// PodClient returns a client that decodes those fields of pods that concern PVCs.
+func PodClient(config *rest.Config) (rest.Interface, error) { return sieve.Pods(config, usesSieve()) }
+
+// PodLister lists pods through a PodClient, and reads all else through the Reader.
+type PodLister struct {
+	client.Reader
+	Pods rest.Interface
+}
+
+// List implements client.Reader.
+func (l PodLister) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	pods, ok := list.(*corev1.PodList)
+	if !ok {
+		return l.Reader.List(ctx, list, options...)
+	}
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	return l.Pods.Get().NamespaceIfScoped(o.Namespace, o.Namespace != "").Resource("pods").
+		VersionedParams(o.AsListOptions(), scheme.ParameterCodec).Do(ctx).Into(pods)
 }
 
 // NewPods returns a Pods that reads from a source once it runs. It reports failed lists
@@ -71,13 +102,6 @@ func (p *Pods) Follow(changed func(before, after *PodUses)) error {
 	return err
 }
 
-func usesIn(object any) *PodUses {
-	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
-	}
-	return object.(*PodUses) // the informer holds nothing else
-}
-
 // Has reports whether a pod of a namespace is there.
 func (p *Pods) Has(namespace string, uid types.UID) bool {
 	return len(p.by(indexUID, namespace+"/"+string(uid))) > 0
@@ -86,10 +110,10 @@ func (p *Pods) Has(namespace string, uid types.UID) bool {
 // Gated returns the pod of a name if it is under the gate of mode strict, or nil.
 func (p *Pods) Gated(key types.NamespacedName) *corev1.Pod {
 	object, exists, _ := p.informer.GetStore().GetByKey(key.String()) // a thread-safe store returns no error
-	if !exists || !usesIn(object).IsGated() {
-		return nil
+	if uses, _ := object.(*PodUses); exists && uses.IsGated() {
+		return uses.Pod()
 	}
-	return usesIn(object).Pod()
+	return nil
 }
 
 // Index is the pods of a namespace that may use one of the PVCs.
@@ -121,13 +145,13 @@ func (p *Pods) by(index, key string) []*PodUses {
 	objects, _ := p.informer.GetIndexer().ByIndex(index, key) // the index is there
 	pods := make([]*PodUses, len(objects))
 	for i := range objects {
-		pods[i] = usesIn(objects[i])
+		pods[i] = objects[i].(*PodUses)
 	}
 	return pods
 }
 
 func keysOfPVCs(object any) (keys []string, err error) {
-	pod := usesIn(object)
+	pod := object.(*PodUses)
 	for _, claim := range pod.Claims() {
 		keys = append(keys, pod.Namespace+"/"+claim)
 	}
@@ -135,7 +159,7 @@ func keysOfPVCs(object any) (keys []string, err error) {
 }
 
 func keyOfUID(object any) ([]string, error) {
-	pod := usesIn(object)
+	pod := object.(*PodUses)
 	return []string{pod.Namespace + "/" + string(pod.UID)}, nil
 }
 

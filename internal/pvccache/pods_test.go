@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/sieve"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -70,6 +71,10 @@ func TestPodsAreFoundByThePVCsTheyName(t *testing.T) {
 	if p.Has("ns", "a-uid") || !p.Has("ns", "b-uid") || p.Has("other", "b-uid") {
 		t.Error("pods are not found by UID")
 	}
+}
+
+func TestPodsAreDecodedAsFarAsTheyConcernPVCs(t *testing.T) {
+	fakeapi.CheckCodecs(t, sieve.Codecs(usesSieve()), UsesOf)
 }
 
 // What protection decides from a pod must be the same whether it was kept or read.

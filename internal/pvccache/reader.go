@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/identity"
@@ -101,7 +101,7 @@ func (r Reader) Read(ctx context.Context, name string, see func(*corev1.Pod)) *N
 	var wants []workloads.Want
 	for _, s := range r.sources() {
 		more, err := r.list(ctx, name, s)
-		n.note(s.name, s.kind.GroupKind(), err)
+		n.note(s.name, s.GroupKind(), err)
 		if err == nil {
 			wants = append(wants, more...)
 		}
@@ -135,23 +135,23 @@ func (r Reader) pods(ctx context.Context, n *Namespace, see func(*corev1.Pod)) e
 
 // source is one kind of workload.
 type source struct {
+	schema.GroupVersionKind
 	name  string
-	kind  schema.GroupVersionKind
-	list  client.ObjectList // nil: untyped, and asked for whether it is served
+	typed bool
 	wants func(object any) workloads.Want
 }
 
 func (r Reader) sources() []source {
-	sources := []source{{"leaderworkersets", leaderWorkerSets, nil, r.Started.OfLeaderWorkerSet}}
-	for _, k := range builtInKinds {
-		sources = append(sources, source{k.resource, k.GroupVersionKind, k.list, workloads.BuiltIn})
+	sources := []source{{leaderWorkerSets, resourceOf(leaderWorkerSets), false, r.Started.OfLeaderWorkerSet}}
+	for _, kind := range builtInKinds {
+		sources = append(sources, source{kind, resourceOf(kind), true, workloads.BuiltIn})
 	}
 	for _, kind := range r.Kinds {
-		name := strings.ToLower(kind.Kind) + "s"
+		name := resourceOf(kind.GroupVersionKind)
 		if kind.GroupKind() != workloads.JobSet.GroupKind() {
 			name += "." + kind.Group
 		}
-		sources = append(sources, source{name, kind.GroupVersionKind, nil, kind.Of})
+		sources = append(sources, source{kind.GroupVersionKind, name, false, kind.Of})
 	}
 	return sources
 }
@@ -159,20 +159,22 @@ func (r Reader) sources() []source {
 // list returns what the workloads of one kind want. A kind that discovery does not list has
 // no objects.
 func (r Reader) list(ctx context.Context, namespace string, s source) (all []workloads.Want, err error) {
-	list := s.list
-	if list == nil {
-		as := s.kind.GroupVersion()
-		if r.Served != nil {
-			resource, err := r.Served(ctx, s.kind)
-			if err != nil || resource.Resource == "" {
-				return nil, err
-			}
-			as = resource.GroupVersion()
+	as, list := s.GroupVersion(), client.ObjectList(&unstructured.UnstructuredList{})
+	switch {
+	case s.typed:
+		typed, err := scheme.Scheme.New(as.WithKind(s.Kind + "List"))
+		if err != nil {
+			return nil, err
 		}
-		untyped := &unstructured.UnstructuredList{}
-		untyped.SetGroupVersionKind(as.WithKind(s.kind.Kind + "List"))
-		list = untyped
+		list = typed.(client.ObjectList)
+	case r.Served != nil:
+		resource, err := r.Served(ctx, s.GroupVersionKind)
+		if err != nil || resource.Resource == "" {
+			return nil, err
+		}
+		as = resource.GroupVersion()
 	}
+	list.GetObjectKind().SetGroupVersionKind(as.WithKind(s.Kind + "List"))
 	err = eachItem(ctx, r.Live, list, namespace, func(object runtime.Object) error {
 		all = append(all, s.wants(object))
 		return nil

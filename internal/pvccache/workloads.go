@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
@@ -31,29 +33,42 @@ type Workloads struct {
 	others  []*kinds.Kind
 	failed  cache.WatchErrorHandlerWithContext
 
-	mu      sync.Mutex
-	changed func(Wanting)
+	changed atomic.Pointer[Concerned]
 }
 
-// Wanting is a change of what workloads want: names of PVCs, and names without their numbers.
-type Wanting struct {
-	Namespace string
-	Keys      []string
+// workload is what the cache keeps of an object that may want PVCs: which ones, and its controller.
+// An object that wants none is kept as a link of chains.
+type workload struct {
+	metav1.ObjectMeta
+	want  workloads.Want
+	owner identity.Ref
+}
+
+// workloadOf returns a transform that reduces objects to workloads. A workload stays as it is.
+func workloadOf(wants func(object any) workloads.Want) func(any) (any, error) {
+	return func(object any) (any, error) {
+		source, ok := object.(metav1.Object)
+		if _, kept := object.(*workload); kept || !ok {
+			return object, nil
+		}
+		w := &workload{want: wants(object), ObjectMeta: metav1.ObjectMeta{
+			Namespace: source.GetNamespace(), Name: source.GetName(), UID: source.GetUID(), ResourceVersion: source.GetResourceVersion(),
+		}}
+		if owner := metav1.GetControllerOfNoCopy(source); owner != nil {
+			w.owner = identity.OwnerRef(source.GetNamespace(), *owner)
+		}
+		return w, nil
+	}
 }
 
 // builtInKinds are served by every API server.
-var builtInKinds = []struct {
-	schema.GroupVersionKind
-	resource string
-	empty    runtime.Object
-	list     client.ObjectList
-}{
-	{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets", &appsv1.StatefulSet{}, &appsv1.StatefulSetList{}},
-	{appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", &appsv1.Deployment{}, &appsv1.DeploymentList{}},
-	{appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", &appsv1.ReplicaSet{}, &appsv1.ReplicaSetList{}},
-	{appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets", &appsv1.DaemonSet{}, &appsv1.DaemonSetList{}},
-	{batchv1.SchemeGroupVersion.WithKind("Job"), "jobs", &batchv1.Job{}, &batchv1.JobList{}},
-	{batchv1.SchemeGroupVersion.WithKind("CronJob"), "cronjobs", &batchv1.CronJob{}, &batchv1.CronJobList{}},
+var builtInKinds = []schema.GroupVersionKind{
+	appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+	appsv1.SchemeGroupVersion.WithKind("Deployment"),
+	appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
+	appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+	batchv1.SchemeGroupVersion.WithKind("Job"),
+	batchv1.SchemeGroupVersion.WithKind("CronJob"),
 }
 
 // builtInKind is a kind that every API server serves.
@@ -69,7 +84,11 @@ func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured 
 	w := &Workloads{failed: failed}
 	apis := map[string]cache.Getter{appsv1.GroupName: kube.AppsV1().RESTClient(), batchv1.GroupName: kube.BatchV1().RESTClient()}
 	for _, k := range builtInKinds {
-		informer := cache.NewSharedIndexInformer(listWatch(kube, apis[k.Group], k.resource), k.empty, 0, cache.Indexers{})
+		empty, err := scheme.Scheme.New(k)
+		if err != nil {
+			return nil, err
+		}
+		informer := cache.NewSharedIndexInformer(listWatch(kube, apis[k.Group], resourceOf(k)), empty, 0, cache.Indexers{})
 		if err := w.setup(informer, workloadOf(workloads.BuiltIn)); err != nil {
 			return nil, err
 		}
@@ -83,6 +102,11 @@ func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured 
 		starter.Add(w.add(kind.GroupVersionKind, workloadOf(kind.Of)))
 	}
 	return w, nil
+}
+
+func resourceOf(kind schema.GroupVersionKind) string {
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	return resource.Resource
 }
 
 // add adds a kind that may come and go.
@@ -116,45 +140,34 @@ func (w *Workloads) setup(informer cache.SharedIndexInformer, reduce cache.Trans
 	return err
 }
 
-func keysOf(object any) ([]string, error) {
-	about := wanting(object.(*workload))
-	for i, key := range about.Keys {
-		about.Keys[i] = about.Namespace + "/" + key
+func keysOf(object any) (keys []string, err error) {
+	w := object.(*workload)
+	for _, key := range w.want.Keys() {
+		keys = append(keys, w.Namespace+"/"+key)
 	}
-	return about.Keys, nil
+	return keys, nil
 }
 
-// wanting returns what workloads want. Each may be nil.
-func wanting(all ...*workload) (about Wanting) {
-	for _, w := range all {
-		if w != nil {
-			about.Namespace = w.Namespace
-			about.Keys = append(about.Keys, w.want.Keys()...)
-		}
-	}
-	slices.Sort(about.Keys)
-	about.Keys = slices.Compact(about.Keys)
-	return about
-}
-
-// Follow calls changed for every later change of what is wanted.
-func (w *Workloads) Follow(changed func(Wanting)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.changed = changed
-}
+// Follow calls changed for every later change of what is wanted, with names of PVCs, and with names
+// without their numbers.
+func (w *Workloads) Follow(changed Concerned) { w.changed.Store(&changed) }
 
 // report reports the PVCs that a workload wants or wanted, if that has changed.
 func (w *Workloads) report(was, is *workload) {
-	if was != nil && is != nil && sameWant(was, is) {
+	changed, keys := w.changed.Load(), map[types.NamespacedName]bool{}
+	if changed == nil || was != nil && is != nil && sameWant(was, is) {
 		return
 	}
-	w.mu.Lock()
-	changed := w.changed
-	w.mu.Unlock()
-	about := wanting(was, is)
-	if changed != nil && len(about.Keys) > 0 {
-		changed(about)
+	for _, one := range []*workload{was, is} {
+		if one == nil {
+			continue
+		}
+		for _, key := range one.want.Keys() {
+			keys[types.NamespacedName{Namespace: one.Namespace, Name: key}] = true
+		}
+	}
+	for key := range keys {
+		(*changed)(key)
 	}
 }
 

@@ -138,21 +138,25 @@ func TestWorkloadsAreFoundByThePVCsTheyWant(t *testing.T) {
 
 func TestOnlyChangedWantsAreReported(t *testing.T) {
 	d := emptyWorkloads(t)
-	var told []Wanting
-	d.Follow(func(w Wanting) { told = append(told, w) })
+	told := 0
+	d.Follow(func(key types.NamespacedName) {
+		if told++; key != (types.NamespacedName{Namespace: "ns", Name: "data-db"}) {
+			t.Errorf("told of %v", key)
+		}
+	})
 	before := reduced(t, statefulSetOf(named("sts", "db", nil, ""), 2))
 	busy := statefulSetOf(named("sts", "db", nil, ""), 2)
 	busy.ResourceVersion, busy.Status.ReadyReplicas = "2", 1
-	d.report(before, reduced(t, busy))
-	d.report(nil, reduced(t, &appsv1.Deployment{ObjectMeta: named("deploy", "stateless", nil, "")}))
-	if len(told) > 0 {
-		t.Fatalf("told of %v", told)
-	}
-	d.report(before, reduced(t, statefulSetOf(named("sts", "db", nil, ""), 3)))
-	d.report(before, nil)
-	want := Wanting{Namespace: "ns", Keys: []string{"data-db"}}
-	if diff := cmp.Diff([]Wanting{want, want}, told); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	stateless := reduced(t, &appsv1.Deployment{ObjectMeta: named("deploy", "stateless", nil, "")})
+	scaled := reduced(t, statefulSetOf(named("sts", "db", nil, ""), 3))
+	for _, tt := range []struct {
+		was, is *workload
+		want    int
+	}{{before, reduced(t, busy), 0}, {nil, stateless, 0}, {before, scaled, 1}, {before, nil, 1}} {
+		told = 0
+		if d.report(tt.was, tt.is); told != tt.want {
+			t.Errorf("%+v becomes %+v: told %d times", tt.was, tt.is, told)
+		}
 	}
 }
 
