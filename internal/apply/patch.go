@@ -27,21 +27,17 @@ var errNotJudged = errors.New("a release or a lifted gate comes from a read of p
 
 type fields = map[string]any
 
-// patchOf returns a patch that the API server refuses for anything but the incarnation and the
-// version. A list is replaced whole: any other change made the version another.
-func patchOf(onto identity.Ref, metadata, others fields) ([]byte, error) {
+// merge patches object, which has the name of onto. The API server refuses the patch for anything
+// but the incarnation and the version of onto. A list is replaced whole: any other change made the
+// version another.
+func (a *Actor) merge(ctx context.Context, object client.Object, onto identity.Ref, metadata, others fields, options ...client.PatchOption) error {
 	if onto.UID == "" || onto.ResourceVersion == "" {
-		return nil, fmt.Errorf("patch %s: no incarnation", onto)
+		return fmt.Errorf("patch %s: no incarnation", onto)
 	}
 	metadata["uid"], metadata["resourceVersion"] = onto.UID, onto.ResourceVersion
 	whole := fields{"metadata": metadata}
 	maps.Copy(whole, others)
-	return json.Marshal(whole)
-}
-
-// merge patches object, which has the name of onto.
-func (a *Actor) merge(ctx context.Context, object client.Object, onto identity.Ref, metadata, others fields, options ...client.PatchOption) error {
-	patch, err := patchOf(onto, metadata, others)
+	patch, err := json.Marshal(whole)
 	if err != nil {
 		return err
 	}
