@@ -240,6 +240,7 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 		"fault":                {with("protection: {mode: Bolt}"), "configuration: protection.mode: Unsupported value"},
 		"unknown field":        {with("protection: {mod: Hold}"), `unknown field "protection.mod"`},
 		"nothing left":         {Options{ProtectOnly: true, NoProtection: true}, "leaves nothing to install"},
+		"port of its own":      {Options{Image: "i", Config: []byte(header + "webhook: {port: 1234}")}, "webhook.port"},
 		"disabled by the file": {Options{ProtectOnly: true, Config: []byte(header + "protection: {enabled: false}")}, "drop one of them"},
 		"a Secret as workload": {with("protection: {kinds: [{apiVersion: v1, kind: Secret, podTemplates: [spec.template]}]}"), "no workload"},
 	} {
