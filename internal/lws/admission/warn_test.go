@@ -7,82 +7,33 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws/admission"
 )
 
-const (
-	workerPath = "spec.leaderWorkerTemplate.workerTemplate."
-	leaderPath = "spec.leaderWorkerTemplate.leaderTemplate."
-	systemKey  = "is set by the operator; remove it from the template"
-)
+const workerPath = "spec.leaderWorkerTemplate.workerTemplate."
 
 func TestWarnings(t *testing.T) {
-	label := func(key, value string) func(*corev1.PodTemplateSpec) {
-		return func(p *corev1.PodTemplateSpec) { metav1.SetMetaDataLabel(&p.ObjectMeta, key, value) }
-	}
-	annotation := func(key, value string) func(*corev1.PodTemplateSpec) {
-		return func(p *corev1.PodTemplateSpec) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value) }
-	}
-	network := func(p *corev1.PodTemplateSpec) { p.Spec.Hostname, p.Spec.Subdomain = "h", "s" }
-	env := func(p *corev1.PodTemplateSpec) {
-		p.Spec.InitContainers = []corev1.Container{{Env: []corev1.EnvVar{{Name: lwsv1.LwsGroupSize}, {Name: "OTHER"}}}}
-		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: lwsv1.LwsWorkerIndex}, {Name: lwsv1.LwsGroupSize}}
-	}
-	claim := claimOf("data", "fast", "1Gi", func(c *corev1.PersistentVolumeClaim) {
-		c.Labels = map[string]string{"a": "b"}
-		c.Spec.Selector = &metav1.LabelSelector{}
-	})
-	hostname := withWorkers(func(p *corev1.PodTemplateSpec) { p.Spec.Hostname = "h" })
+	gangs := withAnnotation(lwsv1.GangSchedulerAnnotationKey, "volcano")
 	rack := withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")
-	const moved = "metadata.annotations[leaderworkerset.sigs.k8s.io/exclusive-topology]: changing it replaces every group, within maxUnavailable and from the partition on"
+	byVolcano := func(p *corev1.PodTemplateSpec) { p.Spec.SchedulerName = "volcano" }
+	const (
+		moved = "metadata.annotations[leaderworkerset.sigs.k8s.io/exclusive-topology]: changing it replaces every group, within maxUnavailable and from the partition on"
+		alone = workerPath + `spec.schedulerName: is not "volcano", so these pods are placed one by one`
+	)
 	tests := []struct {
 		name     string
 		old, set *lwsv1.LeaderWorkerSet
 		want     []string
 	}{
 		{"nothing", nil, newSet(), nil},
-		{"empty topology", nil, newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "")), []string{
-			"metadata.annotations[leaderworkerset.sigs.k8s.io/exclusive-topology]: is empty and places nothing; name a node label, or remove it",
-		}},
-		{"one topology for both", nil, newSet(withSubgroups(2), withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"), withAnnotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "rack")), []string{
-			"metadata.annotations[leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology]: names the same node label as exclusive-topology and has no effect; name a narrower one",
-		}},
-		{"label that is overwritten", nil, newSet(withWorkers(label(lwsv1.GroupIndexLabelKey, "0"))), []string{
-			workerPath + "metadata.labels[leaderworkerset.sigs.k8s.io/group-index]: " + systemKey,
-		}},
-		{"name of the set", nil, newSet(withWorkers(label(lwsv1.SetNameLabelKey, "w"))), nil},
-		{"name of another set", nil, newSet(withLeaderTemplate(label(lwsv1.SetNameLabelKey, "x"))), []string{
-			leaderPath + "metadata.labels[leaderworkerset.sigs.k8s.io/name]: " + systemKey,
-		}},
-		{"annotation that is overwritten", nil, newSet(withWorkers(annotation(lwsv1.SizeAnnotationKey, "9"))), []string{
-			workerPath + "metadata.annotations[leaderworkerset.sigs.k8s.io/size]: " + systemKey,
-		}},
-		{"annotation of the set", nil, newSet(withWorkers(annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"))), []string{
-			workerPath + "metadata.annotations[leaderworkerset.sigs.k8s.io/exclusive-topology]: belongs to the set; move it to metadata.annotations",
-		}},
-		{"template that is not used", nil, newSet(withSize(1), withLeaderTemplate(), withWorkers(annotation(lwsv1.SizeAnnotationKey, "9"))), nil},
-		{"network of the pod", nil, newSet(withWorkers(network)), []string{
-			workerPath + "spec.hostname: is overwritten with the name of the pod",
-			workerPath + "spec.subdomain: is overwritten with the name of the Service; see spec.networkConfig.subdomainPolicy",
-		}},
-		{"environment", nil, newSet(withWorkers(env)), []string{
-			workerPath + "spec: environment variable LWS_GROUP_SIZE is overwritten by the operator",
-			workerPath + "spec: environment variable LWS_WORKER_INDEX is overwritten by the operator",
-		}},
-		{"pods of another scheduler", nil, newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "volcano")), []string{
-			workerPath + `spec.schedulerName: is not "volcano", so these pods are placed one by one`,
-		}},
-		{"pods of Volcano", nil, newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "volcano"), withWorkers(func(p *corev1.PodTemplateSpec) { p.Spec.SchedulerName = "volcano" })), nil},
-		{"claims", nil, newSet(withClaims(claim, claim)), []string{
-			"spec.leaderWorkerTemplate.volumeClaimTemplates: the claims will not have labels, selector: only name, accessModes, storageClassName, volumeMode and resources are used",
-		}},
-
-		{"told before", newSet(hostname), newSet(hostname, withReplicas(3)), nil},
-		{"new in an update", newSet(), newSet(hostname), []string{workerPath + "spec.hostname: is overwritten with the name of the pod"}},
+		{"pods of another scheduler", nil, newSet(gangs), []string{alone}},
+		{"pods of Volcano", nil, newSet(gangs, withWorkers(byVolcano)), nil},
+		{"template that is not used", nil, newSet(withSize(1), gangs, withLeaderTemplate(byVolcano)), nil},
+		{"told before", newSet(gangs), newSet(gangs, withReplicas(3)), nil},
+		{"new in an update", newSet(), newSet(gangs), []string{alone}},
 		{"placement added", newSet(), newSet(rack), []string{moved}},
 		{"placement removed", newSet(rack), newSet(), []string{moved}},
 	}
