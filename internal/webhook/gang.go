@@ -51,5 +51,11 @@ func (g Gangs) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	return rule.PodMutation{InGang: inGang}.Mutate(pod)
+	if err := rule.MutatePod(pod); err != nil {
+		return err
+	}
+	if inGang {
+		gang.Tie(pod, gang.NameOf(pod))
+	}
+	return nil
 }

@@ -13,28 +13,15 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// PodMutation completes the pods of sets as they are created. The zero value
-// places them one by one.
-type PodMutation struct {
-	// InGang is set if the pod is placed with its group.
-	InGang bool
-}
-
 // MutatePod completes a pod of a set, in place, and leaves every other pod as it
-// is. An error means that the pod must not be created.
-func MutatePod(pod *corev1.Pod) error {
-	return PodMutation{}.Mutate(pod)
-}
-
-// Mutate completes a pod of a set, in place, and leaves every other pod as it
 // is. An error means that the pod must not be created. Done twice it changes
 // nothing.
-func (m PodMutation) Mutate(pod *corev1.Pod) error {
+func MutatePod(pod *corev1.Pod) error {
 	if _, ours := pod.Labels[lwsv1.SetNameLabelKey]; !ours {
 		return nil
 	}
-	if err := checkLengths(pod); err != nil {
-		return err
+	if len(pod.Name) > maxNameLength {
+		return tooLong("name", pod, pod.Name)
 	}
 	groupSize, err := sizeAnnotation(pod)
 	if err != nil {
@@ -43,13 +30,10 @@ func (m PodMutation) Mutate(pod *corev1.Pod) error {
 	if err := placeInGroup(pod, groupSize); err != nil {
 		return err
 	}
-	if m.InGang {
-		gang.Tie(pod, gang.NameOf(pod))
-	}
 	if err := addTPUEnvironment(pod, groupSize); err != nil {
 		return err
 	}
-	return addEnvironment(pod)
+	return addEnvironment(pod, groupSize)
 }
 
 func placeInGroup(pod *corev1.Pod, groupSize int) error {
@@ -150,37 +134,19 @@ func sizeAnnotation(pod *corev1.Pod) (int, error) {
 func countAnnotation(pod *corev1.Pod, key string) (int, error) {
 	text := pod.Annotations[key]
 	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n < 1 || len(text) > maxCountLength {
+	if err != nil || n < 1 {
 		return 0, fmt.Errorf("annotation %s of pod %q is %q, want a whole number from 1 to 2147483647", key, pod.Name, shortened(text))
 	}
 	return int(n), nil
 }
 
-// maxCountLength keeps a megabyte of leading zeros out of the environment of
-// every container.
-const maxCountLength = len("+2147483647")
+// maxNameLength bounds the names of pods and the addresses of leaders. The API server refuses
+// longer ones anyway, but after this mutation, which copies them into every container: the square
+// of a request.
+const maxNameLength = validation.DNS1123SubdomainMaxLength
 
-// checkLengths refuses a pod whose name or labels the API server would refuse
-// anyway. Mutation comes first there, and would have copied them into every
-// container: the square of a request.
-func checkLengths(pod *corev1.Pod) error {
-	for _, part := range []struct {
-		what, text string
-		limit      int
-	}{
-		{"name", pod.Name, validation.DNS1123SubdomainMaxLength},
-		{"namespace", pod.Namespace, validation.DNS1123LabelMaxLength},
-		{"spec.subdomain", pod.Spec.Subdomain, validation.DNS1123SubdomainMaxLength},
-		{"label " + lwsv1.SetNameLabelKey, pod.Labels[lwsv1.SetNameLabelKey], validation.LabelValueMaxLength},
-		{"label " + lwsv1.GroupIndexLabelKey, pod.Labels[lwsv1.GroupIndexLabelKey], validation.LabelValueMaxLength},
-		{"label " + lwsv1.WorkerIndexLabelKey, pod.Labels[lwsv1.WorkerIndexLabelKey], validation.LabelValueMaxLength},
-	} {
-		if len(part.text) > part.limit {
-			return fmt.Errorf("%s of pod %q has %d characters, at most %d are allowed",
-				part.what, shortened(pod.Name), len(part.text), part.limit)
-		}
-	}
-	return nil
+func tooLong(what string, pod *corev1.Pod, text string) error {
+	return fmt.Errorf("%s of pod %q has %d characters, at most %d are allowed", what, shortened(pod.Name), len(text), maxNameLength)
 }
 
 // shortened is the beginning of a text of any length, to be quoted in an error.

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -10,8 +11,8 @@ import (
 
 // addEnvironment gives every container what it needs to find its group. Ours
 // come first, so that the user's variables can refer to them.
-func addEnvironment(pod *corev1.Pod) error {
-	ours, err := environment(pod)
+func addEnvironment(pod *corev1.Pod, groupSize int) error {
+	ours, err := environment(pod, groupSize)
 	if err != nil {
 		return err
 	}
@@ -24,26 +25,19 @@ func addEnvironment(pod *corev1.Pod) error {
 	return nil
 }
 
-func environment(pod *corev1.Pod) ([]corev1.EnvVar, error) {
-	for _, needed := range []struct {
-		in        map[string]string
-		key, what string
-	}{
-		{pod.Labels, lwsv1.SetNameLabelKey, "name label"},
-		{pod.Labels, lwsv1.GroupIndexLabelKey, "group index label"},
-		{pod.Annotations, lwsv1.SizeAnnotationKey, "size annotation"},
-		{pod.Labels, lwsv1.WorkerIndexLabelKey, "worker index label"},
-	} {
-		if _, found := needed.in[needed.key]; !found {
-			//nolint:staticcheck // the text is part of the contract
-			return nil, fmt.Errorf("Failure constructing environment variables, no %s found for pod %s/%s", needed.what, pod.Namespace, pod.Name)
-		}
+func environment(pod *corev1.Pod, groupSize int) ([]corev1.EnvVar, error) {
+	group, found := pod.Labels[lwsv1.GroupIndexLabelKey]
+	if !found {
+		//nolint:staticcheck // the text is part of the contract
+		return nil, fmt.Errorf("Failure constructing environment variables, no group index label found for pod %s/%s", pod.Namespace, pod.Name)
 	}
-	address := fmt.Sprintf("%s-%s.%s.%s", pod.Labels[lwsv1.SetNameLabelKey], pod.Labels[lwsv1.GroupIndexLabelKey],
-		pod.Spec.Subdomain, pod.Namespace)
+	address := fmt.Sprintf("%s-%s.%s.%s", pod.Labels[lwsv1.SetNameLabelKey], group, pod.Spec.Subdomain, pod.Namespace)
+	if len(address) > maxNameLength {
+		return nil, tooLong("leader address", pod, address)
+	}
 	return []corev1.EnvVar{
 		{Name: lwsv1.LwsLeaderAddress, Value: address},
-		{Name: lwsv1.LwsGroupSize, Value: pod.Annotations[lwsv1.SizeAnnotationKey]},
+		{Name: lwsv1.LwsGroupSize, Value: strconv.Itoa(groupSize)},
 		{Name: lwsv1.LwsWorkerIndex, Value: pod.Labels[lwsv1.WorkerIndexLabelKey]},
 	}, nil
 }

@@ -97,80 +97,45 @@ func portOf(container *corev1.Container, k int) string {
 	return strconv.Itoa(tpuFirstPort + k)
 }
 
-// slice is the run of pods whose TPUs work together: the leader or not, and the
-// workers first to last.
+// slice is the run of pods whose TPUs work together: by worker index, from first to last. The
+// leader has the index 0.
 type slice struct {
 	leader      string // its name; the names of workers begin with it
-	withLeader  bool
 	first, last int
 	index       int // of the pod itself among them
 }
 
-// sliceOf finds the pods that work together with pod: its group, or its
-// subgroup. The pod has its labels.
+// sliceOf finds the pods that work together with pod: its group, or its subgroup. A leader
+// without TPUs leaves its workers to themselves.
 func sliceOf(pod *corev1.Pod, groupSize int) (slice, error) {
 	s, worker, leaderHasTPU := slice{leader: pod.Name}, 0, true
 	if !IsLeader(pod) {
 		s.leader, worker = identity.ParentAndOrdinal(pod.Name)
 		leaderHasTPU = pod.Annotations[lwsv1.LeaderRequestsTPUsAnnotationKey] == "true"
 	}
-	if _, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]; !divided {
-		s.ofGroup(worker, groupSize, leaderHasTPU)
-		return s, nil
+	part := groupSize
+	if _, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]; divided {
+		var err error
+		if part, err = countAnnotation(pod, lwsv1.SubGroupSizeAnnotationKey); err != nil {
+			return slice{}, err
+		}
 	}
-	part, err := countAnnotation(pod, lwsv1.SubGroupSizeAnnotationKey)
-	if err != nil {
-		return slice{}, err
+	leftOver, excluded := leaderLeftOver(groupSize, part), excludesLeader(pod)
+	switch {
+	case excluded && worker == 0: // the leader alone
+		s.first, s.last = 0, 0
+	case leftOver && leaderHasTPU && !excluded && worker <= part: // subgroup 0, and the leader on top
+		s.first, s.last = 0, part
+	case leftOver, excluded, !leaderHasTPU: // workers alone, counted from 1
+		s.first = (worker-1)/part*part + 1
+		s.last = s.first + part - 1
+	default:
+		s.first = worker / part * part
+		s.last = s.first + part - 1
 	}
-	if excludesLeader(pod) {
-		s.ofExcluded(worker, part)
-	} else {
-		s.ofSubgroup(worker, groupSize, part, leaderHasTPU)
-	}
+	s.index = worker - s.first
 	s.last = min(s.last, groupSize-1) // never a host that does not exist
 	return s, nil
-}
-
-// ofGroup: all pods of the group, the leader only if it has TPUs.
-func (s *slice) ofGroup(worker, groupSize int, leaderHasTPU bool) {
-	s.withLeader, s.first, s.last, s.index = leaderHasTPU, 1, groupSize-1, worker
-	if !leaderHasTPU {
-		s.index--
-	}
-}
-
-// ofExcluded: a leader that is in no subgroup stands alone; workers stand
-// together part by part.
-func (s *slice) ofExcluded(worker, part int) {
-	if worker == 0 {
-		s.withLeader, s.first, s.last = true, 1, 0
-		return
-	}
-	s.workersOnly(worker, part)
-}
-
-// ofSubgroup: a leader without TPUs leaves its workers to themselves, counted
-// from 1. With them it is one of subgroup 0, in place of a worker or, when the
-// parts leave it over, on top.
-func (s *slice) ofSubgroup(worker, groupSize, part int, leaderHasTPU bool) {
-	subgroup := subgroupOf(worker, groupSize, part)
-	switch {
-	case !leaderHasTPU:
-		s.workersOnly(worker, part)
-	case leaderLeftOver(groupSize, part) && (worker == 0 || subgroup == 0):
-		s.withLeader, s.first, s.last, s.index = true, 1, part, worker
-	case leaderLeftOver(groupSize, part):
-		s.workersOnly(worker, part)
-	case subgroup == 0:
-		s.withLeader, s.first, s.last, s.index = true, 1, part-1, worker
-	default:
-		s.first, s.last, s.index = part*subgroup, part*(subgroup+1)-1, worker%part
-	}
-}
-
-func (s *slice) workersOnly(worker, part int) {
-	subgroup := (worker - 1) / part
-	s.first, s.last, s.index = part*subgroup+1, part*(subgroup+1), (worker-1)%part
 }
 
 const (
@@ -187,35 +152,21 @@ const (
 // host once per port, in the order of the pods. It stops at the first host too
 // many: a group size is a number, and must cost no more than its digits.
 func (s *slice) lists(pod *corev1.Pod, ports []string) (hostnames, addresses string, err error) {
-	var hosts, endpoints strings.Builder
+	var hosts, endpoints []string
 	limit := min(maxEnvironmentVariable-len(tpuAddresses)-len("=\x00"), maxEnvironment/(2*len(ports)))
-	add := func(name string) bool {
-		host := name + "." + pod.Spec.Subdomain
-		for _, port := range ports {
-			if hosts.Len() > 0 {
-				hosts.WriteByte(',')
-				endpoints.WriteByte(',')
-			}
-			hosts.WriteString(host)
-			endpoints.WriteString(host + ":" + port)
+	length := -len(",")
+	for worker := s.first; worker <= s.last; worker++ {
+		host := s.leader + "." + pod.Spec.Subdomain
+		if worker > 0 {
+			host = s.leader + "-" + strconv.Itoa(worker) + "." + pod.Spec.Subdomain
 		}
-		return endpoints.Len() <= limit
+		for _, port := range ports {
+			if length += len(host) + len(":") + len(port) + len(","); length > limit {
+				return "", "", fmt.Errorf("%s of pod %q would list %d processes and exceed the %d bytes a container can take: use a smaller size, subgroups, or fewer TPU containers in a pod",
+					tpuAddresses, pod.Name, (s.last-s.first+1)*len(ports), limit)
+			}
+			hosts, endpoints = append(hosts, host), append(endpoints, host+":"+port)
+		}
 	}
-	fits := !s.withLeader || add(s.leader)
-	for worker := s.first; worker <= s.last && fits; worker++ {
-		fits = add(s.leader + "-" + strconv.Itoa(worker))
-	}
-	if !fits {
-		return "", "", fmt.Errorf("%s of pod %q would list %d processes and exceed the %d bytes a container can take: use a smaller size, subgroups, or fewer TPU containers in a pod",
-			tpuAddresses, pod.Name, s.processes(len(ports)), limit)
-	}
-	return hosts.String(), endpoints.String(), nil
-}
-
-func (s *slice) processes(perPod int) int64 {
-	pods := int64(s.last) - int64(s.first) + 1
-	if s.withLeader {
-		pods++
-	}
-	return pods * int64(perPod)
+	return strings.Join(hosts, ","), strings.Join(endpoints, ","), nil
 }
