@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -34,10 +34,10 @@ func LoadConfig(path string) (*v1alpha1.Configuration, error) {
 
 // ParseConfig reads the text of a configuration and sets the defaults. Nil is the defaults
 // alone.
-func ParseConfig(text []byte) (config *v1alpha1.Configuration, err error) {
-	config = &v1alpha1.Configuration{}
+func ParseConfig(text []byte) (*v1alpha1.Configuration, error) {
+	config := &v1alpha1.Configuration{}
 	if text != nil {
-		if config, err = decodeConfig(text); err != nil {
+		if err := decodeConfig(text, config); err != nil {
 			return nil, err
 		}
 	}
@@ -45,24 +45,19 @@ func ParseConfig(text []byte) (config *v1alpha1.Configuration, err error) {
 	return config, nil
 }
 
-func decodeConfig(text []byte) (*v1alpha1.Configuration, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
+func decodeConfig(text []byte, config *v1alpha1.Configuration) error {
+	document, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return err
 	}
-	codecs := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
-	decoded, _, err := codecs.UniversalDeserializer().Decode(text, nil, nil)
-	switch {
-	case runtime.IsMissingKind(err), runtime.IsMissingVersion(err), runtime.IsNotRegisteredError(err):
-		return nil, errors.New("wants apiVersion: " + v1alpha1.GroupVersion.String() + " and kind: Configuration")
-	case err != nil:
-		return nil, err
+	strict, err := json.UnmarshalStrict(document, config)
+	if err != nil {
+		return err
 	}
-	config, ok := decoded.(*v1alpha1.Configuration)
-	if !ok {
-		return nil, fmt.Errorf("holds a %T, not a Configuration", decoded)
+	if want := v1alpha1.GroupVersion.WithKind("Configuration"); config.GroupVersionKind() != want {
+		return fmt.Errorf("wants apiVersion: %s and kind: %s", want.GroupVersion(), want.Kind)
 	}
-	return config, nil
+	return errors.Join(strict...)
 }
 
 // ProtectionSettings are the protection of PVCs as the controllers need it.

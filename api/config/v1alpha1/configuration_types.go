@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentbase "k8s.io/component-base/config/v1alpha1"
 )
 
 // Configuration is how one operator is to run. Every field may be left out;
@@ -14,8 +15,12 @@ type Configuration struct {
 	// Webhook is where admission requests are answered.
 	Webhook Webhook `json:"webhook,omitempty"`
 
-	// LeaderElection is how replicas agree on the one that acts.
-	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+	// LeaderElection is how replicas agree on the one that acts: leaderElect (default
+	// true), leaseDuration (15s), renewDeadline (10s), retryPeriod (2s), resourceLock
+	// (leases, the only one) and resourceName (b8b2488c.x-k8s.io). leaseDuration must be
+	// longer than renewDeadline, and this longer than 1.2 times retryPeriod.
+	// resourceNamespace is not used: the lease always lies in the operator's own namespace.
+	LeaderElection componentbase.LeaderElectionConfiguration `json:"leaderElection,omitempty"`
 
 	// Metrics is where metrics are served.
 	Metrics Metrics `json:"metrics,omitempty"`
@@ -52,34 +57,6 @@ type Webhook struct {
 	// internalCertManagement.enable is false. Default
 	// /tmp/k8s-webhook-server/serving-certs.
 	CertDir string `json:"certDir,omitempty"`
-}
-
-// LeaderElection holds the terms of the lease. leaseDuration must be longer
-// than renewDeadline, and renewDeadline longer than 1.2 times retryPeriod.
-type LeaderElection struct {
-	// LeaderElect turns the election on. Default true.
-	LeaderElect *bool `json:"leaderElect,omitempty"`
-
-	// LeaseDuration is how long a lease that is not renewed keeps others out.
-	// Default 15s.
-	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
-
-	// RenewDeadline is how long the leader tries to renew before it gives up.
-	// Default 10s.
-	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
-
-	// RetryPeriod is the pause between two tries. Default 2s.
-	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`
-
-	// ResourceLock is the kind of lock; "leases" is the only one. Default leases.
-	ResourceLock string `json:"resourceLock,omitempty"`
-
-	// ResourceName is the name of the lease. Default b8b2488c.x-k8s.io.
-	ResourceName string `json:"resourceName,omitempty"`
-
-	// ResourceNamespace is accepted and not used: the lease always lies in the
-	// operator's own namespace.
-	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 }
 
 // Metrics is the address of the metrics server.

@@ -2,18 +2,14 @@ package v1alpha1
 
 import (
 	"cmp"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentbase "k8s.io/component-base/config/v1alpha1"
 )
 
 // What holds for a field that is left out.
 const (
 	DefaultWebhookPort        int32   = 9443
 	DefaultWebhookCertDir             = "/tmp/k8s-webhook-server/serving-certs"
-	DefaultLeaseDuration              = 15 * time.Second
-	DefaultRenewDeadline              = 10 * time.Second
-	DefaultRetryPeriod                = 2 * time.Second
 	DefaultResourceLock               = "leases"
 	DefaultResourceName               = "b8b2488c.x-k8s.io"
 	DefaultMetricsBindAddress         = ":8443"
@@ -36,7 +32,9 @@ const (
 func SetDefaults(c *Configuration) {
 	c.Webhook.Port = orElse(c.Webhook.Port, DefaultWebhookPort)
 	c.Webhook.CertDir = cmp.Or(c.Webhook.CertDir, DefaultWebhookCertDir)
-	setLeaderElectionDefaults(&c.LeaderElection)
+	c.LeaderElection.ResourceLock = cmp.Or(c.LeaderElection.ResourceLock, DefaultResourceLock)
+	componentbase.RecommendedDefaultLeaderElectionConfiguration(&c.LeaderElection)
+	c.LeaderElection.ResourceName = cmp.Or(c.LeaderElection.ResourceName, DefaultResourceName)
 	c.Metrics.BindAddress = cmp.Or(c.Metrics.BindAddress, DefaultMetricsBindAddress)
 	c.Health.HealthProbeBindAddress = cmp.Or(c.Health.HealthProbeBindAddress, DefaultHealthProbeAddress)
 	c.Health.ReadinessEndpointName = cmp.Or(c.Health.ReadinessEndpointName, DefaultReadinessEndpoint)
@@ -47,15 +45,6 @@ func SetDefaults(c *Configuration) {
 	c.ClientConnection.QPS = orElse(c.ClientConnection.QPS, DefaultQPS)
 	c.ClientConnection.Burst = orElse(c.ClientConnection.Burst, DefaultBurst)
 	setProtectionDefaults(&c.Protection)
-}
-
-func setLeaderElectionDefaults(l *LeaderElection) {
-	l.LeaderElect = orElse(l.LeaderElect, true)
-	l.LeaseDuration = cmp.Or(l.LeaseDuration, metav1.Duration{Duration: DefaultLeaseDuration})
-	l.RenewDeadline = cmp.Or(l.RenewDeadline, metav1.Duration{Duration: DefaultRenewDeadline})
-	l.RetryPeriod = cmp.Or(l.RetryPeriod, metav1.Duration{Duration: DefaultRetryPeriod})
-	l.ResourceLock = cmp.Or(l.ResourceLock, DefaultResourceLock)
-	l.ResourceName = cmp.Or(l.ResourceName, DefaultResourceName)
 }
 
 func setProtectionDefaults(p *Protection) {

@@ -1,22 +1,8 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var (
-	// GroupVersion is the group and version of every type in this package.
-	GroupVersion = schema.GroupVersion{Group: "config.lws.x-k8s.io", Version: "v1alpha1"}
-
-	// SchemeBuilder collects what AddToScheme registers.
-	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-
-	// AddToScheme registers the types of this package.
-	AddToScheme = SchemeBuilder.AddToScheme
-)
-
-func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Configuration{})
-	return nil
-}
+// GroupVersion is the group and version of every type in this package.
+var GroupVersion = schema.GroupVersion{Group: "config.lws.x-k8s.io", Version: "v1alpha1"}
