@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
@@ -36,6 +36,15 @@ type Group struct {
 	MinResources corev1.ResourceList
 }
 
+// podGroupSpec has the fields of a PodGroup that follow from its group.
+type podGroupSpec struct {
+	MinMember int32 `json:"minMember"`
+	// MinResources is {} for a group that requests nothing: Volcano skips its queue checks
+	// without the field.
+	MinResources *corev1.ResourceList `json:"minResources,omitempty"`
+	Queue        string               `json:"queue,omitempty"`
+}
+
 // Object is the PodGroup of a group.
 func Object(g Group) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
@@ -46,11 +55,11 @@ func Object(g Group) *unstructured.Unstructured {
 	meant := Meant(g.Annotations)
 	object.SetAnnotations(copied(meant))
 	object.SetOwnerReferences(g.Owners)
-	// Volcano skips its queue checks for a PodGroup without minResources: {} says that it needs none.
-	spec := map[string]any{"minMember": int64(g.MinMember), "minResources": written(g.MinResources)}
-	if queue := meant[lwsv1.QueueNameAnnotationKey]; queue != "" {
-		spec["queue"] = queue
-	}
+	resources := corev1.ResourceList{}
+	maps.Copy(resources, g.MinResources)
+	spec, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&podGroupSpec{
+		MinMember: g.MinMember, MinResources: &resources, Queue: meant[lwsv1.QueueNameAnnotationKey],
+	}) // the fields can all be encoded
 	object.Object["spec"] = spec
 	return object
 }
@@ -76,23 +85,14 @@ func copied(meant map[string]string) map[string]string {
 	return annotations
 }
 
-func written(resources corev1.ResourceList) map[string]any {
-	all := make(map[string]any, len(resources))
-	for name, quantity := range resources {
-		all[string(name)] = quantity.String()
-	}
-	return all
-}
-
 // InStep reports whether a PodGroup says all that it should. Other fields are Volcano's, unless
 // they came from the set.
 func InStep(have, want *unstructured.Unstructured) bool {
-	requested, isSet := read(have)
-	wanted, _ := read(want)
-	return within(have.GetLabels(), want.GetLabels()) && within(have.GetAnnotations(), want.GetAnnotations()) &&
-		field(have, "minMember") == field(want, "minMember") &&
-		(field(want, "queue") == nil || field(have, "queue") == field(want, "queue")) &&
-		isSet && equality.Semantic.DeepEqual(requested, wanted)
+	is, isReadable := read(have)
+	meant, _ := read(want)
+	return isReadable && within(have.GetLabels(), want.GetLabels()) && within(have.GetAnnotations(), want.GetAnnotations()) &&
+		is.MinMember == meant.MinMember && (meant.Queue == "" || is.Queue == meant.Queue) &&
+		is.MinResources != nil && equality.Semantic.DeepEqual(is.MinResources, meant.MinResources)
 }
 
 // within reports whether an object says what is wanted of it, and nothing that its set no longer
@@ -112,34 +112,9 @@ func within(have, want map[string]string) bool {
 	return true
 }
 
-// field is a number or text of the spec, or nil.
-func field(object *unstructured.Unstructured, name string) any {
-	spec, _ := object.Object["spec"].(map[string]any)
-	switch value := spec[name].(type) {
-	case int64, string:
-		return value
-	case float64:
-		return int64(value)
-	}
-	return nil
-}
-
-// read is the minResources of a PodGroup, however their quantities are written, and whether they
-// are set, if only to {}. Text that is no quantity counts as not set.
-func read(object *unstructured.Unstructured) (resources corev1.ResourceList, isSet bool) {
-	spec, _ := object.Object["spec"].(map[string]any)
-	listed, isSet := spec["minResources"].(map[string]any)
-	resources = corev1.ResourceList{}
-	for name, value := range listed {
-		text, _ := value.(string)
-		if number, ok := value.(int64); ok {
-			text = resource.NewQuantity(number, resource.DecimalSI).String()
-		}
-		quantity, err := resource.ParseQuantity(text)
-		if err != nil {
-			return nil, false
-		}
-		resources[corev1.ResourceName(name)] = quantity
-	}
-	return resources, isSet
+// read reports whether the spec of a PodGroup can be read: text may be no quantity.
+func read(object *unstructured.Unstructured) (spec podGroupSpec, isReadable bool) {
+	fields, _ := object.Object["spec"].(map[string]any)
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec)
+	return spec, err == nil
 }
