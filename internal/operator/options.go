@@ -95,14 +95,6 @@ func (o *Options) certDir() string {
 	return o.CertDir
 }
 
-// pprofAddress returns the address of profiles, or nothing.
-func (o *Options) pprofAddress() string {
-	if o.Pprof == off {
-		return ""
-	}
-	return o.Pprof
-}
-
 func (o *Options) restConfig() *rest.Config {
 	c := rest.CopyConfig(o.REST)
 	c.UserAgent = version.UserAgent()

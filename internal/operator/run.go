@@ -173,7 +173,7 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		HealthProbeBindAddress:              o.Config.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:               o.Config.Health.ReadinessEndpointName,
 		LivenessEndpointName:                o.Config.Health.LivenessEndpointName,
-		PprofBindAddress:                    o.pprofAddress(),
+		PprofBindAddress:                    o.Pprof,
 		LeaderElection:                      lease != nil,
 		LeaderElectionResourceLockInterface: lease,
 		LeaderElectionReleaseOnCancel:       true,

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilstrings "k8s.io/utils/strings"
 )
 
 // Check reads JSON of the type of p, and returns an error with the path of the first
@@ -76,7 +77,7 @@ func (w walk) list(p *Places, at *field.Path) error {
 // step returns the path of a member.
 func (p *Places) step(at *field.Path, name string) *field.Path {
 	if p.named == nil {
-		return at.Key(shown(name))
+		return at.Key(utilstrings.ShortenString(name, mostShown))
 	}
 	return at.Child(name)
 }
@@ -85,7 +86,7 @@ func (p *Places) judge(text string, at *field.Path) error {
 	if !p.here || Harmless(text) {
 		return nil
 	}
-	return field.Invalid(at, shown(text), advice)
+	return field.Invalid(at, utilstrings.ShortenString(text, mostShown), advice)
 }
 
 // Places are the quantities in the JSON of one Go type. A nil *Places has none.
@@ -161,6 +162,9 @@ const (
 	mostFractionDigits = 2 // of an exponent below zero
 )
 
+// mostShown is how many bytes of a text errors have.
+const mostShown = 64
+
 const advice = "a quantity has at most 64 characters and an exponent of at most two digits: write it like 500m, 1.5Gi or 1e3"
 
 // Harmless reports whether its length bounds the time to decode, compare and write a
@@ -187,13 +191,4 @@ func short(text string) bool {
 		return len(digits) <= mostFractionDigits
 	}
 	return len(strings.TrimPrefix(text[mark+1:], "+")) <= mostExponentDigits
-}
-
-// shown returns the part of a text that errors have.
-func shown(text string) string {
-	const most = 64
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -159,12 +159,8 @@ func related(ref *identity.Ref) runtime.Object {
 	if ref == nil {
 		return nil
 	}
-	version := cmp.Or(ref.APIVersion, "v1")
-	if ref.Kind == identity.KindControllerRevision || ref.Kind == identity.KindStatefulSet {
-		version = "apps/v1"
-	}
 	return &corev1.ObjectReference{
-		APIVersion: version, Kind: string(ref.Kind),
+		APIVersion: cmp.Or(ref.APIVersion, ref.Kind.APIVersion()), Kind: string(ref.Kind),
 		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	utilstrings "k8s.io/utils/strings"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
@@ -150,13 +151,7 @@ func tooLong(what string, pod *corev1.Pod, text string) error {
 }
 
 // shortened is the beginning of a text of any length, to be quoted in an error.
-func shortened(text string) string {
-	const enough = 64
-	if len(text) <= enough {
-		return text
-	}
-	return text[:enough] + "…"
-}
+func shortened(text string) string { return utilstrings.ShortenString(text, 64) }
 
 // InGang reports whether a new pod is placed with its group. set and leader are nil where there
 // is none; otherwise holds for sets that do not say.

@@ -195,7 +195,7 @@ func TestPodsThatMustNotBe(t *testing.T) {
 		{"worker without group", newWorker("w-0-1", withoutLabel(lwsv1.GroupIndexLabelKey)), noEnv},
 		{"subgroup size no number", newWorker("w-0-1", part("two")), noCount("subgroup-size", "w-0-1", "two")},
 		{"subgroup size of a leader", newLeader("w-0", part("-1")), noCount("subgroup-size", "w-0", "-1")},
-		{"name of a megabyte", newLeader(long), `name of pod "` + long[:64] + `…" has 1048576 characters, at most 253 are allowed`},
+		{"name of a megabyte", newLeader(long), `name of pod "` + long[:64] + `" has 1048576 characters, at most 253 are allowed`},
 		{"subdomain of a megabyte", newLeader("w-0", func(p *corev1.Pod) { p.Spec.Subdomain = long }), `leader address of pod "w-0" has 1048583 characters, at most 253 are allowed`},
 	}
 	for _, tt := range tests {
