@@ -22,12 +22,18 @@ import (
 type Action interface {
 	// Target is the object written. The UID of an object to be created is empty.
 	Target() identity.Ref
-	// Why is the reason that the write was decided for.
-	Why() Reason
-	// Telling is what users are told about it.
-	Telling() Telling
+	// About is what is said of the write.
+	About() About
+}
+
+// About is what is said of a write.
+type About struct {
 	// Verb names the form, for logs, metrics and plans.
-	Verb() string
+	Verb string
+	// Because is the reason that the write was decided for.
+	Because Reason
+	// Tell is what users are told about it.
+	Tell Telling
 }
 
 // Reason is why something is done or waited for.
@@ -169,98 +175,50 @@ type WriteStatus struct {
 // Target implements Action.
 func (a Create) Target() identity.Ref { return identity.RefOf(a.Kind, a.Object) }
 
-// Why implements Action.
-func (a Create) Why() Reason { return a.Because }
-
-// Telling implements Action.
-func (a Create) Telling() Telling { return a.Tell }
-
-// Verb implements Action.
-func (Create) Verb() string { return "create" }
+// About implements Action.
+func (a Create) About() About { return About{"create", a.Because, a.Tell} }
 
 // Target implements Action.
 func (a Apply) Target() identity.Ref { return a.Onto }
 
-// Why implements Action.
-func (a Apply) Why() Reason { return a.Because }
-
-// Telling implements Action.
-func (a Apply) Telling() Telling { return a.Tell }
-
-// Verb implements Action.
-func (Apply) Verb() string { return "apply" }
+// About implements Action.
+func (a Apply) About() About { return About{"apply", a.Because, a.Tell} }
 
 // Target implements Action.
 func (a Relabel) Target() identity.Ref { return a.Object }
 
-// Why implements Action.
-func (a Relabel) Why() Reason { return a.Because }
-
-// Telling implements Action.
-func (a Relabel) Telling() Telling { return a.Tell }
-
-// Verb implements Action.
-func (Relabel) Verb() string { return "relabel" }
+// About implements Action.
+func (a Relabel) About() About { return About{"relabel", a.Because, a.Tell} }
 
 // Target implements Action.
 func (a Annotate) Target() identity.Ref { return a.Object }
 
-// Why implements Action.
-func (a Annotate) Why() Reason { return a.Because }
-
-// Telling implements Action.
-func (a Annotate) Telling() Telling { return a.Tell }
-
-// Verb implements Action.
-func (Annotate) Verb() string { return "annotate" }
+// About implements Action.
+func (a Annotate) About() About { return About{"annotate", a.Because, a.Tell} }
 
 // Target implements Action.
 func (a SetFinalizers) Target() identity.Ref { return a.Object }
 
-// Why implements Action.
-func (a SetFinalizers) Why() Reason { return a.Because }
-
-// Telling implements Action.
-func (a SetFinalizers) Telling() Telling { return a.Tell }
-
-// Verb implements Action.
-func (SetFinalizers) Verb() string { return "dress" }
+// About implements Action.
+func (a SetFinalizers) About() About { return About{"dress", a.Because, a.Tell} }
 
 // Target implements Action.
 func (a Tie) Target() identity.Ref { return a.Object }
 
-// Why implements Action.
-func (a Tie) Why() Reason { return a.Because }
-
-// Telling implements Action.
-func (a Tie) Telling() Telling { return a.Tell }
-
-// Verb implements Action.
-func (Tie) Verb() string { return "tie" }
+// About implements Action.
+func (a Tie) About() About { return About{"tie", a.Because, a.Tell} }
 
 // Target implements Action.
 func (a Delete) Target() identity.Ref { return a.Object }
 
-// Why implements Action.
-func (a Delete) Why() Reason { return a.Because }
-
-// Telling implements Action.
-func (a Delete) Telling() Telling { return a.Tell }
-
-// Verb implements Action.
-func (Delete) Verb() string { return "delete" }
+// About implements Action.
+func (a Delete) About() About { return About{"delete", a.Because, a.Tell} }
 
 // Target implements Action.
 func (a WriteStatus) Target() identity.Ref { return a.Set }
 
-// Why implements Action.
-func (a WriteStatus) Why() Reason { return a.Because }
-
-// Telling implements Action.
-func (a WriteStatus) Telling() Telling { return a.Tell }
-
-// Verb implements Action.
-func (WriteStatus) Verb() string { return "status" }
+// About implements Action.
+func (a WriteStatus) About() About { return About{"status", a.Because, a.Tell} }
 
 // Standing is what a write relies on: objects of one kind, in one namespace. Objects with a
 // deletionTimestamp count as gone.

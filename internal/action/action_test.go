@@ -26,8 +26,8 @@ func TestEveryFormSaysWhatItWritesAndWhy(t *testing.T) {
 		{action.Delete{Object: ref, Because: why, Tell: tell}, "delete", ref},
 		{action.WriteStatus{Set: ref, Because: why, Tell: tell}, "status", ref},
 	} {
-		if tt.action.Verb() != tt.verb || tt.action.Target() != tt.target || tt.action.Why() != why || tt.action.Telling().Done[0].Reason != "Told" {
-			t.Errorf("%s: got %s of %+v because %+v", tt.verb, tt.action.Verb(), tt.action.Target(), tt.action.Why())
+		if tt.action.About().Verb != tt.verb || tt.action.Target() != tt.target || tt.action.About().Because != why || tt.action.About().Tell.Done[0].Reason != "Told" {
+			t.Errorf("%s: got %s of %+v because %+v", tt.verb, tt.action.About().Verb, tt.action.Target(), tt.action.About().Because)
 		}
 	}
 }

@@ -170,7 +170,7 @@ func TestNothingIsWrittenThatWasNotJudged(t *testing.T) {
 	} {
 		s := newScene()
 		if _, err := s.Do(t.Context(), what); err == nil || errors.Is(err, ErrStale) || len(s.Requests) > 0 {
-			t.Errorf("%s: got %v, %+v", what.Verb(), err, s.Requests)
+			t.Errorf("%s: got %v, %+v", what.About().Verb, err, s.Requests)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestNothingIsWrittenForAnOwnerThatIsNotAlive(t *testing.T) {
 			action.Tie{Object: onto, To: &owner},
 		} {
 			if _, err := s.Do(t.Context(), a); !errors.Is(err, ErrStale) || len(s.Requests) > 0 {
-				t.Errorf("%s: %s: %v", name, a.Verb(), err)
+				t.Errorf("%s: %s: %v", name, a.About().Verb, err)
 			}
 		}
 	}
@@ -467,7 +467,7 @@ func TestAWriteIsNotTriedWhenWhatItReliesOnChanged(t *testing.T) {
 				s.Requests = nil
 				s.Refuse = func(fakeapi.Request) error { return errors.New("it is tried") }
 				if _, err := s.Do(t.Context(), what); errors.Is(err, ErrStale) == tt.holds || (len(s.Requests) > 0) != tt.holds {
-					t.Errorf("%s: %v, %d writes", what.Verb(), err, len(s.Requests))
+					t.Errorf("%s: %v, %d writes", what.About().Verb, err, len(s.Requests))
 				}
 			}
 		})

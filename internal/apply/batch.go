@@ -32,7 +32,7 @@ func goesWith(before, a action.Action) bool {
 	_, setsOwners := a.(action.Tie)
 	kind := a.Target().Kind
 	return (deletes || setsOwners || kind == identity.KindPod) && !deletion.After &&
-		before.Verb() == a.Verb() && (deletion.Beside || before.Target().Kind == kind)
+		before.About().Verb == a.About().Verb && (deletion.Beside || before.Target().Kind == kind)
 }
 
 // atOnce is how many deletes a run begins with: the pods of a group do not wait for each other,
@@ -44,7 +44,7 @@ const atOnce = 16
 // the errors of a round it returns those that are not ErrStale, joined, or else ErrStale.
 func SlowStart(ctx context.Context, run []action.Action, do func(context.Context, action.Action) error) error {
 	width := 1
-	if len(run) > 0 && run[0].Verb() == (action.Delete{}).Verb() {
+	if len(run) > 0 && run[0].About().Verb == (action.Delete{}).About().Verb {
 		width = atOnce
 	}
 	for ; len(run) > 0; width *= 2 {

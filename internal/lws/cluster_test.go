@@ -131,7 +131,7 @@ func (c *cluster) do(plan lws.Plan) {
 	c.t.Helper()
 	for _, a := range plan.Actions {
 		if err := c.Do(a); err != nil {
-			c.t.Fatalf("%s %s: %v", a.Verb(), a.Target(), err)
+			c.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
 		}
 		if _, ok := a.(action.WriteStatus); ok {
 			c.memory.StatusWritten(find[*lwsv1.LeaderWorkerSet](c, a.Target().Name), c.Now)

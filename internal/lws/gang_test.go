@@ -146,7 +146,7 @@ func checkPodGroupWrites(t *rapid.T, c *cluster, plan lws.Plan) {
 		target := a.Target()
 		if target.Kind != identity.KindPodGroup || creates && len(all) > 0 ||
 			!creates && (target.UID != all[0].GetUID() || target.ResourceVersion != all[0].GetResourceVersion()) {
-			t.Fatalf("%s of %+v beside %v", a.Verb(), target, all)
+			t.Fatalf("%s of %+v beside %v", a.About().Verb, target, all)
 		}
 	}
 }

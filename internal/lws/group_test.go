@@ -115,7 +115,7 @@ func touches(c *cluster, seconds int, decide func() lws.Plan) (touched []int) {
 	for second := range seconds {
 		plan := decide()
 		for _, a := range plan.Actions {
-			if a.Why().Code == lws.CodeNudge {
+			if a.About().Because.Code == lws.CodeNudge {
 				touched = append(touched, second)
 			}
 		}

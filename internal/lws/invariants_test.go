@@ -24,7 +24,7 @@ func (w *world) judgeWrite(a action.Action) error {
 	if _, creates := a.(action.Create); !creates && w.foreign[a.Target().UID] {
 		return fmt.Errorf("the object is foreign (S10)")
 	}
-	switch a.Why().Code {
+	switch a.About().Because.Code {
 	case lws.CodeSuperseded:
 		return w.judgeKept(a)
 	case lws.CodeRestart:

@@ -132,12 +132,12 @@ var verbs = map[identity.Kind]string{
 // and its version. A new object has its owner as the controller; a PVC has none.
 func (d decided) checkWrite(a action.Action) {
 	ref := a.Target()
-	if a.Why().Code == "" || a.Why().Sentence == "" || ref.Namespace != fakeapi.Namespace || !strings.Contains(verbs[ref.Kind], a.Verb()) {
-		d.t.Fatalf("%s: %s %+v for %+v", d, a.Verb(), ref, a.Why())
+	if a.About().Because.Code == "" || a.About().Because.Sentence == "" || ref.Namespace != fakeapi.Namespace || !strings.Contains(verbs[ref.Kind], a.About().Verb) {
+		d.t.Fatalf("%s: %s %+v for %+v", d, a.About().Verb, ref, a.About().Because)
 	}
 	create, creates := a.(action.Create)
 	if !creates && (ref.UID == "" || ref.ResourceVersion == "") {
-		d.t.Fatalf("%s: %s %+v names no version", d, a.Verb(), ref)
+		d.t.Fatalf("%s: %s %+v names no version", d, a.About().Verb, ref)
 	}
 	if apply, applies := a.(action.Apply); applies && !d.mayApply(apply) {
 		d.t.Fatalf("%s: apply %+v by %q, for %v", d, ref, apply.FieldOwner, apply.Adopter)
@@ -176,17 +176,17 @@ func (d decided) checkPrevious(a action.Action) {
 	}
 	if object := byUID(d.seen.previous, ref.UID); object != nil && (!deletes || deletion.OwnerGone == nil ||
 		deletion.OwnerGone.UID != object.GetOwnerReferences()[0].UID || !identity.IsGarbage(object, d.lives)) {
-		d.t.Fatalf("%s: %s %s is of a previous incarnation", d, a.Verb(), ref)
+		d.t.Fatalf("%s: %s %s is of a previous incarnation", d, a.About().Verb, ref)
 	}
 	apply, applies := a.(action.Apply)
-	isNew := a.Verb() == "create" || applies && apply.Adopter != nil
+	isNew := a.About().Verb == "create" || applies && apply.Adopter != nil
 	switch {
 	case byUID(d.seen.foreign, ref.UID) != nil || isNew && named(d.seen.foreign, ref):
-		d.t.Fatalf("%s: %s %s is foreign", d, a.Verb(), ref)
-	case a.Verb() == "create" && named(d.seen.previous, ref):
+		d.t.Fatalf("%s: %s %s is foreign", d, a.About().Verb, ref)
+	case a.About().Verb == "create" && named(d.seen.previous, ref):
 		d.t.Fatalf("%s: %s is created beside a previous object of its name", d, ref)
 	case isNew && d.group == nil && len(d.set.StatefulSet.Previous) > 0:
-		d.t.Fatalf("%s: %s %s beside a previous leader StatefulSet", d, a.Verb(), ref)
+		d.t.Fatalf("%s: %s %s beside a previous leader StatefulSet", d, a.About().Verb, ref)
 	}
 }
 
@@ -195,9 +195,9 @@ func (d decided) checkTarget(a action.Action) {
 	ref := a.Target()
 	_, deletes := a.(action.Delete)
 	switch {
-	case deletes && a.Why().Code == lws.CodeRestart:
+	case deletes && a.About().Because.Code == lws.CodeRestart:
 		d.checkRestart(ref)
-	case deletes && a.Why().Code == lws.CodeOutdated:
+	case deletes && a.About().Because.Code == lws.CodeOutdated:
 		d.checkOutdated(ref)
 	case deletes && ref.Kind == identity.KindPersistentVolumeClaim:
 		if d.group != nil || groupOfPVC(ref.Name) < int(workload.PodsOf(d.set.StatefulSet.Own())) {

@@ -215,8 +215,8 @@ func short(plan lws.Plan) string {
 func spelled(plan lws.Plan) []string {
 	words := []string{}
 	for _, a := range plan.Actions {
-		verb := a.Verb()
-		if a.Why().Code == lws.CodeNudge {
+		verb := a.About().Verb
+		if a.About().Because.Code == lws.CodeNudge {
 			verb = "touch"
 		}
 		words = append(words, verb+" "+a.Target().String())

@@ -54,7 +54,7 @@ func facts(message string) string {
 // notes are the events of an action without their prose: "GroupsUpdating/Update: 2 2".
 func notes(a action.Action) []string {
 	var notes []string
-	for _, event := range a.Telling().Done {
+	for _, event := range a.About().Tell.Done {
 		notes = append(notes, event.Reason+"/"+event.Action+facts(event.Note))
 	}
 	return notes

@@ -187,10 +187,10 @@ func (w *world) judged(a action.Action) error {
 	err := w.Do(a)
 	w.met.when("a write refused", err != nil)
 	if err == nil && wrong != nil {
-		w.t.Fatalf("%s %s: %v", a.Verb(), a.Target(), wrong)
+		w.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), wrong)
 	}
 	if err == nil {
-		w.met.when(a.Why().Code, true)
+		w.met.when(a.About().Because.Code, true)
 	}
 	return err
 }

@@ -38,8 +38,8 @@ func TestCarry(t *testing.T) {
 	} {
 		var got []string
 		for _, a := range pvc.Carry(tt.view.Claim, pvc.DecideHold(tt.view), tt.token) {
-			write := a.Verb() + " @" + a.Target().ResourceVersion + " " + a.Why().Code
-			for _, event := range a.Telling().Done {
+			write := a.About().Verb + " @" + a.Target().ResourceVersion + " " + a.About().Because.Code
+			for _, event := range a.About().Tell.Done {
 				write += ", " + event.Reason
 			}
 			got = append(got, write)

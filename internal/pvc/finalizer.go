@@ -131,12 +131,6 @@ type judged struct {
 // Target is the incarnation and the version that was judged.
 func (j judged) Target() identity.Ref { return j.object }
 
-// Why implements action.Action.
-func (j judged) Why() action.Reason { return j.because }
-
-// Telling implements action.Action.
-func (judged) Telling() action.Telling { return action.Telling{} }
-
 // Batch is the terminating PVCs of one namespace, as they were before pods are read. The read
 // judges only these.
 type Batch struct {
@@ -242,8 +236,8 @@ func (r Release) Takes() string { return r.takes }
 // Finalizers are those that stay, in their order.
 func (r Release) Finalizers() []string { return slices.Clone(r.stays) }
 
-// Verb implements action.Action.
-func (Release) Verb() string { return "release" }
+// About implements action.Action.
+func (r Release) About() action.About { return action.About{Verb: "release", Because: r.because} }
 
 // Kept is a PVC of the batch that stays, and its holders.
 type Kept struct {

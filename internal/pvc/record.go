@@ -224,8 +224,8 @@ type Lifting struct {
 // Gates are the gates that stay, in their order.
 func (l Lifting) Gates() []corev1.PodSchedulingGate { return slices.Clone(l.stays) }
 
-// Verb implements action.Action.
-func (Lifting) Verb() string { return "lift" }
+// About implements action.Action.
+func (l Lifting) About() action.About { return action.About{Verb: "lift", Because: l.because} }
 
 // Gated reports whether a pod waits under UseGate. A terminating pod does not.
 func Gated(pod *corev1.Pod) bool {

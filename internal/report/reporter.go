@@ -67,8 +67,9 @@ func New(recorder events.EventRecorder) *Reporter {
 
 // Tell reports the result of an action on behalf of owner.
 func (r *Reporter) Tell(ctx context.Context, owner runtime.Object, a action.Action, err error) {
+	about := a.About()
 	log := logr.FromContextOrDiscard(ctx).WithValues(
-		"verb", a.Verb(), "object", a.Target().String(), "reason", a.Why().Code, "because", a.Why().Sentence)
+		"verb", about.Verb, "object", a.Target().String(), "reason", about.Because.Code, "because", about.Because.Sentence)
 	switch {
 	case errors.Is(err, apply.ErrStale):
 		count(a, "stale")
@@ -76,25 +77,25 @@ func (r *Reporter) Tell(ctx context.Context, owner runtime.Object, a action.Acti
 	case errors.Is(err, context.Canceled): // the process ends: the write may have been done
 	case err != nil:
 		count(a, "failed")
-		if refused := a.Telling().Refused; refused != nil {
+		if refused := about.Tell.Refused; refused != nil {
 			event := *refused
 			event.Note += ": " + err.Error()
 			r.event(owner, event)
 		}
 	default:
 		count(a, "done")
-		for _, failure := range a.Telling().Failures {
+		for _, failure := range about.Tell.Failures {
 			restarts.WithLabelValues(failure).Inc()
 		}
 		log.Info("done")
-		for _, event := range a.Telling().Done {
+		for _, event := range about.Tell.Done {
 			r.event(owner, event)
 		}
 	}
 }
 
 func count(a action.Action, outcome string) {
-	actions.WithLabelValues(a.Verb(), string(a.Target().Kind), a.Why().Code, outcome).Inc()
+	actions.WithLabelValues(a.About().Verb, string(a.Target().Kind), a.About().Because.Code, outcome).Inc()
 }
 
 // Wait reports the waits of one read that have an event, once for each object and sentence.

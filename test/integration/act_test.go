@@ -187,7 +187,7 @@ func TestAnApplyOfTheSameIsInStep(t *testing.T) {
 	s.must(s.do(s.applyOnto(sts)))
 	for _, a := range s.decide(s.statefulSet()).Actions {
 		if a.Target().Kind == identity.KindStatefulSet {
-			t.Errorf("it would be written again: %s %s because %s", a.Verb(), a.Target(), a.Why().Sentence)
+			t.Errorf("it would be written again: %s %s because %s", a.About().Verb, a.Target(), a.About().Because.Sentence)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func advance(t *testing.T, s *fakeapi.Server, name string) {
 	for _, plan := range plans {
 		for _, a := range plan.Actions {
 			if _, err := apply.New(s, s.Live()).Do(t.Context(), a); err != nil {
-				t.Fatalf("%s %s: %v", a.Verb(), a.Target(), err)
+				t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func TestAsPlansForASetThatIsNotStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range tt.want {
-			if !slices.ContainsFunc(found.Plan.Actions, func(a action.Action) bool { return strings.HasPrefix(a.Verb()+" "+a.Target().String(), want) }) {
+			if !slices.ContainsFunc(found.Plan.Actions, func(a action.Action) bool { return strings.HasPrefix(a.About().Verb+" "+a.Target().String(), want) }) {
 				t.Errorf("%s: got %v, want %s", name, found.Plan.Actions, want)
 			}
 		}

@@ -110,7 +110,8 @@ func (p *SetPlan) add(s clilws.Survey, group *int, plan lws.Plan) {
 
 func actionOf(a action.Action) Action {
 	target := a.Target()
-	shown := Action{Verb: a.Verb(), Object: target, Reason: a.Why().Code, Message: a.Why().Sentence}
+	about := a.About()
+	shown := Action{Verb: about.Verb, Object: target, Reason: about.Because.Code, Message: about.Because.Sentence}
 	shown.Preconditions = Preconditions{UID: target.UID, ResourceVersion: target.ResourceVersion}
 	switch a := a.(type) {
 	case action.Create:

@@ -177,7 +177,7 @@ func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, 
 	case errors.Is(err, apply.ErrStale):
 		return apply.ErrStale
 	}
-	return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
+	return fmt.Errorf("%s %s: %w", a.About().Verb, a.Target(), err)
 }
 
 func (p *pass) remember(owner client.Object, a action.Action) {

@@ -59,5 +59,5 @@ func (v *Volumes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	case errors.Is(err, apply.ErrStale):
 		return ctrl.Result{RequeueAfter: volumeAgain}, nil
 	}
-	return ctrl.Result{}, fmt.Errorf("%s %s: %w", a.Verb(), a.Object, err)
+	return ctrl.Result{}, fmt.Errorf("%s %s: %w", a.About().Verb, a.Object, err)
 }

@@ -92,7 +92,7 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, actions []acti
 		}
 		p.Report.Tell(ctx, owner, a, err)
 		if err != nil {
-			return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
+			return fmt.Errorf("%s %s: %w", a.About().Verb, a.Target(), err)
 		}
 		version = done.ResourceVersion
 	}
