@@ -14,49 +14,47 @@ import (
 
 // wantedConditions returns every condition whose place in the status is to change.
 func (d *setDecision) wantedConditions() []metav1.Condition {
-	progress := d.progress()
-	beside := append(d.hinderedBeside(progress), d.resumed(progress)...)
-	return status.Wanted(d.Set.Status.Conditions, progress, beside, d.notices())
+	return status.Wanted(d.Set.Status.Conditions, d.progress(), d.notices())
 }
 
-// resumed is that an update goes on which was told to be held: it stays in progress
-// until all groups are ready, and nobody is to be asked any more to resume it.
-func (d *setDecision) resumed(progress []metav1.Condition) []metav1.Condition {
-	updating := string(lwsv1.LeaderWorkerSetUpdateInProgress)
-	told, _ := condition.Of(d.Set.Status.Conditions, updating)
-	if told.Status != metav1.ConditionTrue || told.Reason != CodePaused || len(progress) != 1 || progress[0].Type != string(lwsv1.LeaderWorkerSetProgressing) {
-		return nil
-	}
-	return []metav1.Condition{status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)}
-}
-
-// progress returns the conditions that hold, the one that tells most first.
+// progress returns the conditions about progress that say something, the one that tells most first.
+// An update stays in progress until the set is available.
 func (d *setDecision) progress() []metav1.Condition {
-	if d.refusal != "" {
-		return []metav1.Condition{status.Holding(lwsv1.LeaderWorkerSetProgressing, CodeRefused, d.refusal)}
-	}
 	counts := d.count()
-	progressing := status.Usual(lwsv1.LeaderWorkerSetProgressing)
-	if d.waiting.any() {
-		progressing.Reason, progressing.Message = CodePreviousIncarnation, d.waiting.message
-		return []metav1.Condition{progressing}
-	}
-	if paused := d.pauseText(counts); paused != "" {
-		return []metav1.Condition{
-			status.Holding(lwsv1.LeaderWorkerSetUpdateInProgress, CodePaused, paused),
-			status.Holding(lwsv1.LeaderWorkerSetProgressing, CodePaused, paused),
+	progressing, updating := d.progressing(counts), status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
+	stopped := d.refusal != "" || d.waiting.any()
+	switch {
+	case progressing.Reason == CodePaused:
+		updating.Reason, updating.Message = progressing.Reason, progressing.Message
+		return []metav1.Condition{updating, progressing}
+	case !stopped && counts.currentUpdated < counts.current:
+		return []metav1.Condition{updating, progressing}
+	case !stopped && !d.held && counts.wantedReady == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current:
+		available := status.Usual(lwsv1.LeaderWorkerSetAvailable)
+		if progressing.Reason == CodeRefused { // to an object that no group waits for, such as a Service
+			return []metav1.Condition{available, status.Ceased(progressing)}
 		}
-	}
-	if d.hindrance != "" {
-		progressing.Reason, progressing.Message = CodeRefused, d.hindrance
-	}
-	if counts.currentUpdated < counts.current {
-		return []metav1.Condition{status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress), progressing}
-	}
-	if !d.held && counts.wantedReady == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current {
-		return []metav1.Condition{status.Usual(lwsv1.LeaderWorkerSetAvailable)}
+		return []metav1.Condition{available}
+	case condition.IsTrue(d.Set.Status.Conditions, updating.Type):
+		return []metav1.Condition{progressing, updating}
 	}
 	return []metav1.Condition{progressing}
+}
+
+// progressing is the condition Progressing with what the set waits for, if anything.
+func (d *setDecision) progressing(counts groupCounts) metav1.Condition {
+	paused := d.pauseText(counts)
+	switch {
+	case d.refusal != "":
+		return status.Holding(lwsv1.LeaderWorkerSetProgressing, CodeRefused, d.refusal)
+	case d.waiting.any():
+		return status.Holding(lwsv1.LeaderWorkerSetProgressing, CodePreviousIncarnation, d.waiting.message)
+	case paused != "":
+		return status.Holding(lwsv1.LeaderWorkerSetProgressing, CodePaused, paused)
+	case d.hindrance != "":
+		return status.Holding(lwsv1.LeaderWorkerSetProgressing, CodeRefused, d.hindrance)
+	}
+	return status.Usual(lwsv1.LeaderWorkerSetProgressing)
 }
 
 // gangLook is how often a gang scheduler that is missing is looked for.

@@ -28,7 +28,7 @@ type groupDecision struct {
 // DecideGroup decides about one group. Rules are in order of precedence; each reports
 // whether those after it go on.
 func DecideGroup(w GroupSnapshot) Plan {
-	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
+	w.Set = volumes.AsCreated(w.Set, w.LeaderSet)
 	d := &groupDecision{GroupSnapshot: &w}
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{}
@@ -142,7 +142,7 @@ func (d *groupDecision) standing() bool {
 	if !workload.LacksPods(sts) {
 		return false
 	}
-	d.plan.touchStalled(sts, d.Now, d.Stalled, d.firstIsFree(sts))
+	d.plan.touchStalled(sts, d.Now, d.Stalled, d.isFirstFree(sts))
 	return false
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -19,7 +18,7 @@ func Paused(set *lwsv1.LeaderWorkerSet) bool {
 
 // pause returns a spec with the template and network that the leaders of a paused set were last
 // given. Objects that are created meanwhile belong to a revision that runs already, and any
-// number of changes become one rollout when it is resumed.
+// number of changes become one rollout when it is resumed. Without that revision the spec counts.
 func (d *setDecision) pause(spec effectiveSpec) effectiveSpec {
 	data, err := revision.Data(spec.set)
 	if !Paused(spec.set) || err != nil {
@@ -30,78 +29,33 @@ func (d *setDecision) pause(spec effectiveSpec) effectiveSpec {
 	if key == "" {
 		current = revision.Latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return revision.InUse(r, d.Set.Name) })
 	}
-	switch {
-	case current == nil && (key == "" || revision.Key(data) == key):
-		return spec // no rollout has begun, or the revision is created again from the spec
-	case current == nil:
-		return spec.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, is not there", key))
-	case revision.Same(spec.set, current.Data.Raw, data):
-		placed, pending := d.withTopology(*spec.set)
-		spec.set, spec.pending = placed, spec.pending || pending
-		return spec
+	if current != nil && !revision.Same(spec.set, current.Data.Raw, data) {
+		if restored, err := revision.Restore(spec.set, current.Data.Raw); err == nil {
+			spec.set, spec.pending = restored, true
+		}
 	}
-	restored, err := revision.Restore(spec.set, current.Data.Raw)
-	if err != nil {
-		return spec.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, cannot be read: %v", current.Name, err))
-	}
-	spec.set, _ = d.withTopology(*restored)
-	spec.pending = true
-	return spec
+	return d.withTopology(spec)
 }
 
-// standStill creates nothing while the template of the leaders is unknown.
-func (e effectiveSpec) standStill(why string) effectiveSpec {
-	e.pending, e.unknown = true, why+"; resume it to go on with the spec"
-	return e
-}
-
-// withTopology returns the set with the exclusive topologies of the leaders' template, and
-// reports whether the set asks for others. They are annotations of the set and in no
-// revision, and a change replaces pods: it waits like a change of the template.
-func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) (placedSet *lwsv1.LeaderWorkerSet, pending bool) {
+// withTopology returns a spec with the exclusive topologies that the leader StatefulSet was written
+// for. They are annotations of the set and in no revision, and a change replaces pods: it waits
+// like a change of the template.
+func (d *setDecision) withTopology(spec effectiveSpec) effectiveSpec {
 	sts := d.leaderStatefulSet()
 	if sts == nil {
-		return &set, false
+		return spec
 	}
-	placed := labels.Merge(sts.Spec.Template.Annotations, nil)
-	if d.foundTemplate(sts) {
-		placed = labels.Merge(sts.Annotations, nil)
-	}
+	placed := *spec.set
+	placed.Annotations = labels.Merge(placed.Annotations, nil)
 	for _, key := range workload.Placements {
-		if d.misplaced(sts, &set, key) {
-			pending = true
-			continue
-		}
-		placed[key] = set.Annotations[key]
-	}
-	placeAs(&set, placed)
-	return &set, pending
-}
-
-// placeAs gives a set the exclusive topologies that annotations of its pods say.
-func placeAs(set *lwsv1.LeaderWorkerSet, pods map[string]string) {
-	set.Annotations = labels.Merge(set.Annotations, nil)
-	for _, key := range workload.Placements {
-		delete(set.Annotations, key)
-		if topology := pods[key]; topology != "" {
-			set.Annotations[key] = topology
+		written := sts.Annotations[key]
+		spec.pending = spec.pending || placed.Annotations[key] != written
+		if delete(placed.Annotations, key); written != "" {
+			placed.Annotations[key] = written
 		}
 	}
-}
-
-// AsLed is a set as the group of a leader is to see it. While the rollout is
-// paused, a group is named as its leader is: what waits is not for it. Template and
-// placement are its leader's anyway.
-func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSet {
-	if leader == nil || !Paused(set) {
-		return set
-	}
-	led, policy := *set, lwsv1.SubdomainShared
-	if leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
-		policy = lwsv1.SubdomainUniquePerReplica
-	}
-	led.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
-	return &led
+	spec.set = &placed
+	return spec
 }
 
 // tellPause has the plan say what waits for the user.

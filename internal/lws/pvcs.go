@@ -189,11 +189,10 @@ func (d *setDecision) keepClaims() effectiveSpec {
 		return effectiveSpec{set: d.Set, live: d.Set} // a webhook rewrites those of the StatefulSet
 	}
 	live := volumes.WithTemplates(d.Set, volumes.Templates(stands))
-	kept := effectiveSpec{set: live, live: live}
-	waits := "nothing else waits for that"
-	if lacks := volumes.LackingMount(d.Set, volumes.Templates(stands)); lacks != "" {
-		kept.set, kept.pending = stands, true
-		waits = fmt.Sprintf("the template waits, since it mounts %q, which is in none of them", lacks)
+	data, err := revision.Data(stands)
+	kept, waits := effectiveSpec{set: stands, live: live}, "no other change waits for that"
+	if kept.pending = err != nil || !revision.Agrees(d.Set, data); kept.pending {
+		waits = "the template of the spec waits with them"
 	}
 	kept.otherClaims = fmt.Sprintf("spec.leaderWorkerTemplate.volumeClaimTemplates is not what statefulset %s was made with, "+
 		"and a StatefulSet never takes other claims: groups old and new have those of the StatefulSet (%s); %s; %s",

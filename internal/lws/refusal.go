@@ -7,11 +7,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/condition"
-	"lockstep.dev/lockstep/internal/lws/status"
 )
 
 const (
@@ -64,24 +59,6 @@ func refusedMessage(refusals ...string) string {
 		message += fmt.Sprintf("; and %d more", more)
 	}
 	return message
-}
-
-// hinderedBeside makes Progressing False with the reason Refused beside Available, while an
-// object is refused that no group waits for, such as a Service.
-func (d *setDecision) hinderedBeside(progress []metav1.Condition) []metav1.Condition {
-	progressing := string(lwsv1.LeaderWorkerSetProgressing)
-	if progress[0].Type != string(lwsv1.LeaderWorkerSetAvailable) {
-		return nil
-	}
-	beside := status.Ceased(status.Usual(lwsv1.LeaderWorkerSetProgressing))
-	told, _ := condition.Of(d.Set.Status.Conditions, progressing)
-	switch {
-	case d.hindrance != "":
-		beside.Reason, beside.Message = CodeRefused, d.hindrance
-	case told.Reason != CodeRefused || condition.IsTrue(d.Set.Status.Conditions, progressing):
-		return nil
-	}
-	return []metav1.Condition{beside}
 }
 
 // clipped is a sentence within the limit, cut between characters.

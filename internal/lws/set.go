@@ -47,9 +47,9 @@ type effectiveSpec struct {
 	set, live *lwsv1.LeaderWorkerSet
 	// pending is set while the spec asks for a template that is not taken in.
 	pending bool
-	// otherClaims says that the volumeClaimTemplates of the spec are not those of the set, and
-	// unknown why the template of the leaders is not known. Both may be empty.
-	otherClaims, unknown string
+	// otherClaims says that the volumeClaimTemplates of the spec are not those of the set, or is
+	// empty.
+	otherClaims string
 }
 
 // DecideSet is the whole behaviour of a set itself. DecideGroup decides inside a group.
@@ -110,12 +110,9 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	}
 	d.effectiveSpec = d.pause(d.keepClaims())
 	d.Set = d.set
-	if d.unknown != "" {
-		plan.wait(Wait{Reason: because(CodeRevisionNotVisible, d.unknown)})
-	}
 	d.refusal, d.hindrance = refusedMessage(w.Refusal), refusedMessage(w.Refused...)
 	d.waiting = d.awaitPrevious()
-	d.held = d.unknown != "" || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign) > 0
+	d.held = d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign) > 0
 	d.target = d.newTarget()
 	plan.add(d.target.plan)
 	d.conflict = d.conflicts()

@@ -27,7 +27,7 @@ func (d *setDecision) touch() (p Plan) {
 	if sts == nil || !workload.LacksPods(sts) {
 		return p
 	}
-	p.touchStalled(sts, d.Now, d.Stalled, d.isAnyFree(sts))
+	p.touchStalled(sts, d.Now, d.Stalled, d.isFirstFree(sts))
 	return p
 }
 
@@ -51,26 +51,26 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFre
 		because(CodeNudge, fmt.Sprintf("statefulset %s lacks pods whose names are free", sts.Name)), "")
 }
 
-// isAnyFree reports whether no other owner's pod or PVC has the name of a missing leader that the
-// StatefulSet controller can create: one in the batch of the first missing leader.
-func (d *setDecision) isAnyFree(sts *appsv1.StatefulSet) bool {
+// isFirstFree reports whether a leader is missing, and no other owner's pod or PVC has the name of
+// the first missing one. Once it has, the leaders after it are created by the operator.
+func (d *setDecision) isFirstFree(sts *appsv1.StatefulSet) bool {
 	others := slices.Concat(d.previousLeaders(), previousOf(identity.KindPod, d.Leaders.Foreign), d.previousPVCs())
-	blocked, own := ordinalsOf(others), ownOrdinals(d.Leaders, sts)
-	first := firstMissing(own, 0)
-	for ordinal := first; ordinal <= lastReached(first) && ordinal < int(workload.PodsOf(sts)); ordinal++ {
-		if !own[ordinal] && !blocked[ordinal] {
-			return true
-		}
-	}
-	return false
+	return isFirstFree(sts, ownOrdinals(d.Leaders, sts), ordinalsOf(others), 0)
 }
 
-// firstIsFree reports whether a worker is missing, and no other owner's pod or PVC has the name of
-// the first missing one. A status that lags behind the pods counts as nothing missing.
-func (g *Group) firstIsFree(sts *appsv1.StatefulSet) bool {
-	first := firstMissing(ownOrdinals(g.Pods, sts), 1)
-	blocked := slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
-	return first <= int(workload.PodsOf(sts)) && !ordinalsOf(blocked)[first]
+// isFirstFree reports the same of workers. A status that lags behind the pods counts as nothing
+// missing.
+func (g *Group) isFirstFree(sts *appsv1.StatefulSet) bool {
+	others := slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
+	return isFirstFree(sts, ownOrdinals(g.Pods, sts), ordinalsOf(others), 1)
+}
+
+func isFirstFree(sts *appsv1.StatefulSet, own, others map[int]bool, start int) bool {
+	first := start
+	for own[first] {
+		first++
+	}
+	return first < start+int(workload.PodsOf(sts)) && !others[first]
 }
 
 // ownOrdinals returns the ordinals of the pods that a StatefulSet controls, terminating ones too.
@@ -82,13 +82,6 @@ func ownOrdinals(pods identity.Claim[*corev1.Pod], sts *appsv1.StatefulSet) map[
 		}
 	}
 	return ordinalsOf(previousOf(identity.KindPod, own))
-}
-
-func firstMissing(taken map[int]bool, ordinal int) int {
-	for taken[ordinal] {
-		ordinal++
-	}
-	return ordinal
 }
 
 // OthersPods returns the pods under names of workers that the group's StatefulSet does not own.

@@ -16,7 +16,7 @@ import (
 //
 // It creates pods in batches of 1, 2, 4, … by rising ordinal, and ends a sync with the first batch
 // that fails. One name that a previous or foreign pod keeps would stop every group after its
-// batch. These leaders are created as that controller creates them, and it owns them.
+// batch: all leaders whose names are free are created here then, and that controller owns them.
 func (d *setDecision) unreachable() (p Plan) {
 	sts := d.StatefulSet.Own()
 	if sts == nil || d.held {
@@ -32,8 +32,8 @@ func (d *setDecision) unreachable() (p Plan) {
 	return p
 }
 
-// unreached returns the ordinals of the leaders past the first blocked one that are missing, and
-// that one. A PVC blocks once none has come or gone for a while.
+// unreached returns the ordinals of the missing leaders whose names are free while another name is
+// taken, and the first taken one. A PVC takes its leader's once none has come or gone for a while.
 func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked int) {
 	pvcs := d.previousPVCs()
 	taken := ordinalsOf(d.othersLeaders())
@@ -46,9 +46,9 @@ func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked 
 	blocked = slices.Min(slices.Collect(maps.Keys(taken)))
 	bearers := slices.Concat(d.Leaders.Owned, d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign)
 	borne := ordinalsOf(append(previousOf(identity.KindPod, bearers), pvcs...)) // no pod starts with a PVC that is terminating
-	first := lastReached(blocked) + 1
+	first := 0
 	if sts.Status.CurrentRevision != sts.Status.UpdateRevision {
-		first = max(first, int(livePartition(sts)))
+		first = int(livePartition(sts))
 	}
 	for ordinal := first; ordinal < int(workload.PodsOf(sts)); ordinal++ {
 		if !borne[ordinal] {
@@ -61,17 +61,6 @@ func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked 
 // othersLeaders are the pods of another owner under names of leaders that the set needs.
 func (d *setDecision) othersLeaders() []previous {
 	return append(d.previousLeaders(), below(previousOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
-}
-
-// lastReached is the highest ordinal in the batch that the blocked one is in.
-func lastReached(blocked int) int {
-	const largestBatch = 500
-	end, batch := 0, 1
-	for end < blocked {
-		batch = min(batch*2, largestBatch)
-		end += batch
-	}
-	return end
 }
 
 func (d *setDecision) makeLeader(sts *appsv1.StatefulSet, ordinal, blocked int) (made []action.Action) {

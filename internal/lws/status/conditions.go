@@ -6,6 +6,7 @@ package status
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,19 +15,12 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 )
 
-// exclusive lists, for each condition, those that cannot be True beside it.
-var exclusive = map[string][]string{
-	string(lwsv1.LeaderWorkerSetAvailable):        {string(lwsv1.LeaderWorkerSetProgressing), string(lwsv1.LeaderWorkerSetUpdateInProgress)},
-	string(lwsv1.LeaderWorkerSetProgressing):      {string(lwsv1.LeaderWorkerSetAvailable)},
-	string(lwsv1.LeaderWorkerSetUpdateInProgress): {string(lwsv1.LeaderWorkerSetAvailable)},
-}
-
-// usual is what a condition of the API says that has ceased to hold, for whatever
-// reason it did last: clients look for these texts, and what was waited for is past.
-var usual = map[string]metav1.Condition{
-	string(lwsv1.LeaderWorkerSetAvailable):        Holding(lwsv1.LeaderWorkerSetAvailable, "AllGroupsReady", "All replicas are ready"),
-	string(lwsv1.LeaderWorkerSetProgressing):      Holding(lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing", "Replicas are progressing"),
-	string(lwsv1.LeaderWorkerSetUpdateInProgress): Holding(lwsv1.LeaderWorkerSetUpdateInProgress, "GroupsUpdating", "Rolling Upgrade is in progress"),
+// usual is the conditions about progress with their texts: clients look for these. A condition that
+// ceased to hold has them for whatever reason it held last: what was waited for is past.
+var usual = []metav1.Condition{
+	Holding(lwsv1.LeaderWorkerSetAvailable, "AllGroupsReady", "All replicas are ready"),
+	Holding(lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing", "Replicas are progressing"),
+	Holding(lwsv1.LeaderWorkerSetUpdateInProgress, "GroupsUpdating", "Rolling Upgrade is in progress"),
 }
 
 // Notice is a condition that is True while it has a message, and becomes False once when that is
@@ -43,20 +37,16 @@ type Notice struct {
 	OfGroups bool
 }
 
-// Wanted returns every condition whose place in the status is to change, all in one pass: those
-// of progress, the ones that these exclude, those beside them, and the notices. A condition
-// appears first as True; nothing is there to say that it is not.
-func Wanted(have, progress, beside []metav1.Condition, notices []Notice) []metav1.Condition {
-	var wanted []metav1.Condition
-	for _, holds := range progress {
-		wanted = append(wanted, holds)
-		for _, other := range exclusive[holds.Type] {
-			if condition.IsTrue(have, other) {
-				wanted = append(wanted, Ceased(usual[other]))
-			}
+// Wanted returns every condition whose place in the status is to change: those of progress, those
+// about progress that ceased to hold, and the notices. A condition appears first as True: nothing
+// is there to say that it is not.
+func Wanted(have, progress []metav1.Condition, notices []Notice) []metav1.Condition {
+	wanted := slices.Clone(progress)
+	for _, c := range usual {
+		if _, told := condition.Of(have, c.Type); told && !slices.ContainsFunc(progress, func(p metav1.Condition) bool { return p.Type == c.Type }) {
+			wanted = append(wanted, Ceased(c))
 		}
 	}
-	wanted = append(wanted, beside...)
 	for _, n := range notices {
 		switch {
 		case n.Says != "":
@@ -68,8 +58,11 @@ func Wanted(have, progress, beside []metav1.Condition, notices []Notice) []metav
 	return wanted
 }
 
-// Usual is a condition of the API with its usual text.
-func Usual(kind lwsv1.LeaderWorkerSetConditionType) metav1.Condition { return usual[string(kind)] }
+// Usual is a condition about progress with its usual text.
+func Usual(kind lwsv1.LeaderWorkerSetConditionType) metav1.Condition {
+	c, _ := condition.Of(usual, string(kind))
+	return c
+}
 
 // Holding is a condition that is True.
 func Holding[T ~string](conditionType T, reason, message string) metav1.Condition {
@@ -122,11 +115,9 @@ func arrived(told, want *lwsv1.LeaderWorkerSetStatus, replicas int32) bool {
 // ProgressChanged reports whether a condition about progress came, went or changed its reason.
 // Other conditions have events of their own.
 func ProgressChanged(before, after []metav1.Condition) bool {
-	for _, kind := range []lwsv1.LeaderWorkerSetConditionType{
-		lwsv1.LeaderWorkerSetAvailable, lwsv1.LeaderWorkerSetProgressing, lwsv1.LeaderWorkerSetUpdateInProgress,
-	} {
-		was, _ := condition.Of(before, string(kind))
-		is, _ := condition.Of(after, string(kind))
+	for _, c := range usual {
+		was, _ := condition.Of(before, c.Type)
+		is, _ := condition.Of(after, c.Type)
 		if was.Status != is.Status || was.Reason != is.Reason {
 			return true
 		}

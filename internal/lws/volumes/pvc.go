@@ -113,29 +113,3 @@ func AsCreated(set *lwsv1.LeaderWorkerSet, leaders *appsv1.StatefulSet) *lwsv1.L
 	}
 	return WithTemplates(set, leaders.Spec.VolumeClaimTemplates)
 }
-
-// LackingMount returns a volumeClaimTemplate of the set that a container mounts and that is
-// not among others, or is empty. The API server refuses pods of such a template.
-func LackingMount(set *lwsv1.LeaderWorkerSet, others []corev1.PersistentVolumeClaim) string {
-	template := &set.Spec.LeaderWorkerTemplate
-	for _, name := range TemplateNames(set) {
-		if slices.ContainsFunc(others, func(o corev1.PersistentVolumeClaim) bool { return o.Name == name }) {
-			continue
-		}
-		if mounts(&template.WorkerTemplate.Spec, name) || template.LeaderTemplate != nil && mounts(&template.LeaderTemplate.Spec, name) {
-			return name
-		}
-	}
-	return ""
-}
-
-// mounts reports whether a pod mounts name, which is no volume of its spec.
-func mounts(pod *corev1.PodSpec, name string) bool {
-	if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
-		return false
-	}
-	return slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(c corev1.Container) bool {
-		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name }) ||
-			slices.ContainsFunc(c.VolumeDevices, func(v corev1.VolumeDevice) bool { return v.Name == name })
-	})
-}
