@@ -68,7 +68,7 @@ func (d *setDecision) notices() []status.Notice {
 			OverReason: "GangSchedulerFound", Over: "the gang scheduler of this set is there", Ended: "GangSchedulerFound",
 		},
 		{
-			Kind: ConditionBackoff, Reason: "GroupsFailing", Says: backoffMessage(d.waitingGroups()), OfGroups: true,
+			Kind: ConditionBackoff, Reason: "GroupsFailing", Says: d.backoffText(),
 			OverReason: "None", Over: "no group waits to be recreated",
 		},
 		{
@@ -89,7 +89,7 @@ func (d *setDecision) notices() []status.Notice {
 // tell waits for the end of all that is noticed.
 func (d *setDecision) tell() (p Plan) {
 	for _, n := range d.notices() {
-		if n.Says == "" || n.OfGroups {
+		if n.Says == "" {
 			continue
 		}
 		var again time.Time
@@ -101,16 +101,14 @@ func (d *setDecision) tell() (p Plan) {
 	return p
 }
 
-// noticeEvents reports each beginning, each new name conflict, and ends.
+// noticeEvents reports what begins, what is said anew, and ends.
 func (d *setDecision) noticeEvents() []action.Event {
 	var events []action.Event
 	for _, n := range d.notices() {
 		told, _ := condition.Of(d.Set.Status.Conditions, n.Kind)
 		was := condition.IsTrue(d.Set.Status.Conditions, n.Kind)
 		switch {
-		case n.OfGroups:
-			events = append(events, d.backoffEvents()...)
-		case n.Says != "" && (!was || n.Kind == CodeNameConflict && told.Message != n.Says):
+		case n.Says != "" && (!was || told.Message != n.Says):
 			events = append(events, action.Event{Warning: true, Reason: n.Kind, Action: "Wait", Note: n.Says})
 		case n.Says == "" && was && n.Ended != "":
 			events = append(events, action.Event{Reason: n.Ended, Action: "Wait", Note: n.Over})

@@ -88,7 +88,7 @@ func conflictMessage(found []string) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return strings.Join(found[:min(len(found), namedAtMost)], "; ") + andMore(len(found)) + "; remove what is in the way, or give this set another name"
+	return listed(found, "; ") + "; remove what is in the way, or give this set another name"
 }
 
 // taken names an object that has a name of ours, its controller, and what that costs.

@@ -238,7 +238,7 @@ func (d *setDecision) report(blocking []previous) previousWait {
 	stuckAt := d.Vigil.lastMove(told).Add(stuckAfter)
 	w := previousWait{message: "waiting for " + named(told), until: earlier(until, stuckAt), stuck: !d.Now.Before(stuckAt)}
 	if w.stuck {
-		w.message += "; " + stuckPhrase + ": " + remedies(told)
+		w.message += "; " + stuckPhrase + ": " + listed(spelt(told, remedy), "; ")
 		w.until = d.Now.Add(slowLook)
 	}
 	return w
@@ -263,27 +263,27 @@ func named(all []previous) string {
 	if len(all) == 1 {
 		noun = "object"
 	}
-	return fmt.Sprintf("%d %s of the previous incarnation: %s", len(all), noun, listed(all, ", ", func(p previous) string { return p.String() }))
+	return fmt.Sprintf("%d %s of the previous incarnation: %s", len(all), noun, listed(spelt(all, previous.String), ", "))
 }
 
-// remedies says what holds each object, and what would release it.
-func remedies(all []previous) string { return listed(all, "; ", remedy) }
-
-func listed(all []previous, separator string, says func(previous) string) string {
-	var parts []string
-	for _, p := range all[:min(len(all), namedAtMost)] {
-		parts = append(parts, says(p))
+func spelt(all []previous, says func(previous) string) []string {
+	texts := make([]string, len(all))
+	for i, p := range all {
+		texts[i] = says(p)
 	}
-	return strings.Join(parts, separator) + andMore(len(all))
+	return texts
 }
 
-func andMore(count int) string {
-	if count <= namedAtMost {
-		return ""
+// listed joins the first texts and counts the others.
+func listed(texts []string, separator string) string {
+	joined := strings.Join(texts[:min(len(texts), namedAtMost)], separator)
+	if more := len(texts) - namedAtMost; more > 0 {
+		joined += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf(" and %d more", count-namedAtMost)
+	return joined
 }
 
+// remedy says what holds an object, and what would release it.
 func remedy(p previous) string {
 	finalizers := p.object.GetFinalizers()
 	pod, isPod := p.object.(*corev1.Pod)

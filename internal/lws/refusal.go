@@ -2,20 +2,15 @@ package lws
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-const (
-	// refusalsNamed bounds how many refusals a message repeats.
-	refusalsNamed = 3
-	// sentenceLimit bounds what a message repeats of others: an error may contain a whole
-	// object, and the API server refuses a status that is too large.
-	sentenceLimit = 1024
-)
+// sentenceLimit bounds what a message repeats of others: an error may contain a whole
+// object, and the API server refuses a status that is too large.
+const sentenceLimit = 1024
 
 // IsRefusal reports whether an error is the API server's answer to a write that it will refuse
 // until the write, a policy, a quota or a right changes. An error that passes by itself, such as
@@ -54,11 +49,7 @@ func refusedMessage(refusals ...string) string {
 	if len(said) == 0 {
 		return ""
 	}
-	message := "the API server refuses: " + strings.Join(said[:min(len(said), refusalsNamed)], "; ")
-	if more := len(said) - refusalsNamed; more > 0 {
-		message += fmt.Sprintf("; and %d more", more)
-	}
-	return message
+	return "the API server refuses: " + listed(said, "; ")
 }
 
 // clipped is a sentence within the limit, cut between characters.

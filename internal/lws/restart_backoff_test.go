@@ -143,13 +143,3 @@ func TestWhatEndsAWait(t *testing.T) {
 		}
 	}
 }
-
-// A clock that was put back delays no restart.
-func TestAClockThatIsPutBackDelaysNoRestart(t *testing.T) {
-	c, _ := waiting(t)
-	c.pass(-2 * time.Hour)
-	c.awake()
-	if got := c.recreated(); len(got) != 1 {
-		t.Error("it is not recreated")
-	}
-}

@@ -1,17 +1,12 @@
 package lws
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -36,7 +31,7 @@ const pruningText = "the installed CustomResourceDefinition drops status.started
 func (d *setDecision) restartStatus() restart.Status {
 	status := d.Set.Status
 	if !restart.Recreates(d.Set) {
-		return restart.Status{Restarts: slices.DeleteFunc(slices.Clone(status.Restarts), func(r lwsv1.GroupRestarts) bool { return d.failedLeader(r) != nil })}
+		return restart.Status{Restarts: status.Restarts}
 	}
 	next := restart.Status{Started: status.Started, Restarts: status.Restarts, Since: d.since()}
 	next.Count(d.Set, d.leadersAndLeaving(), d.Now)
@@ -96,27 +91,6 @@ func (d *setDecision) end() int32 {
 	return end
 }
 
-// failedLeader returns the leader under which a group failed, or nil if the group has another one.
-func (d *setDecision) failedLeader(r lwsv1.GroupRestarts) *corev1.Pod {
-	at, found := slices.BinarySearchFunc(d.Groups, int(r.Index), func(g Group, index int) int { return cmp.Compare(g.Index, index) })
-	if !found || d.Groups[at].Leader.UID != r.Leader {
-		return nil
-	}
-	return d.Groups[at].Leader
-}
-
-// waitingGroups returns the failed groups whose restart waits for the back-off. The decision must
-// be on the leader: an earlier version of the operator wrote the status first.
-func (d *setDecision) waitingGroups() []*lwsv1.GroupRestarts {
-	var waiting []*lwsv1.GroupRestarts
-	for i := range d.restarted.Restarts {
-		if r := &d.restarted.Restarts[i]; r.DueAt.After(r.FailedAt.Time) && restart.Of(d.Set, d.failedLeader(*r)) != nil {
-			waiting = append(waiting, r)
-		}
-	}
-	return waiting
-}
-
 // pruned returns a message if the API server drops fields of the status, or is empty: the
 // status was written here for this generation, and restartsSince is not in it.
 func (d *setDecision) pruned() string {
@@ -128,42 +102,14 @@ func (d *setDecision) pruned() string {
 	return ""
 }
 
-func backoffMessage(waiting []*lwsv1.GroupRestarts) string {
-	if len(waiting) == 0 {
-		return ""
-	}
+// backoffText names the failed groups whose restart waits for the back-off, or is empty.
+func (d *setDecision) backoffText() string {
 	var texts []string
-	for _, r := range waiting[:min(len(waiting), namedAtMost)] {
-		texts = append(texts, backoffTextOf(r))
-	}
-	return strings.Join(texts, "; ") + andMore(len(waiting))
-}
-
-func backoffTextOf(r *lwsv1.GroupRestarts) string {
-	var last lwsv1.PodFailure
-	if n := len(r.Failures); n > 0 {
-		last = r.Failures[n-1]
-	}
-	return backoffText(int(r.Index), r.Count, r.DueAt, last)
-}
-
-// backoffText says why the restart of a group waits, and until when.
-func backoffText(index int, count int32, due metav1.Time, last lwsv1.PodFailure) string {
-	text := fmt.Sprintf("group %d failed %d times in a row and is recreated at %s", index, count, due.UTC().Format(time.RFC3339))
-	if last.Pod != "" {
-		text += " (" + restart.Text(last) + ")"
-	}
-	return text
-}
-
-// backoffEvents returns the events for groups that begin to wait.
-func (d *setDecision) backoffEvents() []action.Event {
-	var events []action.Event
-	for _, r := range d.waitingGroups() {
-		before := restart.Entry(d.live, int(r.Index))
-		if (before == nil || before.Leader != r.Leader) && len(events) < namedAtMost {
-			events = append(events, action.Event{Warning: true, Reason: CodeBackoff, Action: "Wait", Note: backoffTextOf(r)})
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		if decision := restart.Of(d.live, g.Leader); decision != nil && decision.BackoffText(d.live, g.Index) != "" {
+			texts = append(texts, decision.BackoffText(d.live, g.Index))
 		}
 	}
-	return events
+	return listed(texts, "; ")
 }

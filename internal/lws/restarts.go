@@ -42,9 +42,8 @@ func (d *groupDecision) restart() bool {
 		}
 		decision = d.decideRestart(d.Leader, failure)
 	}
-	if decision.Waits(d.Set, d.Now) {
-		until := decision.Due(d.Set)
-		d.plan.wait(Wait{Reason: because(CodeBackoff, backoffText(d.Index, decision.Count, until, decision.Failure)), Until: until.Time})
+	if until := decision.Due(d.Set); d.Now.Before(until.Time) {
+		d.plan.await(until.Time, CodeBackoff, decision.BackoffText(d.Set, d.Index))
 		return false
 	}
 	d.deleteGroup(d.Leader, decision, isNew)
@@ -127,7 +126,7 @@ func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failu
 //
 // A leader that is terminating stays as it is; decision may then be nil.
 func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decision, isNew bool) {
-	ends, unowned := leader.DeletionTimestamp == nil, d.unowned(leader)
+	ends, unowned := leader.DeletionTimestamp == nil, byOrdinal(d.Pods.Orphans)
 	for _, pod := range unowned {
 		d.plan.do(d.deletionOf(identity.RefOf(identity.KindPod, pod)))
 	}
@@ -151,14 +150,6 @@ func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decisi
 			d.plan.do(d.deletionOf(identity.RefOf(identity.KindPod, pod)))
 		}
 	}
-}
-
-// unowned returns the workers that the group started with and that lost their StatefulSet
-// and their owner: the next StatefulSet would adopt them.
-func (d *groupDecision) unowned(leader *corev1.Pod) []*corev1.Pod {
-	return slices.DeleteFunc(byOrdinal(d.Pods.Orphans), func(pod *corev1.Pod) bool {
-		return !restart.IsRecorded(d.Set, d.Index, leader, pod)
-	})
 }
 
 // deletionOf deletes a part of the group at any version: the group failed whatever became

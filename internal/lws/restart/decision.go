@@ -33,9 +33,6 @@ type Decision struct {
 	Failure lwsv1.PodFailure `json:"failure"`
 }
 
-// clockSkew is the largest expected difference between the clocks of two operators.
-const clockSkew = time.Minute
-
 // Of returns the decision to recreate the group of a leader, or nil. A decision from before
 // restartsSince is void: the policy was None in between.
 func Of(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *Decision {
@@ -86,10 +83,14 @@ func (d *Decision) Due(set *lwsv1.LeaderWorkerSet) metav1.Time {
 	return metav1.NewTime(d.At.Add(wait + time.Second)) // At has no fraction of a second
 }
 
-// Waits reports whether the back-off still holds the group back. A time far in the future
-// comes from a clock that was put back.
-func (d *Decision) Waits(set *lwsv1.LeaderWorkerSet, now time.Time) bool {
-	return now.Before(d.Due(set).Time) && !d.At.After(now.Add(clockSkew))
+// BackoffText says why the restart of a group waits, and until when. It is empty for one that waits
+// for no back-off.
+func (d *Decision) BackoffText(set *lwsv1.LeaderWorkerSet, index int) string {
+	due := d.Due(set)
+	if !due.After(d.At.Time) {
+		return ""
+	}
+	return fmt.Sprintf("group %d failed %d times in a row and is recreated at %s (%s)", index, d.Count, due.UTC().Format(time.RFC3339), Text(d.Failure))
 }
 
 // backoffOf returns the back-off of a set. Admission refuses a value that cannot be read;

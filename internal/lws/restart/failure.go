@@ -55,10 +55,10 @@ func (g Group) Failure(now time.Time) *Failure {
 	}
 	for _, pod := range g.Pods.Previous {
 		if index := g.counts(pod, started); index > 0 {
-			return failureOfLeaving(pod, started.restartsAt(index), now)
+			return failureOf(pod, started.restartsAt(index), true, now)
 		}
 	}
-	if f := failureOf(g.Leader, started.restartsAt(0), now); f != nil {
+	if f := failureOf(g.Leader, started.restartsAt(0), false, now); f != nil {
 		return f
 	}
 	return g.failureOfWorkers(started, now)
@@ -69,7 +69,7 @@ func (g Group) failureOfWorkers(started record, now time.Time) *Failure {
 	present := map[int]bool{0: true}
 	for _, pod := range slices.Concat(g.Pods.Owned, g.Pods.Orphans, g.Pods.Foreign) {
 		index := g.counts(pod, started)
-		if f := failureOf(pod, started.restartsAt(index), now); f != nil && index > 0 {
+		if f := failureOf(pod, started.restartsAt(index), false, now); f != nil && index > 0 {
 			return f
 		}
 		present[index] = true
@@ -84,7 +84,7 @@ func (g Group) failureOfWorkers(started record, now time.Time) *Failure {
 
 // FailureOfLeader returns how the leader failed, which is terminating.
 func (g Group) FailureOfLeader(now time.Time) *Failure {
-	return failureOfLeaving(g.Leader, recordOfLeader(g.Set, g.Index, g.Leader.UID).restartsAt(0), now)
+	return failureOf(g.Leader, recordOfLeader(g.Set, g.Index, g.Leader.UID).restartsAt(0), true, now)
 }
 
 // counts returns the index of a worker whose failure is one of the group, or 0. A group
@@ -112,28 +112,18 @@ func absent(code, pod string, now time.Time) *Failure {
 	return &Failure{Code: code, PodFailure: lwsv1.PodFailure{Pod: pod, Reason: code, At: moment(now)}}
 }
 
-// failureOf returns how a pod that exists failed, or nil.
-func failureOf(pod *corev1.Pod, restarts uint64, now time.Time) *Failure {
+// failureOf returns how a pod failed, or nil. Every pod that is deleted ends in a terminal phase: of
+// a terminating pod that says nothing unless the kubelet gave a reason.
+func failureOf(pod *corev1.Pod, restarts uint64, leaving bool, now time.Time) *Failure {
 	switch {
-	case ended(pod):
+	case ended(pod) && (!leaving || pod.Status.Reason != ""):
 		return evidence(CodePodEnded, pod, now)
 	case Restarts(pod) > restarts:
 		return evidence(CodePodRestarted, pod, now)
+	case leaving:
+		return evidence(CodePodDeleted, pod, now)
 	}
 	return nil
-}
-
-// failureOfLeaving returns how a terminating pod failed: its containers restarted, or the
-// kubelet gave a reason for its end, or else it was deleted. Every pod that is deleted
-// ends in a terminal phase; that alone says nothing.
-func failureOfLeaving(pod *corev1.Pod, restarts uint64, now time.Time) *Failure {
-	switch {
-	case ended(pod) && pod.Status.Reason != "":
-		return evidence(CodePodEnded, pod, now)
-	case Restarts(pod) > restarts:
-		return evidence(CodePodRestarted, pod, now)
-	}
-	return evidence(CodePodDeleted, pod, now)
 }
 
 // ended reports whether the containers of a pod do not start again.

@@ -33,8 +33,6 @@ type Notice struct {
 	Ended string
 	// Again is how soon to look again, where no event tells of its end.
 	Again time.Duration
-	// OfGroups is set if groups wait, and events are about each.
-	OfGroups bool
 }
 
 // Wanted returns every condition whose place in the status is to change: those of progress, those
