@@ -86,8 +86,17 @@ func (d *setDecision) notices() []status.Notice {
 	}
 }
 
-// tell waits for the end of all that is noticed.
+// tell waits for the end of all that is noticed, and of what keeps the set from progress.
 func (d *setDecision) tell() (p Plan) {
+	if d.refusal != "" {
+		p.await(time.Time{}, CodeRefused, d.refusal)
+	}
+	if d.hindrance != "" {
+		p.await(time.Time{}, CodeRefused, d.hindrance)
+	}
+	if text := d.pauseText(d.count()); text != "" {
+		p.await(time.Time{}, CodePaused, text)
+	}
 	for _, n := range d.notices() {
 		if n.Says == "" {
 			continue

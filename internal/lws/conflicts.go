@@ -22,19 +22,10 @@ const conflictLook = 10 * time.Second
 // conflicts names the foreign objects under names that the set needs. They are never written. One
 // under the name of the leader StatefulSet holds back everything, any other its own part.
 func (d *setDecision) conflicts() string {
-	var found []string
-	for _, sts := range d.StatefulSet.Foreign {
-		found = append(found, taken(identity.KindStatefulSet, sts, "the set cannot start"))
-	}
-	for _, pod := range byOrdinal(d.Leaders.Foreign) {
-		if _, index := identity.ParentAndOrdinal(pod.Name); needed(pod, 0, workload.Replicas(d.Set)) {
-			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d cannot start", index)))
-		}
-	}
+	found := bearersOf(identity.KindStatefulSet, d.StatefulSet.Foreign)
+	found = append(found, below(bearersOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
 	if d.wantsShared() {
-		for _, service := range d.Service.Foreign {
-			found = append(found, taken(identity.KindService, service, "pods of the set have no DNS names"))
-		}
+		found = append(found, bearersOf(identity.KindService, d.Service.Foreign)...)
 	}
 	for _, g := range d.Groups {
 		found = append(found, g.conflicts(d.Set)...)
@@ -42,27 +33,20 @@ func (d *setDecision) conflicts() string {
 	return conflictMessage(found)
 }
 
-func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
+// conflicts returns the foreign objects under names of the group's workers, Service and PodGroup.
+func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []bearer {
+	found := bearersOf(identity.KindPodGroup, g.Gang.Foreign)
 	size := workload.SizeOf(g.Leader, set)
-	var found []string
-	for _, sts := range g.Workers.Foreign {
-		if size > 1 {
-			found = append(found, taken(identity.KindStatefulSet, sts, fmt.Sprintf("group %d has no workers", g.Index)))
-		}
+	if size > 1 {
+		found = append(found, bearersOf(identity.KindStatefulSet, g.Workers.Foreign)...)
 	}
-	for _, pod := range byOrdinal(g.Pods.Foreign) {
-		adopted := g.Workers.Orphan() != nil && metav1.IsControlledBy(pod, g.Workers.Orphan())
-		if needed(pod, 1, size) && !adopted && len(g.Workers.Foreign) == 0 { // else they are those of the StatefulSet
-			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d lacks a worker", g.Index)))
-		}
+	if len(g.Workers.Foreign) == 0 { // else they are those of the StatefulSet
+		found = append(found, slices.DeleteFunc(below(bearersOf(identity.KindPod, g.Pods.Foreign), 1, size), func(p bearer) bool {
+			return g.Workers.Orphan() != nil && metav1.IsControlledBy(p.object, g.Workers.Orphan()) // is adopted
+		})...)
 	}
 	if g.HasOwnSubdomain(set) {
-		for _, service := range g.Service.Foreign {
-			found = append(found, taken(identity.KindService, service, fmt.Sprintf("pods of group %d have no DNS names", g.Index)))
-		}
-	}
-	for _, object := range g.Gang.Foreign {
-		found = append(found, taken(identity.KindPodGroup, object, fmt.Sprintf("group %d is not scheduled as a gang", g.Index)))
+		found = append(found, bearersOf(identity.KindService, g.Service.Foreign)...)
 	}
 	return found
 }
@@ -77,25 +61,19 @@ func byOrdinal(pods []*corev1.Pod) []*corev1.Pod {
 	})
 }
 
-// needed reports whether the ordinal of a pod is in the range.
-func needed(pod *corev1.Pod, first int, end int32) bool {
-	_, ordinal := identity.ParentAndOrdinal(pod.Name)
-	return ordinal >= first && int32(ordinal) < end
-}
-
 // conflictMessage is one message about all conflicts, with the next step, or empty.
-func conflictMessage(found []string) string {
+func conflictMessage(found []bearer) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return listed(found, "; ") + "; remove what is in the way, or give this set another name"
+	sortBearers(found)
+	return "names are taken: " + listed(spelt(found, taken), "; ") + "; remove what is in the way, or give this set another name"
 }
 
-// taken names an object that has a name of ours, its controller, and what that costs.
-func taken(kind identity.Kind, object metav1.Object, cost string) string {
-	holder := "has no controller"
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		holder = fmt.Sprintf("belongs to %s %s", strings.ToLower(owner.Kind), owner.Name)
+// taken names an object that has a name of ours, and its controller.
+func taken(p bearer) string {
+	if owner := metav1.GetControllerOfNoCopy(p.object); owner != nil {
+		return fmt.Sprintf("%s %s belongs to %s %s", strings.ToLower(string(p.Kind)), p.Name, strings.ToLower(owner.Kind), owner.Name)
 	}
-	return fmt.Sprintf("%s %s %s: %s", strings.ToLower(string(kind)), object.GetName(), holder, cost)
+	return fmt.Sprintf("%s %s has no controller", strings.ToLower(string(p.Kind)), p.Name)
 }

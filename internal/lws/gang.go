@@ -17,28 +17,15 @@ import (
 // an earlier leader goes first.
 func (d *groupDecision) scheduledAsGang() bool {
 	switch {
-	case !gang.IsTied(d.Leader):
-		d.beforeGangs()
+	case !gang.IsTied(d.Leader): // a group from before its set asked for a gang has none until it is recreated
 	case d.GangMissing != "":
 		d.plan.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing)})
-	case len(d.Gang.Previous) > 0:
-		previous := previousOf(identity.KindPodGroup, d.Gang.Previous)
-		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("group %d is no gang before %s have left", d.Index, named(previous)))})
 	case d.Gang.Own() == nil && d.Gang.Orphan() == nil && !d.Gang.Empty():
-		// It is foreign: the set reports it.
+		// It is foreign, which the set reports, or of a previous leader, which the group waits for.
 	case d.revision():
 		d.keepGang(gang.Object(workload.GangGroup(d.Set, d.restored, d.Leader)))
 	}
 	return true
-}
-
-// beforeGangs waits for a group that was created before its set asked for a gang scheduler: its
-// pods get a PodGroup when the group is recreated.
-func (d *groupDecision) beforeGangs() {
-	if gang.IsWanted(d.Set, false) {
-		d.plan.wait(Wait{Reason: because(CodeNoGangYet,
-			fmt.Sprintf("group %d was made before the set asked for %s, and is handed to it when it is recreated", d.Index, gang.Volcano))})
-	}
 }
 
 func (d *groupDecision) keepGang(want *unstructured.Unstructured) {

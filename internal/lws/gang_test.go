@@ -52,7 +52,7 @@ func TestDecisionsAboutPodGroups(t *testing.T) {
 		{"lost, of a set that has no gangs since", with(1, 2, volcano), then(withoutPodGroup,
 			user(fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, lwsv1.NoGangScheduler))), "w-0", "create podgroup w-0-5864bdfc97"},
 		{"another size: a group of 3 never has 5 pods", with(1, 3, volcano), user(size), "w-0", ""},
-		{"a group from before gangs", with(1, 2), user(volcano), "w-0", "| NoGangYet"},
+		{"a group from before gangs", with(1, 2), user(volcano), "w-0", ""},
 		{"terminating", with(1, 2, volcano), onPodGroup(func(o PodGroup) {
 			o.SetDeletionTimestamp(&metav1.Time{Time: fakeapi.Epoch})
 			o.SetFinalizers([]string{"x"})

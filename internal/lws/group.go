@@ -3,7 +3,6 @@ package lws
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,26 +57,16 @@ func DecideGroup(w GroupSnapshot) Plan {
 // previous creates nothing in the group while objects of a previous incarnation have its names,
 // and deletes those that are garbage.
 func (d *groupDecision) previous() bool {
-	all := append(previousOf(identity.KindStatefulSet, d.Workers.Previous), previousOf(identity.KindPod, d.Pods.Previous)...)
-	all = append(all, previousOf(identity.KindService, d.Service.Previous)...)
-	all = append(all, previousOf(identity.KindPodGroup, d.Gang.Previous)...)
-	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, all)
+	others := append(bearersOf(identity.KindService, d.Service.Previous), bearersOf(identity.KindPodGroup, d.Gang.Previous)...)
+	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
+		bearersOf(identity.KindStatefulSet, d.Workers.Previous), bearersOf(identity.KindPod, d.Pods.Previous), others))
 	if d.Leader == nil {
 		return false
 	}
 	blocking := d.Group.previous(workload.SizeOf(d.Leader, d.Set))
-	unwatched := slices.DeleteFunc(all, func(p previous) bool { return workload.BearsName(p.object, d.Set.Name) })
-	waited := blocking
-	if len(blocking) == 0 {
-		waited = unwatched
-	}
-	if len(waited) > 0 {
-		sortPrevious(waited)
-		var again time.Time
-		if len(unwatched) > 0 { // no event tells when an object without our labels is gone
-			again = d.Now.Add(conflictLook)
-		}
-		d.plan.await(again, CodePreviousIncarnation, fmt.Sprintf("group %d waits for %s", d.Index, named(waited)))
+	if waited := slices.Concat(blocking, others); len(waited) > 0 { // no event tells when an object without our labels is gone
+		sortBearers(waited)
+		d.plan.await(d.Now.Add(conflictLook), CodePreviousIncarnation, fmt.Sprintf("group %d waits for %s", d.Index, named(waited)))
 	}
 	return len(blocking) == 0
 }
@@ -208,11 +197,8 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 		})
 		return nil, false
 	}
-	domain, known := "", d.Node != nil
-	if known {
-		domain, known = d.Node.Labels[topology] // an empty domain is one for a scheduler, too
-	}
-	if !known {
+	domain, known := d.NodeLabels[topology]
+	if !known { // an empty domain is one for a scheduler, too
 		note := fmt.Sprintf("node %s of leader %s has no label %s", d.Leader.Spec.NodeName, d.Leader.Name, topology)
 		d.plan.wait(Wait{
 			Reason: because(CodeNoTopology, note),

@@ -88,7 +88,7 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"a revision of a former set", three, lost(func(r Revision) { r.OwnerReferences[0].UID = "former" }), "w-0", noRevision},
 		{"a terminating revision", three, lost(func(r Revision) { r.DeletionTimestamp = &metav1.Time{Time: fakeapi.Epoch} }), "w-0", noRevision},
 		{"a revision without label and name", three, lost(func(r Revision) { r.Labels, r.Data.Raw = nil, append([]byte(" "), r.Data.Raw...) }), "w-0", noRevision},
-		{"the Service of a former leader", unique, then(previous[Service]("w-0", "w-0"), withoutWorkers), "w-0", makes + " | Garbage"},
+		{"the Service of a former leader", unique, then(previous[Service]("w-0", "w-0"), withoutWorkers), "w-0", makes + " | Garbage WaitingForPreviousIncarnation"},
 		{"another group of a former leader", with(2, 2), then(previous[StatefulSet]("w-0", "w-0"), gone[StatefulSet]("w-1"), gone[Pod]("w-1-1")),
 			"w-1", "create statefulset w-1"},
 	})

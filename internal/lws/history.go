@@ -24,7 +24,7 @@ const historyLimit = 5
 // revisions in use to the history, which has a label of its own. The latest are kept, up to
 // a limit.
 func (d *setDecision) history() (p Plan) {
-	if d.held || d.onlyCurrent() {
+	if d.held {
 		return p
 	}
 	keys, known := d.runnable()
@@ -94,13 +94,6 @@ func (d *setDecision) unrun(r *appsv1.ControllerRevision) []action.Standing {
 	}
 }
 
-// onlyCurrent reports whether all revisions found have the current key, as at rest.
-func (d *setDecision) onlyCurrent() bool {
-	return !slices.ContainsFunc(d.Revisions.Owned, func(r *appsv1.ControllerRevision) bool {
-		return r.Labels[lwsv1.RevisionKey] != d.target.key
-	})
-}
-
 // runnable are the keys of the revisions that leaders run or may be created at: below the
 // partition the StatefulSet controller uses its previous template. The keys are unknown until
 // that controller has observed the present template, and until a leader shows the key of the
@@ -110,23 +103,16 @@ func (d *setDecision) runnable() (keys map[string]bool, known bool) {
 	if sts == nil || leadersKey(sts) != d.target.key || !workload.Observed(sts) {
 		return nil, false
 	}
-	keys = d.runKeys()
+	keys = map[string]bool{d.target.key: true}
+	for _, leader := range d.Leaders.Owned {
+		keys[leader.Labels[lwsv1.RevisionKey]] = true
+	}
 	if livePartition(sts) == 0 || sts.Status.CurrentRevision == sts.Status.UpdateRevision {
 		return keys, true
 	}
 	return keys, slices.ContainsFunc(d.Leaders.Owned, func(leader *corev1.Pod) bool {
 		return leader.Labels[lwsv1.RevisionKey] != "" && leader.Labels[appsv1.ControllerRevisionHashLabelKey] == sts.Status.CurrentRevision
 	})
-}
-
-// runKeys are the keys of the revisions that leaders run or are to run.
-func (d *setDecision) runKeys() map[string]bool {
-	keys := map[string]bool{d.statefulSetKey(): true}
-	for _, leader := range d.Leaders.Owned {
-		keys[leader.Labels[lwsv1.RevisionKey]] = true
-	}
-	delete(keys, "")
-	return keys
 }
 
 func historyLimitOf(set *lwsv1.LeaderWorkerSet) int {

@@ -1,13 +1,16 @@
 package lws
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -16,25 +19,60 @@ func Paused(set *lwsv1.LeaderWorkerSet) bool {
 	return set.Annotations[lwsv1.PausedAnnotationKey] == lwsv1.PausedValue
 }
 
-// pause returns a spec with the template and network that the leaders of a paused set were last
-// given. Objects that are created meanwhile belong to a revision that runs already, and any
-// number of changes become one rollout when it is resumed. Without that revision the spec counts.
-func (d *setDecision) pause(spec effectiveSpec) effectiveSpec {
-	data, err := revision.Data(spec.set)
-	if !Paused(spec.set) || err != nil {
+// effective returns the spec that the rules judge by. A new template waits while the rollout is
+// paused, and while the spec has volumeClaimTemplates that the leader StatefulSet has not: what is
+// created meanwhile has the template that the leaders were last given, and any number of changes
+// become one rollout.
+//
+// Admission refuses other volumeClaimTemplates, but another implementation allowed them, and the
+// API server refuses every later write of the StatefulSet. Alone they are no new revision.
+func (d *setDecision) effective() effectiveSpec {
+	spec, sts := effectiveSpec{set: d.Set, live: d.Set}, d.leaderStatefulSet()
+	differ := sts != nil && !workload.SameClaimTemplates(d.Set.Namespace, sts.Spec.VolumeClaimTemplates, volumes.Templates(d.Set))
+	if !differ && !Paused(d.Set) {
 		return spec
 	}
+	stands := d.standing(sts)
+	claims := volumes.Templates(stands)
+	if differ && !workload.SameClaimTemplates(d.Set.Namespace, claims, volumes.Templates(d.Set)) {
+		spec.live = volumes.WithTemplates(d.Set, claims)
+		spec.set, spec.otherClaims = spec.live, fmt.Sprintf(claimsDiffer, sts.Name, cmp.Or(strings.Join(volumes.TemplateNames(stands), ", "), "none"))
+	} else if !Paused(d.Set) {
+		return spec // a webhook rewrites those of the StatefulSet
+	}
+	if data, err := revision.Data(stands); err != nil || !revision.Agrees(d.Set, data) {
+		spec.set, spec.pending = stands, true
+	}
+	if Paused(d.Set) {
+		return d.withTopology(spec)
+	}
+	return spec
+}
+
+// claimsDiffer names both ways to make the templates of the spec and of the set equal.
+const claimsDiffer = "spec.leaderWorkerTemplate.volumeClaimTemplates is not what statefulset %s was made with, " +
+	"and a StatefulSet never takes other claims: groups old and new have those of the StatefulSet (%s), and any other template waits; " +
+	"to put these into the spec, delete the set with --cascade=orphan, which leaves all pods running, and create it again with them; " +
+	"to have those of the spec, delete the set and create it again, with whenDeleted Retain if data is to stay"
+
+// standing returns the set with the template that its leaders were last given, or that is in use.
+// Without its revision the spec counts, but for the volumeClaimTemplates of the StatefulSet if the
+// spec does not hash to its key.
+func (d *setDecision) standing(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
 	key := d.statefulSetKey()
 	current := d.revisionWithKey(key)
-	if key == "" {
+	if sts == nil {
 		current = revision.Latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return revision.InUse(r, d.Set.Name) })
 	}
-	if current != nil && !revision.Same(spec.set, current.Data.Raw, data) {
-		if restored, err := revision.Restore(spec.set, current.Data.Raw); err == nil {
-			spec.set, spec.pending = restored, true
+	if current != nil {
+		if restored, err := revision.Restore(d.Set, current.Data.Raw); err == nil {
+			return restored
 		}
 	}
-	return d.withTopology(spec)
+	if data, err := revision.Data(d.Set); sts == nil || err == nil && revision.Key(data) == key {
+		return d.Set
+	}
+	return volumes.WithTemplates(d.Set, sts.Spec.VolumeClaimTemplates)
 }
 
 // withTopology returns a spec with the exclusive topologies that the leader StatefulSet was written
@@ -58,14 +96,6 @@ func (d *setDecision) withTopology(spec effectiveSpec) effectiveSpec {
 	return spec
 }
 
-// tellPause has the plan say what waits for the user.
-func (d *setDecision) tellPause() (p Plan) {
-	if text := d.pauseText(d.count()); text != "" {
-		p.wait(Wait{Reason: because(CodePaused, text)})
-	}
-	return p
-}
-
 // pauseText says where a paused rollout stands, or is empty when none is held up.
 func (d *setDecision) pauseText(counts groupCounts) string {
 	if !Paused(d.Set) || !d.pending && counts.currentUpdated == counts.current {
@@ -76,17 +106,7 @@ func (d *setDecision) pauseText(counts groupCounts) string {
 		waits = ", and a change of the template waits"
 	}
 	return fmt.Sprintf("Rollout is paused with %d of %d groups at revision %s%s; resume it with: kubectl lockstep rollout resume %s -n %s",
-		d.groupsAt(d.target.key), workload.Replicas(d.Set), d.target.key, waits, d.Set.Name, d.Set.Namespace)
-}
-
-// groupsAt counts the wanted groups that are at a revision.
-func (d *setDecision) groupsAt(key string) int32 {
-	var at int32
-	for i := range d.Groups {
-		g := &d.Groups[i]
-		at += one(int32(g.Index) < workload.Replicas(d.Set) && g.complete(d.Set) && g.updated(key))
-	}
-	return at
+		counts.atTarget, workload.Replicas(d.Set), d.target.key, waits, d.Set.Name, d.Set.Namespace)
 }
 
 // targetKey is the revision key that the spec asks for, or empty while that is

@@ -65,12 +65,10 @@ const (
 	CodePaused              = "RolloutPaused"
 	CodeTie                 = "VolumeTie"
 	CodeScaledAway          = "ScaledAway"
-	CodeNotHeadless         = "ServiceNotHeadless"
 	CodeVolumeClaimsDiffer  = "VolumeClaimsDiffer"
 	CodeLeaderUnschedulable = "LeaderUnschedulable"
 
 	CodeGangSchedulerMissing = "GangSchedulerMissing"
-	CodeNoGangYet            = "NoGangYet"
 	CodeRestart              = "Restart"
 	CodeBackoff              = "RestartBackOff"
 )

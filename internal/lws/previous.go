@@ -38,23 +38,23 @@ const (
 	stuckPhrase = "none has left for a minute"
 )
 
-// previous is an object of a previous incarnation under a name that is needed.
-type previous struct {
+// bearer is an object under a name that is needed.
+type bearer struct {
 	identity.Ref
 	object metav1.Object
 }
 
-func previousOf[T metav1.Object](kind identity.Kind, objects []T) []previous {
-	all := make([]previous, 0, len(objects))
+func bearersOf[T metav1.Object](kind identity.Kind, objects []T) []bearer {
+	all := make([]bearer, 0, len(objects))
 	for _, object := range objects {
-		all = append(all, previous{Ref: identity.RefOf(kind, object), object: object})
+		all = append(all, bearer{Ref: identity.RefOf(kind, object), object: object})
 	}
 	return all
 }
 
 // below returns the objects whose ordinals are in the range.
-func below(all []previous, first int, end int32) []previous {
-	return slices.DeleteFunc(all, func(p previous) bool {
+func below(all []bearer, first int, end int32) []bearer {
+	return slices.DeleteFunc(all, func(p bearer) bool {
 		_, ordinal := identity.ParentAndOrdinal(p.Name)
 		return ordinal < first || int32(ordinal) >= end
 	})
@@ -75,19 +75,19 @@ func (w previousWait) any() bool { return w.message != "" }
 // incarnation hold back the set: the StatefulSet controller cannot skip an ordinal. Any other
 // object holds back its own group.
 func (d *setDecision) awaitPrevious() previousWait {
-	whole, leaders, pvcs := previousOf(identity.KindStatefulSet, d.StatefulSet.Previous), d.previousLeaders(), d.previousPVCs()
+	whole, leaders, pvcs := bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous), d.previousLeaders(), d.previousPVCs()
 	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices())
 	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
 		for i := range groups {
-			blocking = append(blocking, previousOf(identity.KindPodGroup, groups[i].Gang.Previous)...)
+			blocking = append(blocking, bearersOf(identity.KindPodGroup, groups[i].Gang.Previous)...)
 			blocking = append(blocking, groups[i].previous(workload.Size(d.Set))...)
 		}
 	}
 	waiting := d.report(blocking)
-	for _, leaving := range [][]previous{leaders, pvcs} {
+	for _, leaving := range [][]bearer{leaders, pvcs} {
 		if d.leadersHold(leaving) {
 			waiting.holds = true
-			if goOn := d.Vigil.lastMove(leaving).Add(goOnAfter); d.Now.Before(goOn) {
+			if goOn := d.Vigil.Moved.Add(goOnAfter); d.Now.Before(goOn) {
 				waiting.until = earlier(waiting.until, goOn)
 			}
 		}
@@ -100,10 +100,10 @@ func (d *setDecision) awaitPrevious() previousWait {
 // collector has not deleted in time.
 func (d *setDecision) previous() (p Plan) {
 	p.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
-		previousOf(identity.KindStatefulSet, d.StatefulSet.Previous),
-		previousOf(identity.KindPod, d.Leaders.Previous),
-		previousOf(identity.KindService, d.Service.Previous),
-		previousOf(identity.KindControllerRevision, d.Revisions.Previous),
+		bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous),
+		bearersOf(identity.KindPod, d.Leaders.Previous),
+		bearersOf(identity.KindService, d.Service.Previous),
+		bearersOf(identity.KindControllerRevision, d.Revisions.Previous),
 	))
 	if message := d.waiting.message; message != "" || !d.waiting.until.IsZero() {
 		p.wait(Wait{Reason: because(CodePreviousIncarnation, cmp.Or(message, "objects of the previous incarnation are being deleted")), Until: d.waiting.until})
@@ -113,56 +113,56 @@ func (d *setDecision) previous() (p Plan) {
 
 // previousLeaders returns the objects under names of leaders that the set needs, but for the
 // leaders that its own StatefulSet replaces.
-func (d *setDecision) previousLeaders() []previous {
+func (d *setDecision) previousLeaders() []bearer {
 	own := d.statefulSetUID()
-	all := previousOf(identity.KindPod, d.Leaders.Previous)
-	return below(slices.DeleteFunc(all, func(p previous) bool {
+	all := bearersOf(identity.KindPod, d.Leaders.Previous)
+	return below(slices.DeleteFunc(all, func(p bearer) bool {
 		owner := metav1.GetControllerOfNoCopy(p.object)
 		return owner != nil && own != "" && owner.UID == own
 	}), 0, workload.Replicas(d.Set))
 }
 
 // previousPVCs returns the terminating PVCs of leaders that the set needs: no pod starts with one.
-func (d *setDecision) previousPVCs() []previous {
-	return below(previousOf(identity.KindPersistentVolumeClaim, d.LeaderVolumes.Previous), 0, workload.Replicas(d.Set))
+func (d *setDecision) previousPVCs() []bearer {
+	return below(bearersOf(identity.KindPersistentVolumeClaim, d.LeaderVolumes.Previous), 0, workload.Replicas(d.Set))
 }
 
 // previousServices returns the objects under names of Services that the set needs. They hold
 // back those Services alone, but pods have no DNS names meanwhile.
-func (d *setDecision) previousServices() []previous {
+func (d *setDecision) previousServices() []bearer {
 	if workload.Subdomain(d.Set) == lwsv1.SubdomainShared {
-		return previousOf(identity.KindService, d.Service.Previous)
+		return bearersOf(identity.KindService, d.Service.Previous)
 	}
-	var found []previous
+	var found []bearer
 	for i := range d.Groups {
-		found = append(found, previousOf(identity.KindService, d.Groups[i].Service.Previous)...)
+		found = append(found, bearersOf(identity.KindService, d.Groups[i].Service.Previous)...)
 	}
 	return found
 }
 
 // previous returns what holds back this group's workers. Once their StatefulSet exists, it deals
 // with its own pods. PVCs of a StatefulSet to adopt end with its pods.
-func (g *Group) previous(size int32) []previous {
+func (g *Group) previous(size int32) []bearer {
 	if g.Workers.Own() != nil {
 		return nil
 	}
-	found := previousOf(identity.KindStatefulSet, g.Workers.Previous)
+	found := bearersOf(identity.KindStatefulSet, g.Workers.Previous)
 	if g.Workers.Orphan() == nil {
-		found = append(found, below(previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous), 1, size)...)
+		found = append(found, below(bearersOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous), 1, size)...)
 	}
-	return append(found, below(previousOf(identity.KindPod, g.Pods.Previous), 1, size)...)
+	return append(found, below(bearersOf(identity.KindPod, g.Pods.Previous), 1, size)...)
 }
 
 // leadersHold reports whether previous leaders hold back the leader StatefulSet: all of them, or
 // some for a short time.
-func (d *setDecision) leadersHold(leaders []previous) bool {
+func (d *setDecision) leadersHold(leaders []bearer) bool {
 	if len(leaders) == 0 || d.StatefulSet.Own() != nil {
 		return false
 	}
-	return len(ordinalsOf(leaders)) >= int(workload.Replicas(d.Set)) || d.Now.Before(d.Vigil.lastMove(leaders).Add(goOnAfter))
+	return len(ordinalsOf(leaders)) >= int(workload.Replicas(d.Set)) || d.Now.Before(d.Vigil.Moved.Add(goOnAfter))
 }
 
-func ordinalsOf(all []previous) map[int]bool {
+func ordinalsOf(all []bearer) map[int]bool {
 	ordinals := map[int]bool{}
 	for _, p := range all {
 		_, ordinal := identity.ParentAndOrdinal(p.Name)
@@ -173,7 +173,7 @@ func ordinalsOf(all []previous) map[int]bool {
 
 // helpAlong deletes garbage that the collector has not deleted in time. The owner is read live
 // before the delete.
-func (p *Plan) helpAlong(now time.Time, vigil Vigil, lives identity.Lives, all []previous) {
+func (p *Plan) helpAlong(now time.Time, vigil Vigil, lives identity.Lives, all []bearer) {
 	for _, g := range all {
 		if !identity.IsGarbage(g.object, lives) {
 			continue
@@ -200,17 +200,6 @@ func (v Vigil) seen(ref identity.Ref, now time.Time) time.Time {
 	return now
 }
 
-// lastMove is when one of the objects was first read, or any object of the set last went.
-func (v Vigil) lastMove(all []previous) time.Time {
-	last := v.Moved
-	for _, p := range all {
-		if at, ok := v.Seen[p.UID]; ok && at.After(last) {
-			last = at
-		}
-	}
-	return last
-}
-
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b
@@ -220,8 +209,8 @@ func earlier(a, b time.Time) time.Time {
 
 // report names the objects that are older than the set, or have been there for a while. The
 // message depends on the objects alone, not on the time: the next reconcile writes nothing.
-func (d *setDecision) report(blocking []previous) previousWait {
-	var told []previous
+func (d *setDecision) report(blocking []bearer) previousWait {
+	var told []bearer
 	var until time.Time
 	for _, p := range blocking {
 		due := d.Vigil.seen(p.Ref, d.Now).Add(reportAfter)
@@ -234,8 +223,8 @@ func (d *setDecision) report(blocking []previous) previousWait {
 	if len(told) == 0 {
 		return previousWait{until: until}
 	}
-	sortPrevious(told)
-	stuckAt := d.Vigil.lastMove(told).Add(stuckAfter)
+	sortBearers(told)
+	stuckAt := d.Vigil.Moved.Add(stuckAfter)
 	w := previousWait{message: "waiting for " + named(told), until: earlier(until, stuckAt), stuck: !d.Now.Before(stuckAt)}
 	if w.stuck {
 		w.message += "; " + stuckPhrase + ": " + listed(spelt(told, remedy), "; ")
@@ -246,27 +235,27 @@ func (d *setDecision) report(blocking []previous) previousWait {
 
 // isOlder reports whether an object was created before the set. Times have whole seconds: an
 // object of the set's own second may be older if it was in the way from the beginning.
-func (d *setDecision) isOlder(p previous) bool {
+func (d *setDecision) isOlder(p bearer) bool {
 	created, ours := p.object.GetCreationTimestamp().Time, d.Set.CreationTimestamp.Time
 	return created.Before(ours) || created.Equal(ours) && d.Vigil.seen(p.Ref, d.Now).Before(ours.Add(reportAfter))
 }
 
-func sortPrevious(all []previous) {
-	slices.SortFunc(all, func(a, b previous) int {
+func sortBearers(all []bearer) {
+	slices.SortFunc(all, func(a, b bearer) int {
 		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name))
 	})
 }
 
 // named counts objects of the previous incarnation and names the first of them.
-func named(all []previous) string {
+func named(all []bearer) string {
 	noun := "objects"
 	if len(all) == 1 {
 		noun = "object"
 	}
-	return fmt.Sprintf("%d %s of the previous incarnation: %s", len(all), noun, listed(spelt(all, previous.String), ", "))
+	return fmt.Sprintf("%d %s of the previous incarnation: %s", len(all), noun, listed(spelt(all, bearer.String), ", "))
 }
 
-func spelt(all []previous, says func(previous) string) []string {
+func spelt(all []bearer, says func(bearer) string) []string {
 	texts := make([]string, len(all))
 	for i, p := range all {
 		texts[i] = says(p)
@@ -284,7 +273,7 @@ func listed(texts []string, separator string) string {
 }
 
 // remedy says what holds an object, and what would release it.
-func remedy(p previous) string {
+func remedy(p bearer) string {
 	finalizers := p.object.GetFinalizers()
 	pod, isPod := p.object.(*corev1.Pod)
 	switch {
@@ -305,7 +294,7 @@ func remedy(p previous) string {
 
 // Remedy says what holds a terminating pod, and what would release it.
 func Remedy(pod *corev1.Pod) string {
-	return remedy(previous{Ref: identity.RefOf(identity.KindPod, pod), object: pod})
+	return remedy(bearer{Ref: identity.RefOf(identity.KindPod, pod), object: pod})
 }
 
 // ToldStuck reports whether the set's status says that nothing has left for a minute.

@@ -1,11 +1,9 @@
 package lws
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,7 +14,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -173,47 +170,4 @@ func WorkersOf(g *Group, leader *corev1.Pod) []*appsv1.StatefulSet {
 	return slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous), func(sts *appsv1.StatefulSet) bool {
 		return leader == nil || !metav1.IsControlledBy(sts, leader)
 	})
-}
-
-// keepClaims replaces volumeClaimTemplates that the leader StatefulSet does not have. Admission
-// refuses such a change, but another implementation allowed it, and the API server refuses
-// every later write of the StatefulSet. The templates are part of the revision's data: with
-// those of the revision that stands, they alone are no new revision.
-func (d *setDecision) keepClaims() effectiveSpec {
-	sts := d.leaderStatefulSet()
-	if sts == nil || workload.SameClaimTemplates(d.Set.Namespace, sts.Spec.VolumeClaimTemplates, volumes.Templates(d.Set)) {
-		return effectiveSpec{set: d.Set, live: d.Set}
-	}
-	stands := d.standingTemplate(sts)
-	if workload.SameClaimTemplates(d.Set.Namespace, volumes.Templates(stands), volumes.Templates(d.Set)) {
-		return effectiveSpec{set: d.Set, live: d.Set} // a webhook rewrites those of the StatefulSet
-	}
-	live := volumes.WithTemplates(d.Set, volumes.Templates(stands))
-	data, err := revision.Data(stands)
-	kept, waits := effectiveSpec{set: stands, live: live}, "no other change waits for that"
-	if kept.pending = err != nil || !revision.Agrees(d.Set, data); kept.pending {
-		waits = "the template of the spec waits with them"
-	}
-	kept.otherClaims = fmt.Sprintf("spec.leaderWorkerTemplate.volumeClaimTemplates is not what statefulset %s was made with, "+
-		"and a StatefulSet never takes other claims: groups old and new have those of the StatefulSet (%s); %s; %s",
-		sts.Name, cmp.Or(strings.Join(volumes.TemplateNames(stands), ", "), "none"), waits, remedyClaims)
-	return kept
-}
-
-// remedyClaims names both ways to make the templates of the spec and of the set equal.
-const remedyClaims = "to put these into the spec, delete the set with --cascade=orphan, which leaves all pods running, and create it again with them; " +
-	"to have those of the spec, delete the set and create it again, with whenDeleted Retain if data is to stay"
-
-// standingTemplate is the set with the template that its leaders were last given. Without
-// its revision only the volumeClaimTemplates are known, from the StatefulSet, unless the spec
-// hashes to its key.
-func (d *setDecision) standingTemplate(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
-	key := leadersKey(sts)
-	if restored, err := revision.RestoredAt(d.Set, d.Revisions, key); err == nil {
-		return restored
-	}
-	if data, err := revision.Data(d.Set); err == nil && revision.Key(data) == key {
-		return d.Set
-	}
-	return volumes.WithTemplates(d.Set, sts.Spec.VolumeClaimTemplates)
 }

@@ -18,6 +18,8 @@ type groupCounts struct {
 	// current, currentUpdated and currentUpdatedReady are of the groups between
 	// the partition and replicas.
 	current, currentUpdated, currentUpdatedReady int32
+	// atTarget is of the groups below replicas that are at the target, also while a template waits.
+	atTarget int32
 }
 
 func (d *setDecision) count() groupCounts {
@@ -30,7 +32,7 @@ func (d *setDecision) count() groupCounts {
 		if !g.complete(d.Set) {
 			continue
 		}
-		ready, updated := g.Ready(d.Set), g.updated(target) && !displaced && !workload.LeftBehind(sts, g.Leader)
+		ready, updated := g.Ready(d.Set), g.UpToDate(target) && !displaced && !workload.LeftBehind(sts, g.Leader)
 		c.ready += one(ready)
 		c.updated += one(updated)
 		index := int32(g.Index)
@@ -38,6 +40,7 @@ func (d *setDecision) count() groupCounts {
 			continue
 		}
 		c.wantedReady += one(ready)
+		c.atTarget += one(g.UpToDate(d.target.key))
 		if index >= partition {
 			c.current++
 			c.currentUpdated += one(updated)
@@ -68,8 +71,9 @@ func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
 	return workers == nil || workersReady(workers)
 }
 
-func (g *Group) updated(key string) bool {
-	if key == "" || g.Leader.Labels[lwsv1.RevisionKey] != key {
+// UpToDate reports whether all parts of the group are at the revision key.
+func (g *Group) UpToDate(key string) bool {
+	if key == "" || g.Leader == nil || g.Leader.Labels[lwsv1.RevisionKey] != key {
 		return false
 	}
 	workers := g.Workers.Own()
@@ -139,9 +143,4 @@ func (d *setDecision) surplus() int32 {
 		surplus += one(int32(d.Groups[i].Index) >= d.course.Replicas)
 	}
 	return surplus
-}
-
-// UpToDate reports whether all parts of the group are at the revision key.
-func (g *Group) UpToDate(key string) bool {
-	return g.Leader != nil && g.updated(key)
 }

@@ -27,17 +27,6 @@ func refuses(err error) bool {
 		errors.As(err, new(apierrors.APIStatus)) && strings.Contains(err.Error(), "denied the request")
 }
 
-// refusals waits for what the API server refuses.
-func (d *setDecision) refusals() (p Plan) {
-	if d.refusal != "" {
-		p.wait(Wait{Reason: because(CodeRefused, d.refusal)})
-	}
-	if d.hindrance != "" {
-		p.wait(Wait{Reason: because(CodeRefused, d.hindrance)})
-	}
-	return p
-}
-
 // refusedMessage repeats what the API server answered, if it refused anything.
 func refusedMessage(refusals ...string) string {
 	var said []string

@@ -86,9 +86,6 @@ func (d *groupDecision) pods(leader *corev1.Pod) restart.Group {
 // at once for all. It asks for the revision if that is not read yet.
 func (d *groupDecision) answered(leader *corev1.Pod) bool {
 	key, started := leader.Labels[lwsv1.RevisionKey], restart.HasStarted(d.Set, d.Index, leader)
-	if !started && restart.ForgivesAnyStart(d.Set, leader) {
-		return false
-	}
 	if !d.Sought && !revision.Knows(d.Revisions, d.Set.Name, key) {
 		d.plan.Needs = NeedRevision
 		return false

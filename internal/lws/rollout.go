@@ -89,7 +89,7 @@ func (g *Group) place(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, key s
 	return rollout.Place{
 		Outdated: old,
 		Ready:    labelled && g.Ready(set),
-		Updated:  labelled && !old && g.complete(set) && g.updated(key),
+		Updated:  labelled && !old && g.complete(set) && g.UpToDate(key),
 	}
 }
 

@@ -22,20 +22,8 @@ func (d *setDecision) service() (p Plan) {
 	return p
 }
 
-// wantsShared reports whether pods of the set hang from the Shared Service: by what
-// the set says, or by what a group that is yet to be rolled was made for.
-func (d *setDecision) wantsShared() bool {
-	if workload.Subdomain(d.Set) == lwsv1.SubdomainShared {
-		return true
-	}
-	for i := range d.Groups {
-		leader := d.Groups[i].Leader
-		if leader.Labels[lwsv1.RevisionKey] != d.target.key && !workload.HasOwnService(leader) {
-			return true
-		}
-	}
-	return false
-}
+// wantsShared reports whether pods of the set hang from the Shared Service.
+func (d *setDecision) wantsShared() bool { return workload.Subdomain(d.Set) == lwsv1.SubdomainShared }
 
 // ownService keeps the group's headless Service what it should be under
 // UniquePerReplica. A foreign one under its name costs the DNS names, not the workers.
@@ -69,14 +57,9 @@ func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev
 }
 
 // repairService puts right what a Service publishes. Ports and whatever else
-// somebody added stay.
+// somebody added stay. The API server refuses to take an address from a Service.
 func (p *Plan) repairService(service, desired *corev1.Service) {
-	if !headless(service) {
-		note := fmt.Sprintf("service %s has an address of its own, which cannot be taken from it: delete it, and a headless one is made", service.Name)
-		p.wait(Wait{Reason: because(CodeNotHeadless, note), Tell: warning(CodeNotHeadless, "Wait", note, nil)})
-		return
-	}
-	if service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.PublishNotReadyAddresses && workload.BearsName(service, desired.Labels[lwsv1.SetNameLabelKey]) &&
+	if service.Spec.ClusterIP == corev1.ClusterIPNone && service.Spec.PublishNotReadyAddresses && workload.BearsName(service, desired.Labels[lwsv1.SetNameLabelKey]) &&
 		equality.Semantic.DeepEqual(service.Spec.Selector, desired.Spec.Selector) {
 		return
 	}
@@ -84,10 +67,4 @@ func (p *Plan) repairService(service, desired *corev1.Service) {
 	p.apply(desired, identity.RefOf(identity.KindService, service), FieldOwner,
 		because(CodeChanged, fmt.Sprintf("service %s does not publish what it should", service.Name)),
 		"Failed to update headless service "+service.Name)
-}
-
-// headless reports whether a Service is, or can be made so: an address once given
-// stays.
-func headless(service *corev1.Service) bool {
-	return service.Spec.ClusterIP == corev1.ClusterIPNone || service.Spec.ClusterIP == ""
 }

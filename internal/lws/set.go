@@ -62,11 +62,9 @@ func DecideSet(w SetSnapshot) Plan {
 		return Plan{Needs: plan.Needs}
 	}
 	for _, rule := range []func(*setDecision) Plan{
-		(*setDecision).refusals,
 		(*setDecision).tell,
 		(*setDecision).previous,
 		(*setDecision).leaders,
-		(*setDecision).tellPause,
 		(*setDecision).service,
 	} {
 		plan.add(rule(d))
@@ -108,7 +106,7 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	if key := d.statefulSetKey(); key != "" && !d.HistoryRead && d.revisionWithKey(key) == nil {
 		plan.Needs = NeedHistory
 	}
-	d.effectiveSpec = d.pause(d.keepClaims())
+	d.effectiveSpec = d.effective()
 	d.Set = d.set
 	d.refusal, d.hindrance = refusedMessage(w.Refusal), refusedMessage(w.Refused...)
 	d.waiting = d.awaitPrevious()

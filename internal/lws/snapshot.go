@@ -78,11 +78,10 @@ type GroupSnapshot struct {
 	Sought bool
 	// Live is set when the leader, the workers and their StatefulSet were read live.
 	Live bool
-	// Node holds the labels of the leader's node when the placement of the
-	// workers depends on them, or nil.
-	Node  *Node
-	Lives identity.Lives
-	Vigil Vigil
+	// NodeLabels are those of the leader's node, when the placement of the workers depends on them.
+	NodeLabels map[string]string
+	Lives      identity.Lives
+	Vigil      Vigil
 	// Stalled is since when the worker StatefulSet has lacked pods and created none, or zero.
 	Stalled time.Time
 }
@@ -109,12 +108,6 @@ type Group struct {
 	// Volumes holds what bears the names of workers' volume claims. A set snapshot
 	// fills it only for groups that are vacant or incomplete.
 	Volumes identity.Claim[*volumes.PVC]
-}
-
-// Node is what a group's placement needs of a node.
-type Node struct {
-	Name   string
-	Labels map[string]string
 }
 
 // Vigil is when objects came and went that a set or group waits for, as this process saw it.

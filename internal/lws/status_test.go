@@ -165,7 +165,7 @@ func checkTransitions(t *testing.T, before, after []metav1.Condition, generation
 }
 
 // Counts alone are written together, after two seconds at first, after eight later on.
-// A condition that changes is written at once, and so is the last leader that arrives.
+// A condition that changes is written at once.
 func TestCountsAreWrittenTogether(t *testing.T) {
 	const groups = 60
 	c := running(t, groups, 1)
@@ -197,22 +197,6 @@ func TestCountsAreWrittenTogether(t *testing.T) {
 	}
 	if got := brief(one[action.WriteStatus](t, c.decideSet()).Status)[available]; got != isAvailable {
 		t.Errorf("got %q", got)
-	}
-}
-
-func TestTheLastLeaderThatArrivesIsWrittenAtOnce(t *testing.T) {
-	c := running(t, 3, 1)
-	arrive := func(leaders int32) lws.Plan {
-		on("w", func(sts StatefulSet) { sts.Status.Replicas = leaders })(c)
-		return c.decideSet()
-	}
-	c.pass(time.Minute)
-	c.do(arrive(1))
-	if plan := arrive(2); len(plan.Actions) > 0 {
-		t.Fatalf("two of three: %s", spelled(plan))
-	}
-	if got := written(t, arrive(3)); got.Replicas != 3 {
-		t.Errorf("got %+v", got)
 	}
 }
 

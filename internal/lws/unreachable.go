@@ -37,7 +37,7 @@ func (d *setDecision) unreachable() (p Plan) {
 func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked int) {
 	pvcs := d.previousPVCs()
 	taken := ordinalsOf(d.othersLeaders())
-	if !d.Now.Before(d.Vigil.lastMove(pvcs).Add(goOnAfter)) {
+	if !d.Now.Before(d.Vigil.Moved.Add(goOnAfter)) {
 		maps.Copy(taken, ordinalsOf(pvcs))
 	}
 	if len(taken) == 0 || !workload.Observed(sts) {
@@ -45,7 +45,7 @@ func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked 
 	}
 	blocked = slices.Min(slices.Collect(maps.Keys(taken)))
 	bearers := slices.Concat(d.Leaders.Owned, d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign)
-	borne := ordinalsOf(append(previousOf(identity.KindPod, bearers), pvcs...)) // no pod starts with a PVC that is terminating
+	borne := ordinalsOf(append(bearersOf(identity.KindPod, bearers), pvcs...)) // no pod starts with a PVC that is terminating
 	first := 0
 	if sts.Status.CurrentRevision != sts.Status.UpdateRevision {
 		first = int(livePartition(sts))
@@ -59,8 +59,8 @@ func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked 
 }
 
 // othersLeaders are the pods of another owner under names of leaders that the set needs.
-func (d *setDecision) othersLeaders() []previous {
-	return append(d.previousLeaders(), below(previousOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
+func (d *setDecision) othersLeaders() []bearer {
+	return append(d.previousLeaders(), below(bearersOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
 }
 
 func (d *setDecision) makeLeader(sts *appsv1.StatefulSet, ordinal, blocked int) (made []action.Action) {

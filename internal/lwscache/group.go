@@ -231,7 +231,7 @@ func (r *reading) fillNewGroup(ctx context.Context, w *lws.GroupSnapshot) error 
 	if err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("read node %q of leader %q: %w", w.Leader.Spec.NodeName, w.Leader.Name, err))
 	}
-	w.Node = &lws.Node{Name: node.Name, Labels: node.Labels}
+	w.NodeLabels = node.Labels
 	return nil
 }
 

@@ -107,31 +107,18 @@ func Started(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, workers 
 	return &lwsv1.StartedGroup{Index: int32(index), Leader: leader.UID, Pods: r.encode(leader.Labels[lwsv1.RevisionKey])}
 }
 
-// Record adds the records of groups that started, as long as there is room.
+// Record adds the records of groups that started. If there is no room for all, the first groups have
+// theirs.
 func (s *Status) Record(started []lwsv1.StartedGroup) {
-	room := startedBytes - bytesOf(s.Started...)
-	fits := started[:0]
-	for _, entry := range started {
-		more := bytesOf(entry)
-		if before := find(s.Started, int(entry.Index), startedIndex); before != nil {
-			more -= bytesOf(*before)
-		}
-		if more <= room {
-			room -= more
-			fits = append(fits, entry)
-		}
+	if len(started) == 0 {
+		return
 	}
-	s.Started = merge(s.Started, fits, startedIndex)
-}
-
-// bytesOf returns about how many bytes entries take in JSON.
-func bytesOf(started ...lwsv1.StartedGroup) int {
-	const keys = 90
-	sum := 0
-	for i := range started {
-		sum += len(started[i].Pods) + keys
-	}
-	return sum
+	const keys = 90 // in JSON, of each entry
+	room := startedBytes
+	s.Started = slices.DeleteFunc(merge(s.Started, started, startedIndex), func(entry lwsv1.StartedGroup) bool {
+		room -= len(entry.Pods) + keys
+		return room < 0
+	})
 }
 
 // Trim drops groups from an index on, and bounds the entries: the latest have their
