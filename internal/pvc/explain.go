@@ -13,9 +13,7 @@ import (
 
 // Case is what an explanation is made from. A nil field was not read.
 type Case struct {
-	Claim *corev1.PersistentVolumeClaim
-	Mode  Mode
-	World World
+	HoldView
 	// Pods by UID, for what keeps a pod from ending.
 	Pods map[types.UID]*corev1.Pod
 	// Nodes by name; a node that does not exist is nil.
@@ -23,10 +21,7 @@ type Case struct {
 	Volume *corev1.PersistentVolume
 	// VolumeGone reports that the PersistentVolume does not exist.
 	VolumeGone bool
-	// NamespaceEnding reports that the namespace is being deleted.
-	NamespaceEnding bool
-	Unread          []Unread
-	Now             time.Time
+	Unread     []Unread
 }
 
 // Unread is a kind or an object that could not be read. It is never taken for absent.
@@ -84,9 +79,8 @@ type Explained struct {
 
 // Why explains a PVC by the decision that the operator takes from the same objects.
 func Why(c Case) Explanation {
-	verdict := DecideHold(HoldView{
-		Claim: c.Claim, Mode: c.Mode, World: c.World, Now: c.Now, Grace: Grace, NamespaceEnding: c.NamespaceEnding, Live: true,
-	})
+	c.Grace, c.Live = Grace, true
+	verdict := DecideHold(c.HoldView)
 	for i := range verdict.Idle {
 		verdict.Idle[i].Released = "" // an idle workload holds nothing
 	}

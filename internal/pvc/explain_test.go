@@ -25,7 +25,7 @@ func caseOf(c *corev1.PersistentVolumeClaim, mode pvc.Mode, pods []*corev1.Pod, 
 			w.Links[o.UID] = owner.UID
 		}
 	}
-	return pvc.Case{Claim: c, Mode: mode, World: w, Pods: byUID, Now: noon, Nodes: map[string]*corev1.Node{}}
+	return pvc.Case{HoldView: pvc.HoldView{Claim: c, Mode: mode, World: w, Now: noon}, Pods: byUID, Nodes: map[string]*corev1.Node{}}
 }
 
 func node(ready corev1.ConditionStatus, taints ...corev1.Taint) func(*pvc.Case) {

@@ -79,12 +79,11 @@ func DecideHold(v HoldView) HoldVerdict {
 	if v.Live || !v.takesAway(d) {
 		return d
 	}
-	needs := HoldVerdict{State: d.State, Holders: d.Holders, Idle: d.Idle, NeedsLive: true}
+	d.Annotations, d.Delete, d.Next, d.NeedsLive = nil, nil, time.Time{}, true
 	if v.Claim.Annotations[HoldersAnnotation] != "" {
-		needs.State = Held
+		d.State = Held
 	}
-	needs.Because = action.Reason{Code: "NeedsLive", Sentence: "a live read comes before a hold ends"}
-	return needs
+	return d
 }
 
 // takesAway reports whether a verdict gives up anything that protects a living PVC.

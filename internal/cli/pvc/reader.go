@@ -59,7 +59,7 @@ func (r *Reader) Explain(ctx context.Context, namespace string, claims []corev1.
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	shared := pvc.Case{Now: time.Now(), Pods: map[types.UID]*corev1.Pod{}, Nodes: map[string]*corev1.Node{}}
+	shared := pvc.Case{HoldView: pvc.HoldView{Now: time.Now()}, Pods: map[types.UID]*corev1.Pod{}, Nodes: map[string]*corev1.Node{}}
 	config := r.configuration(ctx)
 	reader := pvccache.Reader{Live: r.Client, Kinds: config.kinds, Started: restart.LargestStarted, Served: r.served}
 	n := reader.Read(ctx, namespace, func(pod *corev1.Pod) {

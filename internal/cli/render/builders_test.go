@@ -169,11 +169,10 @@ func foundClaim() *clipvc.Found {
 	world := pvc.World{Pods: pvc.NewIndex(), Desire: workloads.NewDesire("prod", nil)}
 	world.Pods.See(pod)
 	return &clipvc.Found{ModeFrom: "label of the namespace", Case: pvc.Case{
-		Claim: claim, Mode: pvc.Hold, World: world, Pods: map[types.UID]*corev1.Pod{pod.UID: pod},
+		HoldView: pvc.HoldView{Claim: claim, Mode: pvc.Hold, World: world, Now: now}, Pods: map[types.UID]*corev1.Pod{pod.UID: pod},
 		Nodes:  map[string]*corev1.Node{"n7": {ObjectMeta: metav1.ObjectMeta{Name: "n7"}}},
 		Volume: &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: "Delete"}},
 		Unread: []pvc.Unread{{What: "nodes", Why: "you may not read it"}},
-		Now:    now,
 	}}
 }
 
