@@ -8,6 +8,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 BUILT   := lockstep.dev/lockstep/internal/version
 LDFLAGS := -s -w -X $(BUILT).Version=$(VERSION) -X $(BUILT).Commit=$(COMMIT)
 GOTOOL  := go tool -modfile=go.tools.mod
+ASSETS  := $(CURDIR)/bin/assets
 ROUNDS  ?= 2
 SOAK_ROUNDS ?= 100
 # Tests of test/cluster with targets of their own.
@@ -22,6 +23,7 @@ FUZZED ?= $(shell grep -rl '^func Fuzz' --include='*_test.go' internal | xargs -
 export CGO_ENABLED ?= 0
 # The same for builds and tests, or everything would be compiled twice.
 export GOFLAGS += -trimpath
+export KUBEBUILDER_ASSETS := $(ASSETS)
 export LOCKSTEP_LOCAL := $(CURDIR)/bin/lockstep-local
 export LOCKSTEP_BIN := $(CURDIR)/bin
 
@@ -44,6 +46,7 @@ local: ## Build bin/lockstep-local, the local control plane
 	@mkdir -p bin
 	@hack/progress.sh go -C local build -ldflags '-s -w' -o $(LOCKSTEP_LOCAL).new ./cmd/lockstep-local
 	@mv $(LOCKSTEP_LOCAL).new $(LOCKSTEP_LOCAL)
+	@$(LOCKSTEP_LOCAL) assets $(ASSETS) >/dev/null
 
 .PHONY: demo
 demo: build ## Bring up a control plane, the operator and an example; show it live

@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"strings"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,16 +44,28 @@ func command(release string, programs []string, out, err io.Writer) *cobra.Comma
 		Short: "A Kubernetes control plane on this machine, with simulated nodes",
 		Long: `lockstep-local runs a real Kubernetes control plane (etcd, API server, controller
 manager, scheduler) as ordinary processes on ` + plane.Loopback + `, with nodes, pods and volumes
-simulated by kwok. One binary holds it all, and is each of these programs if called with
-its name as the first argument: ` + strings.Join(programs, ", ") + `.`,
+simulated by kwok. One binary holds it all; "lockstep-local kubectl" is in it too.`,
 		Version:       release,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetOut(out)
 	root.SetErr(err)
-	root.AddCommand(a.upCommand(), a.downCommand(), a.statusCommand(), a.killCommand(), a.restartCommand())
+	root.AddCommand(a.upCommand(), a.downCommand(), a.statusCommand(), a.killCommand(), a.restartCommand(), a.assetsCommand())
+	for _, name := range programs {
+		root.AddCommand(programCommand(name))
+	}
 	return root
+}
+
+// programCommand stands in the help only: such a call never comes here.
+func programCommand(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " [ARGUMENTS]", Short: "Be " + name + ", with its own command line", DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return fmt.Errorf("%s takes no flags before its name: call lockstep-local %s [ARGUMENTS]", name, name)
+		},
+	}
 }
 
 // onCluster makes cmd run on the cluster of its flag --dir.
@@ -79,6 +92,52 @@ func componentArg(_ *cobra.Command, args []string) error {
 	}
 	_, err := plane.ParseComponent(args[0])
 	return err
+}
+
+// assets are the names under which envtest looks for its programs.
+var assets = []string{"etcd", "kube-apiserver", "kubectl"}
+
+func (a *app) assetsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "assets DIR",
+		Short: "Make DIR fit for KUBEBUILDER_ASSETS: etcd, kube-apiserver and kubectl as links to this binary",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			if err := linkAssets(args[0], binary); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.out, args[0])
+			return nil
+		},
+	}
+}
+
+// linkAssets replaces links only: a file under such a name is a program of the user.
+func linkAssets(dir, binary string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range assets {
+		path := filepath.Join(dir, name)
+		info, err := os.Lstat(path)
+		if err == nil && info.Mode()&fs.ModeSymlink == 0 {
+			return fmt.Errorf("%q is not a link: move it away, or give another directory", path)
+		}
+		if err == nil {
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(binary, path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addRestartable adds the flags of settings that a restarted component can take on.

@@ -15,11 +15,9 @@ import (
 	"lockstep.dev/lockstep/local/internal/plane"
 )
 
-// patience is how long components may take to become ready. An interrupt ends the wait sooner.
-const patience = 5 * time.Minute
-
 func (a *app) upCommand() *cobra.Command {
 	settings := plane.DefaultSettings()
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "up --dir DIR",
 		Short: "Bring a fresh cluster up, and print the path of its kubeconfig",
@@ -32,11 +30,15 @@ earlier cluster left in DIR is removed; other files in it are not touched.`,
 	addRestartable(cmd.Flags(), &settings)
 	cmd.Flags().IntVar(&settings.Nodes, "nodes", settings.Nodes, "number of simulated nodes")
 	cmd.Flags().StringVar(&settings.Stages, "stages", settings.Stages, "pod stages of kwok: guarded deletes a pod by UID, as a kubelet does; stock is what kwok ships, and deletes by name")
+	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
 	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
 		if err := settings.Validate(); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel, err := limited(ctx, timeout)
+		if err != nil {
+			return err
+		}
 		defer cancel()
 		if err := cluster.Up(ctx, settings); err != nil {
 			return err
@@ -44,6 +46,14 @@ earlier cluster left in DIR is removed; other files in it are not touched.`,
 		fmt.Fprintln(a.out, cluster.Kubeconfig())
 		return nil
 	})
+}
+
+func limited(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc, error) {
+	if timeout <= 0 {
+		return nil, nil, fmt.Errorf("--timeout %s: give a time above zero, for example 3m", timeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, cancel, nil
 }
 
 func (a *app) downCommand() *cobra.Command {
@@ -84,6 +94,7 @@ func (a *app) killCommand() *cobra.Command {
 
 func (a *app) restartCommand() *cobra.Command {
 	settings := plane.DefaultSettings()
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "restart COMPONENT --dir DIR",
 		Short: "Start one component again, with other settings if given, and wait until it is ready",
@@ -95,8 +106,12 @@ effect in the components that read it when they are restarted.`,
 		Args: componentArg,
 	}
 	addRestartable(cmd.Flags(), &settings)
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long the component may take to become ready")
 	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, args []string) error {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel, err := limited(ctx, timeout)
+		if err != nil {
+			return err
+		}
 		defer cancel()
 		return cluster.Restart(ctx, plane.Component(args[0]), func(remembered plane.Settings) (plane.Settings, error) {
 			settings, err := over(remembered, cmd.Flags())

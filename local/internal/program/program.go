@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -51,16 +50,28 @@ var programs = map[string]func() int{
 }
 
 // Names lists the programs inside, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(programs)) }
+func Names() []string {
+	names := make([]string, 0, len(programs))
+	for name := range programs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Select finds the program that a command line asks for: by the name it was
 // called under (a link named etcd), or by its first argument. args is what the
 // program is to see as os.Args.
 func Select(argv []string) (name string, args []string, ok bool) {
-	for i := range min(2, len(argv)) {
-		if name := filepath.Base(argv[i]); programs[name] != nil {
-			return name, argv[i:], true
-		}
+	called := strings.TrimSuffix(filepath.Base(argv[0]), ".exe")
+	if _, ok := programs[called]; ok {
+		return called, argv, true
+	}
+	if len(argv) < 2 {
+		return "", nil, false
+	}
+	if _, ok := programs[argv[1]]; ok {
+		return argv[1], argv[1:], true
 	}
 	return "", nil, false
 }
