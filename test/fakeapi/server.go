@@ -53,9 +53,6 @@ type Server struct {
 	// WithoutMaxUnavailable drops the maxUnavailable of StatefulSets, as a server
 	// does whose gate for it is off.
 	WithoutMaxUnavailable bool
-	// Prunes drops what a status tells of restarts, as a server does whose
-	// definition is from before.
-	Prunes bool
 	// Webhook, when set, may change what is created or applied.
 	Webhook func(client.Object)
 	// Changed, when set, hears of every change, as watches do.

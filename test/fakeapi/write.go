@@ -355,16 +355,8 @@ func (w *statusWriter) Update(_ context.Context, object client.Object, _ ...clie
 	}
 	set, _ := found.DeepCopyObject().(*lwsv1.LeaderWorkerSet)
 	set.Status = *given.Status.DeepCopy()
-	if w.server.Prunes {
-		set.Status.Started, set.Status.Restarts, set.Status.RestartsSince = nil, nil, nil
-	}
 	w.server.Put(set)
 	return nil
-}
-
-// Patch merges into the status of any object.
-func (w *statusWriter) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-	return w.server.Patch(ctx, object, patch)
 }
 
 // exactly returns the object under a name if it is of the UID and the version. Empty
