@@ -64,9 +64,9 @@ func (w *warnings) taken() []string {
 	return texts
 }
 
-func newGuarded(t *testing.T, flags map[string]string, files ...string) *guarded {
+func newGuarded(t *testing.T, files ...string) *guarded {
 	t.Helper()
-	g := &guarded{cluster: newClusterWith(t, flags), namespace: "prod", warned: &warnings{}}
+	g := &guarded{cluster: newCluster(t), namespace: "prod", warned: &warnings{}}
 	g.alice, g.wanda = g.as("alice", g.warned), g.as("wanda", g.warned)
 	g.create(namespaced(g.namespace))
 	g.grant("claims", []string{"alice", "wanda"}, claimRule("*"), namespaceRule)

@@ -23,7 +23,7 @@ import (
 
 // TestPoliciesOfProtection asks a real API server what the admission policies do.
 func TestPoliciesOfProtection(t *testing.T) {
-	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
+	g := newGuarded(t, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
 	g.inForce()
 	g.part("a claim is born with both finalizers", g.birth)
 	g.part("forged words are taken off", g.forgery)
@@ -78,7 +78,7 @@ func (g *guarded) birth() {
 	if slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
 		g.t.Errorf("a pod's own claim has %v", own.Finalizers)
 	}
-	g.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lax", Labels: mode("off")}})
+	g.create(inMode("lax", "off"))
 	lax := newClaim("lax", "data")
 	g.create(lax)
 	chosen := newClaim("lax", "chosen")
@@ -334,14 +334,14 @@ func (g *guarded) namespaces() {
 
 // TestClaimsAreHeldFromBirthWhereThatWasChosen: until the operator has read the PVC.
 func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
-	g := newGuarded(t, nil, "barrier.yaml", "refuse.yaml", "guard.yaml")
+	g := newGuarded(t, "barrier.yaml", "refuse.yaml", "guard.yaml")
 	g.chosen = []string{"initialHold"}
 	g.apply("forged.yaml")
 	g.apply("initial.yaml")
 	g.inForce()
-	mode := func(m string) map[string]string { return map[string]string{pvc.ModeKey: m} }
-	for name, labels := range map[string]map[string]string{"usual": nil, "holding": mode("hold"), "strictly": mode("strict"), "lax": mode("off")} {
-		g.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	g.create(namespaced("usual"))
+	for name, mode := range map[string]string{"holding": "hold", "strictly": "strict", "lax": "off"} {
+		g.create(inMode(name, mode))
 	}
 	born := func(namespace, mode string) string {
 		c := newClaim(namespace, "dry")
@@ -397,7 +397,7 @@ func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 
 // TestStrictLetsNoPodGetBy asks a real API server what the policies of mode strict do to pods.
 func TestStrictLetsNoPodGetBy(t *testing.T) {
-	g := newGuarded(t, nil, "strict.yaml")
+	g := newGuarded(t, "strict.yaml")
 	const strict, lax = "strict", "lax"
 	g.create(inMode(strict, "strict"))
 	g.create(inMode(lax, "hold"))

@@ -27,7 +27,7 @@ type breaking struct {
 
 // TestRelease releases PVCs, with and without the permission.
 func TestRelease(t *testing.T) {
-	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
+	g := newGuarded(t, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
 	g.inForce()
 	b := &breaking{g, newPlugin(t, g.cfg, g.namespace)}
 	b.part("a DELETE that is tried is refused", b.tried)
