@@ -214,7 +214,7 @@ func (c *cluster) install(change func(*install.Options)) string {
 func (c *cluster) installAgain(change func(*install.Options)) {
 	c.t.Helper()
 	again := c.install(change)
-	if strings.Contains(again, " created") || strings.Contains(again, " configured") || !strings.Contains(again, "nothing had to be changed") {
+	if strings.Contains(again, " created\n") || strings.Contains(again, " configured\n") || !strings.Contains(again, "nothing had to be changed") {
 		c.t.Errorf("the second run changed something:\n%s", again)
 	}
 }
