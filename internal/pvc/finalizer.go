@@ -26,6 +26,9 @@ const (
 	AwaitPods
 	// Look reads pods live: a cache without a user proves nothing.
 	Look
+	// NeedsLive asks for a live read of the namespace: by the cache alone, a living PVC would
+	// lose the barrier.
+	NeedsLive
 )
 
 // View is one PVC as the caches show it. It can show that the PVC is in use, and never
@@ -36,6 +39,9 @@ type View struct {
 	Pods     *Index
 	Mode     Mode
 	Settings Settings
+	// NamespaceLive reports that the labels of the namespace were read live after the PVC
+	// was seen. Only then may a living PVC lose the barrier.
+	NamespaceLive bool
 }
 
 // Verdict is what to do next, and why.
@@ -90,10 +96,14 @@ func MayBeInUse(recorded Record) action.Reason {
 	return action.Reason{Code: "InUseRecord", Sentence: staysUntil(few(names)) + ", which its use record names"}
 }
 
-// living adds the finalizers that a living PVC lacks. The API server refuses new ones on a
-// terminating PVC. The barrier stays in every mode: only a deletion ends with its removal.
+// living sets the finalizers of a living PVC. The API server refuses new finalizers on a
+// terminating one.
 func (v View) living() Verdict {
-	have, want := v.Claim.Finalizers, slices.Clone(v.Claim.Finalizers)
+	have := v.Claim.Finalizers
+	want := slices.DeleteFunc(slices.Clone(have), func(f string) bool { return f == BarrierFinalizer && v.Mode < Barrier })
+	if len(want) < len(have) && !v.NamespaceLive {
+		return Verdict{Step: NeedsLive}
+	}
 	if v.Settings.Alone && !slices.Contains(want, PodsFinalizer) {
 		want = append(want, PodsFinalizer)
 	}

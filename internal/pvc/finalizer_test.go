@@ -33,8 +33,8 @@ func TestDecide(t *testing.T) {
 		{"complete", claim("data"), index(), pvc.Barrier, beside, pvc.Leave, nil},
 		{"without B", claim("data", finalizers(p)), used, pvc.Barrier, beside, pvc.Write, []string{p, b}},
 		{"without B, mode observe", claim("data", finalizers(p)), used, pvc.Observe, beside, pvc.Leave, nil},
-		{"B, mode off", claim("data"), used, pvc.Off, beside, pvc.Leave, nil},
-		{"B, mode off, alone and without P", claim("data", finalizers(b)), used, pvc.Off, alone, pvc.Write, []string{b, p}},
+		{"B, mode off", claim("data"), used, pvc.Off, beside, pvc.Write, []string{p}},
+		{"B, mode off, alone and without P", claim("data", finalizers(b)), used, pvc.Off, alone, pvc.Write, []string{p}},
 		{"without any, beside", claim("data", finalizers()), index(), pvc.Hold, beside, pvc.Write, []string{b}},
 		{"without any, alone", claim("data", finalizers("x/1")), index(), pvc.Barrier, alone, pvc.Write, []string{"x/1", p, b}},
 		{"without any, alone and off", claim("data", finalizers()), index(), pvc.Off, alone, pvc.Write, []string{p}},
@@ -48,7 +48,10 @@ func TestDecide(t *testing.T) {
 		{"terminating, without P, used", claim("data", dying, finalizers(b)), used, pvc.Barrier, beside, pvc.Keep, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := pvc.Decide(pvc.View{Claim: tt.claim, Pods: tt.pods, Mode: tt.mode, Settings: tt.settings})
+			view := pvc.View{Claim: tt.claim, Pods: tt.pods, Mode: tt.mode, Settings: tt.settings}
+			cached := pvc.Decide(view)
+			view.NamespaceLive = true
+			got := pvc.Decide(view)
 			if got.Step != tt.step {
 				t.Errorf("step: got %d, want %d", got.Step, tt.step)
 			}
@@ -58,6 +61,9 @@ func TestDecide(t *testing.T) {
 			set, _ := got.Write.(action.SetFinalizers)
 			if diff := cmp.Diff(tt.finalizers, set.Finalizers, cmpEmpty); diff != "" {
 				t.Errorf("finalizers (-want +got):\n%s", diff)
+			}
+			if loses := set.Finalizers != nil && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(set.Finalizers, b); (cached.Step == pvc.NeedsLive) != loses {
+				t.Errorf("by a cached namespace: step %d", cached.Step)
 			}
 		})
 	}

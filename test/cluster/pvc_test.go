@@ -278,16 +278,15 @@ func slippedIn(s *scene) {
 	s.AwaitGone(claim)
 }
 
-// chosenModes: namespaces and PVCs choose their mode at any time. The barrier stays until the PVC
-// is deleted.
+// chosenModes: namespaces and PVCs choose their mode at any time.
 func chosenModes(s *scene) {
+	claim := s.claim("data")
 	s.SetMode("off")
-	claim := s.newClaim("data")
-	s.Create(claim)
 	s.awaitBarrier("data", false)
 	s.annotate(claim, pvc.ModeKey, "barrier")
 	s.awaitBarrier("data", true)
 	s.annotate(claim, pvc.ModeKey, "observe")
+	s.awaitBarrier("data", false)
 	pod := s.user("user", []string{"data"})
 	s.Remove(claim)
 	s.AwaitEvent("data", "DeletionPostponed", "user")

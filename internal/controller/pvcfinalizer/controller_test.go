@@ -24,20 +24,12 @@ func TestLivingPVCsGetTheirFinalizers(t *testing.T) {
 	inWorld(t, beside, func(w *world) {
 		w.want("c", other, b)
 		w.want("off", other)
-		w.do(func(s *fakeapi.Server) { s.Put(namespace("off")) })
-		w.want("c", other, b) // until it is deleted
 		w.do(func(s *fakeapi.Server) { fakeapi.Add(s, claim("later")) })
-		w.want("later")
-		w.do(func(s *fakeapi.Server) { s.Put(namespace("barrier")) })
 		w.want("later", b)
-	}, claim("c", other), annotated(claim("off", other), pvc.ModeKey, "off"))
-	inWorld(t, alone, func(w *world) { w.want("c", other, p, b) }, claim("c", other))
-	inWorldThat(t, beside, func(api *fakeapi.Shared) {
-		api.Do(func(s *fakeapi.Server) { s.Erase(namespace("")) })
-	}, func(w *world) { // a PVC may be seen before its namespace
 		w.do(func(s *fakeapi.Server) { s.Put(namespace("off")) })
-		w.want("c", other)
-	}, claim("c", other))
+		w.want("later")
+	}, claim("c", other), annotated(claim("off", other, b), pvc.ModeKey, "off"))
+	inWorld(t, alone, func(w *world) { w.want("c", other, p, b) }, claim("c", other))
 }
 
 func TestFinalizersGoOneByOne(t *testing.T) {
@@ -283,6 +275,39 @@ func TestAnObservedDeletionIsReported(t *testing.T) {
 		w.held(report.HeldByPods, 0)
 		w.want("c", other, p)
 	}, user("u", "c"), observed)
+}
+
+// Only a live read of the namespace lets a living PVC lose the barrier.
+func TestTheBarrierStaysUntilTheNamespaceIsReadLive(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		live, cached string
+		want         []string
+	}{
+		{"unseen", "barrier", "", []string{p, b}},
+		{"changed just now", "strict", "off", []string{p, b}},
+		{"as cached", "off", "off", []string{p}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorldThat(t, pvc.Settings{Mode: pvc.Off}, func(api *fakeapi.Shared) {
+				api.Do(func(s *fakeapi.Server) { s.Put(namespace(tt.cached)) })
+				api.Late(true)
+				api.Do(func(s *fakeapi.Server) { s.Put(namespace(tt.live)) })
+			}, func(w *world) {
+				w.want("c", tt.want...)
+				if n := w.api.Requests("get", "Namespace"); n != 1 {
+					t.Errorf("%d live reads of the namespace", n)
+				}
+			}, claim("c", p, b), claim("d", p, b))
+		})
+	}
+	inWorldThat(t, pvc.Settings{Mode: pvc.Off}, on("get", func() error { return errors.New("down") }), func(w *world) {
+		w.want("living", p, b)
+		w.want("leaving")
+		w.api.Fail = nil
+		w.after(lastRetry)
+		w.want("living", p)
+	}, claim("living", p, b), deleted(claim("leaving", b)))
 }
 
 func TestVolumesGetAndLoseTheirFinalizer(t *testing.T) {

@@ -34,9 +34,10 @@ type pass struct {
 	*Controller
 	namespace string
 	keys      []types.NamespacedName
-	// labels are those of the namespace, if it is seen.
+	// labels are those of the namespace, as the cache shows them, or read live.
 	labels map[string]string
-	seen   bool
+	live   bool
+	unread error
 	pods   *pvc.Index
 	claims map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	// look are PVCs that only a live read of pods can judge.
@@ -58,7 +59,7 @@ func (c *Controller) judge(ctx context.Context, keys []types.NamespacedName) *pa
 	}
 	for _, key := range keys {
 		if claim := p.claims[key]; claim != nil {
-			p.decide(claim)
+			p.decide(ctx, claim)
 		} else {
 			p.report.Gone(key)
 		}
@@ -73,7 +74,7 @@ func (p *pass) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.labels, p.seen = namespace.Labels, namespace.ResourceVersion != ""
+	p.labels = namespace.Labels
 	var names []string
 	for _, key := range p.keys {
 		claim, err := pvccache.PVC(ctx, p.Caches, key)
@@ -90,11 +91,14 @@ func (p *pass) read(ctx context.Context) error {
 }
 
 // decide judges a PVC by the caches.
-func (p *pass) decide(claim *corev1.PersistentVolumeClaim) {
-	mode := p.Settings.ModeOf(claim, p.labels)
-	verdict := pvc.Decide(pvc.View{Claim: claim, Pods: p.pods, Mode: mode, Settings: p.Settings})
-	if verdict.Step == pvc.Write && !p.seen {
-		return // its namespace comes as an event of its own, and may choose another mode
+func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
+	verdict, mode := p.verdict(claim)
+	if verdict.Step == pvc.NeedsLive {
+		if err := p.readNamespace(ctx); err != nil {
+			p.fail(ctx, err, client.ObjectKeyFromObject(claim))
+			return
+		}
+		verdict, mode = p.verdict(claim)
 	}
 	if mode == pvc.Off && !p.Settings.Alone && !isMarked(claim) {
 		p.report.Gone(client.ObjectKeyFromObject(claim))
@@ -117,6 +121,26 @@ func (p *pass) decide(claim *corev1.PersistentVolumeClaim) {
 
 // will adds the write of one PVC.
 func (p *pass) will(a action.Action) { p.do[keyOf(a)] = a }
+
+func (p *pass) verdict(claim *corev1.PersistentVolumeClaim) (pvc.Verdict, pvc.Mode) {
+	mode := p.Settings.ModeOf(claim, p.labels)
+	return pvc.Decide(pvc.View{Claim: claim, Pods: p.pods, Mode: mode, Settings: p.Settings, NamespaceLive: p.live}), mode
+}
+
+// readNamespace reads the labels of the namespace live, once. The PVCs of the pass were seen
+// before: those that still exist belong to this incarnation of the namespace.
+func (p *pass) readNamespace(ctx context.Context) error {
+	if p.live || p.unread != nil {
+		return p.unread
+	}
+	namespace, err := pvccache.NamespaceOf(ctx, p.Live, p.namespace)
+	if err != nil {
+		p.unread = err
+		return err
+	}
+	p.labels, p.live = namespace.Labels, true
+	return nil
+}
 
 // isMarked reports whether a PVC has the barrier or a use record.
 func isMarked(claim *corev1.PersistentVolumeClaim) bool {
