@@ -91,15 +91,16 @@ func TestVersionNeedsNoCluster(t *testing.T) {
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
-	forbidden := apierrors.NewForbidden(lwsv1.Resource("leaderworkersets"), "a", errors.New("no"))
+	sets := lwsv1.GroupVersion.WithResource("leaderworkersets").GroupResource()
+	forbidden := apierrors.NewForbidden(sets, "a", errors.New("no"))
 	for name, tt := range map[string]struct {
 		err       error
 		want, not string
 	}{
-		"no definition": {&meta.NoKindMatchError{GroupKind: lwsv1.Kind("LeaderWorkerSet")}, "lockstep install", "role"},
+		"no definition": {&meta.NoKindMatchError{GroupKind: lwsv1.GroupVersion.WithKind("LeaderWorkerSet").GroupKind()}, "lockstep install", "role"},
 		"not allowed":   {forbidden, `ask for a role that may list this in namespace "ns"`, "operator"},
 		"logged out":    {apierrors.NewUnauthorized("no"), "log in again", "role"},
-		"admission": {apierrors.NewForbidden(lwsv1.Resource("leaderworkersets"), "a", errors.New(`admission webhook "v" denied the request: spec.replicas: too many`)),
+		"admission": {apierrors.NewForbidden(sets, "a", errors.New(`admission webhook "v" denied the request: spec.replicas: too many`)),
 			"spec.replicas: too many", "role"},
 		"no operator": {apierrors.NewInternalError(errors.New(`failed calling webhook "m": connection refused`)), "check that the operator runs", "role"},
 	} {

@@ -107,8 +107,6 @@ func TestFaultsNameTheirField(t *testing.T) {
 		"leaderElection: {leaseDuration: 10s}":                                    `leaderElection.leaseDuration: Invalid value: "10s"`,
 		"leaderElection: {renewDeadline: 2s}":                                     `leaderElection.renewDeadline: Invalid value: "2s"`,
 		"leaderElection: {retryPeriod: -1s}":                                      `leaderElection.retryPeriod: Invalid value: "-1s"`,
-		"metrics: {bindAddress: '8443'}":                                          `metrics.bindAddress: Invalid value: "8443"`,
-		"health: {healthProbeBindAddress: ':x'}":                                  `health.healthProbeBindAddress: Invalid value: ":x"`,
 		"health: {readinessEndpointName: ready}":                                  `health.readinessEndpointName: Invalid value: "ready"`,
 		"health: {readinessEndpointName: /healthz}":                               `health.livenessEndpointName: Duplicate value: "/healthz"`,
 		"tls: {minVersion: VersionTLS11}":                                         `tls.minVersion: Invalid value: "VersionTLS11"`,

@@ -2,10 +2,8 @@ package operator
 
 import (
 	"maps"
-	"net"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -46,8 +44,6 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		unless(l.RetryPeriod.Duration > 0, field.Invalid(election.Child("retryPeriod"), l.RetryPeriod.Duration.String(), "must be greater than 0")),
 		unless(l.RenewDeadline.Duration > leastDeadline, field.Invalid(election.Child("renewDeadline"), l.RenewDeadline.Duration.String(), "must be longer than 1.2 times retryPeriod, "+leastDeadline.String())),
 		unless(l.LeaseDuration.Duration > l.RenewDeadline.Duration, field.Invalid(election.Child("leaseDuration"), l.LeaseDuration.Duration.String(), "must be longer than renewDeadline, "+l.RenewDeadline.Duration.String())),
-		validateAddress(c.Metrics.BindAddress, field.NewPath("metrics", "bindAddress")),
-		validateAddress(h.HealthProbeBindAddress, health.Child("healthProbeBindAddress")),
 		unless(strings.HasPrefix(h.ReadinessEndpointName, "/"), field.Invalid(health.Child("readinessEndpointName"), h.ReadinessEndpointName, "must begin with /")),
 		unless(strings.HasPrefix(h.LivenessEndpointName, "/"), field.Invalid(health.Child("livenessEndpointName"), h.LivenessEndpointName, "must begin with /")),
 		unless(h.ReadinessEndpointName != h.LivenessEndpointName, field.Duplicate(health.Child("livenessEndpointName"), h.LivenessEndpointName)),
@@ -83,14 +79,6 @@ func unless(holds bool, fault *field.Error) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{fault}
-}
-
-// validateAddress accepts what net.Listen accepts, and "0" for off.
-func validateAddress(address string, path *field.Path) field.ErrorList {
-	_, port, err := net.SplitHostPort(address)
-	number, notNumber := strconv.Atoi(port)
-	isAddress := err == nil && notNumber == nil && number >= 0 && number <= 65535
-	return unless(address == off || isAddress, field.Invalid(path, address, `must be host:port, :port, or "0" for off`))
 }
 
 func validateGangs(g *v1alpha1.GangSchedulingManagement, path *field.Path) field.ErrorList {

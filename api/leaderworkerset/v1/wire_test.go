@@ -133,10 +133,4 @@ func TestScheme(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	if got := v1.Resource("leaderworkersets").String(); got != "leaderworkersets.leaderworkerset.x-k8s.io" {
-		t.Errorf("resource %q", got)
-	}
-	if got := v1.Kind("LeaderWorkerSet").String(); got != "LeaderWorkerSet.leaderworkerset.x-k8s.io" {
-		t.Errorf("kind %q", got)
-	}
 }

@@ -2,8 +2,6 @@ package admission
 
 import (
 	"math"
-	"strconv"
-	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -47,16 +45,11 @@ func checkIntOrPercent(value intstr.IntOrString, path *field.Path) field.ErrorLi
 	for _, why := range validation.IsValidPercent(value.StrVal) {
 		faults = append(faults, field.Invalid(path, value, why))
 	}
-	if len(faults) == 0 && exceedsHundred(value.StrVal) {
+	percent, err := intstr.GetScaledValueFromIntOrPercent(&value, 100, false)
+	if len(faults) == 0 && (err != nil || percent > 100) {
 		faults = append(faults, field.Invalid(path, value, "must not be greater than 100%"))
 	}
 	return faults
-}
-
-// exceedsHundred reads digits and a percent sign. Digits too long for an int exceed a hundred too.
-func exceedsHundred(percent string) bool {
-	n, err := strconv.Atoi(strings.TrimSuffix(percent, "%"))
-	return err != nil || n > 100
 }
 
 // checkBudget requires that a rollout can proceed: one group may be unavailable, or one may surge.

@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 const (
@@ -40,8 +38,6 @@ const (
 	recheck = 10 * time.Minute
 	// settle is how long API servers may take to learn of a bundle.
 	settle = 30 * time.Second
-	// passName is the one key of the queue: each event asks for the same pass.
-	passName = "webhook-certificates"
 )
 
 // Options of a Keeper.
@@ -79,8 +75,6 @@ func NewKeeper(o Options) *Keeper {
 type offer struct {
 	serving *tls.Certificate
 	bundle  []byte
-	// renew is when it must be renewed.
-	renew time.Time
 }
 
 // GetCertificate gives a TLS server the certificate to present.
@@ -111,7 +105,6 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	next := min(recheck, max(offered.renew.Sub(now), time.Second))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer func() { k.distrust = callers.distrust(offered.bundle, k.presented, now) }()
@@ -119,7 +112,7 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 		k.next, k.published = offered.serving.Leaf, now
 	}
 	if k.presented != nil && k.presented.Leaf.Equal(offered.serving.Leaf) {
-		return next, nil
+		return recheck, nil
 	}
 	settled := k.published.Add(settle)
 	if k.presented != nil && now.Before(settled) && callers.distrust(offered.bundle, k.presented, now) == nil {
@@ -127,7 +120,7 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	}
 	k.presented = offered.serving
 	k.options.Log.Info("presenting a webhook certificate", "serial", offered.serving.Leaf.SerialNumber.Text(16), "expires", day(offered.serving.Leaf.NotAfter))
-	return next, nil
+	return recheck, nil
 }
 
 // Begin makes the first pass, so that the server has a certificate when it starts.
@@ -159,21 +152,15 @@ func named(name string) fields.Selector { return fields.OneTermEqualSelector("me
 // cache must hold what Watched returns.
 func (k *Keeper) Setup(mgr ctrl.Manager) error {
 	k.options.Events = mgr.GetEventRecorder("lockstep")
-	pass := reconcile.Request{NamespacedName: client.ObjectKey{Name: passName}}
-	toPass := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{pass} })
-	b := ctrl.NewControllerManagedBy(mgr).Named(passName).
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 1}).
-		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			queue.Add(pass) // the first pass may precede the watches
-			return nil
-		}))
+	b := ctrl.NewControllerManagedBy(mgr).Named("webhook-certificates").
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 1})
 	for object := range k.Watched() {
-		b = b.Watches(object, toPass)
+		b = b.Watches(object, &handler.EnqueueRequestForObject{})
 	}
 	return b.Complete(k)
 }
 
-// Reconcile makes one pass.
+// Reconcile makes one pass, whichever object changed.
 func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	next, err := k.keep(ctx)
 	if lostRace(err) {

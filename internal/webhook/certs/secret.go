@@ -102,7 +102,7 @@ func withOlder(now time.Time, bundle, before []byte) []byte {
 func offerOf(data map[string][]byte) (o offer) {
 	o.bundle = data[keyAuthority]
 	if pair, err := tls.X509KeyPair(data[keyServingCert], data[keyServingKey]); err == nil {
-		o.serving, o.renew = &pair, pair.Leaf.NotAfter.Add(-renewBefore)
+		o.serving = &pair
 	}
 	return o
 }
@@ -112,10 +112,10 @@ func (o offer) unfit(now time.Time, hosts []string) string {
 	switch {
 	case o.serving == nil:
 		return "there is none that can be read"
-	case now.Before(o.serving.Leaf.NotBefore) || now.After(o.renew):
-		return "it expires on " + day(o.serving.Leaf.NotAfter)
+	case now.Before(o.serving.Leaf.NotBefore):
+		return "it is from the future"
 	case !trusts(o.bundle, o.serving, "", now.Add(renewBefore)):
-		return "its authority did not sign it, or expires"
+		return "its authority did not sign it, or it expires on " + day(o.serving.Leaf.NotAfter)
 	}
 	for _, host := range hosts {
 		if o.serving.Leaf.VerifyHostname(host) != nil {
