@@ -62,18 +62,14 @@ func forgetTemplate(pod *corev1.Pod) {
 	}
 }
 
-// IsLeader reports whether a new pod is a leader. The template of leaders has the index 0; that of
-// workers has it only if a user wrote it there. Workers count from 1.
+// IsLeader reports whether a new pod is a leader: the StatefulSet of leaders has the name of the
+// set. A pod without a StatefulSet is a leader by its index, 0. Workers of a StatefulSet have that
+// index only if a user wrote it into their template.
 func IsLeader(pod *corev1.Pod) bool {
-	return pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && !ledByItsMaker(pod)
-}
-
-// ledByItsMaker reports whether the StatefulSet of a pod has the name of a leader: that of leaders
-// has the name of the set. A worker that counts as a leader would get a group of its own, and its
-// StatefulSet would not select it.
-func ledByItsMaker(pod *corev1.Pod) bool {
-	leader := pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]
-	return leader != "" && leader == madeBy(pod) && leader != pod.Labels[lwsv1.SetNameLabelKey]
+	if made := madeBy(pod); made != "" {
+		return made == pod.Labels[lwsv1.SetNameLabelKey]
+	}
+	return pod.Labels[lwsv1.WorkerIndexLabelKey] == "0"
 }
 
 // madeBy is the name of the StatefulSet that made a pod, or empty.
