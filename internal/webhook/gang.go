@@ -15,7 +15,7 @@ import (
 type Gangs struct {
 	// Otherwise is set if groups of sets that name no scheduler are gangs.
 	Otherwise bool
-	// Kin finds the set and the leader of a pod. It may be nil.
+	// Kin finds the set and the leader of a pod.
 	Kin Kin
 }
 
@@ -25,31 +25,38 @@ type Kin interface {
 	Leader(context.Context, *corev1.Pod) (*corev1.Pod, error)
 }
 
-// include reports whether a new pod is placed with its group. If this cannot be found out, the
-// pod is refused: it would be placed alone, or wait for the others forever.
+// include reports whether a new pod is placed with its group. A gang is whole or it is none: a
+// worker goes where its leader went, whatever the set says since. A worker whose template ties it
+// was created for a leader that is tied.
 func (g Gangs) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if g.Kin == nil || gang.IsTied(pod) {
-		return rule.InGang(pod, nil, nil, g.Otherwise), nil
+	if gang.IsTied(pod) {
+		return true, nil
+	}
+	if !rule.IsLeader(pod) {
+		leader, err := g.Kin.Leader(ctx, pod)
+		if err != nil {
+			return false, err
+		}
+		if leader != nil && gang.NameOf(pod) == gang.NameOf(leader) {
+			return gang.IsTied(leader), nil
+		}
 	}
 	set, err := g.Kin.Set(ctx, pod)
-	var leader *corev1.Pod
-	if err == nil {
-		leader, err = g.Kin.Leader(ctx, pod)
+	if err != nil || set == nil {
+		return g.Otherwise, err
 	}
-	if err != nil {
-		return false, fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
-	}
-	return rule.InGang(pod, leader, set, g.Otherwise), nil
+	return gang.IsWanted(set, g.Otherwise), nil
 }
 
-// mutatePod completes a pod of a set.
+// mutatePod completes a pod of a set. A pod whose gang cannot be found out is refused: it would be
+// placed alone, or wait for the others forever.
 func (g Gangs) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if _, isOfSet := pod.Labels[lwsv1.SetNameLabelKey]; !isOfSet {
 		return nil
 	}
 	inGang, err := g.include(ctx, pod)
 	if err != nil {
-		return err
+		return fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
 	}
 	if err := rule.MutatePod(pod); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 func mux(t testing.TB) http.Handler {
 	t.Helper()
 	m := http.NewServeMux()
-	for path, h := range handlers(Gangs{}) {
+	for path, h := range handlers(Gangs{Kin: &kin{}}) {
 		m.Handle(path, &admission.Webhook{Handler: h})
 	}
 	return m

@@ -10,7 +10,6 @@ import (
 	utilstrings "k8s.io/utils/strings"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
@@ -148,20 +147,3 @@ func tooLong(what string, pod *corev1.Pod, text string) error {
 
 // shortened is the beginning of a text of any length, to be quoted in an error.
 func shortened(text string) string { return utilstrings.ShortenString(text, 64) }
-
-// InGang reports whether a new pod is placed with its group. set and leader are nil where there
-// is none; otherwise holds for sets that do not say.
-//
-// A gang is whole or it is none: a worker goes where its leader went, whatever the set says
-// since. A worker whose template ties it was created for a leader that is tied.
-func InGang(pod, leader *corev1.Pod, set *lwsv1.LeaderWorkerSet, otherwise bool) bool {
-	switch {
-	case gang.IsTied(pod):
-		return true
-	case !IsLeader(pod) && leader != nil && gang.NameOf(pod) == gang.NameOf(leader):
-		return gang.IsTied(leader)
-	case set == nil:
-		return otherwise
-	}
-	return gang.IsWanted(set, otherwise)
-}

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws/admission"
 )
 
@@ -79,50 +78,6 @@ func TestWarnsOfLongNames(t *testing.T) {
 				t.Errorf("%d characters: got %q, want one warning", tt.limit+1, got)
 			}
 			checkFaults(t, admission.ValidateCreate(exceeds), nil)
-		})
-	}
-}
-
-func tied(pod *corev1.Pod) { gang.Tie(pod, gang.NameOf(pod)) }
-
-func TestInGang(t *testing.T) {
-	leader := func(edits ...func(*corev1.Pod)) *corev1.Pod {
-		pod := mutate(t, newLeader("w-0"))
-		for _, edit := range edits {
-			edit(pod)
-		}
-		return pod
-	}
-	older := leader(tied)
-	older.Labels[lwsv1.RevisionKey] = "older"
-	says := func(name string) *lwsv1.LeaderWorkerSet {
-		set := newSet()
-		set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: name}
-		return set
-	}
-	tests := []struct {
-		name      string
-		pod       *corev1.Pod
-		leader    *corev1.Pod
-		set       *lwsv1.LeaderWorkerSet
-		otherwise bool
-		want      bool
-	}{
-		{"a leader goes where its set says", newLeader("w-0"), nil, says("volcano"), false, true},
-		{"a leader of a set that wants none", newLeader("w-0"), nil, says("none"), true, false},
-		{"a leader of a set that does not say", newLeader("w-0"), nil, newSet(), true, true},
-		{"a leader whose set is not found", newLeader("w-0"), nil, nil, true, true},
-		{"a worker follows its leader", newWorker("w-0-1"), leader(tied), says("none"), false, true},
-		{"a worker follows its leader that is in no gang", newWorker("w-0-1"), leader(), says("volcano"), true, false},
-		{"a worker whose template is tied", newWorker("w-0-1", tied), leader(), says("none"), false, true},
-		{"a worker of another revision than the leader", newWorker("w-0-1"), older, says("none"), false, false},
-		{"a worker without a leader goes where its set says", newWorker("w-0-1"), nil, says("volcano"), false, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := admission.InGang(tt.pod, tt.leader, tt.set, tt.otherwise); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
 		})
 	}
 }
