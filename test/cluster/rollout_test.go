@@ -180,11 +180,12 @@ func TestPartitionHoldsGroups(t *testing.T) {
 		}
 		same(s.T, "revisions in use", 2, len(s.revisions(set)))
 
-		held := s.Pod("a-0")
+		held, worker := s.Pod("a-0"), s.Pod("a-0-1")
 		s.PatchStatus(held, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
 		s.awaitAvailable(set, metav1.ConditionFalse, 3+surge)
 		s.Remove(held)
 		drill.Another(s.Scene, held)
+		drill.Another(s.Scene, worker)
 		awaitHalf()
 		for _, failing := range []int{1, 3} {
 			leader := s.Pod(fmt.Sprintf("a-%d", failing))
@@ -202,6 +203,10 @@ func TestPartitionHoldsGroups(t *testing.T) {
 		set = s.become(set, unpartitioned)
 		s.awaitRolled(set, 3)
 		s.wantKept(before, func(name string) bool { return !inGroups(set, name, 2, 3) })
+		if surge > 0 {
+			s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "Update", "replicas 0 to 1")
+			return
+		}
 		for _, group := range []string{"3", "2", "1", "0"} { // none is taken for another
 			s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "Update", "replica "+group)
 		}

@@ -71,14 +71,12 @@ func (s *scene) reborn(set *lwsv1.LeaderWorkerSet, service *corev1.Service) {
 // The subdomain policy changes both ways on a running set. Every pod has its Service at every moment.
 func TestSubdomainPolicyBothWays(t *testing.T) {
 	s := asideScene(t)
-	set := s.settled(s.newSet("a", 3, 2, imageA, budget(1, 0, 0)))
-	for _, policy := range []lwsv1.SubdomainPolicy{lwsv1.SubdomainUniquePerReplica, lwsv1.SubdomainShared} {
+	set := s.settled(s.newSet("a", 3, 2, imageA, budget(1, 0, 0), uniquePerReplica))
+	s.servedApart(set)
+	for _, policy := range []lwsv1.SubdomainPolicy{lwsv1.SubdomainShared, lwsv1.SubdomainUniquePerReplica, lwsv1.SubdomainShared} {
 		set = s.become(set, fmt.Sprintf(`{"spec":{"networkConfig":{"subdomainPolicy":%q}}}`, policy))
 		s.awaitRolled(set, 2)
 		s.Eventually("every pod has its service, of the leader there is", func() error { return s.unserved(set) })
-		if policy == lwsv1.SubdomainUniquePerReplica {
-			s.servedApart(set)
-		}
 	}
 	s.awaitServices(1)
 	service := s.Service("a")
