@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -55,6 +56,7 @@ func raise(dir, stages string, reaper *drill.Reaper) (*drill.Bed, error) {
 		b.Operator.Env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
 	}
 	fmt.Printf("control plane: %d nodes, controller manager at %d queries/s\n", nodes, controllerManagerQPS)
+	b.MayWrite(metav1.NamespaceDefault) // the events of namespaces
 	if err := b.Raise("cluster-test", kept); err != nil {
 		return nil, err
 	}
