@@ -12,6 +12,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/keymutex"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -23,7 +24,10 @@ const Name = "ClaimProtection"
 type Plugin struct {
 	client kubernetes.Interface
 	claims corelisters.PersistentVolumeClaimLister
-	turns  turns
+	// turns lets pods of a namespace, which may share a PVC, write onto it one after the other. A
+	// scheduler binds many at a time, and all but one of the writes would conflict. The
+	// resourceVersion keeps a record right.
+	turns keymutex.KeyMutex
 }
 
 var (
@@ -37,7 +41,7 @@ var (
 // shows which PVCs are protected.
 func New(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
 	claims := handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister()
-	return &Plugin{client: handle.ClientSet(), claims: claims}, nil
+	return &Plugin{client: handle.ClientSet(), claims: claims, turns: keymutex.NewHashed(0)}, nil
 }
 
 // Name implements framework.Plugin.

@@ -131,14 +131,12 @@ type judged struct {
 // Target is the incarnation and the version that was judged.
 func (j judged) Target() identity.Ref { return j.object }
 
-// Batch is the terminating PVCs of one namespace, as they were before pods are read. The read
-// judges only these.
+// Batch is the PVCs of one namespace, as they were before pods are read. The read judges only
+// these.
 type Batch struct {
 	settings  Settings
 	namespace string
 	pvcs      []*corev1.PersistentVolumeClaim
-	// recorded are living PVCs with a use record.
-	recorded []*corev1.PersistentVolumeClaim
 }
 
 // Take takes the snapshot: terminating PVCs with a finalizer that this controller removes, and
@@ -146,15 +144,16 @@ type Batch struct {
 func (s Settings) Take(namespace string, pvcs []*corev1.PersistentVolumeClaim) Batch {
 	b := Batch{namespace: namespace, settings: s}
 	for _, pvc := range pvcs {
-		switch {
-		case pvc.Namespace != namespace:
-		case s.takes(pvc) != "":
+		if pvc.Namespace == namespace && (s.takes(pvc) != "" || isRecorded(pvc)) {
 			b.pvcs = append(b.pvcs, pvc)
-		case pvc.DeletionTimestamp == nil && pvc.Annotations[UsersAnnotation] != "":
-			b.recorded = append(b.recorded, pvc)
 		}
 	}
 	return b
+}
+
+// isRecorded reports whether a PVC lives and has a use record.
+func isRecorded(pvc *corev1.PersistentVolumeClaim) bool {
+	return pvc.DeletionTimestamp == nil && pvc.Annotations[UsersAnnotation] != ""
 }
 
 // takes is the finalizer that is removed next, or "". B waits for P: only without P does every
@@ -175,13 +174,11 @@ func (s Settings) takes(pvc *corev1.PersistentVolumeClaim) string {
 }
 
 // Empty reports whether no pods need to be read.
-func (b Batch) Empty() bool { return len(b.all()) == 0 }
-
-func (b Batch) all() []*corev1.PersistentVolumeClaim { return slices.Concat(b.pvcs, b.recorded) }
+func (b Batch) Empty() bool { return len(b.pvcs) == 0 }
 
 // Names are the names of the PVCs: pods that use none of them need not be read.
 func (b Batch) Names() (names []string) {
-	for _, pvc := range b.all() {
+	for _, pvc := range b.pvcs {
 		names = append(names, pvc.Name)
 	}
 	return names
@@ -189,7 +186,7 @@ func (b Batch) Names() (names []string) {
 
 // Recorded are the pods of the use records.
 func (b Batch) Recorded() (uids []types.UID) {
-	for _, pvc := range b.all() {
+	for _, pvc := range b.pvcs {
 		record, _ := ParseRecord(pvc.Annotations[UsersAnnotation]) // an unreadable record keeps its PVC
 		for _, pod := range record {
 			uids = append(uids, pod.UID)
@@ -252,12 +249,15 @@ type Kept struct {
 // Judge decides for every terminating PVC of the batch whether its finalizer is removed.
 func (v LiveView) Judge() (releases []Release, kept []Kept) {
 	for _, pvc := range v.batch.pvcs {
+		takes := v.batch.settings.takes(pvc)
+		if takes == "" {
+			continue
+		}
 		k := v.holders(pvc)
 		if k.Err != nil || len(k.Users) > 0 || len(k.Recorded) > 0 {
 			kept = append(kept, k)
 			continue
 		}
-		takes := v.batch.settings.takes(pvc)
 		stays := slices.DeleteFunc(slices.Clone(pvc.Finalizers), func(f string) bool { return f == takes })
 		because := action.Reason{Code: "NotInUse", Sentence: "no bound pod uses the PVC, read after its deletion was seen"}
 		releases = append(releases, Release{judged{refOf(pvc), because}, takes, stays})

@@ -187,9 +187,9 @@ func (v LiveView) Forget() (writes []action.Annotate) {
 	if v.err != nil {
 		return nil
 	}
-	for _, pvc := range v.batch.recorded {
+	for _, pvc := range v.batch.pvcs {
 		r, err := ParseRecord(pvc.Annotations[UsersAnnotation])
-		if left := r.Without(v.gone); err == nil && len(left) < len(r) {
+		if left := r.Without(v.gone); err == nil && len(left) < len(r) && isRecorded(pvc) {
 			writes = append(writes, recording(pvc, left))
 		}
 	}

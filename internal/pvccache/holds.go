@@ -102,55 +102,41 @@ func (h *Holds) isGone(owner identity.Ref) bool {
 
 // world returns what may hold a PVC, and the chains of controllers above that.
 func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
-	w := worldOf{Holds: h, links: map[types.UID]types.UID{}, seen: map[types.UID]bool{}}
-	index := pvc.NewIndex()
-	h.Pods.using(claim.Namespace, []string{claim.Name}, nil, func(pod *corev1.Pod) {
-		index.See(pod)
-		w.user(pod)
-	})
-	for _, wanting := range h.Workloads.wanting(claim.Namespace, claim.Name) {
-		w.workload(wanting)
-	}
-	return pvc.World{
-		Pods: index, Desire: workloads.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.Settings.Idle,
+	world := pvc.World{
+		Pods: pvc.NewIndex(), Links: map[types.UID]types.UID{}, Idle: h.Settings.Idle,
 		OwnersGone: pvc.OwnersGone(claim, h.isGone),
 	}
-}
-
-// worldOf collects the world of one PVC.
-type worldOf struct {
-	*Holds
-	wants []workloads.Want
-	links map[types.UID]types.UID
-	seen  map[types.UID]bool
-}
-
-func (w *worldOf) workload(found *workload) {
-	for found != nil && !w.seen[found.UID] {
-		w.seen[found.UID] = true
-		w.wants = append(w.wants, found.want)
-		found = w.above(found.owner)
-	}
-}
-
-func (w *worldOf) user(pod *corev1.Pod) {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || w.seen[pod.UID] {
-		return
-	}
-	w.seen[pod.UID] = true
-	w.links[pod.UID] = owner.UID
-	w.workload(w.above(identity.OwnerRef(pod.Namespace, *owner)))
-}
-
-// above returns the workload that a reference names. A pod that it names is a link of the chain.
-func (w *worldOf) above(ref identity.Ref) *workload {
-	if ref.Kind == identity.KindPod {
-		for _, pod := range w.Pods.by(indexUID, ref.Namespace+"/"+string(ref.UID)) {
-			w.user(pod.Pod())
+	var wants []workloads.Want
+	var above []identity.Ref
+	seen := map[types.UID]bool{}
+	link := func(pod *corev1.Pod) {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && !seen[pod.UID] {
+			seen[pod.UID], world.Links[pod.UID] = true, owner.UID
+			above = append(above, identity.OwnerRef(pod.Namespace, *owner))
 		}
-		return nil
 	}
-	found, _ := w.Workloads.named(ref)
-	return found
+	want := func(found *workload) {
+		if found != nil && !seen[found.UID] {
+			seen[found.UID], wants, above = true, append(wants, found.want), append(above, found.owner)
+		}
+	}
+	h.Pods.using(claim.Namespace, []string{claim.Name}, nil, func(pod *corev1.Pod) {
+		world.Pods.See(pod)
+		link(pod)
+	})
+	for _, found := range h.Workloads.wanting(claim.Namespace, claim.Name) {
+		want(found)
+	}
+	for ; len(above) > 0; above = above[1:] {
+		if above[0].Kind != identity.KindPod {
+			found, _ := h.Workloads.named(above[0])
+			want(found)
+			continue
+		}
+		for _, pod := range h.Pods.by(indexUID, above[0].Namespace+"/"+string(above[0].UID)) {
+			link(pod.Pod())
+		}
+	}
+	world.Desire = workloads.NewDesire(claim.Namespace, wants)
+	return world
 }
