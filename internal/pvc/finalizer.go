@@ -173,9 +173,6 @@ func (s Settings) takes(pvc *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// Empty reports whether no pods need to be read.
-func (b Batch) Empty() bool { return len(b.pvcs) == 0 }
-
 // Names are the names of the PVCs: pods that use none of them need not be read.
 func (b Batch) Names() (names []string) {
 	for _, pvc := range b.pvcs {
@@ -210,7 +207,7 @@ type LiveView struct {
 // Look reads the pods for the batch, after the batch was taken.
 func (b Batch) Look(read Read) LiveView {
 	v := LiveView{batch: b, index: NewIndex()}
-	if !b.Empty() {
+	if len(b.pvcs) > 0 {
 		v.err = read(b.namespace, v.index.See)
 	}
 	return v

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/action"
@@ -165,33 +164,5 @@ func TestForgetRemovesPodsThatAreGone(t *testing.T) {
 	}
 	if releases, kept := batch.Look(reading(nil, web)).Judge(); len(releases)+len(kept) > 0 {
 		t.Errorf("living PVCs are judged: %v %v", releases, kept)
-	}
-}
-
-func TestDecideVolume(t *testing.T) {
-	const v, other = pvc.VolumeFinalizer, "example.com/x"
-	for _, tt := range []struct {
-		name        string
-		terminating bool
-		phase       corev1.PersistentVolumePhase
-		have, want  []string
-		writes      bool
-	}{
-		{"without the finalizer", false, corev1.VolumeBound, []string{other}, []string{other, v}, true},
-		{"living", false, corev1.VolumeAvailable, []string{v}, nil, false},
-		{"bound", true, corev1.VolumeBound, []string{v}, nil, false},
-		{"released", true, corev1.VolumeReleased, []string{v, other}, []string{other}, true},
-		{"never bound", true, "", []string{v}, nil, true},
-		{"too late for the finalizer", true, corev1.VolumeBound, []string{other}, nil, false},
-	} {
-		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v", UID: "1", ResourceVersion: "7", Finalizers: tt.have}}
-		volume.Status.Phase = tt.phase
-		if tt.terminating {
-			volume.DeletionTimestamp = &metav1.Time{}
-		}
-		a, ok := pvc.DecideVolume(volume)
-		if ok != tt.writes || !slices.Equal(a.Finalizers, tt.want) || ok && (a.Object.UID != "1" || a.Object.ResourceVersion != "7") {
-			t.Errorf("%s: got %+v, %t", tt.name, a, ok)
-		}
 	}
 }

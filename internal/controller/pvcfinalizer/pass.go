@@ -170,9 +170,6 @@ func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, verdict pvc.Verdic
 // judgeLive reads pods live, once for all PVCs that need it.
 func (p *pass) judgeLive(ctx context.Context) {
 	batch := p.Settings.Take(p.namespace, p.look)
-	if batch.Empty() {
-		return
-	}
 	live := batch.Look(p.reader.For(ctx, batch))
 	if err := live.Err(); err != nil { // living PVCs are retried too: no event need come
 		for _, claim := range p.look {
