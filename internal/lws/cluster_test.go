@@ -2,8 +2,7 @@ package lws_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -72,12 +71,6 @@ func (c *cluster) Do(a action.Action) error {
 	return err
 }
 
-// taken reports whether a write failed because its name was taken.
-func taken(err error) bool {
-	var name *apply.TakenError
-	return errors.As(err, &name)
-}
-
 func (c *cluster) pass(d time.Duration) { c.Now = c.Now.Add(d) }
 
 // ctx is that of every look.
@@ -87,26 +80,17 @@ func key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}
 }
 
-func (c *cluster) set(name string) lws.SetSnapshot {
+func (c *cluster) set() lws.SetSnapshot {
 	c.t.Helper()
-	world, _, err := c.observer.SetPlan(ctx, key(name), c.Now)
+	world, _, err := c.observer.SetPlan(ctx, key("w"), c.Now)
 	if err != nil {
-		c.t.Fatalf("look at set %q: %v", name, err)
-	}
-	return world
-}
-
-func (c *cluster) group(name string) lws.GroupSnapshot {
-	c.t.Helper()
-	world, err := c.observer.Group(context.Background(), key(name), c.Now)
-	if err != nil {
-		c.t.Fatalf("look at group %q: %v", name, err)
+		c.t.Fatalf("read set: %v", err)
 	}
 	return world
 }
 
 // decide is what a set called w, and each group that it could have, asks for.
-func (c *cluster) decideSet() lws.Plan { c.t.Helper(); return lws.DecideSet(c.set("w")) }
+func (c *cluster) decideSet() lws.Plan { c.t.Helper(); return lws.DecideSet(c.set()) }
 func (c *cluster) decideGroup(name string) lws.Plan {
 	c.t.Helper()
 	_, plan := c.groupPlan(name)
@@ -133,9 +117,17 @@ func (c *cluster) do(plan lws.Plan) {
 		if err := c.Do(a); err != nil {
 			c.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
 		}
-		if _, ok := a.(action.WriteStatus); ok {
-			c.memory.StatusWritten(find[*lwsv1.LeaderWorkerSet](c, a.Target().Name), c.Now)
-		}
+		c.remember(a)
+	}
+}
+
+// remember updates the memory of the operator after a write.
+func (c *cluster) remember(a action.Action) {
+	switch a := a.(type) {
+	case action.Delete:
+		c.memory.Deleted(a.Object.UID, c.Now)
+	case action.WriteStatus:
+		c.memory.StatusWritten(fakeapi.Find[Set](c.Server, "w"), c.Now)
 	}
 }
 
@@ -215,29 +207,17 @@ func (c *cluster) collect() {
 
 type versions map[fakeapi.Name]string
 
-// version changes with every write.
+// version changes with every write but the touch of a StatefulSet, which lacks pods and is touched
+// every five minutes for as long as it does.
 func (c *cluster) version() versions {
 	now := versions{}
 	for name, object := range c.Objects {
 		now[name] = object.GetResourceVersion()
 		if sts, is := object.(StatefulSet); is && sts.Annotations[lws.NudgeAnnotationKey] != "" {
-			now[name] = c.withoutTouch(sts)
+			now[name] = fmt.Sprint(sts.Generation, sts.Status)
 		}
 	}
 	return now
-}
-
-// withoutTouch is a StatefulSet without what a touch writes: one that lacks pods is touched every
-// five minutes for as long as it does. TestAStalledStatefulSetIsTouched bounds touches.
-func (c *cluster) withoutTouch(sts StatefulSet) string {
-	sts = sts.DeepCopy()
-	delete(sts.Annotations, lws.NudgeAnnotationKey)
-	sts.ResourceVersion, sts.ManagedFields = "", nil
-	text, err := json.Marshal(sts)
-	if err != nil {
-		c.t.Fatalf("%v", err)
-	}
-	return string(text)
 }
 
 func find[T interface {

@@ -2,18 +2,15 @@ package lws_test
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -32,6 +29,13 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: corev1.PodReasonUnschedulable}}
 	}
 	marked := func(pod Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lwsv1.LeaderPodNameAnnotationKey, "w-0") }
+	surplus := func(c *cluster) {
+		on("w", func(set Set) { set.Status.Started = nil })(c)
+		pod := find[Pod](c, "w-0-2").DeepCopy()
+		pod.Name, pod.UID = "w-0-3", "surplus"
+		fakeapi.Add(c.Server, pod)
+		on("w-0-1", func(p Pod) { p.Status.Phase = corev1.PodPending })(c)
+	}
 	lost := func(change func(Revision)) step {
 		return then(withoutWorkers, func(c *cluster) { on(revision(c).Name, change)(c) })
 	}
@@ -50,11 +54,8 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"a leader marked as a worker", three, then(withoutWorkers, on("w-0", marked)), "w-0", "| MistakenAnnotation!FailedCreate"},
 		{"a foreign Service", unique, then(withoutWorkers, foreign[Service]("w-0")), "w-0", makes + conflict},
 		{"an orphaned Service", unique, orphaned[Service]("w-0"), "w-0", "apply service w-0"},
-		{"orphaned workers", three, orphaned[StatefulSet]("w-0"), "w-0", adopts},
-		{"orphaned workers whose revision is lost", three, func(c *cluster) {
-			orphaned[StatefulSet]("w-0")(c)
-			gone[Revision](revision(c).Name)(c)
-		}, "w-0", adopts},
+		{"orphaned workers", with(1, 3, onRestart), orphaned[StatefulSet]("w-0"), "w-0", adopts},
+		{"orphaned workers whose revision is lost", three, then(orphaned[StatefulSet]("w-0"), withoutRevision), "w-0", adopts},
 		{"workers scaled to none", three, workers(0), "w-0", adopts},
 		{"workers scaled up", three, workers(3), "w-0", adopts},
 		{"a group beyond measure", three, on("w-0", func(sts StatefulSet) {
@@ -63,6 +64,10 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		}), "w-0", "| Missing"},
 		{"a failed group without its StatefulSet", with(1, 3, onRestart), then(gone[StatefulSet]("w-0"), orphaned[Pod]("w-0-1"),
 			orphaned[Pod]("w-0-2"), on("w-0-1", crash)), "w-0", "annotate pod w-0, delete pod w-0-1, delete pod w-0-2, delete pod w-0"},
+		// Workers beyond the size of a group that starts are scaled back, which is no failure.
+		{"a worker fails in the start of its group", with(1, 3, onRestart), then(surplus, on("w-0-2", crash)), "w-0",
+			"annotate pod w-0, delete pod w-0, delete statefulset w-0, delete pod w-0-1, delete pod w-0-2, delete pod w-0-3"},
+		{"a worker fails beyond its size", with(1, 3, onRestart), then(surplus, on("w-0-3", crash)), "w-0", ""},
 		{"a container restarts as the policy becomes None", with(1, 3, onRestart), then(
 			user(fakeapi.Policy(lwsv1.NoneRestartPolicy)), on("w-0-1", crash),
 		), "w-0", ""},
@@ -92,23 +97,6 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"another group of a former leader", with(2, 2), then(previous[StatefulSet]("w-0", "w-0"), gone[StatefulSet]("w-1"), gone[Pod]("w-1-1")),
 			"w-1", "create statefulset w-1"},
 	})
-}
-
-// A leader that was deleted with --cascade=orphan leaves its workers to the next one, if
-// that one is at their revision. Workers of another revision are foreign. No group fails by it.
-func TestOrphanedWorkersAreAdoptedAtTheirRevision(t *testing.T) {
-	c := running(t, 1, 3, onRestart)
-	orphaned[StatefulSet]("w-0")(c)
-	if _, conflict := waitFor(c.decideSet(), lws.CodeNameConflict); conflict {
-		t.Error("orphaned workers are foreign")
-	}
-	if again := c.recreated(); len(again) != 0 {
-		t.Errorf("recreated: %v", again)
-	}
-	on("w-0", func(sts StatefulSet) { sts.OwnerReferences, sts.Labels[lwsv1.RevisionKey] = nil, "older" })(c)
-	if _, conflict := waitFor(c.decideSet(), lws.CodeNameConflict); !conflict {
-		t.Error("workers of another revision are no name conflict")
-	}
 }
 
 // touches are the seconds at which a StatefulSet is touched.
@@ -198,32 +186,5 @@ func TestWhichStatefulSetsAreTouched(t *testing.T) {
 				t.Errorf("touched %d times when the name became free", len(got))
 			}
 		})
-	}
-}
-
-// The StatefulSet controller does not get past a taken name: the other leaders are created as it
-// would create them.
-func TestLeadersBehindATakenNameAreCreated(t *testing.T) {
-	for _, blocked := range []string{"w-0", "w-1", "w-3"} {
-		c := running(t, 4, 1, claims)
-		sts, like := find[*appsv1.StatefulSet](c, "w"), find[Pod](c, "w-3")
-		gone[Pod]("w-0", "w-1", "w-2", "w-3")(c)
-		occupied(blocked)(c)
-		want := slices.DeleteFunc([]string{"w-0", "w-1", "w-2", "w-3"}, func(name string) bool { return name == blocked })
-		var made []string
-		for _, a := range of[action.Create](c.decideSet()) {
-			pod, ok := a.Object.(Pod)
-			if !ok {
-				continue
-			}
-			made = append(made, pod.Name)
-			if a.Owner != identity.RefOf(identity.KindStatefulSet, sts) || !metav1.IsControlledBy(pod, sts) ||
-				pod.Labels[lwsv1.RevisionKey] != like.Labels[lwsv1.RevisionKey] {
-				t.Errorf("%s belongs to %+v and is at revision %q", pod.Name, pod.OwnerReferences, pod.Labels[lwsv1.RevisionKey])
-			}
-		}
-		if diff := cmp.Diff(want, made); diff != "" {
-			t.Errorf("blocked at %s (-want +got)\n%s", blocked, diff)
-		}
 	}
 }

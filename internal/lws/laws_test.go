@@ -85,7 +85,7 @@ func named(all []classified, ref identity.Ref) bool {
 
 // decideAll decides about the set and about every group it could have.
 func (c *cluster) decideAll() []decided {
-	set := c.set("w")
+	set := c.set()
 	about := decided{t: c.t, what: "set", plan: lws.DecideSet(set), set: &set, lives: set.Lives}
 	about.seen.set(set)
 	see(&about.seen, identity.KindControllerRevision, set.Revisions)

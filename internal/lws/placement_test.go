@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -37,7 +38,7 @@ func TestANewPlacementIsReportedAsAnUpdate(t *testing.T) {
 	place(lwsv1.ExclusiveKeyAnnotationKey, "rack")(c)
 	for _, happens := range []step{nothing, nothing, (*cluster).sync} {
 		happens(c)
-		if stands := lws.Stand(c.set("w")); stands.TargetUpdated != 0 {
+		if stands := lws.Stand(c.set()); stands.TargetUpdated != 0 {
 			t.Errorf("%d of 2 groups are updated", stands.TargetUpdated)
 		}
 		carriedOut(c)
@@ -75,7 +76,7 @@ func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
 			c.settle()
 		}
 		then(tt.happens, withoutWorkers)(c)
-		sts, _ := created[StatefulSet](t, c.decideGroup("w-0"))
+		sts := one[action.Create](t, c.decideGroup("w-0")).Object.(StatefulSet)
 		if template := sts.Spec.Template; !cmp.Equal(template.Spec.NodeSelector, tt.selector) || template.Annotations[key] != tt.topology {
 			t.Errorf("%s: placed by %q, %v", name, template.Annotations[key], template.Spec.NodeSelector)
 		}

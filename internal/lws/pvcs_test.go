@@ -58,13 +58,9 @@ func whenDeleted(policy retention) step {
 	return user(func(set Set) { set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy.WhenDeleted = policy })
 }
 
-func TestPVCsOfOthersAreLeftAlone(t *testing.T) {
+func TestAPVCKeepsTheOwnersThatOthersGaveIt(t *testing.T) {
 	c := running(t, 1, 2, fakeapi.Volumes(deleteClaims, retainClaims))
-	foreign[PVC]("data-w-0-1")(c)
-	if ties := of[action.Tie](c.decideSet()); len(ties) > 0 {
-		t.Errorf("got %v", ties)
-	}
-	on("data-w-0-1", func(pvc PVC) { *pvc.OwnerReferences[0].Controller = false })(c)
+	then(foreign[PVC]("data-w-0-1"), on("data-w-0-1", func(pvc PVC) { *pvc.OwnerReferences[0].Controller = false }))(c)
 	if tie := one[action.Tie](t, c.decideSet()); len(tie.Owners) != 2 || tie.Owners[0].Name != "stranger" {
 		t.Errorf("takes from a PVC the owners that others gave it: %v", tie.Owners)
 	}
@@ -119,11 +115,11 @@ func TestLeadersBehindATerminatingPVC(t *testing.T) {
 		carriedOut(c)
 		c.turn()
 	}
-	if w := c.set("w"); len(w.LeaderVolumes.Previous) != 1 || w.Claims != nil {
+	if w := c.set(); len(w.LeaderVolumes.Previous) != 1 || w.Claims != nil {
 		t.Fatalf("%d PVCs are in the way; no leader is missing, and PVCs were read: %v", len(w.LeaderVolumes.Previous), w.Claims)
 	}
 	gone[Pod]("w-3")(c)
-	if w := c.set("w"); len(w.Claims) == 0 {
+	if w := c.set(); len(w.Claims) == 0 {
 		t.Error("a leader is missing, and its PVCs were not read")
 	}
 	then(gone[PVC]("data-w-3"), gone[Pod]("w-1", "w-2"))(c)
@@ -211,7 +207,7 @@ func TestClaimsChangedUnderOthers(t *testing.T) {
 			}
 			then(user(replicas(3), fakeapi.Image("image:2")), settled, removed[Pod]("w-1"), settled)(c)
 			checkImage(c, "image:1", 9)
-			if stands := lws.Stand(c.set("w")); !stands.Pending || condition(c.status(), available).Status == metav1.ConditionTrue {
+			if stands := lws.Stand(c.set()); !stands.Pending || condition(c.status(), available).Status == metav1.ConditionTrue {
 				t.Errorf("told done: %+v", stands)
 			}
 			now := pvcsOf(c)

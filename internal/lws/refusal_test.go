@@ -67,7 +67,7 @@ func TestALongRefusalFitsIntoAStatus(t *testing.T) {
 	for _, lead := range []string{"", "x", "xx"} { // the cut falls within a character
 		c := newCluster(t)
 		fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
-		world := c.set("w")
+		world := c.set()
 		world.Refusal = lead + strings.Repeat("€", 100<<10/3)
 		got := progress(t, lws.DecideSet(world))
 		if got.Reason != lws.CodeRefused || !strings.Contains(got.Message, lead+"€€€") || len(got.Message) > messageLimit/2 || !utf8.ValidString(got.Message) {

@@ -30,10 +30,6 @@ func crash(pod Pod) {
 	}
 }
 
-func leaderUID(c *cluster, name string) string { return string(find[Pod](c, name).UID) }
-
-var three = []string{"w-0", "w-1", "w-2"}
-
 // TestFailures holds which groups of three are recreated, by failure and policy: in step, and in
 // the start of a group whose last worker does not run yet. A worker that is gone in the start
 // leaves no evidence. Once a group started, nothing from before counts.
@@ -174,14 +170,14 @@ func TestWhatIsCounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := running(t, 1, 2, onRestart)
-			before := leaderUID(c, "w-0")
+			before := c.leaders()["w-0"]
 			tt.end(c)
 			c.decided()
-			if c.recreated(); leaderUID(c, "w-0") == before {
+			if c.recreated(); c.leaders()["w-0"] == before {
 				t.Fatal("not recreated")
 			}
 			r := c.status().Restarts
-			if len(r) != 1 || string(r[0].Leader) != before || r[0].Count != tt.count || len(r[0].Failures) != 1 || r[0].Failures[0].Reason != tt.reason {
+			if len(r) != 1 || r[0].Leader != before || r[0].Count != tt.count || len(r[0].Failures) != 1 || r[0].Failures[0].Reason != tt.reason {
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -248,7 +244,7 @@ func TestWhatIsForgiven(t *testing.T) {
 	crashed := then(on("w-0-1", crash), on("w-1", crash))
 	unrecorded := on("w", func(set Set) { set.Status.Started, set.Status.RestartsSince = nil, nil })
 	decided := func(c *cluster) {
-		for _, name := range three {
+		for _, name := range []string{"w-0", "w-1", "w-2"} {
 			plan := c.decideGroup(name)
 			plan.Actions = plan.Actions[:min(1, len(plan.Actions))]
 			c.do(plan)
@@ -280,23 +276,6 @@ func TestWhatIsForgiven(t *testing.T) {
 				t.Errorf("then (-want +got)\n%s", diff)
 			}
 		})
-	}
-}
-
-// Workers beyond the size of a group that starts are scaled back: what becomes of them is
-// no failure.
-func TestWorkersBeyondTheSizeOfAGroupAreNoFailureInItsStart(t *testing.T) {
-	for worker, fails := range map[string]bool{"w-0-2": true, "w-0-3": false} {
-		c := running(t, 1, 3, onRestart)
-		fakeapi.Edit(c.Server, "w", func(set Set) { set.Status.Started = nil })
-		surplus := find[Pod](c, "w-0-2").DeepCopy()
-		surplus.Name, surplus.UID = "w-0-3", "surplus"
-		fakeapi.Add(c.Server, surplus)
-		fakeapi.Edit(c.Server, "w-0-1", func(p Pod) { p.Status.Phase = corev1.PodPending })
-		on(worker, crash)(c)
-		if failed := len(of[action.Annotate](c.decideGroup("w-0"))) == 1; failed != fails {
-			t.Errorf("%s: failed %t", worker, failed)
-		}
 	}
 }
 

@@ -5,24 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
-
-// checkRevisionEvent checks that one event names the key of a new revision.
-func checkRevisionEvent(t *testing.T, create action.Create, key string) {
-	t.Helper()
-	if told := create.Tell.Done; len(told) != 1 || told[0].Reason != "CreatingRevision" || !strings.Contains(told[0].Note, key) {
-		t.Errorf("got events %+v, want one of revision %s", told, key)
-	}
-}
 
 // data is the data of the revision of a set.
 func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
@@ -34,6 +24,11 @@ func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 	return encoded
 }
 
+// olderData is the data of a revision as a version of the types that wrote null timestamps stored it.
+var olderData = []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"RecreateGroupOnPodRestart","size":2,` +
+	`"workerTemplate":{"metadata":{"creationTimestamp":null},"spec":{"containers":[{"image":"image:1","name":"worker","resources":{}}]}}},` +
+	`"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`)
+
 // atKey gives the only revision of a set in step, and all that runs it, other data.
 func atKey(c *cluster, data []byte) {
 	key := lwsrevision.Key(data)
@@ -44,43 +39,6 @@ func atKey(c *cluster, data []byte) {
 	}
 	for _, pod := range fakeapi.All[Pod](c.Objects) {
 		on(pod.Name, func(pod Pod) { relabel(pod.Labels) })(c)
-	}
-}
-
-// A spec that means the same keeps its revision, as a version of the types that wrote null
-// timestamps stored it. A lost one is created again under its key.
-func TestARevisionInUseKeepsItsKey(t *testing.T) {
-	older := []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"RecreateGroupOnPodRestart","size":2,` +
-		`"workerTemplate":{"metadata":{"creationTimestamp":null},"spec":{"containers":[{"image":"image:1","name":"worker","resources":{}}]}}},` +
-		`"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`)
-	for name, tt := range map[string]struct {
-		happens step
-		creates int
-	}{
-		"stored otherwise": {func(c *cluster) { atKey(c, older) }, 0},
-		"lost":             {func(c *cluster) { gone[Revision](revision(c).Name)(c) }, 1},
-	} {
-		c := running(t, 1, 2, onRestart)
-		was := revision(c).Name
-		tt.happens(c)
-		key := find[StatefulSet](c, "w").Labels[lwsv1.RevisionKey]
-		c.pass(time.Minute)
-		plan := c.decideSet()
-		if creates := of[action.Create](plan); len(creates) != tt.creates {
-			t.Errorf("%s: got %s", name, spelled(plan))
-		} else if tt.creates > 0 {
-			if checkRevisionEvent(t, creates[0], key); creates[0].Object.GetName() != was {
-				t.Errorf("%s: creates %s, not %s", name, creates[0].Object.GetName(), was)
-			}
-		}
-		for _, a := range of[action.Apply](plan) {
-			if sts, ok := a.Object.(StatefulSet); !ok || sts.Spec.Template.Labels[lwsv1.RevisionKey] != key {
-				t.Errorf("%s: %s restarts the leaders", name, a.Target())
-			}
-		}
-		if c.do(plan); len(of[action.Create](c.decideSet())) != 0 {
-			t.Errorf("%s: it is created again", name)
-		}
 	}
 }
 

@@ -117,10 +117,11 @@ var (
 	withoutWorkers = then(gone[StatefulSet]("w-0"), gone[Pod]("w-0-1", "w-0-2"))
 )
 
-func unready(pod Pod)       { pod.Status.Conditions = nil }
-func ends(pod Pod)          { pod.Status.Phase = corev1.PodFailed }
-func unscheduled(pod Pod)   { pod.Spec.NodeName = "" }
-func carriedOut(c *cluster) { c.do(c.decideSet()) }
+func unready(pod Pod)            { pod.Status.Conditions = nil }
+func ends(pod Pod)               { pod.Status.Phase = corev1.PodFailed }
+func unscheduled(pod Pod)        { pod.Spec.NodeName = "" }
+func withoutRevision(c *cluster) { gone[Revision](revision(c).Name)(c) }
+func carriedOut(c *cluster)      { c.do(c.decideSet()) }
 
 func image(c *cluster, image string) { user(fakeapi.Image(image))(c) }
 
@@ -251,21 +252,6 @@ func one[A action.Action](t testing.TB, plan lws.Plan) A {
 		t.Fatalf("got %d actions %T, want 1: %s", len(found), *new(A), spelled(plan))
 	}
 	return found[0]
-}
-
-// created is the object of the only creation of its type.
-func created[T action.Object](t testing.TB, plan lws.Plan) (object T, create action.Create) {
-	t.Helper()
-	found := 0
-	for _, a := range of[action.Create](plan) {
-		if o, ok := a.Object.(T); ok {
-			object, create, found = o, a, found+1
-		}
-	}
-	if found != 1 {
-		t.Fatalf("got %d creations of a %T, want 1: %s", found, object, spelled(plan))
-	}
-	return object, create
 }
 
 // revisions are all revisions, and revision is the only one.

@@ -34,7 +34,20 @@ func rewritten(uid string, generation int64) step {
 
 func TestDecisionsAboutASet(t *testing.T) {
 	noted := with(1, 1, claims, fakeapi.Annotation("note", "x"))
-	const applies = "apply statefulset w"
+	taken := func(name string) step { return then(gone[Pod]("w-0", "w-1", "w-2", "w-3"), occupied(name)) }
+	creates := func(pods ...string) string {
+		return "create pod " + strings.Join(pods, ", create pod ") + ", status leaderworkerset w | NameConflict"
+	}
+	arrived := func(leaders int32) step {
+		return on("w", func(sts StatefulSet) { sts.Status.Replicas = leaders })
+	}
+	unrecorded := then(after(time.Minute), arrived(1), carriedOut, on("w", func(set Set) { set.Status.Started = set.Status.Started[:2] }))
+	again := func(t testing.TB) *cluster {
+		c := createdAgain(t, 1, 2)
+		c.decideSet()
+		return c
+	}
+	const applies, status = "apply statefulset w", "status leaderworkerset w"
 	checkDecisions(t, []decision{
 		{"in step", noted, nothing, "", ""},
 		{"others' labels and annotations", noted, on("w", func(sts StatefulSet) {
@@ -57,6 +70,21 @@ func TestDecisionsAboutASet(t *testing.T) {
 		{"rewritten, of another UID", with(1, 1), rewritten("former", 0), "", applies},
 		{"rewritten, changed since", with(1, 1), rewritten("", -1), "", applies},
 		{"rewritten, by an apply that changed nothing", with(1, 1), rewritten("", 1), "", applies},
+		{"a revision stored by a version that wrote null timestamps", with(1, 2, onRestart), then(func(c *cluster) { atKey(c, olderData) }, after(time.Minute)), "", applies},
+		{"a lost revision", with(1, 2, onRestart), then(withoutRevision, after(time.Minute)), "", "create controllerrevision w-7949b6477d-1"},
+		{"orphaned workers of their leader's revision", with(1, 3), orphaned[StatefulSet]("w-0"), "", status},
+		{"orphaned workers of another revision", with(1, 3), then(orphaned[StatefulSet]("w-0"), on("w-0", func(sts StatefulSet) {
+			sts.Labels[lwsv1.RevisionKey] = "older"
+		})), "", status + " | NameConflict"},
+		{"the record of a ready group, after a second", with(3, 2, onRestart), then(unrecorded, after(time.Second)), "", "| Missing StatusCoalesced"},
+		{"the record of a ready group, after two seconds", with(3, 2, onRestart), then(unrecorded, after(2*time.Second)), "", status + " | Missing"},
+		// The StatefulSet controller does not get past a taken name: the other leaders are created as it would create them.
+		{"the first name is taken", with(4, 1), taken("w-0"), "", creates("w-1", "w-2", "w-3")},
+		{"a name is taken", with(4, 1), taken("w-2"), "", creates("w-0", "w-1", "w-3")},
+		{"garbage of a moment ago", again, after(3*time.Second - time.Nanosecond), "", status + " | Garbage WaitingForPreviousIncarnation"},
+		{"garbage of three seconds", again, after(3 * time.Second), "",
+			"delete statefulset w, delete service w, delete controllerrevision w-5864bdfc97-1, " + status + " | WaitingForPreviousIncarnation"},
+		{"PVCs of others", with(1, 2, fakeapi.Volumes(deleteClaims, retainClaims)), foreign[PVC]("data-w-0-1"), "", ""},
 		{"a Service edited by hand", noted, on("w", func(s Service) { s.Spec.Selector = nil }), "", "apply service w"},
 		{"a Service that publishes ready pods alone", noted, on("w", func(s Service) { s.Spec.PublishNotReadyAddresses = false }), "", "apply service w"},
 		{"a Service of another set's name", noted, on("w", func(s Service) { s.Labels[lwsv1.SetNameLabelKey] = "v" }), "", "apply service w"},
@@ -66,10 +94,10 @@ func TestDecisionsAboutASet(t *testing.T) {
 		}), "", ""},
 		{"a terminating set", with(1, 3), then(withoutWorkers, gone[Service]("w"), leaving[Set]("w", "foregroundDeletion")), "", ""},
 		{"a leader is replaced while the template changes", with(2, 1), then(leaving[Pod]("w-1"), user(fakeapi.Image("image:2"))), "",
-			"create controllerrevision w-6579f9847c-2, apply statefulset w, status leaderworkerset w"},
+			"create controllerrevision w-6579f9847c-2, apply statefulset w, " + status},
 		{"a previous Service", with(0, 1), leaving[Service]("w", "example.com/held"), "", "| WaitingForPreviousIncarnation"},
 		{"a previous Service of a new set", with(0, 1), then(after(-9*time.Second), leaving[Service]("w", "example.com/held")), "",
-			"status leaderworkerset w | WaitingForPreviousIncarnation"},
+			status + " | WaitingForPreviousIncarnation"},
 		{"a previous Service that is not needed", with(0, 1, fakeapi.UniquePerReplica), func(c *cluster) {
 			fakeapi.Add(c.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
 			leaving[Service]("w", "example.com/held")(c)

@@ -74,6 +74,9 @@ func TestANewSet(t *testing.T) {
 	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+	if told := plan.Actions[0].About().Tell.Done; len(told) != 1 || told[0].Reason != "CreatingRevision" {
+		t.Errorf("got events %+v of the revision", told)
+	}
 	write := one[action.WriteStatus](t, plan)
 	if diff := cmp.Diff(map[string]string{progressing: isProgressing}, brief(write.Status)); diff != "" {
 		t.Errorf("conditions (-want +got)\n%s", diff)
@@ -197,21 +200,5 @@ func TestCountsAreWrittenTogether(t *testing.T) {
 	}
 	if got := brief(one[action.WriteStatus](t, c.decideSet()).Status)[available]; got != isAvailable {
 		t.Errorf("got %q", got)
-	}
-}
-
-// The record of a group that is reported ready follows within two seconds.
-func TestTheRecordOfAReadyGroupIsWrittenSoon(t *testing.T) {
-	c := running(t, 3, 2, onRestart)
-	c.pass(time.Minute) // by now counts would wait for eight seconds
-	on("w", func(sts StatefulSet) { sts.Status.Replicas = 1 })(c)
-	carriedOut(c)
-	on("w", func(set Set) { set.Status.Started = set.Status.Started[:2] })(c)
-	for _, records := range []int{0, 3} {
-		c.pass(time.Second)
-		status := of[action.WriteStatus](c.decideSet())
-		if len(status) != min(records, 1) || records > 0 && len(status[0].Status.Started) != records {
-			t.Errorf("got %+v, want %d records", status, records)
-		}
 	}
 }

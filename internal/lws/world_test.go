@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
@@ -149,28 +150,25 @@ func (w *world) carryOut(plan lws.Plan, faults bool) {
 			write = w.writeFaultily
 		}
 		err := write(a)
-		var crash *crashError
-		if _, deletes := a.(action.Delete); errors.As(err, &crash) || err != nil && !deletes {
+		if _, deletes := a.(action.Delete); errors.Is(err, errCrash) || err != nil && !deletes {
 			return
 		}
 	}
 }
 
-// crashError ends a reconcile, whatever was written.
-type crashError struct{}
-
-func (*crashError) Error() string { return "the process ended" }
+// errCrash ends a reconcile, whatever was written.
+var errCrash = errors.New("the process ended")
 
 func (w *world) writeFaultily(a action.Action) error {
 	switch rapid.IntRange(0, 24).Draw(w.t, "fault") {
 	case 0:
 		w.met.when("a crash before a write", true)
 		w.restart()
-		return &crashError{}
+		return errCrash
 	case 1:
 		w.met.when("a crash after a write", w.write(a) == nil)
 		w.restart()
-		return &crashError{}
+		return errCrash
 	case 2:
 		w.met.when("an answer lost", w.judged(a) == nil)
 		return errors.New("timeout")
@@ -198,7 +196,7 @@ func (w *world) judged(a action.Action) error {
 // write makes a write and remembers what the operator does.
 func (w *world) write(a action.Action) error {
 	err := w.judged(a)
-	if taken(err) {
+	if taken := (*apply.TakenError)(nil); errors.As(err, &taken) {
 		w.observer.Taken(a.Target())
 	}
 	if err != nil {
@@ -207,16 +205,6 @@ func (w *world) write(a action.Action) error {
 	w.cached.Deliver(a.Target().Kind)
 	w.remember(a)
 	return nil
-}
-
-// remember updates the memory of the operator after a write.
-func (c *cluster) remember(a action.Action) {
-	switch a := a.(type) {
-	case action.Delete:
-		c.memory.Deleted(a.Object.UID, c.Now)
-	case action.WriteStatus:
-		c.memory.StatusWritten(fakeapi.Find[Set](c.Server, "w"), c.Now)
-	}
 }
 
 // pick draws one of some objects.
