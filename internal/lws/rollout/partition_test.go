@@ -11,8 +11,8 @@ import (
 
 // traces are rollouts told line by line: "partition/replicas groups". O and N are
 // ready groups of the old and the new template, o and n those that are not, M and
-// m of a template in between. A dot is a place whose pod is not there. An edit in brackets
-// comes before the step it precedes.
+// m of a template in between. An edit in brackets comes before the step
+// it precedes.
 var traces = map[string]struct{ script, want string }{
 	"A": {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → 2/4 OOnN → 1/4 OnNN → 0/4 nNNN → 0/4 NNNN"},
 	"B": {"N4 mu2 ms0", "[new] 4/4 OOOO → 2/4 OOnn → 0/4 nnNN → 0/4 NNNN"},
@@ -36,19 +36,14 @@ var traces = map[string]struct{ script, want string }{
 	"S": {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → 2/4 OOnN → [new] 4/4 OOMM → 3/4 OOMn → 2/4 OOnN → 1/4 OnNN → 0/4 nNNN → 0/4 NNNN"},
 	"T": {"N4 mu1 ms2 slow", "[new] 4/6 OOOOnn → 3/6 OOOnnn → [N6] 3/8 OOOnNNnn → 3/8 OOONNNnn → 0/8 nnnNNNNN → 0/8 nnnNNNNN → 0/6 NNNNNN"},
 
-	"a surge pod that is not there yet holds everything":                 {"N4 mu1 ms1", "[new late] 4/5 OOOO. → 3/5 OOOn. → 3/5 OOON. → [prompt] 3/5 OOONn → 1/5 OnnNN → 0/4 nNNN → 0/4 NNNN"},
 	"broken groups that use up the budget hold the others":               {"N4 mu2 ms0 OooO", "[new] 4/4 OooO → 4/4 OooO → [healed] 2/4 OOnn → 0/4 nnNN"},
-	"a first group that is broken counts as well":                        {"N4 mu2 ms0 oOoO", "[new] 4/4 oOoO → 4/4 oOoO → [healed] 2/4 OOnn → 0/4 nnNN"},
 	"a rollout out of a broken template":                                 {"N4 mu2 ms0", "[broken] 4/4 OOOO → 2/4 OOnn → 2/4 OOnn → [new] 4/4 OOmm → 2/4 OOnn → 0/4 nnNN → 0/4 NNNN"},
 	"groups made at a broken template are replaced first":                {"N4 mu1 ms0", "[broken] 4/4 OOOO → 3/4 OOOn → [N6] 3/6 OOOnnn → [new] 6/6 OOOmmm → 5/6 OOOmmn → 4/6 OOOmnN → 3/6 OOOnNN → 2/6 OOnNNN"},
 	"a set that is scaled down at rest lends no surge":                   {"N4 mu0 ms1 OOoO", "[N3] 0/3 OOo → 0/3 OOo"},
 	"a partition that rises holds what is below it":                      {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [U2] 2/4 OOnN → [U3] 3/4 OONN → [U0] 1/4 OnNN → 0/4 nNNN"},
 	"a StatefulSet controller that has not seen the spec is waited for":  {"N4 mu1 ms0", "[new away] 4/4 OOOO → 4/4 OOOO → [back] 4/4 OOOO → 3/4 OOOn"},
-	"a set with a partition starts without surge":                        {"N3 mu1 ms1 U2 ooo", "2/3 OOO → 2/3 OOO"},
 	"a group that breaks at rest above a partition is lent no surge":     {"N3 mu1 ms1 U2 OOo", "2/3 OOo → 2/3 OOo"},
-	"a paused rollout goes on from where it stood":                       {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [pause] 3/4 OOON → 3/4 OOON → [resume] 2/4 OOnN → 1/4 OnNN"},
 	"a paused rollout finishes what was granted":                         {"N4 mu2 ms0", "[new] 4/4 OOOO → [pause] 4/4 OOOO → [resume] 2/4 OOnn → [pause] 2/4 OONN → 2/4 OONN"},
-	"a set is scaled up while paused":                                    {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [pause N6] 3/6 OOONnn → 3/6 OOONNN → [resume] 2/6 OOnNNN"},
 	"a set is scaled down while paused":                                  {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [pause N2] 2/2 OO → 2/2 OO → [resume] 1/2 On → 0/2 nN"},
 	"surge groups stay while paused, and no others come":                 {"N4 mu1 ms1", "[new] 4/5 OOOOn → [pause] 4/5 OOOON → [ms3] 4/5 OOOON → [resume] 2/7 OOnnNnn → 0/5 nnNNN"},
 	"what is changed while paused waits":                                 {"N4 mu1 ms0", "[pause new] 0/4 OOOO → [new] 0/4 OOOO → [resume] 4/4 OOOO → 3/4 OOOn"},
@@ -84,15 +79,15 @@ type model struct {
 	template int
 	groups   []modelGroup
 	slow     int
-	// broken templates never become ready; late surge pods are not made.
-	broken           map[int]bool
-	late, away, held bool
-	pending          int
+	// broken templates never become ready.
+	broken     map[int]bool
+	away, held bool
+	pending    int
 }
 
 type modelGroup struct {
 	template, age int
-	there, broken bool
+	broken        bool
 }
 
 func modelled(script string) *model {
@@ -110,11 +105,7 @@ func modelled(script string) *model {
 	}
 	m.Running, m.Applied, m.Partition = m.Replicas, m.Replicas, m.Keep
 	for i := range m.Replicas {
-		broken := groups != "" && groups[i] == 'o'
-		m.groups = append(m.groups, modelGroup{there: true, age: 9, broken: broken && groups != "ooo"})
-		if groups == "ooo" {
-			m.groups[i].age = 0
-		}
+		m.groups = append(m.groups, modelGroup{age: 9, broken: groups != "" && groups[i] == 'o'})
 	}
 	return m
 }
@@ -134,10 +125,6 @@ func (m *model) edit(words string) {
 		case "new", "broken":
 			m.pending++
 			m.broken[m.template+1] = word == "broken"
-		case "late":
-			m.late = true
-		case "prompt":
-			m.late = false
 		case "away":
 			m.held = true
 		case "back":
@@ -169,7 +156,7 @@ func (m *model) round() {
 	if m.Changed {
 		m.Places = make([]Place, len(m.Places)) // nothing counts as updated at a template just made
 		for i := range m.groups {
-			m.Places[i] = Place{Ready: m.ready(i), Outdated: m.groups[i].there}
+			m.Places[i] = Place{Ready: m.ready(i), Outdated: true}
 		}
 	}
 	c := m.Next()
@@ -184,32 +171,27 @@ func (m *model) round() {
 
 func (m *model) ready(i int) bool {
 	g := m.groups[i]
-	return g.there && !g.broken && !m.broken[g.template] && g.age >= m.slow
+	return !g.broken && !m.broken[g.template] && g.age >= m.slow
 }
 
 func (m *model) place(i int) Place {
 	if i >= len(m.groups) {
 		return Place{}
 	}
-	updated := m.groups[i].there && m.groups[i].template == m.template
-	return Place{Ready: m.ready(i), Updated: updated, Outdated: m.groups[i].there && !updated}
+	updated := m.groups[i].template == m.template
+	return Place{Ready: m.ready(i), Updated: updated, Outdated: !updated}
 }
 
 func (m *model) control() {
 	m.groups = m.groups[:min(len(m.groups), int(m.Running))]
 	for len(m.groups) < int(m.Running) {
-		m.groups = append(m.groups, modelGroup{})
-	}
-	for i := range m.groups {
-		if !m.groups[i].there && (!m.late || i < int(m.Replicas)) {
-			m.groups[i] = modelGroup{there: true, template: m.template}
-		}
+		m.groups = append(m.groups, modelGroup{template: m.template})
 	}
 	// Groups that are broken anyway are replaced at any rate: by the StatefulSet
 	// controller or directly.
 	for i := len(m.groups) - 1; i >= int(m.Partition); i-- {
-		if m.groups[i].there && m.groups[i].template != m.template {
-			m.groups[i] = modelGroup{there: true, template: m.template}
+		if m.groups[i].template != m.template {
+			m.groups[i] = modelGroup{template: m.template}
 		}
 	}
 }
@@ -219,8 +201,6 @@ func (m *model) String() string {
 	for i, g := range m.groups {
 		letter := "O"
 		switch {
-		case !g.there:
-			letter = "."
 		case g.template == m.template && m.template > 0:
 			letter = "N"
 		case g.template > 0:
