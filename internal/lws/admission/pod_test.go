@@ -289,12 +289,9 @@ func TestSubgroups(t *testing.T) {
 		want       []string
 	}{
 		{4, 2, lwsv1.SubGroupPolicyTypeLeaderWorker, []string{"0", "0", "1", "1"}},
-		{4, 4, lwsv1.SubGroupPolicyTypeLeaderWorker, []string{"0", "0", "0", "0"}},
 		{3, 1, lwsv1.SubGroupPolicyTypeLeaderWorker, []string{"0", "1", "2"}},
 		{5, 2, lwsv1.SubGroupPolicyTypeLeaderWorker, []string{"0", "0", "0", "1", "1"}},
-		{7, 3, lwsv1.SubGroupPolicyTypeLeaderWorker, []string{"0", "0", "0", "0", "1", "1", "1"}},
 		{5, 2, lwsv1.SubGroupPolicyTypeLeaderExcluded, []string{"", "0", "0", "1", "1"}},
-		{3, 1, lwsv1.SubGroupPolicyTypeLeaderExcluded, []string{"", "1", "2"}},
 		{4, 2, "", []string{"0", "0", "1", "1"}},
 	}
 	for _, tt := range tests {

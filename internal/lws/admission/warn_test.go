@@ -59,12 +59,10 @@ func TestWarnsOfLongNames(t *testing.T) {
 		changes []change
 	}{
 		{"without workers", 52, []change{withSize(1)}},
-		{"groups 0 and 1", 50, nil},
 		{"ten groups", 50, []change{withReplicas(10)}},
 		{"eleven groups", 49, []change{withReplicas(11)}},
 		{"ten and one to spare", 49, []change{withReplicas(10), withBudget("0", "1%")}},
 		{"surge beyond replicas", 50, []change{withReplicas(2), withBudget("0", "1000")}},
-		{"none yet", 50, []change{withReplicas(0)}},
 		{"a million", 45, []change{withReplicas(1000000)}},
 	}
 	for _, tt := range tests {
