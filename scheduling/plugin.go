@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
@@ -47,9 +48,17 @@ func New(_ context.Context, _ runtime.Object, handle framework.Handle) (framewor
 // Name implements framework.Plugin.
 func (*Plugin) Name() string { return Name }
 
+// incarnations are the UIDs of a pod's PVCs for which its node was chosen.
+type incarnations map[string]types.UID
+
+// Clone implements framework.StateData. The map is never changed.
+func (i incarnations) Clone() framework.StateData { return i }
+
+const stateKey framework.StateKey = Name
+
 // PreFilter refuses a pod whose PVCs are missing or terminating, with the message of the
 // built-in plugin. Preemption would not help.
-func (p *Plugin) PreFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	names := pvc.ClaimsOf(pod)
 	if len(names) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
@@ -61,6 +70,11 @@ func (p *Plugin) PreFilter(_ context.Context, _ framework.CycleState, pod *corev
 	if why := pvc.Unusable(pod, claims); why != "" {
 		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, why)
 	}
+	chosen := incarnations{}
+	for name, claim := range claims {
+		chosen[name] = claim.UID
+	}
+	state.Write(stateKey, chosen)
 	return nil, nil
 }
 

@@ -2,6 +2,7 @@ package scheduling_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,6 +41,10 @@ func ownedBy(uid types.UID) func(*corev1.PersistentVolumeClaim) {
 	}
 }
 
+func uid(uid types.UID) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) { c.UID = uid }
+}
+
 func TestATerminatingPVCIsAsGoodAsMissing(t *testing.T) {
 	const never = framework.UnschedulableAndUnresolvable
 	for _, tt := range []struct {
@@ -56,7 +61,7 @@ func TestATerminatingPVCIsAsGoodAsMissing(t *testing.T) {
 		{"ephemeral, of a former pod", scratch(newPod("web")), []client.Object{newClaim("web-scratch", ownedBy("uid-old"))}, never, `pod is not owner`},
 	} {
 		s := newStage(t, tt.claims...)
-		status := s.filter(tt.pod)
+		_, status := s.filter(tt.pod)
 		if status.Code() != tt.code || !strings.Contains(status.Message(), tt.says) || len(s.client.Actions()) > 0 {
 			t.Errorf("%s: got %v %q after %d requests, want %v %q", tt.name, status.Code(), status.Message(), len(s.client.Actions()), tt.code, tt.says)
 		}
@@ -128,17 +133,18 @@ func TestNoPodIsBoundToAPVCThatChanged(t *testing.T) {
 	}{
 		{"terminating", becomes(terminating), `"data" is being deleted`},
 		{"gone", erase, `"data" not found`},
+		{"created again", becomes(uid("another")), `"data" was created anew`},
 		{"unreadable record", becomes(annotated(pvc.UsersAnnotation, "?")), `use record: "?"`},
 	} {
 		for _, late := range []bool{false, true} {
 			s, pod := newStage(t, newClaim("data")), newPod("web", "data")
-			s.filter(pod)
+			state, _ := s.filter(pod)
 			if happens := sync.OnceFunc(func() { tt.happens(s) }); late {
 				s.refuse("patch", func(string) error { happens(); return nil })
 			} else {
 				happens()
 			}
-			status := s.bind(pod)
+			status := s.bind(t.Context(), state, pod)
 			if status.Code() != framework.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), tt.says) {
 				t.Errorf("%s, after the read %t: got %v %q", tt.name, late, status.Code(), status.Message())
 			}
@@ -183,6 +189,10 @@ func TestRefusedWritesAreRetriedAFewTimes(t *testing.T) {
 		if status.Code() != tt.code || tries != tt.tries || tt.code == framework.Error && !errors.Is(status.AsError(), tt.err) {
 			t.Errorf("%s: got %v %q after %d tries", tt.name, status.Code(), status.Message(), tries)
 		}
+	}
+	s := newStage(t)
+	if status := s.plugin.PreBind(t.Context(), newCycle(), newPod("web", "data"), "node"); status.Code() != framework.Error {
+		t.Errorf("without PreFilter: got %v", status)
 	}
 }
 
@@ -293,33 +303,55 @@ func (s *stage) refuse(verb string, answer func(name string) error) {
 	}
 }
 
+// cycle is the state of one pod's scheduling.
+type cycle struct {
+	framework.CycleState // what the plugin does not ask for
+	data                 map[framework.StateKey]framework.StateData
+}
+
+func newCycle() *cycle { return &cycle{data: map[framework.StateKey]framework.StateData{}} }
+
+func (c *cycle) Write(key framework.StateKey, data framework.StateData) { c.data[key] = data }
+
+func (c *cycle) Read(key framework.StateKey) (framework.StateData, error) {
+	if data, ok := c.data[key]; ok {
+		return data, nil
+	}
+	return nil, framework.ErrNotFound
+}
+
 // filter runs the first half, up to the choice of a node.
-func (s *stage) filter(pod *corev1.Pod) *framework.Status {
-	_, status := s.plugin.PreFilter(s.Context(), nil, pod, nil)
-	return status
+func (s *stage) filter(pod *corev1.Pod) (*cycle, *framework.Status) {
+	state := newCycle()
+	_, status := s.plugin.PreFilter(s.Context(), state, pod, nil)
+	return state, status
 }
 
 // bind runs the second half, as the framework does.
-func (s *stage) bind(pod *corev1.Pod) *framework.Status {
-	if _, status := s.plugin.PreBindPreFlight(s.Context(), nil, pod, "node"); !status.IsSuccess() {
+func (s *stage) bind(ctx context.Context, state *cycle, pod *corev1.Pod) *framework.Status {
+	if _, status := s.plugin.PreBindPreFlight(ctx, state, pod, "node"); !status.IsSuccess() {
 		return status
 	}
-	return s.plugin.PreBind(s.Context(), nil, pod, "node")
+	return s.plugin.PreBind(ctx, state, pod, "node")
 }
 
 // schedule runs both.
 func (s *stage) schedule(pod *corev1.Pod) *framework.Status {
-	if status := s.filter(pod); !status.IsSuccess() && !status.IsSkip() {
+	state, status := s.filter(pod)
+	if !status.IsSuccess() && !status.IsSkip() {
 		return status
 	}
-	return s.bind(pod)
+	return s.bind(s.Context(), state, pod)
 }
 
 func newPod(name string, claims ...string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, UID: types.UID("uid-" + name)},
-		Spec:       corev1.PodSpec{Volumes: fakeapi.Using(claims...)},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, UID: types.UID("uid-" + name)}}
+	for _, claim := range claims {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}})
 	}
+	return pod
 }
 
 func newClaim(name string, with ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {

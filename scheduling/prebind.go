@@ -33,13 +33,17 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, _ framework.CycleState, pod
 
 // PreBind records the pod on its PVCs as they are in the API server. The pod may be bound only
 // if all of them name it. A record stays if the pod is not bound: another attempt needs it.
-func (p *Plugin) PreBind(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) *framework.Status {
-	var err error
+func (p *Plugin) PreBind(ctx context.Context, state framework.CycleState, pod *corev1.Pod, _ string) *framework.Status {
+	data, err := state.Read(stateKey)
+	chosen, ok := data.(incarnations)
+	if err != nil || !ok {
+		return framework.AsStatus(fmt.Errorf("%s is enabled at PreBind and not at PreFilter: enable it under multiPoint: %w", Name, err))
+	}
 	p.turns.LockKey(pod.Namespace)
 	defer func() { _ = p.turns.UnlockKey(pod.Namespace) }() // it is locked
 	for range attempts {
 		var status *framework.Status
-		if status, err = p.record(ctx, pod); err == nil {
+		if status, err = p.record(ctx, pod, chosen); err == nil {
 			return status
 		}
 		if !mayHaveChanged(err) {
@@ -60,13 +64,19 @@ func mayHaveChanged(err error) bool {
 
 // record reads the PVCs and writes the pod onto those that do not name it. An error is one of
 // the API server; a status is about the PVCs.
-func (p *Plugin) record(ctx context.Context, pod *corev1.Pod) (*framework.Status, error) {
+func (p *Plugin) record(ctx context.Context, pod *corev1.Pod, chosen incarnations) (*framework.Status, error) {
 	claims := p.client.CoreV1().PersistentVolumeClaims(pod.Namespace)
 	live, err := read(pvc.ClaimsOf(pod), func(name string) (*corev1.PersistentVolumeClaim, error) {
 		return claims.Get(ctx, name, metav1.GetOptions{})
 	})
 	if err != nil {
 		return nil, err
+	}
+	for name, claim := range live {
+		if claim.DeletionTimestamp == nil && claim.UID != chosen[name] {
+			why := fmt.Sprintf("persistentvolumeclaim %q was created anew after a node was chosen", name)
+			return framework.NewStatus(framework.UnschedulableAndUnresolvable, why), nil
+		}
 	}
 	writes, err := pvc.Bind(pod, live)
 	switch {

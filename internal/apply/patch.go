@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -150,4 +151,22 @@ func (a *Actor) lift(ctx context.Context, what pvc.Lifting) error {
 		return errNotJudged
 	}
 	return a.change(ctx, what.Target(), fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates())}})
+}
+
+// dropUnused removes one condition from the version that was judged. The list is merged by type:
+// the caches keep no other condition.
+func (a *Actor) dropUnused(ctx context.Context, what pvc.DropUnused) error {
+	onto := what.PVC
+	if onto.UID == "" || onto.ResourceVersion == "" {
+		return fmt.Errorf("patch %s: no incarnation", onto)
+	}
+	patch, err := json.Marshal(fields{
+		"metadata": fields{"uid": onto.UID, "resourceVersion": onto.ResourceVersion},
+		"status":   fields{"conditions": []fields{{"type": corev1.PersistentVolumeClaimUnused, "$patch": "delete"}}},
+	})
+	if err != nil {
+		return err
+	}
+	return orGone(a.writer.Status().Patch(ctx, metadataOf(onto), client.RawPatch(types.StrategicMergePatchType, patch),
+		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
 }

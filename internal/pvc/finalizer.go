@@ -66,7 +66,7 @@ func Decide(v View) Verdict {
 		return Verdict{Step: Keep, Users: users, Because: InUse(users)}
 	}
 	if v.Settings.takes(v.Claim) == "" {
-		return Verdict{Step: AwaitPods}
+		return Verdict{Step: AwaitPods, Because: action.Reason{Code: "AwaitingPodProtection", Sentence: "the built-in controller has not removed " + PodsFinalizer}}
 	}
 	return Verdict{Step: Look}
 }
@@ -110,11 +110,14 @@ func (v View) living() Verdict {
 	if v.Mode >= Barrier && !slices.Contains(want, BarrierFinalizer) {
 		want = append(want, BarrierFinalizer)
 	}
-	if slices.Equal(have, want) {
-		return Verdict{}
+	switch {
+	case !slices.Equal(have, want):
+		because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
+		return Verdict{Step: Write, Write: action.SetFinalizers{Object: refOf(v.Claim), Finalizers: want, Because: because}}
+	case v.Settings.Alone && slices.ContainsFunc(v.Claim.Status.Conditions, isUnused):
+		return Verdict{Step: Write, Write: DropUnused{PVC: refOf(v.Claim)}} // no built-in controller runs that would write it
 	}
-	because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
-	return Verdict{Step: Write, Write: action.SetFinalizers{Object: refOf(v.Claim), Finalizers: want, Because: because}}
+	return Verdict{}
 }
 
 func refOf(pvc *corev1.PersistentVolumeClaim) identity.Ref {
@@ -130,6 +133,21 @@ type judged struct {
 
 // Target is the incarnation and the version that was judged.
 func (j judged) Target() identity.Ref { return j.object }
+
+// DropUnused removes the condition Unused from the version of a PVC that was judged.
+type DropUnused struct{ PVC identity.Ref }
+
+// Target implements action.Action.
+func (d DropUnused) Target() identity.Ref { return d.PVC }
+
+// About implements action.Action.
+func (DropUnused) About() action.About {
+	return action.About{Verb: "drop", Because: action.Reason{Code: "LeftOver", Sentence: "an earlier version wrote the condition Unused"}}
+}
+
+func isUnused(c corev1.PersistentVolumeClaimCondition) bool {
+	return c.Type == corev1.PersistentVolumeClaimUnused
+}
 
 // Batch is the PVCs of one namespace, as they were before pods are read. The read judges only
 // these.
@@ -301,16 +319,13 @@ func DecideVolume(volume *corev1.PersistentVolume) (action.SetFinalizers, bool) 
 // maxNamed is how many names are listed before the rest is counted.
 const maxNamed = 8
 
-// few joins sorted names, at most maxNamed of them and in less than 1 KiB, and counts the rest.
+// few joins sorted names, and counts those beyond maxNamed.
 func few(names []string) string {
-	names = slices.Compact(slices.Sorted(slices.Values(names)))
-	for shown := min(len(names), maxNamed); ; shown-- {
-		said := slices.Clone(names[:shown])
-		if more := len(names) - shown; more > 0 {
-			said = append(said, fmt.Sprintf("+%d", more))
-		}
-		if text := strings.Join(said, ", "); len(text) < maxNames || shown == 0 {
-			return text
-		}
+	names = slices.Clone(names)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(names[:maxNamed], fmt.Sprintf("+%d", more))
 	}
+	return strings.Join(names, ", ")
 }

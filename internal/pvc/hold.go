@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -314,13 +315,30 @@ func (w HoldersValue) String() string {
 	return cooling + w.Until.UTC().Format(time.RFC3339) + ": " + w.Names
 }
 
-// namedHolders are the names of holders.
+// namedHolders are the names of at most maxNamed holders, in less than 1 KiB. Workloads come
+// before their pods.
 func namedHolders(holders []Holder) string {
-	names := make([]string, len(holders))
-	for i, h := range holders {
-		names[i] = h.Name
+	var all []string
+	for _, pods := range []bool{false, true} {
+		for _, h := range holders {
+			if strings.HasPrefix(h.Name, "Pod/") == pods && !slices.Contains(all, h.Name) {
+				all = append(all, h.Name)
+			}
+		}
 	}
-	return few(names)
+	for shown := min(len(all), maxNamed); shown > 0; shown-- {
+		text := strings.Join(all[:shown], ", ")
+		if more := len(all) - shown; more > 0 {
+			text += fmt.Sprintf(", +%d", more)
+		}
+		if len(text) < maxNames {
+			return text
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("+%d", len(all))
 }
 
 // digest differs for two sets of holders by their UIDs, whatever is shown of them.

@@ -44,8 +44,8 @@ func (c Case) actions(holders []Explained) (all []Suggestion) {
 			add(Suggestion{Do: "ask the owner of finalizer " + f.Key}, "Finalizer/"+f.Key)
 		}
 	}
-	if s, key := c.overdue(); key != "" && !held && c.blind() == "" {
-		add(s, "Finalizer/"+key)
+	if key := c.due(); key != "" && !held && c.blind() == "" {
+		add(c.overdue(key), "Finalizer/"+key)
 	}
 	return all
 }
@@ -157,27 +157,33 @@ func isOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
-// overdue is the step for a finalizer of a terminating PVC that nothing holds. The barrier waits
+// due is the finalizer of a terminating PVC that is removed next, or empty: the barrier waits
 // for the one for pods.
-func (c Case) overdue() (s Suggestion, key string) {
-	component := "kube-controller-manager"
-	if key = PodsFinalizer; !slices.Contains(c.Claim.Finalizers, key) {
-		component, key = "the operator of Lockstep", BarrierFinalizer
+func (c Case) due() string {
+	for _, key := range []string{PodsFinalizer, BarrierFinalizer} {
+		if c.terminating() && slices.Contains(c.Claim.Finalizers, key) {
+			return key
+		}
 	}
+	return ""
+}
+
+// overdue is the step for a finalizer that nothing holds.
+func (c Case) overdue(key string) Suggestion {
 	switch {
-	case !c.terminating() || !slices.Contains(c.Claim.Finalizers, key):
-		return s, ""
 	case c.guarded():
-		s = Suggestion{
+		return Suggestion{
 			Do:      "wait for the operator to remove annotation " + HoldersAnnotation + "; if no operator runs, release the PVC",
 			Command: ReleaseCommand(c.Claim),
 		}
 	case c.unreadableRecord():
-		s = Suggestion{Do: "check that no pod uses the PVC, then remove annotation " + UsersAnnotation, Command: c.unannotate(UsersAnnotation)}
-	default:
-		s.Do = "wait some seconds; if " + key + " stays, check that " + component + " runs"
+		return Suggestion{Do: "check that no pod uses the PVC, then remove annotation " + UsersAnnotation, Command: c.unannotate(UsersAnnotation)}
 	}
-	return s, key
+	component := "the operator of Lockstep"
+	if key == PodsFinalizer {
+		component = "kube-controller-manager"
+	}
+	return Suggestion{Do: "wait some seconds; if " + key + " stays, check that " + component + " runs"}
 }
 
 func (c Case) unannotate(key string) string {
