@@ -21,16 +21,17 @@ func (d *setDecision) status() (p Plan) {
 	if equality.Semantic.DeepEqual(have, want) {
 		return p
 	}
-	due := status.Due(have, want, d.StatusWritten)
+	due := status.Due(have, want, workload.Replicas(d.Set), d.StatusWritten)
 	if !changed && !d.restarted.IsNew && d.Now.Before(due) {
 		p.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return p
 	}
+	progressed := have.ObservedGeneration != want.ObservedGeneration || status.ProgressChanged(have.Conditions, want.Conditions)
 	p.do(action.WriteStatus{
 		Set:     setRef(d.Set),
 		Status:  *want,
 		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, workload.Replicas(d.Set))),
-		Tell:    action.Telling{Done: d.statusEvents(want, changed), Failures: d.restarted.Failures},
+		Tell:    action.Telling{Done: d.statusEvents(want, progressed), Failures: d.restarted.Failures},
 	})
 	return p
 }
@@ -57,10 +58,9 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 	return want, changed
 }
 
-// statusEvents reports progress whenever a condition changes, and waits that begin and end.
-func (d *setDecision) statusEvents(want *lwsv1.LeaderWorkerSetStatus, changed bool) []action.Event {
+// statusEvents reports progress, and waits that begin and end.
+func (d *setDecision) statusEvents(want *lwsv1.LeaderWorkerSetStatus, progressed bool) []action.Event {
 	var events []action.Event
-	progressed := changed || d.told.ObservedGeneration != want.ObservedGeneration
 	if first := d.progress()[0]; progressed && !d.waiting.any() && first.Reason != CodeRefused { // reported with the refused write
 		events = append(events, action.Event{
 			Reason: first.Reason, Action: "Update",

@@ -202,3 +202,19 @@ func TestCountsAreWrittenTogether(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestTheLastLeaderThatArrivesIsWrittenAtOnce(t *testing.T) {
+	c := running(t, 3, 1)
+	arrive := func(leaders int32) lws.Plan {
+		on("w", func(sts StatefulSet) { sts.Status.Replicas = leaders })(c)
+		return c.decideSet()
+	}
+	c.pass(time.Minute)
+	c.do(arrive(1))
+	if plan := arrive(2); len(plan.Actions) > 0 {
+		t.Fatalf("two of three: %s", spelled(plan))
+	}
+	if got := written(t, arrive(3)); got.Replicas != 3 {
+		t.Errorf("got %+v", got)
+	}
+}

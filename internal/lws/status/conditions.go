@@ -74,15 +74,15 @@ func Ceased(c metav1.Condition) metav1.Condition {
 }
 
 // Counts alone are written again after a pause that grows with the time since a condition last
-// changed. A condition, an observed spec and a failure are written at once.
+// changed. A condition, an observed spec, a failure and the last missing group are written at once.
 const (
 	pauseMin = 2 * time.Second
 	pauseMax = 8 * time.Second
 )
 
 // Due is when a status without a new condition is written, or zero for at once.
-func Due(told, want *lwsv1.LeaderWorkerSetStatus, written time.Time) time.Time {
-	if told.ObservedGeneration != want.ObservedGeneration {
+func Due(told, want *lwsv1.LeaderWorkerSetStatus, replicas int32, written time.Time) time.Time {
+	if told.ObservedGeneration != want.ObservedGeneration || arrived(told, want, replicas) {
 		return time.Time{}
 	}
 	return written.Add(pauseAfter(told, want, written))
@@ -101,4 +101,21 @@ func pauseAfter(told, want *lwsv1.LeaderWorkerSetStatus, written time.Time) time
 		}
 	}
 	return min(max(written.Sub(changed), pauseMin), pauseMax)
+}
+
+// arrived reports whether one of the counts becomes the number of wanted groups.
+func arrived(told, want *lwsv1.LeaderWorkerSetStatus, replicas int32) bool {
+	arrives := func(have, want int32) bool { return have != replicas && want == replicas }
+	return arrives(told.Replicas, want.Replicas) || arrives(told.ReadyReplicas, want.ReadyReplicas) ||
+		arrives(told.UpdatedReplicas, want.UpdatedReplicas)
+}
+
+// ProgressChanged reports whether a condition about progress came, went or changed its reason.
+// Other conditions have events of their own.
+func ProgressChanged(before, after []metav1.Condition) bool {
+	return slices.ContainsFunc(usual, func(c metav1.Condition) bool {
+		was, _ := condition.Of(before, c.Type)
+		is, _ := condition.Of(after, c.Type)
+		return was.Status != is.Status || was.Reason != is.Reason
+	})
 }
