@@ -56,6 +56,10 @@ var (
 		Name: "lockstep_protection_releases_total",
 		Help: "Finalizers removed from PVCs, by finalizer.",
 	}, []string{"finalizer"})
+	conflicts = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "lockstep_protection_conflicts_total",
+		Help: "Writes of protection that found the object changed.",
+	})
 	postponed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "lockstep_protection_postponed_total",
 		Help: "Deletions of PVCs that were postponed because pods use them.",
@@ -89,7 +93,7 @@ func NewProtection(recorder events.EventRecorder, now func() time.Time, depth fu
 		Help: "Terminating PersistentVolumeClaims, by what keeps them.",
 	}, []string{"reason"})
 	p.metrics = []prometheus.Collector{
-		actions, reads, readSeconds, releases, postponed, p.claims,
+		actions, reads, readSeconds, releases, conflicts, postponed, p.claims,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "lockstep_protection_oldest_terminating_seconds",
 			Help: "Age of the oldest deletion of a PVC that still waits; 0 without one.",
@@ -158,6 +162,9 @@ func (p *Protection) Read(by string, took time.Duration, err error) {
 func (p *Protection) Wrote(ctx context.Context, a action.Action, err error) {
 	if errors.Is(err, apply.ErrGone) {
 		return
+	}
+	if errors.Is(err, apply.ErrStale) {
+		conflicts.Inc()
 	}
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("namespace", a.Target().Namespace))
 	p.Tell(ctx, nil, a, err) // these writes have no events

@@ -40,7 +40,7 @@ func TestTerminatingPVCsAreCounted(t *testing.T) {
 	want := map[string]float64{
 		"protection_claims_held InUse": 2, "protection_oldest_terminating_seconds": 100, "protection_queue_depth": 7,
 	}
-	if diff := cmp.Diff(want, metrics(t, p.metrics[5:]...)); diff != "" {
+	if diff := cmp.Diff(want, metrics(t, p.metrics[6:]...)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
