@@ -91,9 +91,6 @@ func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFrag
 func read(names []string, get func(string) (*corev1.PersistentVolumeClaim, error)) (pvc.Claims, error) {
 	claims := pvc.Claims{}
 	for _, name := range names {
-		if _, known := claims[name]; known {
-			continue
-		}
 		claim, err := get(name)
 		switch {
 		case apierrors.IsNotFound(err):

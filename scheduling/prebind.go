@@ -92,12 +92,8 @@ func (p *Plugin) record(ctx context.Context, pod *corev1.Pod, chosen incarnation
 func (p *Plugin) write(ctx context.Context, writes []action.Annotate) error {
 	for _, w := range writes {
 		onto := w.Target()
-		var value any // null removes it
-		if record := w.Annotations[pvc.UsersAnnotation]; record != "" {
-			value = record
-		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": onto.UID, "resourceVersion": onto.ResourceVersion, "annotations": map[string]any{pvc.UsersAnnotation: value},
+			"uid": onto.UID, "resourceVersion": onto.ResourceVersion, "annotations": w.Annotations,
 		}})
 		if err != nil {
 			return err

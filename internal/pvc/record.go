@@ -95,10 +95,10 @@ func ClaimOf(pod metav1.Object, volume *corev1.Volume) string {
 	return ""
 }
 
-// ClaimsOf are the names of the PVCs that a pod uses.
+// ClaimsOf are the names of the PVCs that a pod uses, each once.
 func ClaimsOf(pod *corev1.Pod) (names []string) {
 	for i := range pod.Spec.Volumes {
-		if name := ClaimOf(pod, &pod.Spec.Volumes[i]); name != "" {
+		if name := ClaimOf(pod, &pod.Spec.Volumes[i]); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -164,7 +164,7 @@ func Bind(pod *corev1.Pod, live Claims) ([]action.Annotate, error) {
 // record writes a pod onto those of some PVCs whose records do not name it.
 func record(pod *corev1.Pod, names []string, live Claims) (writes []action.Annotate, err error) {
 	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
+	for _, name := range names {
 		have := live[name].Annotations[UsersAnnotation]
 		r, err := ParseRecord(have)
 		if err == nil {

@@ -80,10 +80,8 @@ func TestDecideGate(t *testing.T) {
 		lifts  bool
 		waits  string
 	}{
-		{"one PVC", web("data"), claims(claim("data")), "data", true, ""},
 		{"two PVCs", web("data", "logs"), claims(claim("data"), claim("logs")), "data logs", true, ""},
 		{"one has the record", web("data", "logs"), claims(claim("data", recorded), claim("logs")), "logs", true, ""},
-		{"no PVCs", web(), nil, "", true, ""},
 		{"ephemeral, not created yet", pod("web", nil, ephemeral("scratch"), ours), nil, "", true, ""},
 		{"not protected", web("data"), claims(claim("data", off)), "", true, ""},
 		{"not protected, and terminating", web("data"), claims(claim("data", off, dying)), "", true, ""},
