@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -39,6 +38,7 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 	lost := func(change func(Revision)) step {
 		return then(withoutWorkers, func(c *cluster) { on(revision(c).Name, change)(c) })
 	}
+	const held = "example.com/held"
 	const noRevision = "| WaitingForRevision"
 	const makes, adopts, conflict = "create statefulset w-0", "apply statefulset w-0", " | NameConflict"
 	checkDecisions(t, []decision{
@@ -89,6 +89,10 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 			"| Garbage WaitingForPreviousIncarnation"},
 		{"the PVC of a worker of a former leader", with(1, 3, fakeapi.Volumes(retainClaims, deleteClaims)),
 			then(withoutWorkers, previous[PVC]("data-w-0-1", "w-0")), "w-0", "| WaitingForPreviousIncarnation"},
+		{"a worker is missing", three, stalled(lacks("w-0", "w-0-2")), "w-0", "touch statefulset w-0 | Missing"},
+		{"a status that lags behind the pods", with(1, 2), stalled(on("w-0", func(sts StatefulSet) { sts.Status.Replicas = 0 })), "w-0", "| Missing"},
+		{"a foreign worker, beside a terminating one", with(1, 4), stalled(lacks("w-0", "w-0-2"), occupied("w-0-2"), leaving[Pod]("w-0-1", held)), "w-0", "| NameConflict Missing"},
+		{"a foreign worker", three, stalled(lacks("w-0", "w-0-1"), occupied("w-0-1")), "w-0", "| NameConflict Missing"},
 		{"a revision with other data", three, lost(func(r Revision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) }), "w-0", noRevision},
 		{"a revision of a former set", three, lost(func(r Revision) { r.OwnerReferences[0].UID = "former" }), "w-0", noRevision},
 		{"a terminating revision", three, lost(func(r Revision) { r.DeletionTimestamp = &metav1.Time{Time: fakeapi.Epoch} }), "w-0", noRevision},
@@ -99,24 +103,15 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 	})
 }
 
-// touches are the seconds at which a StatefulSet is touched.
-func touches(c *cluster, seconds int, decide func() lws.Plan) (touched []int) {
-	for second := range seconds {
-		plan := decide()
-		for _, a := range plan.Actions {
-			if a.About().Because.Code == lws.CodeNudge {
-				touched = append(touched, second)
-			}
-		}
-		c.do(plan)
-		c.pass(time.Second)
-	}
-	return touched
-}
-
 // lacks takes pods from a StatefulSet that the StatefulSet controller does not create again.
 func lacks(sts string, pods ...string) step {
 	return then(gone[Pod](pods...), on(sts, func(sts StatefulSet) { sts.Status.Replicas -= int32(len(pods)) }))
+}
+
+// stalled looks at what happened to StatefulSets that lack pods, and again after eleven seconds.
+func stalled(happens ...step) step {
+	look := func(c *cluster) { c.decideSet(); c.decideGroup("w-0") }
+	return then(then(happens...), look, after(11*time.Second))
 }
 
 // A StatefulSet that creates none of the pods that it lacks is touched while one of their names
@@ -125,7 +120,15 @@ func TestAStalledStatefulSetIsTouched(t *testing.T) {
 	c := running(t, 2, 1)
 	c.pass(time.Minute)
 	lacks("w", "w-1")(c)
-	got := touches(c, 3600, c.decideSet)
+	var got []int // seconds
+	for second := range 3600 {
+		plan := c.decideSet()
+		if len(plan.Actions) > 0 && plan.Actions[0].About().Because.Code == lws.CodeNudge {
+			got = append(got, second)
+		}
+		c.do(plan)
+		c.pass(time.Second)
+	}
 	if diff := cmp.Diff([]int{10, 40, 80, 160}, got[:4]); diff != "" {
 		t.Errorf("touched after seconds (-want +got)\n%s", diff)
 	}
@@ -136,55 +139,5 @@ func TestAStalledStatefulSetIsTouched(t *testing.T) {
 	}
 	if sts := find[StatefulSet](c, "w"); sts.Generation != 1 || len(sts.Spec.Template.Annotations[lws.NudgeAnnotationKey]) != 0 {
 		t.Errorf("a touch changed the spec: generation %d", sts.Generation)
-	}
-}
-
-// A terminating pod of a StatefulSet is not missing, nor one that its status lags behind.
-func TestWhichStatefulSetsAreTouched(t *testing.T) {
-	const held = "example.com/held"
-	former := func(c *cluster) {
-		pod := fakeapi.Pod("w-1", "w", 0)
-		fakeapi.OwnedBy(pod, "apps/v1", fakeapi.Former(identity.KindStatefulSet, "w"))
-		pod.Finalizers = []string{held}
-		fakeapi.Add(c.Server, pod)
-	}
-	for name, tt := range map[string]struct {
-		replicas, size int32
-		happens        step
-		about          string
-		touched        bool
-	}{
-		"the name of a previous pod":         {2, 1, then(lacks("w", "w-1"), former), "", false},
-		"each name is taken":                 {8, 1, then(lacks("w", "w-3", "w-4"), occupied("w-3"), occupied("w-4")), "", false},
-		"free in a later batch":              {8, 1, then(lacks("w", "w-3", "w-7"), occupied("w-3")), "", false},
-		"free beyond the replicas":           {8, 1, then(lacks("w", "w-7"), occupied("w-7")), "", false},
-		"beside a terminating pod":           {8, 1, then(lacks("w", "w-1"), occupied("w-1"), leaving[Pod]("w-0", held)), "", false},
-		"workers":                            {1, 3, lacks("w-0", "w-0-2"), "w-0", true},
-		"workers, a status that lags":        {1, 2, on("w-0", func(sts StatefulSet) { sts.Status.Replicas = 0 }), "w-0", false},
-		"workers, beside a terminating pod":  {1, 4, then(lacks("w-0", "w-0-2"), occupied("w-0-2"), leaving[Pod]("w-0-1", held)), "w-0", false},
-		"workers, the name of a foreign pod": {1, 3, then(lacks("w-0", "w-0-1"), occupied("w-0-1")), "w-0", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := running(t, tt.replicas, tt.size)
-			tt.happens(c)
-			decide := c.decideSet
-			if tt.about != "" {
-				decide = func() lws.Plan { return c.decideGroup(tt.about) }
-			}
-			if got := touches(c, 61, decide); (len(got) > 0) != tt.touched {
-				t.Errorf("touched at %v", got)
-			}
-			if tt.touched || tt.about != "" {
-				return
-			}
-			for _, name := range []string{"w-1", "w-3", "w-4", "w-7"} { // the names become free
-				if pod := fakeapi.Find[Pod](c.Server, name); pod != nil && !metav1.IsControlledBy(pod, find[StatefulSet](c, "w")) {
-					gone[Pod](name)(c)
-				}
-			}
-			if got := touches(c, 1, decide); len(got) != 1 {
-				t.Errorf("touched %d times when the name became free", len(got))
-			}
-		})
 	}
 }

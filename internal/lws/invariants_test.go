@@ -320,15 +320,10 @@ func (w *world) checkRevisions(set Set) {
 func (w *world) all() string {
 	var lines []string
 	for _, object := range fakeapi.All[client.Object](w.Objects) {
-		line := fmt.Sprintf("%s %s uid %s labels %v deleted %v", fakeapi.KindOf(object), object.GetName(), object.GetUID(), object.GetLabels(), object.GetDeletionTimestamp() != nil)
-		switch object := object.(type) {
-		case Pod:
-			line += fmt.Sprintf(" %s ready %t", object.Status.Phase, lws.PodReady(object))
-		case StatefulSet:
-			line += fmt.Sprintf(" %d replicas, partition %d, generation %d, %+v", workload.PodsOf(object), partition(object), object.Generation, object.Status)
-		}
-		for _, owner := range object.GetOwnerReferences() {
-			line += " of " + string(owner.UID)
+		line := fmt.Sprintf("%s %s %s of %v, labels %v, deleted %v", fakeapi.KindOf(object), object.GetName(), object.GetUID(),
+			object.GetOwnerReferences(), object.GetLabels(), object.GetDeletionTimestamp())
+		if sts, is := object.(StatefulSet); is {
+			line += fmt.Sprintf(": %d replicas, partition %d, generation %d, %+v", workload.PodsOf(sts), partition(sts), sts.Generation, sts.Status)
 		}
 		lines = append(lines, line)
 	}

@@ -18,9 +18,7 @@ func TestAPausedSetIsRepairedAtItsOwnRevision(t *testing.T) {
 		pods int
 	}{
 		"scaled":                 {user(replicas(4), size), 8},
-		"a leader":               {removed[Pod]("w-1"), 4},
 		"a worker StatefulSet":   {then(gone[StatefulSet]("w-1"), gone[Pod]("w-1-1")), 4},
-		"a group's Service":      {gone[Service]("w-1"), 4},
 		"the leader StatefulSet": {func(c *cluster) { c.Remove(find[StatefulSet](c, "w"), metav1.DeletePropagationOrphan) }, 4},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -27,23 +26,6 @@ func checkPlaced(c *cluster, key, topology string) {
 	for _, pod := range fakeapi.All[Pod](c.Objects) {
 		if got := pod.Annotations[key]; got != topology {
 			c.t.Fatalf("pod %s is placed by %s %q, want %q", pod.Name, key, got, topology)
-		}
-	}
-}
-
-// A new placement is reported as an update from the first plan on, whether or not the StatefulSet
-// controller has seen it: a client that waits for the rollout would see it done at once.
-func TestANewPlacementIsReportedAsAnUpdate(t *testing.T) {
-	c := running(t, 2, 1)
-	place(lwsv1.ExclusiveKeyAnnotationKey, "rack")(c)
-	for _, happens := range []step{nothing, nothing, (*cluster).sync} {
-		happens(c)
-		if stands := lws.Stand(c.set()); stands.TargetUpdated != 0 {
-			t.Errorf("%d of 2 groups are updated", stands.TargetUpdated)
-		}
-		carriedOut(c)
-		if got := condition(c.status(), updating); got.Status != "True" || c.status().UpdatedReplicas != 0 {
-			t.Errorf("got %+v", c.status())
 		}
 	}
 }
@@ -90,26 +72,6 @@ func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
 			if leader := find[Pod](c, "w-0"); leader.Annotations[key] != "rack" || template.Annotations[key] != "" || len(template.Spec.NodeSelector) > 0 {
 				t.Errorf("%s: the leader is placed by %q, workers by %q, %v", key, leader.Annotations[key], template.Annotations[key], template.Spec.NodeSelector)
 			}
-		}
-	}
-}
-
-// A topology is added, and a group from before it is created again at its own revision: its
-// leader may run where the label is not, and the rollout waits for its workers.
-func TestAGroupFromBeforeATopologyIsNotPlaced(t *testing.T) {
-	for _, key := range placementKeys {
-		c := running(t, 2, 3, partitioned(1), func(set Set) {
-			set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: fakeapi.Ptr[int32](1)}
-		})
-		then(place(key, "rack"), settled, removed[Pod]("w-0"), settled)(c)
-		if leader := find[Pod](c, "w-0"); leader.Annotations[key] != "" {
-			t.Fatalf("invalid run: leader is placed by %v", leader.Annotations)
-		}
-		if template := find[StatefulSet](c, "w-0").Spec.Template; template.Annotations[key] != "" || len(template.Spec.NodeSelector) > 0 {
-			t.Errorf("%s: workers are placed by %v, %v", key, template.Annotations, template.Spec.NodeSelector)
-		}
-		if got := find[Pod](c, "w-1").Annotations[key]; got != "rack" {
-			t.Errorf("%s: the group that is rolled has %q", key, got)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -61,6 +60,13 @@ func TestASetWaitsForItsPreviousLeaders(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"WaitingForPreviousIncarnation/Wait" + facts}, notes(write)); diff != "" {
 			t.Errorf("%s: events (-want +got)\n%s", left, diff)
+		}
+		c.do(plan)
+		gone[Pod]("w-0", "w-1")(c)
+		gone[StatefulSet]("w")(c)
+		c.pass(10 * time.Second)
+		if told := notes(one[action.WriteStatus](t, c.decideSet())); !slices.Contains(told, "PreviousIncarnationGone/Wait") {
+			t.Errorf("%s: in the end %q", left, told)
 		}
 	}
 	c := createdAgain(t, 12, 1, leaders(12)...)
@@ -121,28 +127,5 @@ func TestAStuckPodOfThePreviousIncarnation(t *testing.T) {
 				t.Errorf("reported again, or not read as stuck: %v", again)
 			}
 		})
-	}
-}
-
-func TestAWaitIsReportedWhenItBeginsAndEnds(t *testing.T) {
-	c := createdAgain(t, 3, 1, leaders(3)...)
-	var told []string
-	look := func() {
-		for _, write := range of[action.WriteStatus](c.decideSet()) {
-			told = append(told, notes(write)...)
-			c.do(lws.Plan{Actions: []action.Action{write}})
-		}
-		c.pass(2 * time.Second)
-	}
-	look()
-	for i := range 3 {
-		gone[Pod](identity.LeaderName("w", i))(c)
-		look()
-	}
-	want := []string{
-		"WaitingForPreviousIncarnation/Wait: 3 w-0 w-1 w-2", "GroupsProgressing/Update: 0 3", "PreviousIncarnationGone/Wait",
-	}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -193,26 +193,26 @@ func TestARolloutIsNoFailure(t *testing.T) {
 }
 
 func TestEvidence(t *testing.T) {
-	ended := func(c *cluster, name string, exit int32, ago time.Duration) corev1.ContainerStatus {
+	ended := func(name string, exit int32, ago time.Duration) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, RestartCount: 1, LastTerminationState: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: "Error", FinishedAt: metav1.NewTime(c.Now.Add(-ago))},
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: "Error", FinishedAt: metav1.NewTime(fakeapi.Epoch.Add(-ago))},
 		}}
 	}
-	edited := func(edit func(*corev1.ContainerStateTerminated)) func(*cluster, Pod) {
-		return func(_ *cluster, pod Pod) {
+	edited := func(edit func(*corev1.ContainerStateTerminated)) func(Pod) {
+		return func(pod Pod) {
 			crash(pod)
 			edit(pod.Status.ContainerStatuses[0].LastTerminationState.Terminated)
 		}
 	}
-	reason := func(text string) func(*cluster, Pod) {
+	reason := func(text string) func(Pod) {
 		return edited(func(end *corev1.ContainerStateTerminated) { end.Reason = text })
 	}
-	message := func(text string) func(*cluster, Pod) {
+	message := func(text string) func(Pod) {
 		return edited(func(end *corev1.ContainerStateTerminated) { end.Message = text })
 	}
 	const killed = "worker OOMKilled 137 "
 	for name, tt := range map[string]struct {
-		end  func(*cluster, Pod)
+		end  func(Pod)
 		want string
 	}{
 		"the last lines":        {message(strings.Repeat("line\n", 20) + "the last one"), killed + strings.Repeat("line\n", 4) + "the last one"},
@@ -220,15 +220,15 @@ func TestEvidence(t *testing.T) {
 		"a reason of two lines": {reason("\x1b[2JBad\r\nWord"), "worker PodRestarted 137 out of memory"},
 		"no reason":             {reason("\t\r"), "worker PodRestarted 137 out of memory"},
 		"a reason without end":  {reason(strings.Repeat("é", 1<<20)), "worker PodRestarted 137 out of memory"},
-		"what ended last": {func(c *cluster, pod Pod) {
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended(c, "model", 1, time.Hour), ended(c, "sidecar", 0, time.Second)}
+		"what ended last": {func(pod Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended("model", 1, time.Hour), ended("sidecar", 0, time.Second)}
 		}, "sidecar Error 0 "},
-		"what failed of those that ended together": {func(c *cluster, pod Pod) {
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended(c, "model", 1, 3*time.Second), ended(c, "sidecar", 0, time.Second)}
+		"what failed of those that ended together": {func(pod Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended("model", 1, 3*time.Second), ended("sidecar", 0, time.Second)}
 		}, "model Error 1 "},
 	} {
 		c := running(t, 1, 2, onRestart)
-		on("w-0-1", func(pod Pod) { tt.end(c, pod) })(c)
+		on("w-0-1", tt.end)(c)
 		c.decided()
 		f := c.status().Restarts[0].Failures[0]
 		got := fmt.Sprintf("%s %s %d %s", f.Container, f.Reason, *f.ExitCode, f.Message)

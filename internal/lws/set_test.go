@@ -15,6 +15,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -81,6 +82,14 @@ func TestDecisionsAboutASet(t *testing.T) {
 		// The StatefulSet controller does not get past a taken name: the other leaders are created as it would create them.
 		{"the first name is taken", with(4, 1), taken("w-0"), "", creates("w-1", "w-2", "w-3")},
 		{"a name is taken", with(4, 1), taken("w-2"), "", creates("w-0", "w-1", "w-3")},
+		{"a leader is missing", with(2, 1), stalled(lacks("w", "w-1")), "", "touch statefulset w, " + status + " | Missing"},
+		{"a foreign leader, which goes", with(8, 1), then(stalled(lacks("w", "w-3", "w-4"), occupied("w-3")), gone[Pod]("w-3")), "", "touch statefulset w, " + status + " | Missing"},
+		{"a foreign leader, beside a terminating one", with(8, 1), stalled(lacks("w", "w-1"), occupied("w-1"), leaving[Pod]("w-0", "example.com/held")), "", status + " | NameConflict Missing"},
+		{"a previous leader", with(2, 1), stalled(lacks("w", "w-1"), func(c *cluster) {
+			pod := fakeapi.Pod("w-1", "w", 0)
+			fakeapi.OwnedBy(pod, "apps/v1", fakeapi.Former(identity.KindStatefulSet, "w"))
+			fakeapi.Add(c.Server, pod)
+		}, leaving[Pod]("w-1", "example.com/held")), "", status + " | WaitingForPreviousIncarnation Missing"},
 		{"garbage of a moment ago", again, after(3*time.Second - time.Nanosecond), "", status + " | Garbage WaitingForPreviousIncarnation"},
 		{"garbage of three seconds", again, after(3 * time.Second), "",
 			"delete statefulset w, delete service w, delete controllerrevision w-5864bdfc97-1, " + status + " | WaitingForPreviousIncarnation"},

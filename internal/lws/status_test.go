@@ -115,6 +115,9 @@ func TestConditionsChange(t *testing.T) {
 		"more groups are wanted":    {with(2, 3), user(replicas(3)), down, update + ": 2 3", 2, 2},
 		"the template changed": {with(2, 3), user(fakeapi.Image("image:2")),
 			map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating}, "GroupsUpdating/Update: 2 2", 2, 0},
+		// A client that waits for the rollout would see it done at once otherwise.
+		"the topology changed": {with(2, 1), place(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
+			map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating}, "GroupsUpdating/Update: 2 2", 2, 0},
 		"scaled down":                           {with(3, 2), user(replicas(2)), up, "AllGroupsReady/Update: 3 2", 3, 3},
 		"a surge group is not ready":            {with(3, 2), then(user(replicas(2)), on("w-2", unready)), up, "AllGroupsReady/Update: 2 2", 2, 3},
 		"a wanted group is not, a surge one is": {with(3, 2), then(user(replicas(2)), on("w-1", unready)), down, update + ": 2 2", 2, 3},

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -19,7 +17,6 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
-	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -161,8 +158,7 @@ func (w *rolling) finishRollout() {
 }
 
 // handOver leaves the leader StatefulSet as another implementation writes it, to a new operator.
-// Its first plan creates no revision for a spec that is being rolled out, and leaves the template
-// of a revision as it is.
+// Its first plan creates no revision for a spec that is being rolled out.
 func (w *rolling) handOver() {
 	if fakeapi.Find[StatefulSet](w.Server, "w") != nil {
 		on("w", func(sts StatefulSet) { delete(sts.Annotations, lws.AppliedAnnotationKey) })(w.cluster)
@@ -171,32 +167,12 @@ func (w *rolling) handOver() {
 	w.awake()
 	s := w.live()
 	live := s.StatefulSet.Own()
-	if live == nil {
-		return
-	}
 	w.met.when("a hand-over in mid-rollout", partition(live) > 0)
-	for _, a := range lws.DecideSet(s).Actions {
-		switch a := a.(type) {
-		case action.Create:
-			if _, revision := a.Object.(Revision); revision && live.Spec.Template.Spec.Containers[0].Image == w.image() {
-				w.t.Fatalf("create %s", a.Target())
-			}
-		case action.Apply:
-			wanted, leaders := a.Object.(StatefulSet)
-			if !leaders || topology(live) != topology(wanted) || wanted.Labels[lwsv1.RevisionKey] != live.Labels[lwsv1.RevisionKey] {
-				continue
-			}
-			if diff := cmp.Diff(stamps(live), stamps(wanted)); diff != "" {
-				w.t.Fatalf("the template changes (-live +wanted)\n%s", diff)
-			}
+	for _, a := range of[action.Create](lws.DecideSet(s)) {
+		if _, revision := a.Object.(Revision); revision && live != nil && live.Spec.Template.Spec.Containers[0].Image == w.image() {
+			w.t.Fatalf("create %s", a.Target())
 		}
 	}
-}
-
-// stamps are the parts of a template that replace pods; the rest follows from the spec.
-func stamps(sts StatefulSet) string {
-	template := sts.Spec.Template
-	return fmt.Sprint(template.Labels, template.Annotations, template.Spec.Containers[0].Image)
 }
 
 // checkHeld checks a paused set at rest: its condition says so, every pod runs its
@@ -277,9 +253,6 @@ type failing struct {
 	// removed are the leaders that a harm took, deleted those that the operator deleted for a
 	// restart, and left those that go for another reason: a rollout, a scaling down, the garbage collector.
 	removed, deleted, left map[types.UID]bool
-	// spared are the leaders whose groups were created under RecreateGroupAfterStart and
-	// never ran as a whole: no failure counts.
-	spared map[types.UID]bool
 }
 
 // TestRestarts: each group that failed after it started is recreated, no other group is,
@@ -289,13 +262,12 @@ func TestRestarts(t *testing.T) {
 		set := fakeapi.Set("w", rapid.Int32Range(1, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size"),
 			fakeapi.Policy(rapid.SampledFrom(recreating).Draw(t, "policy")))
 		w := &failing{newWorld(t, m, restarts, set), map[types.UID]string{}, map[types.UID]string{},
-			map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}}
+			map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}}
 		if rapid.Bool().Draw(t, "started") {
 			w.settle()
 		}
 		w.lag()
-		w.judge, w.fails, w.after = w.judgeRestart, w.fail, w.checkSpared
-		w.after()
+		w.judge, w.fails, w.after = w.judgeRestart, w.fail, w.leave
 		w.run(rapid.IntRange(0, 150).Draw(t, "steps"))
 		w.settleAfter(30 * time.Second)
 		w.after()
@@ -362,48 +334,13 @@ func (w *failing) checkRecreated() {
 	}
 }
 
-// checkSpared: no group that was created under RecreateGroupAfterStart, by its leader's revision,
-// fails in its start, whatever the policy of the set is by now.
-func (w *failing) checkSpared() {
+// leave notes the leaders that go, but not for a restart.
+func (w *failing) leave() {
 	for _, pod := range fakeapi.All[Pod](w.Objects) {
 		if pod.DeletionTimestamp != nil {
 			w.left[pod.UID] = !w.deleted[pod.UID]
-			continue
-		}
-		if w.leaderOf(pod) != pod {
-			continue
-		}
-		before, known := w.spared[pod.UID]
-		w.spared[pod.UID] = (before || !known && w.policyOf(pod) == lwsv1.RecreateGroupAfterStart) && !w.runsTogether(pod)
-	}
-	for _, r := range w.status().Restarts {
-		if w.spared[r.Leader] {
-			w.t.Fatalf("group %d is said to have failed in its start: %+v", r.Index, r)
 		}
 	}
-}
-
-func (w *failing) policyOf(leader Pod) lwsv1.RestartPolicyType {
-	key, all := leader.Labels[lwsv1.RevisionKey], revisions(w.cluster)
-	i := slices.IndexFunc(all, func(r Revision) bool { return r.Labels[lwsv1.RevisionKey] == key })
-	if i < 0 {
-		w.t.Fatalf("leader %s runs revision %s, which is not there", leader.Name, key)
-	}
-	made, err := lwsrevision.Restore(find[Set](w.cluster, "w"), all[i].Data.Raw)
-	if err != nil {
-		w.t.Fatalf("%v", err)
-	}
-	return made.Spec.LeaderWorkerTemplate.RestartPolicy
-}
-
-func (w *failing) runsTogether(leader Pod) bool {
-	var running int32
-	for _, pod := range fakeapi.All[Pod](w.Objects) {
-		if w.leaderOf(pod) == leader && pod.Status.Phase == corev1.PodRunning {
-			running++
-		}
-	}
-	return running == workload.Size(find[Set](w.cluster, "w"))
 }
 
 // TestASetDeletedAndCreatedAgain: in any order of events and with caches that lag, the
