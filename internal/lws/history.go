@@ -88,7 +88,7 @@ func (d *setDecision) unrun(r *appsv1.ControllerRevision) []action.Standing {
 			Unchanged: []identity.Ref{identity.RefOf(identity.KindStatefulSet, d.StatefulSet.Own())},
 		},
 		{
-			Kind: identity.KindPod, Namespace: d.Set.Namespace, Of: d.statefulSetUID(), None: true,
+			Kind: identity.KindPod, Namespace: d.Set.Namespace, Of: d.StatefulSet.Own().UID, None: true,
 			Labels: map[string]string{lwsv1.RevisionKey: r.Labels[lwsv1.RevisionKey]},
 		},
 	}

@@ -176,18 +176,14 @@ func (d *setDecision) replace() (p Plan) {
 		return p
 	}
 	outdated := d.outdatedLeaders(sts)
-	if len(outdated) == 0 {
-		return p
-	}
-	why := d.whyNotReplaced(sts, outdated[0].Index)
-	if why == "" {
+	if len(outdated) == 0 || !d.leavesOutdated(sts, outdated[0].Index) {
 		return p
 	}
 	covered := d.rollout.Down() <= d.rollout.Budget(d.rollout.Running)
 	for _, up := range []bool{false, true} { // those that are down first
 		for _, g := range outdated {
 			if d.rollout.Places[g.Index].Ready == up && (covered || !up) {
-				p.do(d.replaceLeader(g, why, !covered))
+				p.do(d.replaceLeader(g, !covered))
 			}
 		}
 	}
@@ -197,7 +193,7 @@ func (d *setDecision) replace() (p Plan) {
 // replaceLeader deletes a leader if the spec of its StatefulSet is the one that was judged: the
 // cache of an operator that is no longer the leader may lag. A leader whose group is down is
 // deleted only if its workers did not change either.
-func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) action.Delete {
+func (d *setDecision) replaceLeader(g Group, onlyIfDown bool) action.Delete {
 	sts := d.StatefulSet.Own()
 	relied := []action.Standing{{
 		Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Name: sts.Name,
@@ -213,7 +209,7 @@ func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) action
 	return action.Delete{
 		Object:  identity.RefOf(identity.KindPod, g.Leader),
 		Relies:  relied,
-		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s and the statefulset controller does not: %s", g.LeaderName, d.target.key, why)),
+		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s, and the statefulset controller waits for leaders that are down", g.LeaderName, d.target.key)),
 	}
 }
 
@@ -230,23 +226,14 @@ func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) []Group {
 	return outdated
 }
 
-// whyNotReplaced says what keeps the StatefulSet controller from replacing the highest outdated
-// leader, or from replacing more than one at a time, or is empty.
-func (d *setDecision) whyNotReplaced(sts *appsv1.StatefulSet, highest int) string {
+// leavesOutdated reports whether leaders that are down keep the StatefulSet controller from replacing
+// the highest outdated leader. A server without maxUnavailable replaces one at a time, from the top.
+func (d *setDecision) leavesOutdated(sts *appsv1.StatefulSet, highest int) bool {
 	budget := workload.MaxUnavailable(d.Set)
-	if !dropsMaxUnavailable(sts) {
-		if down := d.leadersDown(0, workload.PodsOf(sts)); down >= budget {
-			return fmt.Sprintf("%d leaders are down and it lets %d be", down, budget)
-		}
-		return ""
+	if dropsMaxUnavailable(sts) {
+		return budget > 1 || d.leadersDown(int32(highest)+1, workload.PodsOf(sts)) > 0
 	}
-	if budget > 1 {
-		return "it replaces one at a time, for this server knows no maxUnavailable"
-	}
-	if down := d.leadersDown(int32(highest)+1, workload.PodsOf(sts)); down > 0 {
-		return fmt.Sprintf("it waits for %d leaders above it", down)
-	}
-	return ""
+	return d.leadersDown(0, workload.PodsOf(sts)) >= budget
 }
 
 // dropsMaxUnavailable reports whether the API server drops maxUnavailable, as with its feature

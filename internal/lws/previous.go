@@ -28,7 +28,7 @@ const (
 	reportAfter = 10 * time.Second
 	// stuckAfter is how long no object may have come or gone before they count as stuck.
 	stuckAfter = time.Minute
-	// slowLook is how often the report of stuck objects is updated.
+	// slowLook is how soon a node is read again that lacks the label of a topology.
 	slowLook = 30 * time.Second
 	// namedAtMost bounds how many objects a message names one by one.
 	namedAtMost = 8
@@ -72,8 +72,8 @@ type previousWait struct {
 func (w previousWait) any() bool { return w.message != "" }
 
 // awaitPrevious returns what the set waits for. The leader StatefulSet and leaders of a previous
-// incarnation hold back the set: the StatefulSet controller cannot skip an ordinal. Any other
-// object holds back its own group.
+// incarnation hold back the set: the StatefulSet controller cannot skip an ordinal. Once none has
+// moved for a while, leaders do if they take all names. Any other object holds back its own group.
 func (d *setDecision) awaitPrevious() previousWait {
 	whole, leaders, pvcs := bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous), d.previousLeaders(), d.previousPVCs()
 	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices())
@@ -84,15 +84,19 @@ func (d *setDecision) awaitPrevious() previousWait {
 		}
 	}
 	waiting := d.report(blocking)
-	for _, leaving := range [][]bearer{leaders, pvcs} {
-		if d.leadersHold(leaving) {
+	if len(blocking) > 0 {
+		waiting.until = d.Now.Add(conflictLook)
+	}
+	waiting.holds = len(whole) > 0
+	if taken := append(leaders, pvcs...); len(taken) > 0 && d.StatefulSet.Own() == nil {
+		goOn := d.Vigil.Moved.Add(goOnAfter)
+		if d.Now.Before(goOn) {
+			waiting.until = goOn
+		}
+		if d.Now.Before(goOn) || len(ordinalsOf(taken)) >= int(workload.Replicas(d.Set)) {
 			waiting.holds = true
-			if goOn := d.Vigil.Moved.Add(goOnAfter); d.Now.Before(goOn) {
-				waiting.until = earlier(waiting.until, goOn)
-			}
 		}
 	}
-	waiting.holds = waiting.holds || len(whole) > 0
 	return waiting
 }
 
@@ -114,12 +118,7 @@ func (d *setDecision) previous() (p Plan) {
 // previousLeaders returns the objects under names of leaders that the set needs, but for the
 // leaders that its own StatefulSet replaces.
 func (d *setDecision) previousLeaders() []bearer {
-	own := d.statefulSetUID()
-	all := bearersOf(identity.KindPod, d.Leaders.Previous)
-	return below(slices.DeleteFunc(all, func(p bearer) bool {
-		owner := metav1.GetControllerOfNoCopy(p.object)
-		return owner != nil && own != "" && owner.UID == own
-	}), 0, workload.Replicas(d.Set))
+	return below(bearersOf(identity.KindPod, notOf(d.leaderStatefulSet(), d.Leaders.Previous)), 0, workload.Replicas(d.Set))
 }
 
 // previousPVCs returns the terminating PVCs of leaders that the set needs: no pod starts with one.
@@ -151,15 +150,6 @@ func (g *Group) previous(size int32) []bearer {
 		found = append(found, below(bearersOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous), 1, size)...)
 	}
 	return append(found, below(bearersOf(identity.KindPod, g.Pods.Previous), 1, size)...)
-}
-
-// leadersHold reports whether previous leaders hold back the leader StatefulSet: all of them, or
-// some for a short time.
-func (d *setDecision) leadersHold(leaders []bearer) bool {
-	if len(leaders) == 0 || d.StatefulSet.Own() != nil {
-		return false
-	}
-	return len(ordinalsOf(leaders)) >= int(workload.Replicas(d.Set)) || d.Now.Before(d.Vigil.Moved.Add(goOnAfter))
 }
 
 func ordinalsOf(all []bearer) map[int]bool {
@@ -200,35 +190,19 @@ func (v Vigil) seen(ref identity.Ref, now time.Time) time.Time {
 	return now
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // report names the objects that are older than the set, or have been there for a while. The
 // message depends on the objects alone, not on the time: the next reconcile writes nothing.
 func (d *setDecision) report(blocking []bearer) previousWait {
-	var told []bearer
-	var until time.Time
-	for _, p := range blocking {
-		due := d.Vigil.seen(p.Ref, d.Now).Add(reportAfter)
-		if d.Now.Before(due) && !d.isOlder(p) {
-			until = earlier(until, due)
-			continue
-		}
-		told = append(told, p)
-	}
+	told := slices.DeleteFunc(blocking, func(p bearer) bool {
+		return d.Now.Before(d.Vigil.seen(p.Ref, d.Now).Add(reportAfter)) && !d.isOlder(p)
+	})
 	if len(told) == 0 {
-		return previousWait{until: until}
+		return previousWait{}
 	}
 	sortBearers(told)
-	stuckAt := d.Vigil.Moved.Add(stuckAfter)
-	w := previousWait{message: "waiting for " + named(told), until: earlier(until, stuckAt), stuck: !d.Now.Before(stuckAt)}
+	w := previousWait{message: "waiting for " + named(told), stuck: !d.Now.Before(d.Vigil.Moved.Add(stuckAfter))}
 	if w.stuck {
 		w.message += "; " + stuckPhrase + ": " + listed(spelt(told, remedy), "; ")
-		w.until = d.Now.Add(slowLook)
 	}
 	return w
 }

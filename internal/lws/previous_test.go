@@ -118,7 +118,7 @@ func TestAStuckPodOfThePreviousIncarnation(t *testing.T) {
 			if !event.Warning || event.Reason != "PreviousIncarnationStuck" || !strings.Contains(event.Note, "w-1") {
 				t.Errorf("got event %+v", event)
 			}
-			if wait, ok := waitFor(plan, lws.CodePreviousIncarnation); !ok || wait.Until.Sub(c.Now) != 30*time.Second || len(of[action.Delete](plan)) > 0 {
+			if wait, ok := waitFor(plan, lws.CodePreviousIncarnation); !ok || wait.Until.Sub(c.Now) != 10*time.Second || len(of[action.Delete](plan)) > 0 {
 				t.Errorf("got %s, waits %v", spelled(plan), plan.Waits)
 			}
 			c.do(lws.Plan{Actions: []action.Action{write}})

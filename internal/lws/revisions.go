@@ -52,7 +52,7 @@ func (d *setDecision) targetOf(key string, data []byte) target {
 		return d.reuseRevision(known, 0)
 	case known != nil:
 		return d.reuseRevision(known, d.highestNumber()+1) // as a new revision would have
-	case d.statefulSetUID() == "":
+	case d.leaderStatefulSet() == nil:
 		return d.newRevision(data, fmt.Sprintf("Creating revision with key %s for a newly created LeaderWorkerSet", hash))
 	}
 	return d.newRevision(data, fmt.Sprintf("Creating revision with key %s for updated LWS", hash))

@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -52,14 +51,6 @@ func (d *setDecision) leaderStatefulSet() *appsv1.StatefulSet {
 		return sts
 	}
 	return d.StatefulSet.Orphan()
-}
-
-// statefulSetUID is the UID of that StatefulSet, or empty.
-func (d *setDecision) statefulSetUID() types.UID {
-	if sts := d.leaderStatefulSet(); sts != nil {
-		return sts.UID
-	}
-	return ""
 }
 
 func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout.State {

@@ -75,23 +75,16 @@ func isFirstFree(sts *appsv1.StatefulSet, own, others map[int]bool, start int) b
 
 // ownOrdinals returns the ordinals of the pods that a StatefulSet controls, terminating ones too.
 func ownOrdinals(pods identity.Claim[*corev1.Pod], sts *appsv1.StatefulSet) map[int]bool {
-	own := slices.Clone(pods.Owned)
-	for _, pod := range pods.Previous {
-		if metav1.IsControlledBy(pod, sts) {
-			own = append(own, pod)
-		}
-	}
-	return ordinalsOf(bearersOf(identity.KindPod, own))
+	all := slices.Concat(pods.Owned, pods.Previous)
+	return ordinalsOf(bearersOf(identity.KindPod, slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, sts) })))
 }
 
 // OthersPods returns the pods under names of workers that the group's StatefulSet does not own.
 func (g *Group) OthersPods() []*corev1.Pod {
-	others := slices.Clone(g.Pods.Foreign)
-	sts := g.Workers.Own()
-	for _, pod := range g.Pods.Previous {
-		if owner := metav1.GetControllerOfNoCopy(pod); sts == nil || owner == nil || owner.UID != sts.UID {
-			others = append(others, pod)
-		}
-	}
-	return others
+	return append(notOf(g.Workers.Own(), g.Pods.Previous), g.Pods.Foreign...)
+}
+
+// notOf returns the pods that a StatefulSet does not control, if there is one.
+func notOf(sts *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return sts != nil && metav1.IsControlledBy(pod, sts) })
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
@@ -29,23 +30,17 @@ func GangGroup(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod) gang.Gr
 }
 
 func gangLabels(leader *corev1.Pod) map[string]string {
-	labels := map[string]string{}
+	group := map[string]string{}
 	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.GroupIndexLabelKey, lwsv1.RevisionKey} {
-		labels[key] = leader.Labels[key]
+		group[key] = leader.Labels[key]
 	}
-	return labels
+	return group
 }
 
 // IsGang reports whether an object without a controller has the labels of the leader's
 // group.
 func IsGang(object metav1.Object, leader *corev1.Pod) bool {
-	have := object.GetLabels()
-	for key, value := range gangLabels(leader) {
-		if have[key] != value {
-			return false
-		}
-	}
-	return true
+	return labels.SelectorFromSet(gangLabels(leader)).Matches(labels.Set(object.GetLabels()))
 }
 
 // placeInGang places workers together with their leader.
