@@ -1,13 +1,11 @@
 package lws
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -51,29 +49,18 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []bearer {
 	return found
 }
 
-// byOrdinal returns pods by rising ordinal: a cache lists them in any order, and a message must
-// not change with it.
-func byOrdinal(pods []*corev1.Pod) []*corev1.Pod {
-	return slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int {
-		_, i := identity.ParentAndOrdinal(a.Name)
-		_, j := identity.ParentAndOrdinal(b.Name)
-		return cmp.Compare(i, j)
-	})
-}
-
 // conflictMessage is one message about all conflicts, with the next step, or empty.
 func conflictMessage(found []bearer) string {
 	if len(found) == 0 {
 		return ""
 	}
-	sortBearers(found)
-	return "names are taken: " + listed(spelt(found, taken), "; ") + "; remove what is in the way, or give this set another name"
+	return "names are taken: " + listed(spelt(sorted(found), taken), "; ") + "; remove what is in the way, or give this set another name"
 }
 
 // taken names an object that has a name of ours, and its controller.
 func taken(p bearer) string {
 	if owner := metav1.GetControllerOfNoCopy(p.object); owner != nil {
-		return fmt.Sprintf("%s %s belongs to %s %s", strings.ToLower(string(p.Kind)), p.Name, strings.ToLower(owner.Kind), owner.Name)
+		return fmt.Sprintf("%s belongs to %s %s", p, strings.ToLower(owner.Kind), owner.Name)
 	}
-	return fmt.Sprintf("%s %s has no controller", strings.ToLower(string(p.Kind)), p.Name)
+	return p.String() + " has no controller"
 }

@@ -65,8 +65,7 @@ func (d *groupDecision) previous() bool {
 	}
 	blocking := d.Group.previous(workload.SizeOf(d.Leader, d.Set))
 	if waited := slices.Concat(blocking, others); len(waited) > 0 { // no event tells when an object without our labels is gone
-		sortBearers(waited)
-		d.plan.await(d.Now.Add(conflictLook), CodePreviousIncarnation, fmt.Sprintf("group %d waits for %s", d.Index, named(waited)))
+		d.plan.await(d.Now.Add(conflictLook), CodePreviousIncarnation, fmt.Sprintf("group %d waits for %s", d.Index, named(sorted(waited))))
 	}
 	return len(blocking) == 0
 }

@@ -199,25 +199,25 @@ func (d *setDecision) report(blocking []bearer) previousWait {
 	if len(told) == 0 {
 		return previousWait{}
 	}
-	sortBearers(told)
-	w := previousWait{message: "waiting for " + named(told), stuck: !d.Now.Before(d.Vigil.Moved.Add(stuckAfter))}
+	w := previousWait{message: "waiting for " + named(sorted(told)), stuck: !d.Now.Before(d.Vigil.Moved.Add(stuckAfter))}
 	if w.stuck {
 		w.message += "; " + stuckPhrase + ": " + listed(spelt(told, remedy), "; ")
 	}
 	return w
 }
 
-// isOlder reports whether an object was created before the set. Times have whole seconds: an
-// object of the set's own second may be older if it was in the way from the beginning.
+// isOlder reports whether an object was created before the set, or in the same second.
 func (d *setDecision) isOlder(p bearer) bool {
-	created, ours := p.object.GetCreationTimestamp().Time, d.Set.CreationTimestamp.Time
-	return created.Before(ours) || created.Equal(ours) && d.Vigil.seen(p.Ref, d.Now).Before(ours.Add(reportAfter))
+	return !p.object.GetCreationTimestamp().After(d.Set.CreationTimestamp.Time)
 }
 
-func sortBearers(all []bearer) {
+// sorted sorts objects by kind and ordinal: a cache lists them in any order, and a message must not
+// change with it.
+func sorted(all []bearer) []bearer {
 	slices.SortFunc(all, func(a, b bearer) int {
 		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name))
 	})
+	return all
 }
 
 // named counts objects of the previous incarnation and names the first of them.

@@ -20,6 +20,8 @@ type groupCounts struct {
 	current, currentUpdated, currentUpdatedReady int32
 	// atTarget is of the groups below replicas that are at the target, also while a template waits.
 	atTarget int32
+	// surplus is of the groups, complete or not, that the leader StatefulSet is not to have.
+	surplus int32
 }
 
 func (d *setDecision) count() groupCounts {
@@ -29,6 +31,7 @@ func (d *setDecision) count() groupCounts {
 	displaced := sts != nil && d.displaced(sts)
 	for i := range d.Groups {
 		g := &d.Groups[i]
+		c.surplus += one(int32(g.Index) >= d.course.Replicas)
 		if !g.complete(d.Set) {
 			continue
 		}
@@ -132,15 +135,6 @@ func Stand(w SetSnapshot) Standing {
 	return Standing{
 		Key: d.target.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,
 		Target: max(0, workload.Replicas(d.Set)-workload.Partition(d.Set)), TargetUpdated: counts.currentUpdated, TargetReady: counts.currentUpdatedReady,
-		Surge: d.surplus(),
+		Surge: counts.surplus,
 	}
-}
-
-// surplus is the number of groups beyond those that the leader StatefulSet is to have.
-func (d *setDecision) surplus() int32 {
-	var surplus int32
-	for i := range d.Groups {
-		surplus += one(int32(d.Groups[i].Index) >= d.course.Replicas)
-	}
-	return surplus
 }

@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,17 +67,10 @@ func (d *setDecision) forgivesStart(leader *corev1.Pod) bool {
 
 // leadersAndLeaving returns the leaders of the set's StatefulSet, terminating ones too.
 func (d *setDecision) leadersAndLeaving() []*corev1.Pod {
-	leaders := make([]*corev1.Pod, 0, len(d.Groups))
-	for i := range d.Groups {
-		leaders = append(leaders, d.Groups[i].Leader)
-	}
 	sts := d.StatefulSet.Own()
-	for _, pod := range d.Leaders.Previous {
-		if sts != nil && pod.DeletionTimestamp != nil && metav1.IsControlledBy(pod, sts) {
-			leaders = append(leaders, pod)
-		}
-	}
-	return leaders
+	return slices.Concat(d.Leaders.Owned, slices.DeleteFunc(slices.Clone(d.Leaders.Previous), func(pod *corev1.Pod) bool {
+		return sts == nil || pod.DeletionTimestamp == nil || !metav1.IsControlledBy(pod, sts)
+	}))
 }
 
 // end returns the index after that of the last group that exists or is wanted.
@@ -95,7 +89,7 @@ func (d *setDecision) end() int32 {
 // status was written here for this generation, and restartsSince is not in it.
 func (d *setDecision) pruned() string {
 	sts := d.StatefulSet.Own()
-	if restart.Recreates(d.live) && d.told.RestartsSince == nil && d.told.ObservedGeneration == d.live.Generation &&
+	if restart.Recreates(d.live) && d.Set.Status.RestartsSince == nil && d.Set.Status.ObservedGeneration == d.live.Generation &&
 		sts != nil && sts.Annotations[AppliedAnnotationKey] != "" {
 		return pruningText
 	}

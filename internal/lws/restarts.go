@@ -123,9 +123,9 @@ func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failu
 //
 // A leader that is terminating stays as it is; decision may then be nil.
 func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decision, isNew bool) {
-	ends, unowned := leader.DeletionTimestamp == nil, byOrdinal(d.Pods.Orphans)
+	ends, unowned := leader.DeletionTimestamp == nil, sorted(bearersOf(identity.KindPod, d.Pods.Orphans))
 	for _, pod := range unowned {
-		d.plan.do(d.deletionOf(identity.RefOf(identity.KindPod, pod)))
+		d.plan.do(d.deletionOf(pod.Ref))
 	}
 	if ends {
 		deletion := d.deletionOfLeader(leader, decision, isNew)
@@ -141,10 +141,10 @@ func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decisi
 			d.plan.do(deletion)
 		}
 	}
-	for _, pod := range byOrdinal(slices.Concat(d.Pods.Owned, d.Pods.Previous)) {
-		owner := metav1.GetControllerOfNoCopy(pod)
-		if owner != nil && slices.Contains(owners, owner.UID) && pod.DeletionTimestamp == nil {
-			d.plan.do(d.deletionOf(identity.RefOf(identity.KindPod, pod)))
+	for _, pod := range sorted(bearersOf(identity.KindPod, slices.Concat(d.Pods.Owned, d.Pods.Previous))) {
+		owner := metav1.GetControllerOfNoCopy(pod.object)
+		if owner != nil && slices.Contains(owners, owner.UID) && pod.object.GetDeletionTimestamp() == nil {
+			d.plan.do(d.deletionOf(pod.Ref))
 		}
 	}
 }

@@ -18,8 +18,7 @@ type setDecision struct {
 	// Set is the effective set, in place of that of the snapshot.
 	Set *lwsv1.LeaderWorkerSet
 
-	// told is the status as it is written, and restarted what it is to say about restarts.
-	told      *lwsv1.LeaderWorkerSetStatus
+	// restarted is what the status is to say about restarts.
 	restarted restart.Status
 	// refusal says why the API server refuses the spec, or is empty.
 	refusal string
@@ -101,7 +100,7 @@ func DecideSet(w SetSnapshot) Plan {
 // revision to create.
 func derive(w SetSnapshot) (*setDecision, Plan) {
 	var plan Plan
-	d := &setDecision{SetSnapshot: &w, Set: w.Set, told: &w.Set.Status}
+	d := &setDecision{SetSnapshot: &w, Set: w.Set}
 	d.restarted = d.restartStatus()
 	if key := d.statefulSetKey(); key != "" && !d.HistoryRead && d.revisionWithKey(key) == nil {
 		plan.Needs = NeedHistory

@@ -104,9 +104,10 @@ func TestDecisionsAboutASet(t *testing.T) {
 		{"a terminating set", with(1, 3), then(withoutWorkers, gone[Service]("w"), leaving[Set]("w", "foregroundDeletion")), "", ""},
 		{"a leader is replaced while the template changes", with(2, 1), then(leaving[Pod]("w-1"), user(fakeapi.Image("image:2"))), "",
 			"create controllerrevision w-6579f9847c-2, apply statefulset w, " + status},
-		{"a previous Service", with(0, 1), leaving[Service]("w", "example.com/held"), "", "| WaitingForPreviousIncarnation"},
-		{"a previous Service of a new set", with(0, 1), then(after(-9*time.Second), leaving[Service]("w", "example.com/held")), "",
-			status + " | WaitingForPreviousIncarnation"},
+		{"a previous Service", with(0, 1), leaving[Service]("w", "example.com/held"), "", status + " | WaitingForPreviousIncarnation"},
+		{"a previous Service that the set made", with(0, 1), then(leaving[Service]("w", "example.com/held"), func(c *cluster) {
+			find[Service](c, "w").CreationTimestamp = metav1.NewTime(c.Now)
+		}), "", "| WaitingForPreviousIncarnation"},
 		{"a previous Service that is not needed", with(0, 1, fakeapi.UniquePerReplica), func(c *cluster) {
 			fakeapi.Add(c.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
 			leaving[Service]("w", "example.com/held")(c)

@@ -16,7 +16,7 @@ import (
 // status writes what was found if it differs from the written status. Events of the plan's
 // other writes start the next pass.
 func (d *setDecision) status() (p Plan) {
-	have := d.told
+	have := &d.Set.Status
 	want, changed := d.newStatus()
 	if equality.Semantic.DeepEqual(have, want) {
 		return p
@@ -39,7 +39,7 @@ func (d *setDecision) status() (p Plan) {
 // newStatus returns the status as it is to be, and whether a condition changes. The entries of
 // restarts and started groups may be many and are not copied.
 func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bool) {
-	shared := *d.told
+	shared := d.Set.Status
 	shared.Started, shared.Restarts = nil, nil
 	want = shared.DeepCopy()
 	want.Started, want.Restarts, want.RestartsSince = d.restarted.Started, d.restarted.Restarts, d.restarted.Since
@@ -54,7 +54,7 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 	if d.refusal == "" {
 		want.ObservedGeneration = d.Set.Generation
 	}
-	want.Conditions, changed = condition.Merge(d.told.Conditions, d.wantedConditions(), d.Set.Generation, d.Now)
+	want.Conditions, changed = condition.Merge(d.Set.Status.Conditions, d.wantedConditions(), d.Set.Generation, d.Now)
 	return want, changed
 }
 
