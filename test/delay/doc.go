@@ -1,14 +1,13 @@
-// Package delay stands between an API server and one component of a cluster, and
-// holds what passes until a test lets it go: requests on their way in, answers on
-// their way out, events on a watch. So a race that takes a thousandth of a second
-// in the wild is run step by step.
+// Package delay is a proxy between an API server and one component of a cluster. It
+// delays requests, answers and events of watches until a test releases them. So a
+// test runs a race step by step that takes a millisecond in a real cluster.
 //
 //	component ──► Proxy ──────────────► API server
-//	               │ Hold(Requests, …)      nothing has happened yet
-//	               │ Hold(Answers, …)       it has happened, and no client knows
+//	               │ Hold(Requests, …)      the API server has done nothing yet
+//	               │ Hold(Answers, …)       the API server has done it, no client knows
 //	               │ Hold(Streams, …)       informers lag
-//	               │ Disturb(…)             anything waits or fails, by chance
+//	               │ Disturb(…)             anything waits or fails at random
 //
-// It knows requests by verb, resource, namespace and name. It refuses
-// to know what is in them: nothing that passes is changed.
+// It knows requests by verb, resource, namespace and name. It refuses to know
+// their bodies, and changes none.
 package delay

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// Stage is where something is held.
+// Stage is the place at which the proxy holds something.
 type Stage int8
 
 const (
 	// Requests are held before the API server sees them.
 	Requests Stage = iota
-	// Answers are held once the API server has done what was asked.
+	// Answers are held after the API server has carried out the request.
 	Answers
-	// Streams are watches: each piece is held, of open watches as well.
+	// Streams are watches: each piece is held, also of watches that are already open.
 	Streams
 )
 
-// rule is what happens to everything that passes at a stage.
+// rule applies to every request, answer or piece of a watch at a stage.
 type rule struct {
 	stage Stage
-	// pass waits, and returns a status if the request is to be refused.
+	// pass waits, and returns a status to refuse the request with, or zero.
 	pass func(context.Context, Request) (refuse int, err error)
 }
 
@@ -41,8 +41,8 @@ func (p *Proxy) remove(r *rule) {
 	p.rules = slices.DeleteFunc(slices.Clone(p.rules), func(other *rule) bool { return other == r })
 }
 
-// pass returns when no rule holds a request any more: with a status if it is to be refused,
-// and with an error if its client is gone.
+// pass returns when no rule holds a request any more. It returns a status to refuse the request
+// with, or zero, and an error if the client is gone.
 func (p *Proxy) pass(ctx context.Context, stage Stage, r Request) (int, error) {
 	p.mu.Lock()
 	rules := p.rules
@@ -58,7 +58,7 @@ func (p *Proxy) pass(ctx context.Context, stage Stage, r Request) (int, error) {
 	return 0, nil
 }
 
-// wait waits until a channel yields.
+// wait waits for a value from a channel.
 func wait[T any](ctx context.Context, p *Proxy, until <-chan T) error {
 	select {
 	case <-until:
@@ -70,7 +70,7 @@ func wait[T any](ctx context.Context, p *Proxy, until <-chan T) error {
 	}
 }
 
-// Hold holds what it matches until it is released.
+// Hold holds everything that it matches until Release.
 type Hold struct {
 	proxy   *Proxy
 	rule    *rule
@@ -79,7 +79,7 @@ type Hold struct {
 	over    chan struct{}
 }
 
-// Hold holds, from now on, everything at a stage that matches.
+// Hold holds everything at a stage that matches, from now on.
 func (p *Proxy) Hold(stage Stage, match func(Request) bool) *Hold {
 	h := &Hold{proxy: p, reached: make(chan Request, 1), over: make(chan struct{})}
 	h.rule = &rule{stage: stage, pass: func(ctx context.Context, r Request) (int, error) {
@@ -103,11 +103,11 @@ func (h *Hold) Reached(ctx context.Context) (Request, error) {
 		h.reached <- r // for the next call
 		return r, nil
 	case <-ctx.Done():
-		return Request{}, fmt.Errorf("nothing came to be held: %w", ctx.Err())
+		return Request{}, fmt.Errorf("no request was held: %w", ctx.Err())
 	}
 }
 
-// Release lets go what is held, and holds nothing more.
+// Release releases everything that is held, and holds nothing more.
 func (h *Hold) Release() {
 	h.once.Do(func() {
 		h.proxy.remove(h.rule)
@@ -115,15 +115,15 @@ func (h *Hold) Release() {
 	})
 }
 
-// Trouble is what happens to one request, answer or piece of a watch.
+// Trouble is the delay and the failure of one request, answer or piece of a watch.
 type Trouble struct {
-	// Wait is how long it takes.
+	// Wait is the delay.
 	Wait time.Duration
-	// Refuse is the HTTP status that it ends with, or zero. A watch ends with any.
+	// Refuse is the HTTP status of the failure, or zero. Any status ends a watch.
 	Refuse int
 }
 
-// Disturb makes everything that passes at a stage, from now on, wait or fail.
+// Disturb delays or fails everything at a stage, from now on.
 func (p *Proxy) Disturb(stage Stage, by func(Request) Trouble) {
 	p.add(&rule{stage: stage, pass: func(ctx context.Context, r Request) (int, error) {
 		t := by(r)
@@ -136,18 +136,18 @@ func (p *Proxy) Disturb(stage Stage, by func(Request) Trouble) {
 	}})
 }
 
-// Odds are how often trouble happens.
+// Odds are the probabilities of trouble.
 type Odds struct {
-	// Late is the share that waits, up to Most and mostly much less.
+	// Late is the share that waits, for at most Most and usually much less.
 	Late float64
 	Most time.Duration
-	// Fail is the share that ends with one of Statuses.
+	// Fail is the share that fails with one of Statuses.
 	Fail     float64
 	Statuses []int
 }
 
-// Erratic disturbs what matches by chance. With the same seed the same happens to the same
-// requests, each time that they come again.
+// Erratic disturbs matching requests at random. With the same seed, the same request gets the
+// same trouble at each repetition.
 func Erratic(seed uint64, odds Odds, match func(Request) bool) func(Request) Trouble {
 	var mu sync.Mutex
 	times := map[string]uint64{}

@@ -35,9 +35,8 @@ type Proxy struct {
 	seen  []Request
 }
 
-// Start returns a proxy for the component with the configuration upstream. A certificate
-// cannot be forwarded: the proxy accepts only connections with the component's own, and uses it
-// in its place.
+// Start returns a proxy for the component with the configuration upstream. A proxy cannot
+// forward a client certificate: it accepts only the component's own one, and connects with it.
 func Start(upstream *rest.Config) (*Proxy, error) {
 	target, err := url.Parse(upstream.Host)
 	if err != nil || target.Scheme != "https" {
@@ -59,7 +58,7 @@ func Start(upstream *rest.Config) (*Proxy, error) {
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:      transport,
 		ModifyResponse: p.answer,
-		FlushInterval:  -1, // events do not wait for each other
+		FlushInterval:  -1, // each event is flushed at once
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}))
 	p.server.EnableHTTP2 = true
@@ -77,7 +76,7 @@ func Start(upstream *rest.Config) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy, and every request that it holds.
+// Close stops the proxy, and ends every request that it holds.
 func (p *Proxy) Close() {
 	close(p.closed)
 	p.server.CloseClientConnections()
@@ -147,10 +146,10 @@ func (p *Proxy) handler(forward http.Handler) http.Handler {
 // askedKey is the key of the parsed request in the context of its answer.
 type askedKey struct{}
 
-// errCut ends a watch that is disturbed.
+// errCut ends a disturbed watch.
 var errCut = errors.New("cut off by the test")
 
-// answer passes an answer, or what comes on a stream.
+// answer passes an answer on, or wraps the body of a watch.
 func (p *Proxy) answer(answer *http.Response) error {
 	asked, _ := answer.Request.Context().Value(askedKey{}).(Request)
 	if asked.Verb == "watch" {
@@ -173,7 +172,7 @@ func (p *Proxy) answer(answer *http.Response) error {
 	return err
 }
 
-// stream holds what was read until it may be passed on.
+// stream holds each piece of a watch until pass returns.
 type stream struct {
 	io.ReadCloser
 	pass func() error
@@ -189,9 +188,9 @@ func (s *stream) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// Request is what one request asks of the API server.
+// Request is one request to the API server.
 type Request struct {
-	// Verb is Kubernetes': get, list, watch, create, update, patch, delete or
+	// Verb is the Kubernetes verb: get, list, watch, create, update, patch, delete or
 	// deletecollection.
 	Verb        string
 	Resource    string

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Request is what the audit log tells of one finished request.
+// Request is one finished request in the audit log.
 type Request struct {
 	Verb, Resource, Subresource, Namespace, Name, Agent, URI string
 	Code                                                     int
-	// Begun and Done are when the API server took the request and when it answered.
+	// Begun and Done are when the API server received the request and when it answered.
 	Begun, Done time.Time
 }
 
@@ -29,10 +29,10 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s %s/%s → %d", r.Verb, resource, r.Namespace, r.Name, r.Code)
 }
 
-// ByLockstep tells the operator's requests from everybody else's.
+// ByLockstep reports whether the operator sent a request.
 func ByLockstep(r Request) bool { return strings.HasPrefix(r.Agent, "lockstep/") }
 
-// Audit remembers requests of a run. A position in it is a number of lines kept.
+// Audit keeps requests of a run. A position is a number of requests kept.
 type Audit struct {
 	keep   func(Request) bool
 	path   string
@@ -40,13 +40,13 @@ type Audit struct {
 	http   *http.Client
 	mu     sync.Mutex
 	file   *bufio.Reader
-	begun  string // a line that the API server has not finished
+	begun  string // the beginning of a line that the API server has not finished
 	kept   []Request
 	marker int // the highest marker seen
 	asked  int // the highest marker sent
 }
 
-// FollowAudit reads an audit log from now on, and remembers what is to be kept.
+// FollowAudit reads an audit log from now on, and keeps the requests for which keep is true.
 func FollowAudit(path string, config *rest.Config, keep func(Request) bool) (*Audit, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -57,7 +57,7 @@ func FollowAudit(path string, config *rest.Config, keep func(Request) bool) (*Au
 	return &Audit{keep: keep, path: path, host: strings.TrimRight(config.Host, "/"), http: client, file: bufio.NewReader(file)}, err
 }
 
-// readOn reads the lines that have come, and reports whether a marker was seen. A restarted API server
+// readOn reads the new lines, and reports whether a marker was seen. A restarted API server
 // appends to the same file.
 func (a *Audit) readOn(marker int) bool {
 	a.mu.Lock()
@@ -73,7 +73,7 @@ func (a *Audit) readOn(marker int) bool {
 	}
 }
 
-// take keeps a line if it is of the kind that is kept. The lock is held.
+// take keeps the request of a line, or notes a marker. The caller holds the lock.
 func (a *Audit) take(line string) {
 	var event struct {
 		Stage, Verb, UserAgent, RequestURI string
@@ -113,7 +113,7 @@ func CreatesPod(r Request) bool {
 	return r.Verb == "create" && r.Resource == "pods" && r.Subresource == "" && r.Code == http.StatusCreated
 }
 
-// Sync returns once every request that was answered before is in memory.
+// Sync returns when every request that was answered before the call is in memory.
 func (a *Audit) Sync() error {
 	a.mu.Lock()
 	a.asked++
@@ -139,14 +139,14 @@ func (a *Audit) send(marker int) error {
 	return answer.Body.Close()
 }
 
-// Position is where the log stands now.
+// Position returns the number of requests kept so far.
 func (a *Audit) Position() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.kept)
 }
 
-// Kept returns the requests kept from a position on that match.
+// Kept returns the matching requests from a position on.
 func (a *Audit) Kept(from int, match func(Request) bool) []Request {
 	a.readOn(0)
 	a.mu.Lock()

@@ -27,14 +27,14 @@ type Bed struct {
 	Rest     *rest.Config
 	Client   client.WithWatch
 	Audit    *Audit
-	Logs     []string // that a failed scene shows beside the operator's
+	Logs     []string // files that a failed scene shows beside the operator's log
 
 	mu     sync.Mutex
 	scenes int
 	owners map[string]bool // namespaces in which the operator may write
 }
 
-// NewBed returns a bed in a directory. Nothing runs yet.
+// NewBed returns a bed in a directory. It starts no process.
 func NewBed(dir string, reaper *Reaper, plane Plane) (*Bed, error) {
 	local, err := Program("lockstep-local")
 	if err != nil {
@@ -59,7 +59,7 @@ func NewBed(dir string, reaper *Reaper, plane Plane) (*Bed, error) {
 }
 
 // Raise starts the control plane, makes a client with a user agent, installs Lockstep and
-// runs the operator. The client has no rate limit. The audit remembers what is to be kept.
+// runs the operator. The client has no rate limit. The audit keeps the requests for which keep is true.
 func (b *Bed) Raise(agent string, keep func(Request) bool, flags ...string) error {
 	if err := b.Reaper.Note("plane", b.Plane.Program, b.Plane.Dir); err != nil {
 		return err
@@ -93,9 +93,9 @@ func (b *Bed) connect(agent string, keep func(Request) bool) (err error) {
 	return err
 }
 
-// Position returns where the audit log stands after all requests that were answered before.
+// Position returns the position of the audit log after all requests that were answered before the call.
 func (b *Bed) Position() int {
-	_ = b.Audit.Sync() // it fails where the API server is away, and then so does what reads the log later
+	_ = b.Audit.Sync() // it fails while the API server is down, and then so does the later read of the log
 	return b.Audit.Position()
 }
 
@@ -114,7 +114,7 @@ func (b *Bed) MayWrite(namespace string) {
 	b.owners[namespace] = true
 }
 
-// CheckWrites checks that the operator wrote only where it may, and in its own namespace.
+// CheckWrites checks that the operator wrote only in namespaces of MayWrite and its own.
 func (b *Bed) CheckWrites() error {
 	if err := b.Audit.Sync(); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (b *Bed) CheckWrites() error {
 	return fmt.Errorf("lockstep wrote in namespaces that hold no set:\n%s", strings.Join(slices.Compact(astray), "\n"))
 }
 
-// Main runs the tests of a binary. It raises their bed first, and does what comes after in any case.
+// Main runs the tests of a binary. It first raises their bed, and always calls after at the end.
 func Main(m *testing.M, raise func(dir string, reaper *Reaper) error, after func() error) {
 	if os.Getenv(ReaperEnv) != "" {
 		Exit(Reap(os.Stdin))
@@ -153,7 +153,7 @@ func Main(m *testing.M, raise func(dir string, reaper *Reaper) error, after func
 	Exit(err)
 }
 
-// Exit ends the process, with an error or well.
+// Exit ends the process, with code 1 if err is not nil.
 func Exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
@@ -162,7 +162,7 @@ func Exit(err error) {
 	os.Exit(0)
 }
 
-// Run runs something with a directory of its own and a reaper.
+// Run calls do with a new directory and a reaper.
 func Run(do func(dir string, reaper *Reaper) error) (err error) {
 	dir, remove, err := RunDir()
 	if err != nil {

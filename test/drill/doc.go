@@ -1,9 +1,9 @@
-// Package drill is what tests need that drive the built programs on a local control
-// plane: the plane and the operator as processes, the audit log, and a reaper that
-// takes everything down however a run ends.
+// Package drill drives the built programs on a local control plane: the plane and the
+// operator as processes, the audit log, and a reaper that ends all processes however a
+// run ends.
 //
-// It knows what a user can see. It refuses to know what a test is about, and
-// anything of the operator's inside: nothing here imports from internal.
+// It knows what a user can see. It refuses to know the subject of a test and the inside
+// of the operator: nothing here imports from internal.
 package drill
 
 import (
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Patience bounds every wait for something that must come. It is far beyond what
-// anything takes, so that a slow machine is not mistaken for a broken one.
+// Patience bounds every wait. It is far longer than any step takes, so that a slow machine
+// does not look like a broken one.
 const Patience = 150 * time.Second
 
 // Program returns the absolute path of a built program.
@@ -34,7 +34,7 @@ func Program(name string) (string, error) {
 	return path, nil
 }
 
-// LastLines returns the end of a text file, or why it cannot be had.
+// LastLines returns the last lines of a text file, or the error of reading it.
 func LastLines(path string, n int) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func LastLines(path string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// RunDir is where logs go, and what is to be done with it in the end.
+// RunDir returns the directory for logs, and the function that removes it after the run.
 func RunDir() (dir string, remove func(), err error) {
 	if dir = os.Getenv("LOCKSTEP_KEEP"); dir != "" {
 		return dir, func() {}, os.MkdirAll(dir, 0o755)

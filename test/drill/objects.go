@@ -25,7 +25,7 @@ func NewSet(namespace, name string, replicas, size int32, pod corev1.PodSpec, ed
 	return set
 }
 
-// ClaimSpec asks for one gibibyte of the default StorageClass.
+// ClaimSpec requests one gibibyte of the default StorageClass.
 func ClaimSpec() corev1.PersistentVolumeClaimSpec {
 	return corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -40,7 +40,7 @@ func ClaimVolume(name, claim string) corev1.Volume {
 	}}
 }
 
-// Together does something for each, 16 at a time, and returns the first error.
+// Together calls do for each, 16 at a time, and returns the first error.
 func Together[T any](all []T, do func(T) error) error {
 	var group errgroup.Group
 	group.SetLimit(16)

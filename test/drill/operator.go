@@ -25,10 +25,10 @@ type Operator struct {
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when cmd is gone
+	exited chan struct{} // closed when cmd has ended
 }
 
-// Install applies what the operator needs in the cluster.
+// Install applies the manifests of the operator to the cluster.
 func (o *Operator) Install() error {
 	out, err := exec.Command(o.Program, "install", "--kubeconfig", o.Kubeconfig,
 		"--webhook-url", "https://127.0.0.1:"+strconv.Itoa(o.Webhooks)).CombinedOutput()
@@ -38,7 +38,7 @@ func (o *Operator) Install() error {
 	return nil
 }
 
-// Start starts the operator, with flags beside those that place it, and returns when it says it is ready.
+// Start starts the operator with additional flags, and returns when it is ready.
 func (o *Operator) Start(flags ...string) error {
 	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -65,7 +65,7 @@ func (o *Operator) Start(flags ...string) error {
 	return o.awaitReady(exited)
 }
 
-// Kill ends the operator with SIGKILL: it gets no chance to finish anything.
+// Kill ends the operator with SIGKILL: the operator cannot finish anything.
 func (o *Operator) Kill() error {
 	cmd, exited := o.process()
 	if err := cmd.Process.Kill(); err != nil {
@@ -75,7 +75,7 @@ func (o *Operator) Kill() error {
 	return nil
 }
 
-// PID identifies one process of the operator.
+// PID returns the process ID of the operator.
 func (o *Operator) PID() int {
 	cmd, _ := o.process()
 	return cmd.Process.Pid
@@ -98,13 +98,13 @@ func (o *Operator) awaitReady(exited chan struct{}) error {
 		case <-exited:
 			return fmt.Errorf("the operator ended before it was ready:\n%s", LastLines(o.Log, 40))
 		case <-deadline:
-			return fmt.Errorf("the operator does not get ready: %w\n%s", err, LastLines(o.Log, 40))
+			return fmt.Errorf("the operator is not ready: %w\n%s", err, LastLines(o.Log, 40))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// Ready returns an error when the operator does not say that it is ready.
+// Ready returns an error unless the operator reports that it is ready.
 func (o *Operator) Ready() error {
 	for _, path := range []string{"/healthz", "/readyz"} {
 		answer, err := http.Get("http://127.0.0.1:" + strconv.Itoa(o.Probes) + path)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Components of the control plane that a drill may kill or restart.
+// Components of the control plane that a test may kill or restart.
 const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
@@ -21,12 +21,12 @@ const (
 // Plane is one local control plane, driven through lockstep-local.
 type Plane struct {
 	Program string
-	Dir     string // its own; its kubeconfig and audit log lie there
-	Log     string // what lockstep-local said
+	Dir     string // the directory of the plane, with its kubeconfig and audit log
+	Log     string // the output of lockstep-local
 	// Nodes is how many nodes are simulated.
 	Nodes int
-	// QPS is the controller manager's limit of requests per second; the stock setting
-	// of 20 is the ceiling of every StatefulSet. Its burst is half as much again.
+	// QPS is the controller manager's limit of requests per second. The default of 20
+	// limits all StatefulSets together. The burst is 1.5 times the QPS.
 	QPS int
 	// Stages names kwok's pod stages, where they are not the default ones.
 	Stages string
@@ -38,8 +38,7 @@ func (p *Plane) Kubeconfig() string { return filepath.Join(p.Dir, "kubeconfig") 
 // AuditLog is the path of the API server's audit log.
 func (p *Plane) AuditLog() string { return filepath.Join(p.Dir, "audit.log") }
 
-// Up starts the control plane, on ports that are free, and returns when it is
-// ready.
+// Up starts the control plane on free ports, and returns when it is ready.
 func (p *Plane) Up() error {
 	args := []string{"up", "--nodes", strconv.Itoa(p.Nodes), "--audit", "--kcm-qps", strconv.Itoa(p.QPS)}
 	if p.Stages != "" {
@@ -54,13 +53,13 @@ func (p *Plane) Down() error { return p.do("down") }
 // Kill ends a component with SIGKILL.
 func (p *Plane) Kill(component string) error { return p.do("kill", component) }
 
-// Restart starts a component again and returns when it is ready.
+// Restart restarts a component and returns when it is ready.
 func (p *Plane) Restart(component string, flags ...string) error {
 	return p.do(append([]string{"restart", component}, flags...)...)
 }
 
-// do runs lockstep-local. Its output goes to a file, not a pipe: a pipe would stay
-// open for as long as any component lives.
+// do runs lockstep-local. Its output goes to a file, not a pipe: a pipe would stay open
+// as long as any component runs.
 func (p *Plane) do(args ...string) error {
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -77,8 +76,8 @@ func (p *Plane) do(args ...string) error {
 	return nil
 }
 
-// FreePorts returns ports on 127.0.0.1 without a listener. They lie below the
-// range the kernel takes outgoing ports from, so that none is gone a moment later.
+// FreePorts returns ports on 127.0.0.1 without a listener. They are below the kernel's range
+// of outgoing ports, so that no outgoing connection takes one.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for range 1000 {

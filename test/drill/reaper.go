@@ -13,22 +13,23 @@ import (
 	"syscall"
 )
 
-// ReaperEnv is the variable that has a test binary act as the reaper: its main then calls Reap.
+// ReaperEnv is the environment variable of a reaper process: with it, the main of a test binary
+// calls Reap.
 const ReaperEnv = "LOCKSTEP_DRILL_REAPER"
 
-// A Reaper ends everything a run has started once the run is over. It is a
-// process of its own that waits for the end of its input: a run that panics, times
-// out or is killed closes that input as surely as one that ends well.
+// A Reaper ends all processes of a run after the run. It is a process of its own that
+// waits for the end of its input: a run that panics, times out or is killed also closes
+// that input.
 //
-//	operator PID     this operator runs now; an earlier one does not any more
-//	plane BIN DIR    this control plane is up
+//	operator LOG PID  this operator runs now, in place of the earlier one with the log
+//	plane BIN DIR     this control plane is up
 type Reaper struct {
 	in  io.WriteCloser
 	cmd *exec.Cmd
 	log string
 }
 
-// StartReaper starts the reaper. What it has to say goes to a file under dir.
+// StartReaper starts the reaper. Its output goes to a file in dir.
 func StartReaper(dir string) (*Reaper, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -42,7 +43,7 @@ func StartReaper(dir string) (*Reaper, error) {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), ReaperEnv+"=1")
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C must not end it
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -50,37 +51,37 @@ func StartReaper(dir string) (*Reaper, error) {
 	return &Reaper{in: in, cmd: cmd, log: log.Name()}, cmd.Start()
 }
 
-// Note tells the reaper what is there to be ended.
-func (r *Reaper) Note(words ...string) error {
-	_, err := fmt.Fprintln(r.in, strings.Join(words, "\t"))
+// Note sends the reaper one line about a process to end.
+func (r *Reaper) Note(fields ...string) error {
+	_, err := fmt.Fprintln(r.in, strings.Join(fields, "\t"))
 	return err
 }
 
-// Finish lets the reaper do its work and waits for it.
+// Finish closes the reaper's input and waits until it has ended all processes.
 func (r *Reaper) Finish() error {
 	r.in.Close()
 	if err := r.cmd.Wait(); err != nil {
-		return fmt.Errorf("take everything down: %w\n%s", err, LastLines(r.log, 20))
+		return fmt.Errorf("end all processes: %w\n%s", err, LastLines(r.log, 20))
 	}
 	return nil
 }
 
-// Reap is the reaper's side: it reads what is there until the end of in, then
-// ends it. The operator goes first, so that it does not see the API server go.
+// Reap is the reaper's side: it reads lines until the end of in, then ends the processes. It
+// kills operators first, so that they do not see the API server stop.
 func Reap(in io.Reader) error {
 	pids := map[string]int{} // the last process of each operator, by its log
 	var planes [][]string
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		switch words := strings.Split(lines.Text(), "\t"); words[0] {
+		switch fields := strings.Split(lines.Text(), "\t"); fields[0] {
 		case "operator":
-			pids[words[1]], _ = strconv.Atoi(words[2])
+			pids[fields[1]], _ = strconv.Atoi(fields[2])
 		case "plane":
-			planes = append(planes, []string{words[1], "down", "--dir", words[2]})
+			planes = append(planes, []string{fields[1], "down", "--dir", fields[2]})
 		}
 	}
 	for _, pid := range pids {
 		if pid > 0 {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // an operator that ended before is fine
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the operator may have ended already
 		}
 	}
 	var errs []error

@@ -22,19 +22,19 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// Record is what was seen of one incarnation of an object.
+// Record is the history of one incarnation of an object.
 type Record struct {
-	Kind   string
-	Last   client.Object // never written to
-	Owners []types.UID   // every controller it has had
-	Born   int           // the change with which it was first seen
-	Doomed int           // the change with which it was on its way out, 0 before
-	Died   int           // the change with which it went, 0 while it is there
-	Gone   time.Time
+	Kind    string
+	Last    client.Object // never written to
+	Owners  []types.UID   // all controllers so far
+	Born    int           // number of the change that created it
+	Deleted int           // number of the change that set its deletion timestamp, or 0
+	Died    int           // number of the change that removed it, or 0
+	Gone    time.Time
 }
 
-// Recorder watches one namespace and forgets nothing. Changes are numbered as they arrive. Kinds are
-// watched apart, so only changes of one kind arrive in order.
+// Recorder watches one namespace and keeps all incarnations. It numbers changes as they arrive. Each
+// kind has a watch of its own, so only changes of one kind arrive in order.
 type Recorder struct {
 	mu      sync.Mutex
 	count   int // changes so far, events not counted
@@ -42,7 +42,7 @@ type Recorder struct {
 	wake    chan struct{} // closed with the next change
 }
 
-// recorded are the kinds that a recorder watches.
+// recorded is the kinds that a recorder watches.
 var recorded = []client.ObjectList{
 	&lwsv1.LeaderWorkerSetList{}, &appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{},
 	&corev1.ServiceList{}, &corev1.PodList{}, &eventsv1.EventList{},
@@ -54,9 +54,9 @@ func record(ctx context.Context, c client.WithWatch, namespace string) (*Recorde
 	return r, Watch(ctx, c, namespace, recorded, r.see)
 }
 
-// Watch reports the objects of some kinds in a namespace, and those that go, until ctx ends. It
-// returns when all kinds were listed. A watch that is lost becomes a new list: what is missing from
-// it has gone.
+// Watch calls see with each object of some kinds in a namespace, and with there false when it is
+// gone, until ctx ends. It returns when all kinds were listed. After a lost watch it lists again:
+// an object that the list lacks is gone.
 func Watch(ctx context.Context, c client.WithWatch, namespace string, kinds []client.ObjectList, see func(o client.Object, there bool)) error {
 	var listed []*shelf
 	for _, list := range kinds {
@@ -80,7 +80,7 @@ func Watch(ctx context.Context, c client.WithWatch, namespace string, kinds []cl
 		select {
 		case <-s.synced:
 		case <-deadline:
-			return fmt.Errorf("not all kinds in namespace %s can be watched", namespace)
+			return fmt.Errorf("timeout: not all kinds in namespace %s were listed", namespace)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -142,8 +142,8 @@ func (r *Recorder) see(o client.Object, there bool) {
 		r.records[o.GetUID()] = rec
 	}
 	rec.Last = o
-	if rec.Doomed == 0 && o.GetDeletionTimestamp() != nil {
-		rec.Doomed = r.count
+	if rec.Deleted == 0 && o.GetDeletionTimestamp() != nil {
+		rec.Deleted = r.count
 	}
 	if owner := metav1.GetControllerOf(o); owner != nil && !slices.Contains(rec.Owners, owner.UID) {
 		rec.Owners = append(rec.Owners, owner.UID)
@@ -196,7 +196,7 @@ func (r *Recorder) Of(uid types.UID) Record {
 	return Record{}
 }
 
-// Live returns the objects of one type that exist, ordered by name.
+// Live returns the existing objects of one type, ordered by name.
 func Live[T client.Object](r *Recorder) []T {
 	var found []T
 	for _, rec := range r.Pick(func(rec *Record) bool { _, ok := rec.Last.(T); return ok && rec.Died == 0 }) {
@@ -205,7 +205,7 @@ func Live[T client.Object](r *Recorder) []T {
 	return found
 }
 
-// Find returns the object of one type and name.
+// Find returns the existing object of one type and name.
 func Find[T client.Object](r *Recorder, name string) (found T, ok bool) {
 	for _, o := range Live[T](r) {
 		if o.GetName() == name {

@@ -24,7 +24,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// Scene is the namespace of one test, and what its recorder has seen.
+// Scene is the namespace of one test, with its recorder.
 type Scene struct {
 	*testing.T
 	*Recorder
@@ -32,7 +32,7 @@ type Scene struct {
 	Namespace string
 	Audited   int // position of the audit log when the scene began
 	Began     time.Time
-	words     int // unique names so far
+	uniques   int // unique texts so far
 }
 
 // NewScene creates a namespace in which pods can be created, and records it.
@@ -52,7 +52,7 @@ func NewScene(t *testing.T, b *Bed) *Scene {
 	return s
 }
 
-// strike deletes the scene, so that the next test has the machine.
+// strike deletes the namespace, so that the next test has the machine for itself.
 func (s *Scene) strike() {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -83,9 +83,9 @@ func (s *Scene) Key(name string) client.ObjectKey {
 }
 
 // Unique returns a text that the scene has not used yet.
-func (s *Scene) Unique() string { s.words++; return fmt.Sprint(s.words) }
+func (s *Scene) Unique() string { s.uniques++; return fmt.Sprint(s.uniques) }
 
-// Create creates an object. The operator may write beside a set.
+// Create creates an object. The operator may write in the namespace of a set.
 func (s *Scene) Create(o client.Object) {
 	if _, ok := o.(*lwsv1.LeaderWorkerSet); ok {
 		s.MayWrite(s.Namespace)
@@ -93,7 +93,7 @@ func (s *Scene) Create(o client.Object) {
 	s.Check(fmt.Sprintf("create %T %s", o, o.GetName()), s.Client.Create(s.Context(), o))
 }
 
-// Lend creates an object of no namespace, until the test ends.
+// Lend creates a cluster-scoped object, and deletes it when the test ends.
 func (s *Scene) Lend(o client.Object) {
 	s.Create(o)
 	s.Cleanup(func() {
@@ -105,7 +105,7 @@ func (s *Scene) Lend(o client.Object) {
 	})
 }
 
-// Remove deletes an object. The recorder's own objects stay as they are.
+// Remove deletes an object. It works on a copy, because the recorder shares its objects.
 func (s *Scene) Remove(o client.Object, options ...client.DeleteOption) {
 	o = o.DeepCopyObject().(client.Object)
 	s.Check(fmt.Sprintf("delete %T %s", o, o.GetName()), s.Client.Delete(s.Context(), o, options...))
@@ -141,8 +141,8 @@ func (s *Scene) Read(o client.Object) error {
 	return s.Client.Get(s.Context(), client.ObjectKeyFromObject(o), o)
 }
 
-// Eventually waits until lacks returns nil. It asks with every change of the recorder, and now
-// and then for what the recorder does not watch.
+// Eventually waits until lacks returns nil. It calls lacks with every change of the recorder, and
+// every 200 ms for what the recorder does not watch.
 func (s *Scene) Eventually(what string, lacks func() error) { s.Within(Patience, what, lacks) }
 
 // Within is Eventually with another limit.
@@ -175,15 +175,15 @@ func (s *Scene) Until(what string, holds func() bool) {
 	})
 }
 
-// ErrStill is returned while something has not happened.
+// ErrStill says that something has not happened yet.
 var ErrStill = errors.New("not yet")
 
-// Await waits until a recorded object of a name is there and lacks nothing, and returns it.
+// Await waits until the recorder has an object of a name for which lacks is nil, and returns it.
 func Await[T client.Object](s *Scene, name, what string, lacks func(T) error) (found T) {
 	s.Eventually(fmt.Sprintf("%T %s %s", found, name, what), func() error {
 		now, ok := Find[T](s.Recorder, name)
 		if !ok {
-			return fmt.Errorf("it is not there")
+			return fmt.Errorf("it does not exist")
 		}
 		found = now
 		return lacks(now)
@@ -191,28 +191,28 @@ func Await[T client.Object](s *Scene, name, what string, lacks func(T) error) (f
 	return found
 }
 
-// Another waits until another incarnation of an object has its name, and returns it.
+// Another waits for another incarnation of an object, and returns it.
 func Another[T client.Object](s *Scene, former T) T {
 	return Await(s, former.GetName(), "is another one", func(now T) error {
 		return Lacking("another one", true, now.GetUID() != former.GetUID())
 	})
 }
 
-// Check ends the test on an error.
+// Check ends the test if err is not nil.
 func (s *Scene) Check(what string, err error) {
 	if err != nil {
 		s.Fatalf("%s: %v", what, err)
 	}
 }
 
-// Want fails the test on an error, and goes on.
+// Want fails the test if err is not nil, and goes on.
 func (s *Scene) Want(what string, err error) {
 	if err != nil {
 		s.Errorf("%s: %v", what, err)
 	}
 }
 
-// Lacking is an error if want differs from have.
+// Lacking returns an error if want differs from have.
 func Lacking[T comparable](what string, want, have T) error {
 	if want == have {
 		return nil
@@ -220,18 +220,18 @@ func Lacking[T comparable](what string, want, have T) error {
 	return fmt.Errorf("%s: want %v, have %v", what, want, have)
 }
 
-// Fatalf ends the test. It tells which lines of the drill led here, and what is in the scene.
+// Fatalf ends the test. It reports the lines of test files on the stack, and the objects in the scene.
 func (s *Scene) Fatalf(format string, values ...any) {
 	s.dump()
 	s.T.Fatalf("%s\n%s", fmt.Sprintf(format, values...), lines())
 }
 
-// Errorf fails the test, and tells which lines of the drill led here.
+// Errorf fails the test. It reports the lines of test files on the stack.
 func (s *Scene) Errorf(format string, values ...any) {
 	s.T.Errorf("%s\n%s", fmt.Sprintf(format, values...), lines())
 }
 
-// lines returns the lines of test files that are being called, the last first.
+// lines returns the lines of test files on the stack, the innermost first.
 func lines() string {
 	callers := make([]uintptr, 40)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
@@ -245,7 +245,7 @@ func lines() string {
 	return "at " + strings.Join(found, " < ")
 }
 
-// dump logs what is in the scene, its events, and what the operator logged about it.
+// dump logs the objects and events of the scene, and the operator's log lines about it.
 func (s *Scene) dump() {
 	if s.Recorder == nil {
 		return
@@ -273,7 +273,7 @@ func (s *Scene) dump() {
 	s.Log(b.String())
 }
 
-// Outline returns the metadata of an object that matters.
+// Outline returns an object's type, name, UID, controller and deletion.
 func Outline(o client.Object) string {
 	text := fmt.Sprintf("%s %s (%s)", strings.TrimPrefix(fmt.Sprintf("%T", o), "*"), o.GetName(), o.GetUID())
 	if owner := metav1.GetControllerOf(o); owner != nil {
@@ -285,7 +285,7 @@ func Outline(o client.Object) string {
 	return text
 }
 
-// PodReady reports whether a pod is ready, and stays.
+// PodReady reports whether a pod is ready and not terminating.
 func PodReady(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -332,12 +332,12 @@ func (s *Scene) Plugin(in string, args ...string) (out, errOut string, err error
 	return stdout.String(), stderr.String(), err
 }
 
-// EndedTogether checks that each pod was deleted before the first of them had gone.
+// EndedTogether checks that each pod was deleted before the first of them was gone.
 func (s *Scene) EndedTogether(pods []Record) {
 	first := slices.MinFunc(pods, func(a, b Record) int { return a.Died - b.Died })
 	for _, rec := range pods {
-		if rec.Doomed == 0 || first.Died == 0 || rec.Doomed > first.Died {
-			s.Errorf("pod %s was not deleted before pod %s had gone", rec.Last.GetName(), first.Last.GetName())
+		if rec.Deleted == 0 || first.Died == 0 || rec.Deleted > first.Died {
+			s.Errorf("pod %s was not deleted before pod %s was gone", rec.Last.GetName(), first.Last.GetName())
 		}
 	}
 }
@@ -365,14 +365,14 @@ func (s *Scene) PVCs() (map[string]*corev1.PersistentVolumeClaim, error) {
 	return found, nil
 }
 
-// Claims returns the PVCs of the scene, which must be readable.
+// Claims returns the PVCs of the scene, and ends the test if they cannot be read.
 func (s *Scene) Claims() map[string]*corev1.PersistentVolumeClaim {
 	found, err := s.PVCs()
 	s.Check("list PVCs", err)
 	return found
 }
 
-// AwaitPVC waits until a PVC lacks nothing, and returns it.
+// AwaitPVC waits until a PVC exists for which lacks is nil, and returns it.
 func (s *Scene) AwaitPVC(name, what string, lacks func(*corev1.PersistentVolumeClaim) error) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{}
 	s.Eventually("PVC "+name+" "+what, func() error {
@@ -385,9 +385,9 @@ func (s *Scene) AwaitPVC(name, what string, lacks func(*corev1.PersistentVolumeC
 	return claim
 }
 
-// PVC returns a PVC that is there.
+// PVC waits until a PVC exists, and returns it.
 func (s *Scene) PVC(name string) *corev1.PersistentVolumeClaim {
-	return s.AwaitPVC(name, "is there", func(*corev1.PersistentVolumeClaim) error { return nil })
+	return s.AwaitPVC(name, "exists", func(*corev1.PersistentVolumeClaim) error { return nil })
 }
 
 // AwaitGone waits until an incarnation of a PVC is gone.
@@ -418,12 +418,13 @@ func IsProtected(claim *corev1.PersistentVolumeClaim) bool {
 	return slices.Contains(claim.Finalizers, PodProtection) && slices.Contains(claim.Finalizers, Barrier)
 }
 
-// Released returns the patch that lets the deletion of a PVC or namespace through.
+// Released returns the patch that releases a PVC or namespace, so that it may be deleted.
 func Released(o client.Object) client.Patch {
 	return Merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, releaseKey, o.GetUID()))
 }
 
-// SetMode sets the mode of the namespace. The namespace ends with its held PVCs.
+// SetMode sets the mode of the namespace. It releases the namespace when the test ends, so that
+// held PVCs do not keep it.
 func (s *Scene) SetMode(mode string) {
 	s.MayWrite(s.Namespace)
 	s.Patch(s.Itself(), fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, modeKey, mode))
@@ -442,7 +443,7 @@ func (s *Scene) WantRecorded(pod *corev1.Pod, claims ...string) {
 	}
 }
 
-// IsGated is an error unless a pod is there, has a scheduling gate, and no node.
+// IsGated returns an error unless a pod exists, has a scheduling gate, and has no node.
 func (s *Scene) IsGated(name string) error {
 	pod := s.Pod(name)
 	if pod == nil {

@@ -17,8 +17,8 @@ import (
 // Ptr points at a copy of value.
 func Ptr[T any](value T) *T { return &value }
 
-// Set builds a set of groups of the given size, as the API server would have it
-// after defaulting, but that no pod's failure concerns another.
+// Set builds a set of groups of the given size, as the API server stores it after
+// defaulting, but with restart policy None.
 func Set(name string, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
 	set := &lwsv1.LeaderWorkerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
@@ -40,7 +40,7 @@ func Set(name string, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet
 	return set
 }
 
-// Image gives every worker template container the image.
+// Image sets the image of the worker template.
 func Image(image string) func(*lwsv1.LeaderWorkerSet) {
 	return func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = image
@@ -59,7 +59,7 @@ func UniquePerReplica(set *lwsv1.LeaderWorkerSet) {
 	set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: Ptr(lwsv1.SubdomainUniquePerReplica)}
 }
 
-// LeaderReady has workers start after their leader.
+// LeaderReady starts workers after their leader is ready.
 func LeaderReady(set *lwsv1.LeaderWorkerSet) { set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy }
 
 // Policy gives the set a restart policy.
@@ -67,7 +67,7 @@ func Policy(policy lwsv1.RestartPolicyType) func(*lwsv1.LeaderWorkerSet) {
 	return func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.RestartPolicy = policy }
 }
 
-// Annotation puts an annotation on the set.
+// Annotation sets an annotation of the set.
 func Annotation(key, value string) func(*lwsv1.LeaderWorkerSet) {
 	return func(set *lwsv1.LeaderWorkerSet) { metav1.SetMetaDataAnnotation(&set.ObjectMeta, key, value) }
 }
@@ -77,7 +77,7 @@ func Template(container, image string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container, Image: image}}}}
 }
 
-// Pod builds a pod with the labels of the set; index is its worker index.
+// Pod builds a pod with the labels of the set and a worker index.
 func Pod(name, set string, index int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: Namespace, Name: name,
@@ -93,12 +93,12 @@ func OwnedBy(object metav1.Object, apiVersion string, owner identity.Ref) {
 	}})
 }
 
-// Former is an incarnation that is no more.
+// Former returns an incarnation that no longer exists.
 func Former(kind identity.Kind, name string) identity.Ref {
 	return identity.Ref{Kind: kind, Namespace: Namespace, Name: name, UID: types.UID("former-" + name)}
 }
 
-// Resources is a list of one resource.
+// Resources returns a list of one resource.
 func Resources(name corev1.ResourceName, quantity string) corev1.ResourceList {
 	return corev1.ResourceList{name: resource.MustParse(quantity)}
 }
@@ -112,7 +112,7 @@ func Using(claims ...string) (volumes []corev1.Volume) {
 	return volumes
 }
 
-// Untyped returns an object as JSON has it. An object that has no JSON is a mistake of the test.
+// Untyped converts an object to its unstructured form. It panics if a test passes one without JSON.
 func Untyped(object any) *unstructured.Unstructured {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {

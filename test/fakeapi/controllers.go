@@ -22,20 +22,20 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// Node is where every fake pod runs.
+// Node is the node of every fake pod.
 const Node = "node-0"
 
 // Controllers is a fake of the controllers of a cluster: StatefulSets, the
 // garbage collector and a kubelet. Each step does one thing.
 type Controllers struct {
 	*Server
-	// blocked holds, for each StatefulSet that met a taken name, what it was
-	// when it did: it does not try again until it changes.
+	// blocked maps each StatefulSet that found a taken name to the wakers of that
+	// moment: it does not try again until they change.
 	blocked map[types.UID]string
-	// unseen are those of them whose names are taken by pods that bear no set's name: no
-	// watch for sets shows these leave.
+	// unseen are the blocked StatefulSets whose names are taken by pods without a set's
+	// label: no watch for sets shows when these pods go.
 	unseen map[types.UID]bool
-	// templates are those that StatefulSets ever had, by their hashes.
+	// templates are all templates that StatefulSets have had, by hash.
 	templates map[string]corev1.PodTemplateSpec
 }
 
@@ -44,7 +44,7 @@ func Control(s *Server) *Controllers {
 	return &Controllers{Server: s, blocked: map[types.UID]string{}, unseen: map[types.UID]bool{}, templates: map[string]corev1.PodTemplateSpec{}}
 }
 
-// Sync has the StatefulSet controller look at one StatefulSet.
+// Sync reconciles one StatefulSet as the StatefulSet controller does.
 func (c *Controllers) Sync(sts *appsv1.StatefulSet) {
 	if sts.DeletionTimestamp != nil {
 		return
@@ -68,8 +68,8 @@ func (c *Controllers) Sync(sts *appsv1.StatefulSet) {
 	c.reportStatus(sts)
 }
 
-// adoptPods takes the pods without a controller, bear a name of the StatefulSet's
-// and are selected by it.
+// adoptPods makes the StatefulSet the controller of pods without one that have a name of
+// the StatefulSet's and match its selector.
 func (c *Controllers) adoptPods(sts *appsv1.StatefulSet) {
 	if sts.Spec.Selector == nil {
 		return
@@ -83,7 +83,7 @@ func (c *Controllers) adoptPods(sts *appsv1.StatefulSet) {
 	}
 }
 
-// clearEnded deletes pods that are over. They are gone at once.
+// clearEnded deletes failed and succeeded pods. They are gone at once.
 func (c *Controllers) clearEnded(sts *appsv1.StatefulSet) {
 	for _, pod := range c.podsOf(sts) {
 		if over(pod) && pod.DeletionTimestamp == nil && len(pod.Finalizers) == 0 {
@@ -96,12 +96,12 @@ func over(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// wakers is what, when it changes, ends the back-off of a StatefulSet.
+// wakers returns the fields whose change ends the back-off of a StatefulSet.
 func wakers(sts *appsv1.StatefulSet) string {
 	return "at " + strconv.FormatInt(sts.Generation, 10) + sts.Annotations[lws.NudgeAnnotationKey]
 }
 
-// ensurePods makes missing pods in batches of 1, 2, 4, … and ends with the first
+// ensurePods creates missing pods in batches of 1, 2, 4, … and stops after the first
 // batch in which a name is taken.
 func (c *Controllers) ensurePods(sts *appsv1.StatefulSet, first, count int) {
 	for start, batch := 0, 1; start < count; start, batch = start+batch, batch*2 {
@@ -113,7 +113,7 @@ func (c *Controllers) ensurePods(sts *appsv1.StatefulSet, first, count int) {
 		}
 	}
 	if c.Now.Sub(sts.CreationTimestamp.Time) <= time.Second {
-		delete(c.blocked, sts.UID) // the back-off is short yet
+		delete(c.blocked, sts.UID) // the back-off is still short
 	}
 }
 
@@ -132,7 +132,7 @@ func (c *Controllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 	}
 }
 
-// TryAgain ends the back-off of StatefulSets that met pods of which no event tells. It
+// TryAgain ends the back-off of StatefulSets that found pods without events. A real back-off
 // ends by itself, after as long again as the names were taken.
 func (c *Controllers) TryAgain() {
 	for uid := range c.unseen {
@@ -141,8 +141,8 @@ func (c *Controllers) TryAgain() {
 	clear(c.unseen)
 }
 
-// podOf is the pod that the StatefulSet makes, as admission completes it. Below
-// the partition it is of the revision that the StatefulSet was last rolled to.
+// podOf returns the pod that the StatefulSet creates, as admission completes it. Below
+// the partition it has the revision that the last rollout completed.
 func (c *Controllers) podOf(sts *appsv1.StatefulSet, name string, ordinal int) *corev1.Pod {
 	hash := templateHash(sts)
 	if _, known := c.templates[sts.Status.CurrentRevision]; known && ordinal < partitionOf(sts) {
@@ -195,9 +195,9 @@ func (c *Controllers) podsOf(sts *appsv1.StatefulSet) []*corev1.Pod {
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, sts) })
 }
 
-// replaceOutdated deletes pods of old templates from the partition on, from the
-// top: as many as maxUnavailable lets be down, or without it the first, once all
-// above it are up.
+// replaceOutdated deletes pods of old templates from the highest ordinal down to the
+// partition: as many as maxUnavailable allows, or without it the first one, once all
+// pods above it are ready.
 func (c *Controllers) replaceOutdated(sts *appsv1.StatefulSet) {
 	pods := map[int]*corev1.Pod{}
 	for _, pod := range c.podsOf(sts) {
@@ -226,8 +226,8 @@ func ordinals(sts *appsv1.StatefulSet) (first, end int) {
 	return first, first + int(*sts.Spec.Replicas)
 }
 
-// mayDelete is how many pods may be deleted at once. All that are down count,
-// wherever they are.
+// mayDelete returns how many pods may be deleted at once. Every pod that is not ready
+// counts, whatever its ordinal.
 func (c *Controllers) mayDelete(sts *appsv1.StatefulSet, pods map[int]*corev1.Pod) int {
 	rolling := sts.Spec.UpdateStrategy.RollingUpdate
 	if c.WithoutMaxUnavailable || rolling == nil || rolling.MaxUnavailable == nil {
@@ -266,12 +266,12 @@ func (c *Controllers) reportStatus(sts *appsv1.StatefulSet) {
 	}
 }
 
-// Ready tells whether a pod is up and staying.
+// Ready reports whether a pod runs and is not terminating.
 func Ready(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning
 }
 
-// Run has the kubelet take one pod a step further: up, or out.
+// Run takes one pod a step further as a kubelet does: it starts or ends the pod.
 func (c *Controllers) Run(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		switch {
@@ -293,21 +293,21 @@ func (c *Controllers) Run(pod *corev1.Pod) {
 	}
 }
 
-// Up has a pod run and be ready.
+// Up makes a pod run and ready.
 func Up(pod *corev1.Pod) {
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 }
 
-// Down has a pod that was deleted end within its grace period, as every one does
-// before its kubelet lets go of it.
+// Down makes a deleted pod fail within its grace period: a kubelet removes a pod only
+// after that.
 func Down(pod *corev1.Pod) {
 	grace := int64(30)
 	pod.Status.Phase = corev1.PodFailed
 	pod.DeletionGracePeriodSeconds = &grace
 }
 
-// Collect has the garbage collector look at one object.
+// Collect processes one object as the garbage collector does.
 func (c *Controllers) Collect(object client.Object) {
 	switch {
 	case slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents):

@@ -27,10 +27,10 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Namespace is where objects live that tests find by their name alone.
+// Namespace is the namespace of objects that tests find by name alone.
 const Namespace = "ns"
 
-// Epoch is when time begins.
+// Epoch is the time of a new server.
 var Epoch = time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 
 // Name is one name of one kind.
@@ -40,32 +40,32 @@ type Name struct {
 	Name      string
 }
 
-// Objects is what bears names. Objects in it are replaced, never changed.
+// Objects are stored by name. A write replaces an object, and never changes it.
 type Objects map[Name]client.Object
 
 // Server stores objects and answers requests. Time stands still unless a test sets Now.
 type Server struct {
 	Objects
-	// Now is the time that the store stamps objects with.
+	// Now is the time of creation and deletion timestamps.
 	Now time.Time
 	// Created counts, for each kind, the objects ever created.
 	Created map[identity.Kind]int
-	// WithoutMaxUnavailable drops the maxUnavailable of StatefulSets, as a server
-	// does whose gate for it is off.
+	// WithoutMaxUnavailable drops the maxUnavailable of StatefulSets, as a server does
+	// when its feature gate is off.
 	WithoutMaxUnavailable bool
-	// Webhook, when set, may change what is created or applied.
+	// Webhook, when set, may change an object that is created, applied or patched.
 	Webhook func(client.Object)
-	// Changed, when set, hears of every change, as watches do.
+	// Changed, when set, is called with every change, as a watch reports it.
 	Changed func(watch.EventType, client.Object)
-	// Added, when set, hears of every object added.
+	// Added, when set, is called with every object added.
 	Added func(client.Object)
 
 	// Refuse, when set, may refuse a write.
 	Refuse func(Request) error
-	// Requests are the writes asked for, in order.
+	// Requests are all writes, also refused ones, in order.
 	Requests []Request
 
-	client.Client // the verbs that nothing here uses
+	client.Client // panics in the verbs that no test uses
 
 	writes  sync.Mutex
 	applied map[string][]byte // by UID and field owner
@@ -84,8 +84,8 @@ func New() *Server {
 	}
 }
 
-// Add puts a copy of an object into the store, with a UID, a version and a date
-// unless it has them, and returns what is stored.
+// Add stores a copy of an object and returns it. It sets the resourceVersion, and the UID, the
+// creation time and the generation if they are missing.
 func Add[T client.Object](s *Server, object T) T {
 	added, _ := object.DeepCopyObject().(T)
 	if added.GetUID() == "" {
@@ -105,8 +105,8 @@ func Add[T client.Object](s *Server, object T) T {
 	return added
 }
 
-// Edit replaces the object under a name by a changed copy and returns it. Its
-// generation is the test's business.
+// Edit replaces the object of a name by a changed copy and returns it. It leaves the
+// generation to change.
 func Edit[T client.Object](s *Server, name string, change func(T)) T {
 	var none T
 	found, ok := s.Objects[Name{Kind: KindOf(none), Namespace: Namespace, Name: name}].(T)
@@ -119,7 +119,7 @@ func Edit[T client.Object](s *Server, name string, change func(T)) T {
 	return edited
 }
 
-// Find returns the object under a name, or a nil one.
+// Find returns the object of a name, or nil.
 func Find[T client.Object](s *Server, name string) T {
 	var none T
 	found, _ := s.Objects[Name{Kind: KindOf(none), Namespace: Namespace, Name: name}].(T)
@@ -140,13 +140,13 @@ func All[T client.Object](objects Objects) []T {
 	return all
 }
 
-// Drop removes the object under a name at once, whatever holds it.
+// Drop removes the object of a name at once, without an event, whatever its finalizers.
 func Drop[T client.Object](s *Server, name string) {
 	var none T
 	delete(s.Objects, Name{Kind: KindOf(none), Namespace: Namespace, Name: name})
 }
 
-// Terminate puts a deletion timestamp on the object under a name.
+// Terminate sets the deletion timestamp and the finalizers of the object of a name.
 func Terminate[T client.Object](s *Server, name string, finalizers ...string) T {
 	return Edit(s, name, func(object T) {
 		object.SetDeletionTimestamp(&metav1.Time{Time: s.Now})
@@ -154,7 +154,7 @@ func Terminate[T client.Object](s *Server, name string, finalizers ...string) T 
 	})
 }
 
-// Put replaces what bears the name of object.
+// Put stores object in place of the one with its name.
 func (s *Server) Put(object client.Object) {
 	how := watch.Modified
 	if s.Objects[NameOf(object)] == nil {
@@ -165,7 +165,7 @@ func (s *Server) Put(object client.Object) {
 	s.changed(how, object)
 }
 
-// Erase takes an object out at once, whatever holds it.
+// Erase removes an object at once, with an event, whatever its finalizers.
 func (s *Server) Erase(object client.Object) {
 	last, _ := object.DeepCopyObject().(client.Object)
 	last.SetResourceVersion(s.Version())
@@ -179,7 +179,7 @@ func (s *Server) changed(how watch.EventType, object client.Object) {
 	}
 }
 
-// Version returns a resource version that no object has yet.
+// Version returns a resourceVersion that no object has yet.
 func (s *Server) Version() string { return strconv.Itoa(s.next()) }
 
 func (s *Server) next() int {
@@ -200,20 +200,20 @@ func (s *Server) IndexField(_ context.Context, object client.Object, field strin
 // Live reads the store itself.
 func (s *Server) Live() *Reader { return &Reader{store: s, objects: s.Objects} }
 
-// Cached reads what a cache that lags behind nothing would show.
+// Cached reads what a cache without delay shows.
 func (s *Server) Cached() *Reader {
 	return &Reader{store: s, objects: s.Objects, labelled: true}
 }
 
-// Lagging reads what was there when a kind was last delivered.
+// Lagging reads the state in which Deliver last left each kind.
 func (s *Server) Lagging() *Reader {
 	return &Reader{store: s, objects: maps.Clone(s.Objects), labelled: true}
 }
 
-// Reader is a client.Reader that shares what it hands out, as our caches do.
+// Reader is a client.Reader that returns shared objects, as our caches do.
 type Reader struct {
-	// Reads counts the objects asked for, and Lists the lists.
-	Reads, Lists int
+	// Reads counts the calls of Get.
+	Reads int
 	// Fail, when set, may refuse a read.
 	Fail func(Name) error
 
@@ -222,7 +222,7 @@ type Reader struct {
 	labelled bool
 }
 
-// Deliver shows the reader all objects of a kind as they are now.
+// Deliver updates the reader's objects of a kind.
 func (r *Reader) Deliver(kind identity.Kind) {
 	maps.DeleteFunc(r.objects, func(n Name, _ client.Object) bool { return n.Kind == kind })
 	for n, object := range r.store.Objects {
@@ -253,7 +253,7 @@ func (r *Reader) Get(_ context.Context, key client.ObjectKey, into client.Object
 	return share(found, into)
 }
 
-// share lets into point to what the stored object points to.
+// share copies the stored object into into; the two share what they point to.
 func share(stored, into client.Object) error {
 	switch into := into.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -272,7 +272,6 @@ func share(stored, into client.Object) error {
 func (r *Reader) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
-	r.Lists++
 	_, metadata := into.(*metav1.PartialObjectMetadataList)
 	kind := KindOf(into)
 	if metadata {
@@ -317,7 +316,7 @@ func (r *Reader) indexed(object client.Object, o client.ListOptions) bool {
 	return true
 }
 
-// KindOf is the kind of a typed object.
+// KindOf returns the kind of an object.
 func KindOf(object any) identity.Kind {
 	if meta, ok := object.(*metav1.PartialObjectMetadata); ok {
 		return identity.Kind(meta.Kind)
@@ -328,7 +327,7 @@ func KindOf(object any) identity.Kind {
 	return identity.Kind(reflect.TypeOf(object).Elem().Name())
 }
 
-// NameOf is the name that an object bears.
+// NameOf returns the name of an object.
 func NameOf(object client.Object) Name {
 	return Name{Kind: KindOf(object), Namespace: object.GetNamespace(), Name: object.GetName()}
 }

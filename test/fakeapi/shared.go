@@ -17,23 +17,24 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Shared is a Server that goroutines may use at a time, with caches that follow it.
+// Shared is a Server for concurrent use, with caches that follow it.
 type Shared struct {
-	client.Client // the verbs that nothing here uses
+	client.Client // panics in the verbs that no test uses
 
-	// Fail, when set, may refuse a request, or change what is there before it arrives.
+	// Fail, when set, may refuse a request, or change the server before the request arrives.
 	Fail func(verb string, of Name) error
 
 	mu       sync.Mutex
 	server   *Server
 	requests map[string]int
-	// shown is what the caches show. late keeps it as it is.
+	// shown is the content of the caches. It does not change while late is set.
 	shown    *Reader
 	late     bool
 	pending  []watch.Event
 	handlers map[identity.Kind][]toolscache.ResourceEventHandler
 	pods     chan watch.Event
-	// version is that of the last change of a pod, and reached that of the last one shown.
+	// version is the resourceVersion of the last change of a pod, and reached that of the
+	// last one in the caches.
 	version, reached string
 }
 
@@ -57,7 +58,7 @@ func NewShared(objects ...client.Object) *Shared {
 	return s
 }
 
-// Do calls change with the server. The caches show what it changed.
+// Do calls change with the server, and then updates the caches.
 func (s *Shared) Do(change func(*Server)) {
 	s.mu.Lock()
 	change(s.server)
@@ -65,7 +66,7 @@ func (s *Shared) Do(change func(*Server)) {
 	s.deliver()
 }
 
-// Late makes the caches late, or up to date again.
+// Late stops the updates of the caches, or resumes them.
 func (s *Shared) Late(late bool) {
 	s.mu.Lock()
 	s.late = late
@@ -73,7 +74,7 @@ func (s *Shared) Late(late bool) {
 	s.deliver()
 }
 
-// Requests returns the number of requests of a verb for a kind, and counts anew. The verb of a
+// Requests returns the number of requests of a verb for a kind since the last call. The verb of a
 // list of metadata is probe.
 func (s *Shared) Requests(verb string, kind identity.Kind) int {
 	s.mu.Lock()
@@ -82,7 +83,7 @@ func (s *Shared) Requests(verb string, kind identity.Kind) int {
 	return s.requests[verb+" "+string(kind)]
 }
 
-// deliver shows the caches what has changed.
+// deliver updates the caches and calls the event handlers.
 func (s *Shared) deliver() {
 	s.mu.Lock()
 	if s.late {
@@ -113,7 +114,7 @@ func (s *Shared) deliver() {
 	}
 }
 
-// seen is an object as informers of this repository keep it: a namespace is its metadata.
+// seen returns an object as the operator's informers keep it: of a namespace, the metadata.
 func seen(object client.Object) client.Object {
 	if KindOf(object) != identity.KindNamespace {
 		return object
@@ -165,7 +166,7 @@ func (s *Shared) Delete(ctx context.Context, object client.Object, opts ...clien
 	return s.request("delete", NameOf(object), func() error { return s.server.Delete(ctx, object, opts...) })
 }
 
-// Pods lists and watches the pods that caches show.
+// Pods lists and watches the pods in the caches.
 func (s *Shared) Pods() toolscache.ListerWatcher {
 	lists := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
@@ -184,7 +185,7 @@ func (s *Shared) Pods() toolscache.ListerWatcher {
 	return toolscache.ToListWatcherWithWatchListSemantics(lists, listsOnly{})
 }
 
-// listsOnly makes every watch begin with a list.
+// listsOnly makes a reflector list before it watches.
 type listsOnly struct{}
 
 func (listsOnly) IsWatchListSemanticsUnSupported() bool { return true }
@@ -192,9 +193,9 @@ func (listsOnly) IsWatchListSemanticsUnSupported() bool { return true }
 // Caches returns caches that follow the server.
 func (s *Shared) Caches() cache.Cache { return caches{shared: s} }
 
-// caches read what is shown.
+// caches read the content of the caches.
 type caches struct {
-	cache.Cache // what nothing here uses
+	cache.Cache // panics in the methods that no test uses
 	shared      *Shared
 }
 
@@ -216,9 +217,9 @@ func (c caches) GetInformer(_ context.Context, of client.Object, _ ...cache.Info
 	return informer{shared: c.shared, kind: KindOf(of)}, nil
 }
 
-// informer is that of one kind.
+// informer is the informer of one kind.
 type informer struct {
-	cache.Informer // what nothing here uses
+	cache.Informer // panics in the methods that no test uses
 	shared         *Shared
 	kind           identity.Kind
 }

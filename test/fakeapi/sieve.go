@@ -50,8 +50,8 @@ func Encode(t *testing.T, by runtime.Encoder, object runtime.Object) []byte {
 	return data.Bytes()
 }
 
-// CheckCodecs checks that codecs which decode a part of each pod decode all that keep reads,
-// and less than half of the whole.
+// CheckCodecs checks codecs that decode a part of each pod. They must decode all fields that
+// keep reads, and less than half of the whole.
 func CheckCodecs[T any](t *testing.T, codecs runtime.NegotiatedSerializer, keep func(*corev1.Pod) T) {
 	t.Helper()
 	plain, partial := Protobuf(clientgoscheme.Codecs.WithoutConversion()), Protobuf(codecs)
@@ -85,10 +85,10 @@ func CheckCodecs[T any](t *testing.T, codecs runtime.NegotiatedSerializer, keep 
 
 func everyField(reflect.Type) bool { return true }
 
-// ownPrefix begins every string: a label's key with it is kept for sets.
+// ownPrefix is the prefix of every string: sets keep labels whose key has it.
 const ownPrefix = "leaderworkerset.sigs.k8s.io/"
 
-// filler fills values: every field that there is, or some of them.
+// filler fills every field of a value, or some fields.
 func filler(seed int64, some bool) *randfill.Filler {
 	empty := map[bool]float64{true: 0.5}[some]
 	return randfill.NewWithSeed(seed).NilChance(empty).NumElements(2, 2).MaxDepth(10).Funcs(
@@ -107,15 +107,15 @@ func filler(seed int64, some bool) *randfill.Filler {
 	)
 }
 
-// AnyPod is a pod in which anything may be set. Its phase and its volumes are those that
-// decisions read.
+// AnyPod returns a pod with any fields set. All phases and all kinds of volumes occur, because
+// decisions read them.
 func AnyPod(seed uint64) *corev1.Pod {
 	pod := &corev1.Pod{}
 	filler(int64(seed), seed%4 != 0).Fill(pod)
 	pod.Name, pod.Namespace, pod.Annotations = "a-1", "ns", map[string]string{metav1.InitialEventsAnnotationKey: "true", ownPrefix + "size": "2"}
 	pod.Status.Phase = []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}[seed/4%4]
 	sources := reflect.TypeFor[corev1.VolumeSource]()
-	for i := range sources.NumField() { // one of each kind, and one of none
+	for i := range sources.NumField() { // one of each kind; the last volume, below, has no kind
 		volume := corev1.Volume{Name: sources.Field(i).Name}
 		filler(int64(seed), false).Fill(reflect.ValueOf(&volume.VolumeSource).Elem().Field(i).Addr().Interface())
 		pod.Spec.Volumes = append(pod.Spec.Volumes, volume)

@@ -18,11 +18,11 @@ import (
 const (
 	retain = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 	remove = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
-	// inUse is what holds a claim while a pod uses it.
+	// inUse is the finalizer that keeps a PVC while a pod uses it.
 	inUse = "kubernetes.io/pvc-protection"
 )
 
-// Volumes gives the pods of a set a claim called data, with a retention policy.
+// Volumes gives each pod of a set a PVC of the template data, with a retention policy.
 func Volumes(whenDeleted, whenScaled appsv1.PersistentVolumeClaimRetentionPolicyType) func(*lwsv1.LeaderWorkerSet) {
 	return func(set *lwsv1.LeaderWorkerSet) {
 		template := &set.Spec.LeaderWorkerTemplate
@@ -33,7 +33,7 @@ func Volumes(whenDeleted, whenScaled appsv1.PersistentVolumeClaimRetentionPolicy
 	}
 }
 
-// ensureClaims makes the claims of a pod to be made, and tells whether it may be.
+// ensureClaims creates the PVCs of a pod, and reports whether the pod may be created.
 func (c *Controllers) ensureClaims(sts *appsv1.StatefulSet, pod string) bool {
 	for _, template := range sts.Spec.VolumeClaimTemplates {
 		name := template.Name + "-" + pod
@@ -47,14 +47,14 @@ func (c *Controllers) ensureClaims(sts *appsv1.StatefulSet, pod string) bool {
 			c.blocked[sts.UID] = wakers(sts)
 			return false
 		case retentionOf(sts).WhenScaled == remove && ownerNamed(standing, "Pod", pod) != "":
-			return false // of a pod that is gone: it follows
+			return false // the garbage collector deletes it: its owner, an earlier pod, is gone
 		}
 	}
 	return true
 }
 
-// ownClaims gives the claims of a StatefulSet's pods the owners that its policy
-// asks for, as the StatefulSet controller does.
+// ownClaims sets the ownerReferences on the PVCs of a StatefulSet's pods that its
+// retention policy asks for, as the StatefulSet controller does.
 func (c *Controllers) ownClaims(sts *appsv1.StatefulSet) {
 	first, end := ordinals(sts)
 	for _, pod := range c.podsOf(sts) {
@@ -67,14 +67,14 @@ func (c *Controllers) ownClaims(sts *appsv1.StatefulSet) {
 	}
 }
 
-func (c *Controllers) ownClaim(sts *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, condemned bool) {
+func (c *Controllers) ownClaim(sts *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, scaledAway bool) {
 	policy := retentionOf(sts)
 	for _, owner := range []struct {
 		kind, name string
 		uid        types.UID
 	}{{"StatefulSet", sts.Name, sts.UID}, {"Pod", pod.Name, pod.UID}} {
 		if uid := ownerNamed(claim, owner.kind, owner.name); uid != "" && uid != owner.uid {
-			return // of a former life: left to the garbage collector
+			return // owned by an earlier incarnation: the garbage collector deletes it
 		}
 	}
 	others := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(o metav1.OwnerReference) bool { return o.UID == sts.UID || o.UID == pod.UID })
@@ -82,7 +82,7 @@ func (c *Controllers) ownClaim(sts *appsv1.StatefulSet, pod *corev1.Pod, claim *
 	want := others
 	switch {
 	case managed && (policy.WhenDeleted == remove || policy.WhenScaled == remove):
-	case policy.WhenScaled == remove && condemned:
+	case policy.WhenScaled == remove && scaledAway:
 		want = append(want, *metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod")))
 	case policy.WhenDeleted == remove:
 		want = append(want, *metav1.NewControllerRef(sts, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
@@ -108,13 +108,13 @@ func ownerNamed(object metav1.Object, kind, name string) types.UID {
 	return ""
 }
 
-// Protect lets go of the claims on their way out that no pod uses any more. One that
-// its kubelet has let go of uses none, whatever still holds it.
+// Protect removes the finalizer from terminating PVCs that no pod uses. A terminating pod
+// that its kubelet has ended uses no PVC, even while a finalizer keeps the pod.
 func (c *Controllers) Protect() {
 	for _, claim := range All[*corev1.PersistentVolumeClaim](c.Objects) {
 		used := slices.ContainsFunc(All[*corev1.Pod](c.Objects), func(pod *corev1.Pod) bool {
-			letGo := pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
-			return strings.HasSuffix(claim.Name, "-"+pod.Name) && !letGo
+			ended := pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
+			return strings.HasSuffix(claim.Name, "-"+pod.Name) && !ended
 		})
 		if claim.DeletionTimestamp != nil && !used {
 			c.Release(claim, inUse)

@@ -38,21 +38,21 @@ func (s *Server) List(ctx context.Context, into client.ObjectList, opts ...clien
 	return s.Live().List(ctx, into, opts...)
 }
 
-// Of returns the object that bears the name of ref, or nil.
+// Of returns the object with the name of ref, or nil.
 func (s *Server) Of(ref identity.Ref) client.Object {
 	return s.Objects[Name{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}]
 }
 
-// Request is a write that a client asks for.
+// Request is a write that a client sent.
 type Request struct {
 	// Verb is create, apply, patch, delete or status.
 	Verb string
 	Of   Name
-	// Body is what is applied or patched.
+	// Body is the JSON of the apply or the patch.
 	Body string
 	// Owner is the field manager of a patch.
 	Owner string
-	// Waits is set if later reads wait for the cache to show the write.
+	// Waits reports whether later reads wait until the cache shows the write.
 	Waits bool
 }
 
@@ -121,8 +121,8 @@ func (s *Server) admit(object client.Object) client.Object {
 	return object
 }
 
-// Apply implements client.Writer: it makes fields true, and takes away those that the
-// same field owner applied before and no longer does.
+// Apply implements client.Writer: it sets fields, and removes those that the same
+// field owner applied before and no longer applies.
 func (s *Server) Apply(_ context.Context, fields runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	s.writes.Lock()
 	defer s.writes.Unlock()
@@ -159,11 +159,11 @@ func (s *Server) Apply(_ context.Context, fields runtime.ApplyConfiguration, opt
 	return nil
 }
 
-// createApplied applies to a name that must be free: a resource version without a UID
-// is a conflict with any object that exists.
+// createApplied applies to a name that must be free: a resourceVersion without a UID
+// conflicts with any object that exists.
 func (s *Server) createApplied(onto metav1.PartialObjectMetadata, wanted []byte, fields runtime.ApplyConfiguration, owner string) error {
 	if onto.ResourceVersion == "" {
-		return fmt.Errorf("apply to %s %s without a resource version: it may create or change", onto.Kind, onto.Name)
+		return fmt.Errorf("apply to %s %s without a resourceVersion: it may create or change", onto.Kind, onto.Name)
 	}
 	empty, err := clientgoscheme.Scheme.New(onto.GroupVersionKind())
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *Server) Patch(_ context.Context, object client.Object, patch client.Pat
 	return share(after, object)
 }
 
-// replace stores what an object became. What changes nothing is no write.
+// replace stores the changed object. A patch that changes nothing is no write.
 func (s *Server) replace(found, after client.Object) error {
 	if equality.Semantic.DeepEqual(found, after) {
 		return nil
@@ -309,14 +309,14 @@ func (s *Server) Remove(object client.Object, how metav1.DeletionPropagation) {
 	s.Put(going)
 }
 
-// ends reports whether nothing keeps an object that is deleted. A kubelet keeps the
-// pods on its node.
+// ends reports whether a deleted object is gone at once: it has no finalizers, and no
+// kubelet runs it.
 func ends(object client.Object) bool {
 	pod, isPod := object.(*corev1.Pod)
 	return len(object.GetFinalizers()) == 0 && (!isPod || pod.Spec.NodeName == "")
 }
 
-// Release takes a finalizer away, and the object with it if that was the last.
+// Release removes a finalizer, and also the terminating object if that was the last.
 func (s *Server) Release(object client.Object, finalizer string) {
 	if !slices.Contains(object.GetFinalizers(), finalizer) {
 		return
@@ -334,7 +334,7 @@ func (s *Server) Release(object client.Object, finalizer string) {
 func (s *Server) Status() client.SubResourceWriter { return &statusWriter{server: s} }
 
 type statusWriter struct {
-	client.SubResourceWriter // the verbs that nothing here uses
+	client.SubResourceWriter // panics in the verbs that no test uses
 	server                   *Server
 }
 
@@ -359,7 +359,7 @@ func (w *statusWriter) Update(_ context.Context, object client.Object, _ ...clie
 	return nil
 }
 
-// exactly returns the object under a name if it is of the UID and the version. Empty
+// exactly returns the object of a name if it has the UID and the resourceVersion. Empty
 // ones are no precondition.
 func (s *Server) exactly(named client.Object, uid types.UID, version string) (client.Object, error) {
 	found := s.Objects[NameOf(named)]
@@ -386,7 +386,7 @@ func resourceOf(object client.Object) schema.GroupResource {
 
 func owned(object client.Object, owner string) string { return string(object.GetUID()) + "/" + owner }
 
-// merged is found with a patch.
+// merged returns a copy of found with a patch applied.
 func merged(found client.Object, patch []byte) client.Object {
 	document, err := jsonpatch.MergePatch(encoded(found), patch)
 	if err != nil {
@@ -398,7 +398,7 @@ func merged(found client.Object, patch []byte) client.Object {
 	return after
 }
 
-// encoded returns the JSON of a value. What has none is a mistake of the test.
+// encoded returns the JSON of a value. It panics if a test passes a value without one.
 func encoded(value any) []byte {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -413,7 +413,7 @@ func decode(data []byte, into any) {
 	}
 }
 
-// pruned takes away what no field owner owns: nulls, the status, and the identity.
+// pruned removes the fields that no field owner owns: nulls, the status, and the identity.
 func pruned(document []byte) []byte {
 	fields := map[string]any{}
 	decode(document, &fields)

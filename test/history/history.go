@@ -21,16 +21,16 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// History is what is told of claims and pods, from when it was begun.
+// History is the versions of PVCs and pods since Begin.
 type History struct {
 	mu       sync.Mutex
 	versions map[string][]Version // by namespace
 	gone     map[types.UID]bool
-	more     chan struct{} // closed and made anew with every version
+	more     chan struct{} // closed and replaced with every version
 	err      error
 }
 
-// Begin begins a history, which is told until ctx ends.
+// Begin starts a history that records until ctx ends.
 func Begin(ctx context.Context, client kubernetes.Interface) (*History, error) {
 	h := &History{versions: map[string][]Version{}, gone: map[types.UID]bool{}, more: make(chan struct{})}
 	core := client.CoreV1()
@@ -49,7 +49,7 @@ func Begin(ctx context.Context, client kubernetes.Interface) (*History, error) {
 	return h, nil
 }
 
-// follow watches on from where the last watch ended: nothing may be missed.
+// follow watches. Each watch starts where the last one ended, so that no version is missed.
 func (h *History) follow(ctx context.Context, from string, follow func(metav1.ListOptions) (watch.Interface, error)) {
 	for ctx.Err() == nil {
 		w, err := follow(metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true})
@@ -71,7 +71,7 @@ func (h *History) follow(ctx context.Context, from string, follow func(metav1.Li
 func (h *History) hear(event watch.Event) (at string, err error) {
 	object, ok := event.Object.(metav1.Object)
 	if !ok {
-		return "", fmt.Errorf("the watch says %s: %v", event.Type, event.Object)
+		return "", fmt.Errorf("unexpected watch event %s: %v", event.Type, event.Object)
 	}
 	at = object.GetResourceVersion()
 	if event.Type == watch.Bookmark {
@@ -118,8 +118,8 @@ func (h *History) wake() {
 	h.more = make(chan struct{})
 }
 
-// Until waits until it has been told that all of the objects are gone. It returns what
-// was told of the namespace, and forgets it then.
+// Until waits until the history shows that all of the objects are gone. It returns the versions
+// of the namespace, and then forgets them.
 func (h *History) Until(ctx context.Context, namespace string, gone []types.UID) ([]Version, error) {
 	for {
 		versions, left, more, err := h.now(namespace, gone)
@@ -129,14 +129,14 @@ func (h *History) Until(ctx context.Context, namespace string, gone []types.UID)
 		select {
 		case <-more:
 		case <-ctx.Done():
-			return versions, fmt.Errorf("%d of %d objects are not gone: %w", left, len(gone), ctx.Err())
+			return versions, fmt.Errorf("%d of %d objects still exist: %w", left, len(gone), ctx.Err())
 		}
 	}
 }
 
-// Told is what was told of a namespace so far.
+// Told returns the versions of a namespace so far.
 func (h *History) Told(namespace string) ([]Version, error) {
-	versions, _, _, err := h.now(namespace, []types.UID{""}) // one that never goes
+	versions, _, _, err := h.now(namespace, []types.UID{""}) // a UID that is never gone, so that nothing is forgotten
 	return slices.Clone(versions), err
 }
 
@@ -165,16 +165,16 @@ var (
 	ErrUnheeded = errors.New("unheeded")
 )
 
-// mounts begins the annotation of a pod that tells that a claim is mounted: its name
-// follows, and its value is the claim's UID.
+// mounts is the prefix of a pod's annotation for a mounted PVC. The PVC's name follows, and the
+// value is its UID.
 const mounts = "mounts.test.lockstep.dev/"
 
-// Mounted is the patch with which a kubelet tells that a pod has a claim mounted.
+// Mounted returns the patch that records on a pod that it has a PVC mounted.
 func Mounted(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, pod.UID, mounts+claim.Name, claim.UID)
 }
 
-// MountsOf are the claims that a pod has mounted, by name.
+// MountsOf returns the UIDs of the PVCs that a pod has mounted, by name.
 func MountsOf(pod *corev1.Pod) map[string]types.UID {
 	mounted := map[string]types.UID{}
 	for key, uid := range pod.Annotations {
@@ -185,9 +185,9 @@ func MountsOf(pod *corev1.Pod) map[string]types.UID {
 	return mounted
 }
 
-// Version is one version of a claim or of a pod.
+// Version is one version of a PVC or of a pod.
 type Version struct {
-	At    uint64 // its resource version
+	At    uint64 // its resourceVersion
 	Gone  bool
 	Claim *corev1.PersistentVolumeClaim
 	Pod   *corev1.Pod
@@ -197,11 +197,11 @@ func (v Version) String() string {
 	if v.Pod != nil {
 		return fmt.Sprintf("%d pod %s (%s): node %q, deleted %t, gone %t, mounts %v", v.At, v.Pod.Name, v.Pod.UID, v.Pod.Spec.NodeName, v.Pod.DeletionTimestamp != nil, v.Gone, MountsOf(v.Pod))
 	}
-	return fmt.Sprintf("%d claim %s (%s): deleted %t, gone %t, finalizers %v, record %q", v.At, v.Claim.Name, v.Claim.UID, v.Claim.DeletionTimestamp != nil, v.Gone, v.Claim.Finalizers, v.Claim.Annotations[pvc.UsersAnnotation])
+	return fmt.Sprintf("%d PVC %s (%s): deleted %t, gone %t, finalizers %v, record %q", v.At, v.Claim.Name, v.Claim.UID, v.Claim.DeletionTimestamp != nil, v.Gone, v.Claim.Finalizers, v.Claim.Annotations[pvc.UsersAnnotation])
 }
 
-// Judge tells which law was broken first in one namespace. Recorded tells that pods
-// are to be on record before they are bound.
+// Judge returns the law that was broken first in one namespace. If recorded is set, PVCs must
+// name a pod in their use record before it is bound.
 func Judge(versions []Version, recorded bool) error {
 	w := world{claims: map[string]*corev1.PersistentVolumeClaim{}, pods: map[string]*corev1.Pod{}, bound: map[types.UID]map[string]types.UID{}}
 	versions = slices.SortedFunc(slices.Values(versions), func(a, b Version) int { return cmp.Compare(a.At, b.At) })
@@ -211,7 +211,7 @@ func Judge(versions []Version, recorded bool) error {
 			err = w.lost()
 		}
 		if err != nil {
-			return fmt.Errorf("%w; it happened so:\n%s", err, told(versions[:i+1]))
+			return fmt.Errorf("%w; the versions:\n%s", err, told(versions[:i+1]))
 		}
 	}
 	return nil
@@ -229,7 +229,7 @@ func told(versions []Version) string {
 type world struct {
 	claims map[string]*corev1.PersistentVolumeClaim
 	pods   map[string]*corev1.Pod
-	// bound are the claims that each pod was bound on, on record.
+	// bound are the recorded PVCs of each pod at its bind.
 	bound map[types.UID]map[string]types.UID
 }
 
@@ -266,19 +266,19 @@ func (w *world) takeClaim(v Version) error {
 	}
 	begins := before != nil && before.UID == v.Claim.UID && before.DeletionTimestamp == nil && v.Claim.DeletionTimestamp != nil
 	if begins && before.Annotations[pvc.HoldersAnnotation] != "" && !pvc.Released(before) {
-		return fmt.Errorf("claim %s is deleted, held by %s: %w", v.Claim.Name, before.Annotations[pvc.HoldersAnnotation], ErrUnheeded)
+		return fmt.Errorf("PVC %s is deleted while held by %s: %w", v.Claim.Name, before.Annotations[pvc.HoldersAnnotation], ErrUnheeded)
 	}
 	return nil
 }
 
-// bind checks that a pod is on the record of all of its claims, when its gate is lifted
-// and when it is bound.
+// bind checks that the use records of all PVCs of a pod name it, when its gate is removed and
+// when it is bound.
 func (w *world) bind(pod *corev1.Pod) error {
 	on := map[string]types.UID{}
 	for _, name := range pvc.ClaimsOf(pod) {
 		claim := w.claims[name]
 		if claim == nil || !names(claim, pod.UID) {
-			return fmt.Errorf("pod %s (%s) is let go or bound, and not on the record of claim %s: %w", pod.Name, pod.UID, name, ErrStray)
+			return fmt.Errorf("pod %s (%s) has no gate or is bound, and the record of PVC %s does not name it: %w", pod.Name, pod.UID, name, ErrStray)
 		}
 		on[name] = claim.UID
 	}
@@ -291,18 +291,18 @@ func names(claim *corev1.PersistentVolumeClaim, pod types.UID) bool {
 	return err != nil || slices.ContainsFunc(record, func(r pvc.Recorded) bool { return r.UID == pod })
 }
 
-// lost is what is gone from under a pod that is there.
+// lost returns an error if a PVC is gone that an existing pod has mounted or was bound on.
 func (w *world) lost() error {
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		pod := w.pods[name]
 		for claim, uid := range MountsOf(pod) {
 			if now := w.claims[claim]; now == nil || now.UID != uid {
-				return fmt.Errorf("claim %s (%s) is gone, and pod %s (%s) has it mounted: %w", claim, uid, name, pod.UID, ErrLost)
+				return fmt.Errorf("PVC %s (%s) is gone, and pod %s (%s) has it mounted: %w", claim, uid, name, pod.UID, ErrLost)
 			}
 		}
 		for claim, uid := range w.bound[pod.UID] {
 			if now := w.claims[claim]; now == nil || now.UID != uid {
-				return fmt.Errorf("claim %s (%s) is gone, and pod %s (%s) was bound on it: %w", claim, uid, name, pod.UID, ErrStray)
+				return fmt.Errorf("PVC %s (%s) is gone, and pod %s (%s) was bound on it: %w", claim, uid, name, pod.UID, ErrStray)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
-// Package kubelet stands in for the part of a kubelet that decides whether a pod
-// gets the volume of a PVC. The rules are those that kubelets were seen to follow, and
-// a test compares today's with the real thing. It does not know how PVCs are read.
+// Package kubelet is a fake of the part of a kubelet that decides whether a pod gets the
+// volume of a PVC. Its rules were observed on real kubelets, and a test compares today's
+// rules with a real kubelet. It does not know how PVCs are read.
 package kubelet
 
 import (
@@ -12,17 +12,17 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// Kind is which kubelet it is.
+// Kind is the behaviour of a kubelet.
 type Kind int8
 
 const (
-	// Today refuses a terminating claim only when kubernetes.io/pvc-protection is
-	// gone: since the spring of 2025.
+	// Today refuses a terminating PVC only if the finalizer kubernetes.io/pvc-protection
+	// is gone: since the spring of 2025.
 	Today Kind = iota
-	// Old refuses every claim that is terminating: until then.
+	// Old refuses every terminating PVC: before that.
 	Old
-	// Careless refuses no claim that is there: one that cannot be trusted. No kubelet
-	// was seen to be so.
+	// Careless refuses no PVC that exists. No real kubelet was seen to behave so: it shows
+	// that record and strict need no kubelet.
 	Careless
 )
 

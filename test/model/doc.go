@@ -1,15 +1,14 @@
 // Package model searches every order of steps of two protocols, and returns the shortest one
-// that loses data: how a PVC in use is kept (finalizer_*.go), and how its DELETE is refused
-// (hold_*.go).
+// that loses data. finalizer_*.go is the protocol that keeps a PVC in use, and hold_*.go the one
+// that refuses its DELETE.
 //
-//	user        DELETE, and a PVC or a pod of the same name after it
+//	user        deletes the PVC, and creates a PVC or a pod of the same name
 //	scheduler   binds at any time; with use records, it writes the record first
 //	kubelet     reads the PVC live, then mounts
 //	pod         is deleted at any time; its node unmounts the volume first
-//	built-in    the controller of Kubernetes, owner of P
-//	ours        owner of B, and of P without the built-in controller
+//	built-in    the controller of Kubernetes, which removes P
+//	ours        removes B, and without the built-in controller also P
 //
-// Our decisions are those of package pvc, called with what the caches and reads of the model
-// show. The rules are switches of the world around them: each can be removed, to search what
-// breaks then.
+// Package pvc decides, from the caches and reads of the model. The rules are switches of the
+// world around it: a test removes one rule, and searches what breaks.
 package model

@@ -20,7 +20,7 @@ func sightOf(p pod) sight { return sight{there: p.phase < gone, bound: p.uses(),
 
 func (s sight) uses() bool { return s.there && s.bound }
 
-// question is all that a decision depends on.
+// question is the input of a decision.
 type question struct {
 	onto  stored
 	pod   sight
@@ -29,15 +29,15 @@ type question struct {
 
 // answer is what package pvc decides.
 type answer struct {
-	// looks: the cache shows no user, so pods are read.
-	looks bool
+	// reads: the cache shows no user, so pods are read.
+	reads bool
 	// removes is the finalizer that a read without error allows to remove.
 	removes finalizer
-	// record is what stays of the record of a living PVC.
+	// record is the use record after the decision, of a PVC that does not terminate.
 	record incarnations
 }
 
-// asked is the question without what no decision reads.
+// asked returns the question without fields that no decision reads.
 func (q question) asked() question {
 	q.onto.version = 0
 	return q
@@ -49,7 +49,7 @@ func (q question) decide() answer {
 	if q.pod.there {
 		index.See(q.pod.object())
 	}
-	a.looks = pvc.Decide(pvc.View{Claim: object, Pods: index, Mode: pvc.Barrier, Settings: settings}).Step == pvc.Look
+	a.reads = pvc.Decide(pvc.View{Claim: object, Pods: index, Mode: pvc.Barrier, Settings: settings}).Step == pvc.Look
 	live := settings.Take("ns", []*corev1.PersistentVolumeClaim{object}).Look(func(_ string, see func(*corev1.Pod)) error {
 		if q.pod.there {
 			see(q.pod.object())

@@ -2,8 +2,8 @@ package model
 
 // stored is one version of the PVC, as stored or as a cache shows it.
 type stored struct {
-	// life differs for each PVC of the name.
-	life    int8
+	// uid differs for each PVC of the name; it counts from 1.
+	uid     int8
 	version int8
 
 	exists      bool
@@ -13,7 +13,7 @@ type stored struct {
 	record      incarnations
 }
 
-func (c stored) is(other stored) bool { return c.life == other.life && c.version == other.version }
+func (c stored) is(other stored) bool { return c.uid == other.uid && c.version == other.version }
 
 // incarnations of the pod, by bit: the use record names pods by UID.
 type incarnations uint8
@@ -21,7 +21,7 @@ type incarnations uint8
 func (i incarnations) has(number int8) bool          { return i&(1<<number) != 0 }
 func (i incarnations) with(number int8) incarnations { return i | 1<<number }
 
-// phase is how far the pod has come.
+// phase is the progress of the pod.
 type phase int8
 
 const (
@@ -41,9 +41,9 @@ type pod struct {
 	// number differs for each pod of the name.
 	number int8
 	phase  phase
-	// life is that of the PVC which the scheduler read, and then the kubelet.
-	life int8
-	// version is that of the PVC which the scheduler read.
+	// uid is the UID of the PVC that the scheduler read, and later the kubelet.
+	uid int8
+	// version is the version of the PVC that the scheduler read.
 	version int8
 }
 
@@ -60,22 +60,22 @@ const (
 
 func (f finalizer) String() string { return [...]string{"nothing", "P", "B"}[f] }
 
-// write is a decision on its way to the API server.
+// write is a decision that has not reached the API server yet.
 type write struct {
 	removes finalizer
 	// onto is the copy that was judged.
 	onto stored
 }
 
-// owner is a controller that owns finalizers, with its caches.
+// owner is a controller that removes finalizers, with its caches.
 type owner struct {
 	pvc  stored
 	sees sight
 	seen int8 // how fresh the pod informer is
-	// listed and list are a list that the built-in controller took for another PVC.
+	// listed reports that the built-in controller listed pods for another PVC, and list is the result.
 	listed bool
 	list   sight
-	// batch is the PVC before the read of pods began, at began.
+	// batch is the PVC as cached before the read of pods, which began at began.
 	batch stored
 	began int8
 	out   write
@@ -83,7 +83,7 @@ type owner struct {
 	late write
 }
 
-// state is one moment. It is comparable.
+// state is the state of the cluster at one moment. It is comparable.
 type state struct {
 	pvc     stored
 	pod     pod
@@ -95,17 +95,17 @@ type state struct {
 	crashes, errors, touches int8
 }
 
-// lost is a PVC gone while its volume is mounted; or, with records, a PVC gone or replaced while
-// a pod exists that was bound on it.
+// lost reports whether a PVC is gone or replaced while its volume is mounted or, with records,
+// while a pod exists that was bound on it.
 func (s state) lost(withRecords bool) bool {
 	held := s.pod.phase == mounted || withRecords && s.pod.uses()
-	return held && (!s.pvc.exists || s.pvc.life != s.pod.life)
+	return held && (!s.pvc.exists || s.pvc.uid != s.pod.uid)
 }
 
 // pinned reports whether a terminating PVC has no user.
 func (s state) pinned() bool { return s.pvc.exists && s.pvc.terminating && !s.pod.uses() }
 
-// Evidence is what the built-in controller reads when its pod cache shows no user.
+// Evidence is the read of the built-in controller when its pod cache shows no user.
 type Evidence int8
 
 const (
@@ -118,7 +118,7 @@ const (
 	ListPerBatch
 )
 
-// Kubelet is what a kubelet refuses to mount.
+// Kubelet is the rule by which a kubelet refuses to mount.
 type Kubelet int8
 
 const (
@@ -130,7 +130,7 @@ const (
 	RefusesNothing
 )
 
-// Start is what happens to a pod before it is bound.
+// Start is the protocol of a pod before it is bound.
 type Start int8
 
 const (
@@ -156,7 +156,7 @@ type Rules struct {
 
 	WaitsForPods    bool // B is judged only if the PVC was seen without P
 	Preconditions   bool // writes carry the UID and the resourceVersion that were judged
-	LooksAgain      bool // after a conflict the PVC is judged again
+	JudgesAgain     bool // after a conflict the PVC is judged again
 	ErrorsMeanInUse bool
 	// Reaches: the pod cache counts only when it is as fresh as a read that began after the
 	// PVC was seen.
@@ -172,35 +172,35 @@ type Rules struct {
 // recorded reports whether pods are recorded before they are bound.
 func (r Rules) recorded() bool { return r.Start == RecordFirst || r.Start == Gated }
 
-// Faults are how often each fault may happen.
+// Faults are the number of times that each fault may happen.
 type Faults struct {
 	Crashes int8
 	Errors  int8 // reads that fail
 	Touches int8 // writes of others to the PVC
-	// Lives is how many PVCs of the name there are, one after another; Pods is how many pods
-	// beyond the first.
-	Lives int8
-	Pods  int8
-	// Another of our controllers runs all the time.
+	// PVCs is the number of PVCs of the name, one after another. Pods is the number of pods
+	// after the first.
+	PVCs int8
+	Pods int8
+	// Another: a second controller of ours runs all the time.
 	Another bool
 }
 
 // Worlds that can be searched to the end.
 var (
-	InOrder = Faults{Lives: 1} // only the order of steps varies
-	Errors  = Faults{Errors: 1, Lives: 1}
-	Crashes = Faults{Crashes: 1, Lives: 1}
-	Touched = Faults{Touches: 1, Lives: 1}
-	Touches = Faults{Touches: 1, Lives: 2}
-	Bad     = Faults{Crashes: 1, Errors: 1, Touches: 1, Lives: 2}
-	Again   = Faults{Lives: 2, Pods: 1}
-	Two     = Faults{Lives: 2, Another: true}
+	InOrder = Faults{PVCs: 1} // only the order of steps varies
+	Errors  = Faults{Errors: 1, PVCs: 1}
+	Crashes = Faults{Crashes: 1, PVCs: 1}
+	Touched = Faults{Touches: 1, PVCs: 1}
+	Touches = Faults{Touches: 1, PVCs: 2}
+	Bad     = Faults{Crashes: 1, Errors: 1, Touches: 1, PVCs: 2}
+	Again   = Faults{PVCs: 2, Pods: 1}
+	Two     = Faults{PVCs: 2, Another: true}
 )
 
 // BarrierAlone is mode barrier without the built-in controller.
 func BarrierAlone(kubelet Kubelet) Rules {
 	return Rules{
-		Barrier: true, Kubelet: kubelet, WaitsForPods: true, Preconditions: true, LooksAgain: true,
+		Barrier: true, Kubelet: kubelet, WaitsForPods: true, Preconditions: true, JudgesAgain: true,
 		ErrorsMeanInUse: true, Reaches: true, ReadsLast: true, RecordOutlives: true,
 	}
 }

@@ -21,8 +21,8 @@ func Search(rules Rules, faults Faults) Result {
 	})
 }
 
-func (w world) created(life int8) stored {
-	return stored{life: life, exists: true, pods: true, barrier: w.rules.Barrier}
+func (w world) created(uid int8) stored {
+	return stored{uid: uid, exists: true, pods: true, barrier: w.rules.Barrier}
 }
 
 func (w world) firstPhase() phase {
@@ -53,7 +53,7 @@ func (w world) next(s state) (steps []step[state]) {
 	return steps
 }
 
-// user deletes the PVC and the pod, creates others of the name, and annotates the PVC.
+// user deletes the PVC and the pod, creates others of the same name, and annotates the PVC.
 func (w world) user(s state, add func(string, state)) {
 	change := func(says string, can bool, edit func(*state)) {
 		then := s
@@ -62,7 +62,7 @@ func (w world) user(s state, add func(string, state)) {
 		}
 	}
 	change("user: DELETE PVC", s.pvc.exists && !s.pvc.terminating, func(then *state) { then.pvc.terminating = true; then.pvc.version++ })
-	change("user: create the PVC again", !s.pvc.exists && s.pvc.life < w.faults.Lives, func(then *state) { then.pvc = w.created(s.pvc.life + 1) })
+	change("user: create the PVC again", !s.pvc.exists && s.pvc.uid < w.faults.PVCs, func(then *state) { then.pvc = w.created(s.pvc.uid + 1) })
 	change("user: annotate the PVC", s.pvc.exists && s.touches < w.faults.Touches, func(then *state) { then.touches++; then.pvc.version++ })
 	change("pod: unmounted and gone", s.pod.phase < gone, func(then *state) { then.pod = pod{number: s.pod.number, phase: gone}; then.podsAt++ })
 	change("user: create a pod of the same name", s.pod.phase == gone && s.pod.number < w.faults.Pods, func(then *state) {
@@ -81,7 +81,7 @@ func (s state) bind() state {
 	return s.withPod(bound)
 }
 
-// scheduler brings the pod to its node.
+// scheduler binds the pod.
 func (w world) scheduler(s state, add func(string, state)) {
 	if w.rules.recorded() {
 		w.recordedBind(s, add)
@@ -98,8 +98,8 @@ func (w world) scheduler(s state, add func(string, state)) {
 	}
 }
 
-// recordedBind reads the PVC live, writes the record onto what was read, and then binds; the gate
-// goes between the last two.
+// recordedBind reads the PVC live, writes the record onto the version that it read, and then
+// binds. The gate is removed between the last two.
 func (w world) recordedBind(s state, add func(string, state)) {
 	switch s.pod.phase {
 	case unbound, gated:
@@ -107,7 +107,7 @@ func (w world) recordedBind(s state, add func(string, state)) {
 			return
 		}
 		then := s.withPod(read)
-		then.pod.version, then.pod.life = s.pvc.version, s.pvc.life
+		then.pod.version, then.pod.uid = s.pvc.version, s.pvc.uid
 		if s.pvc.record.has(s.pod.number) {
 			then.pod.phase, then.pod.version = recorded, 0
 			add("scheduler: GET PVC, its record names the pod", then)
@@ -129,14 +129,14 @@ func (w world) recordedBind(s state, add func(string, state)) {
 
 func (w world) writeRecord(s state, add func(string, state)) {
 	then := s
-	if !s.pvc.exists || w.rules.RecordPreconditions && (s.pod.version != s.pvc.version || s.pod.life != s.pvc.life) {
+	if !s.pvc.exists || w.rules.RecordPreconditions && (s.pod.version != s.pvc.version || s.pod.uid != s.pvc.uid) {
 		then.pod = pod{number: s.pod.number, phase: w.firstPhase()}
 		add("scheduler: the record is refused, read again", then)
 		return
 	}
 	then.pvc.record = s.pvc.record.with(s.pod.number)
 	then.pvc.version++
-	then.pod = pod{number: s.pod.number, phase: recorded, life: s.pod.life}
+	then.pod = pod{number: s.pod.number, phase: recorded, uid: s.pod.uid}
 	add("scheduler: write the use record", then)
 }
 
@@ -144,7 +144,7 @@ func (w world) kubelet(s state, add func(string, state)) {
 	refuses := s.pvc.terminating && (w.rules.Kubelet == RefusesTerminating || w.rules.Kubelet == RefusesUnprotected && !s.pvc.pods)
 	if s.pod.phase == bound && s.pvc.exists && !refuses {
 		then := s.withPod(admitted)
-		then.pod.life = s.pvc.life
+		then.pod.uid = s.pvc.uid
 		add("kubelet: GET PVC, accepted", then)
 	}
 	// A volume whose PVC is gone before the mount may be gone as well.
@@ -153,22 +153,22 @@ func (w world) kubelet(s state, add func(string, state)) {
 	}
 }
 
-// who is one of the owners of finalizers.
-type who struct {
+// role names one controller that removes finalizers.
+type role struct {
 	name string
 	of   func(*state) *owner
 }
 
 var (
-	builtIn = who{"built-in", func(s *state) *owner { return &s.builtIn }}
-	ours    = who{"ours", func(s *state) *owner { return &s.ours }}
-	another = who{"another of ours", func(s *state) *owner { return &s.another }}
+	builtIn = role{"built-in", func(s *state) *owner { return &s.builtIn }}
+	ours    = role{"ours", func(s *state) *owner { return &s.ours }}
+	another = role{"another of ours", func(s *state) *owner { return &s.another }}
 )
 
-func (x who) isOurs() bool { return x.name != builtIn.name }
+func (x role) isOurs() bool { return x.name != builtIn.name }
 
-// owner reads, judges and writes.
-func (w world) owner(s state, x who, add func(string, state)) {
+// owner takes the steps of one controller: read, judge, write.
+func (w world) owner(s state, x role, add func(string, state)) {
 	w.informers(s, x, add)
 	switch out := x.of(&s).out; {
 	case out.removes != none:
@@ -194,8 +194,8 @@ func (w world) owner(s state, x who, add func(string, state)) {
 	}
 }
 
-// informers are late by any time, each for itself.
-func (w world) informers(s state, x who, add func(string, state)) {
+// informers catch up at any time, each independently.
+func (w world) informers(s state, x role, add func(string, state)) {
 	then := s
 	x.of(&then).pvc = s.pvc
 	add(x.name+": PVC informer catches up", then)
@@ -219,7 +219,7 @@ func found(used bool) string {
 	return ": none"
 }
 
-// builtInJudges is the controller of Kubernetes, by its evidence.
+// builtInJudges is the decision of the built-in controller, by its evidence.
 func (w world) builtInJudges(s state, add func(string, state)) {
 	o := s.builtIn
 	if !o.pvc.exists || !o.pvc.terminating || !o.pvc.pods || o.sees.uses() {
@@ -248,14 +248,14 @@ func (w world) ask(c stored, seen sight) answer {
 	return w.decisions.of(question{c, seen, !w.rules.BuiltIn}.asked(), question.decide)
 }
 
-// judge begins a read of pods once the cache shows no user of a terminating PVC, and judges the
-// PVC as it was then: by the pod cache when it is as fresh, or by a list.
-func (w world) judge(s state, x who, add func(string, state)) {
+// judge begins a read of pods when the cache shows no user of a terminating PVC. It judges that
+// version of the PVC: by the pod cache if it is as fresh, or by a list.
+func (w world) judge(s state, x role, add func(string, state)) {
 	o := *x.of(&s)
 	if o.began == 0 {
 		then := s
 		x.of(&then).began, x.of(&then).batch = s.podsAt+1, o.pvc
-		if looks := w.ask(o.pvc, o.sees).looks; looks || !w.rules.ReadsLast && o.pvc.exists && !o.pvc.terminating && !o.sees.uses() {
+		if reads := w.ask(o.pvc, o.sees).reads; reads || !w.rules.ReadsLast && o.pvc.exists && !o.pvc.terminating && !o.sees.uses() {
 			add(x.name+": begin to read pods", then)
 		}
 		return
@@ -285,13 +285,13 @@ func (w world) judge(s state, x who, add func(string, state)) {
 	}
 }
 
-// arrive lets a write arrive.
-func (w world) arrive(s state, x who, sender string, out write, add func(string, state)) {
+// arrive carries out a write at the API server.
+func (w world) arrive(s state, x role, sender string, out write, add func(string, state)) {
 	switch {
 	case !s.pvc.exists:
 		add(sender+": the write finds no PVC", s)
 	case (!x.isOurs() || w.rules.Preconditions) && !out.onto.is(s.pvc):
-		if x.isOurs() && !w.rules.LooksAgain && sender == x.name {
+		if x.isOurs() && !w.rules.JudgesAgain && sender == x.name {
 			x.of(&s).out = write{removes: out.removes, onto: s.pvc}
 			add(x.name+": conflict, write the same again", s)
 			return
@@ -302,8 +302,8 @@ func (w world) arrive(s state, x who, sender string, out write, add func(string,
 	}
 }
 
-// without is the world after a write: it leaves the finalizers of the copy that was judged, but
-// one. A terminating PVC gets no finalizer back. A write that changes nothing makes no version.
+// without is the state after a write. It keeps the finalizers of the judged copy, but one. A
+// terminating PVC gets no new finalizer. A write that changes nothing makes no new version.
 func (s state) without(out write) state {
 	before := s.pvc
 	s.pvc.pods = s.pvc.pods && out.onto.pods && out.removes != podsFinalizer
@@ -312,13 +312,13 @@ func (s state) without(out write) state {
 		s.pvc.version++
 	}
 	if s.pvc.terminating && !s.pvc.pods && !s.pvc.barrier {
-		s.pvc = stored{life: s.pvc.life}
+		s.pvc = stored{uid: s.pvc.uid}
 	}
 	return s
 }
 
-// forget removes pods that are gone from the record of a living PVC; without that rule, also one
-// that is not bound yet.
+// forget removes pods that are gone from the record of a PVC that does not terminate. Without
+// RecordOutlives, it also removes a pod that is not bound yet.
 func (w world) forget(s state, add func(string, state)) {
 	seen := sightOf(s.pod)
 	if !w.rules.RecordOutlives && !seen.bound {

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write the shortest traces to testdata")
 
-// history is what Kubernetes does, and did. Steps is the length of the shortest way to lose
-// data, or zero.
+// history is the behaviour of Kubernetes releases. Steps is the length of the shortest trace that
+// loses data, or zero.
 var history = []struct {
 	name    string
 	pods    model.Evidence
@@ -30,7 +30,7 @@ var history = []struct {
 	{"a live list per batch, kubelets of today", model.ListPerBatch, model.RefusesUnprotected, 7},
 }
 
-// worlds are the faults, and how many states a search visits at least.
+// worlds are the faults, and the least number of states that a search visits.
 var worlds = map[string]struct {
 	faults model.Faults
 	least  int
@@ -52,7 +52,7 @@ var shipped = []struct {
 	{"strict", model.Strict(), "in order, bad, again, two"},
 }
 
-// removals take one rule away.
+// removals remove one rule each.
 var removals = []struct {
 	name  string
 	rule  func(*model.Rules)
@@ -63,7 +63,7 @@ var removals = []struct {
 	{"pods read before the PVC was seen terminating", func(r *model.Rules) { r.ReadsLast = false }, "beside, alone"},
 	{"by a cache that is not as fresh", func(r *model.Rules) { r.Reaches = false }, "beside, alone"},
 	{"writes without preconditions", func(r *model.Rules) { r.Preconditions = false }, "beside, alone, record, strict"},
-	{"a conflict written again", func(r *model.Rules) { r.LooksAgain = false }, "beside, alone"},
+	{"a conflict written again", func(r *model.Rules) { r.JudgesAgain = false }, "beside, alone"},
 	{"an error taken for no user", func(r *model.Rules) { r.ErrorsMeanInUse = false }, "beside, alone"},
 	{"a kubelet that refuses nothing", func(r *model.Rules) { r.Kubelet = model.RefusesNothing }, "beside, alone"},
 	{"a record after the bind", func(r *model.Rules) { r.Start = model.RecordAfter }, "record"},
@@ -104,7 +104,7 @@ func safe(t *testing.T, r model.Result, least int) {
 		t.Fatalf("data is lost:\n%s", numbered(r.Trace))
 	}
 	if len(r.Pinned) > 0 {
-		t.Fatalf("an unused PVC stays for ever:\n%s", numbered(r.Pinned))
+		t.Fatalf("an unused PVC stays forever:\n%s", numbered(r.Pinned))
 	}
 	if r.States < least {
 		t.Errorf("only %d states", r.States)

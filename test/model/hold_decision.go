@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
-// holdQuestion is all that a decision depends on.
+// holdQuestion is the input of a decision.
 type holdQuestion struct {
 	hold                hold
 	terminating, cooled bool

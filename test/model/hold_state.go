@@ -10,10 +10,10 @@ type presence int8
 const (
 	absent presence = iota
 	present
-	away // deleted, to be created again
+	away // deleted, and created again later
 )
 
-// hold is what the PVC bears about its holders.
+// hold is the state of the annotation of holders.
 type hold int8
 
 const (
@@ -24,26 +24,26 @@ const (
 
 // heldPVC is one version of the PVC, as stored or as a cache shows it.
 type heldPVC struct {
-	life, version       int8
+	uid, version        int8
 	exists, terminating bool
 	hold                hold
 	cooled              bool // the time in the annotation is over
-	// release and wish bear the life that they name, or none.
+	// release and wish are the UIDs in the annotations of that name, or zero.
 	release, wish int8
 }
 
-// holdWrite is a write of the operator on its way to the API server.
+// holdWrite is a write of the operator that has not reached the API server yet.
 type holdWrite struct {
 	under bool
 	onto  heldPVC
 	hold  hold
-	// next: the PVC is deleted after this write. deletes: by this one.
+	// next: a deletion of the PVC follows this write. deletes: this write is that deletion.
 	next, deletes bool
-	// wished: because a user asked for it. wanted: by a workload that was there then.
+	// wished: a user asked for the deletion. wanted: a workload wanted the PVC at the decision.
 	wished, wanted bool
 }
 
-// keeper is an operator, with its caches.
+// keeper is an operator with its caches.
 type keeper struct {
 	pvc  heldPVC
 	sees bool // the workload
@@ -52,18 +52,18 @@ type keeper struct {
 	late holdWrite
 }
 
-// holdState is one moment.
+// holdState is the state of the cluster at one moment.
 type holdState struct {
 	pvc      heldPVC
 	workload presence
 	// promised: the workload was named on this PVC.
 	promised bool
-	// wished is the life that a user wants deleted when it is free.
+	// wished is the UID of the PVC that a user wants deleted when it is free.
 	wished int8
-	// refused is the life whose owners are gone, and whose DELETE was refused to the garbage
-	// collector.
+	// refused is the UID of the PVC whose owners are gone, and whose DELETE by the garbage
+	// collector was refused.
 	refused int8
-	// passed is the life whose DELETE a webhook let pass.
+	// passed is the UID of the PVC whose DELETE a webhook allowed.
 	passed        int8
 	ours, another keeper
 
@@ -72,22 +72,23 @@ type holdState struct {
 	lost bool
 }
 
-// waits reports whether the PVC is to go, and no workload wants it.
+// waits reports whether the PVC must be deleted in the end: no workload wants it, and a user or the
+// garbage collector asked for the deletion.
 func (s holdState) waits() bool {
 	if !s.pvc.exists || s.workload != absent {
 		return false
 	}
-	return s.pvc.terminating || s.wished == s.pvc.life && s.pvc.wish == s.pvc.life || s.refused == s.pvc.life
+	return s.pvc.terminating || s.wished == s.pvc.uid && s.pvc.wish == s.pvc.uid || s.refused == s.pvc.uid
 }
 
-// inUse reports whether the law protects the PVC. Without owners it is garbage: the workload is
-// younger.
+// inUse reports whether the law protects the PVC. A PVC whose owners are gone is garbage, and its
+// workload is younger.
 func (s holdState) inUse() bool {
-	return s.promised && s.workload != absent && s.refused != s.pvc.life
+	return s.promised && s.workload != absent && s.refused != s.pvc.uid
 }
 
-// renumbered is the same moment with the known versions counted anew: only whether two versions
-// differ matters.
+// renumbered returns the state with versions renumbered from zero: only differences between
+// versions matter.
 func (s holdState) renumbered() holdState {
 	var known []int8
 	var at []*int8
@@ -109,7 +110,7 @@ func (s holdState) renumbered() holdState {
 // HoldRules are the switches of the part that refuses a DELETE: annotations on the PVC, policies
 // that read them, and an operator that keeps them true. The zero value holds nothing.
 type HoldRules struct {
-	// Refuses: a DELETE of a PVC with a hold is refused, unless it was released.
+	// Refuses: a DELETE of a PVC with a hold is refused, unless the PVC was released.
 	Refuses bool
 	// Atomic: the verdict reads the PVC as it is stored; otherwise as a webhook read it.
 	Atomic bool
@@ -127,7 +128,7 @@ type HoldRules struct {
 	ReadsLive bool
 	// Yields: a terminating PVC loses its hold, which keeps its finalizers.
 	Yields bool
-	// Replays: a DELETE that was refused to the garbage collector is sent in its place.
+	// Replays: the operator sends the DELETE that was refused to the garbage collector.
 	Replays bool
 	// ReplaysLater: also by an operator that finds the hold removed already.
 	ReplaysLater bool
@@ -141,14 +142,14 @@ func Holding() HoldRules {
 	}
 }
 
-// HoldFaults are how often each event may happen.
+// HoldFaults are the number of times that each event may happen.
 type HoldFaults struct {
 	Comings  int8 // times that the workload is created
 	Releases int8
 	Wishes   int8 // that the PVC is deleted when it is free
 	Crashes  int8
 	Errors   int8 // live reads that fail
-	Lives    int8 // PVCs of the name, one after another
+	PVCs     int8 // PVCs of the name, one after another
 	Bare     int8 // deletions while no policy is there
 	// Another operator runs all the time.
 	Another bool
@@ -156,21 +157,21 @@ type HoldFaults struct {
 
 // Worlds that can be searched to the end.
 var (
-	HoldInOrder = HoldFaults{Lives: 1, Comings: 2, Releases: 1, Wishes: 1}
-	HoldCrashes = HoldFaults{Lives: 1, Comings: 2, Crashes: 1}
-	HoldErrors  = HoldFaults{Lives: 1, Comings: 1, Wishes: 1, Errors: 1, Bare: 1}
-	HoldLives   = HoldFaults{Lives: 2, Comings: 1, Releases: 1, Wishes: 1}
-	HoldTwo     = HoldFaults{Lives: 1, Comings: 1, Another: true}
+	HoldInOrder = HoldFaults{PVCs: 1, Comings: 2, Releases: 1, Wishes: 1}
+	HoldCrashes = HoldFaults{PVCs: 1, Comings: 2, Crashes: 1}
+	HoldErrors  = HoldFaults{PVCs: 1, Comings: 1, Wishes: 1, Errors: 1, Bare: 1}
+	HoldAgain   = HoldFaults{PVCs: 2, Comings: 1, Releases: 1, Wishes: 1}
+	HoldTwo     = HoldFaults{PVCs: 1, Comings: 1, Another: true}
 )
 
 // SearchHold tries every order of steps, the shortest first.
 //
-// No DELETE takes a PVC while a workload wants it that is named on it, nor within the grace after
-// that workload went, unless this UID was released. The operator deletes only what a user or the
-// garbage collector asked for, and nothing that was wanted when it read.
+// No DELETE removes a PVC while a workload in its annotation wants it, nor within the grace after
+// that workload is gone, unless this UID was released. The operator deletes only PVCs for which a
+// user or the garbage collector asked, and none that a workload wanted at the read.
 func SearchHold(rules HoldRules, faults HoldFaults) Result {
 	w := holdWorld{rules, faults, memo[holdQuestion, holdAnswer]{}}
-	s := holdState{pvc: heldPVC{life: 1, exists: true}}
+	s := holdState{pvc: heldPVC{uid: 1, exists: true}}
 	s.ours.pvc, s.another.pvc = s.pvc, s.pvc
 	return searched(machine[holdState]{
 		start: s, next: w.next,

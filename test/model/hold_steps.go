@@ -19,13 +19,13 @@ func (h *holdSteps) add(says string, then holdState, maybe bool) {
 	}
 }
 
-// surely adds a step that happens at last, maybe one that may never happen.
+// surely adds a step that happens in the end, and maybe a step that may never happen.
 func (h *holdSteps) surely(says string, then holdState) { h.add(says, then, false) }
 func (h *holdSteps) maybe(says string, then holdState)  { h.add(says, then, true) }
 
 func (w holdWorld) next(s holdState) []step[holdState] {
 	h := &holdSteps{from: s}
-	if !s.pvc.exists && s.pvc.life >= w.faults.Lives {
+	if !s.pvc.exists && s.pvc.uid >= w.faults.PVCs {
 		return nil
 	}
 	w.workload(s, h)
@@ -39,7 +39,7 @@ func (w holdWorld) next(s holdState) []step[holdState] {
 	return h.steps
 }
 
-// workload is deleted, and created again.
+// workload is the workload's deletion and creation.
 func (w holdWorld) workload(s holdState, h *holdSteps) {
 	then := s
 	switch {
@@ -53,8 +53,8 @@ func (w holdWorld) workload(s holdState, h *holdSteps) {
 	}
 }
 
-// time passes: a deleted workload is not created again, and the grace ends. No operator is that
-// late with what it has to read and write.
+// time passes: a deleted workload is not created again, and the grace ends. An operator reads and
+// writes faster than the grace.
 func (w holdWorld) time(s holdState, h *holdSteps) {
 	then := s
 	if s.workload == away {
@@ -73,13 +73,13 @@ func (w holdWorld) late(s holdState, k keeper) bool {
 	return k.pvc != s.pvc || k.sees != (s.workload == present) || k.out.under || w.judge(s, k, false).under
 }
 
-// users write a release, a wish to delete the PVC when it is free, or another PVC of the name
-// from a copy of the manifest; and what they may not.
+// users write a release, or a wish to delete the PVC when it is free. They create another PVC of the
+// name from a copy, and they try to remove the hold.
 func (w holdWorld) users(s holdState, h *holdSteps) {
 	c := s.pvc
-	if !c.exists && c.life < w.faults.Lives {
+	if !c.exists && c.uid < w.faults.PVCs {
 		then := s
-		then.pvc = heldPVC{life: c.life + 1, exists: true, release: c.release, wish: c.wish}
+		then.pvc = heldPVC{uid: c.uid + 1, exists: true, release: c.release, wish: c.wish}
 		then.promised = false
 		h.maybe("user: create the PVC again, from a copy", then)
 	}
@@ -93,18 +93,18 @@ func (w holdWorld) users(s holdState, h *holdSteps) {
 			h.maybe(says, then)
 		}
 	}
-	annotate("user: release the PVC", c.release == 0 && s.releases < w.faults.Releases, func(then *holdState) { then.releases++; then.pvc.release = c.life })
+	annotate("user: release the PVC", c.release == 0 && s.releases < w.faults.Releases, func(then *holdState) { then.releases++; then.pvc.release = c.uid })
 	annotate("user: delete when free", c.wish == 0 && s.wishes < w.faults.Wishes, func(then *holdState) {
 		then.wishes++
-		then.pvc.wish, then.wished = c.life, c.life
+		then.pvc.wish, then.wished = c.uid, c.uid
 	})
-	annotate("user: do not delete after all", c.wish == c.life, func(then *holdState) { then.pvc.wish, then.wished = 0, 0 })
+	annotate("user: do not delete after all", c.wish == c.uid, func(then *holdState) { then.pvc.wish, then.wished = 0, 0 })
 	annotate("user: remove the hold", c.hold != noHold && !w.rules.Guards, func(then *holdState) { then.pvc.hold, then.pvc.cooled = noHold, false })
 }
 
 // released reports whether a release counts for the PVC.
 func (w holdWorld) released(c heldPVC) bool {
-	return c.release == c.life || !w.rules.NamesUID && c.release != 0
+	return c.release == c.uid || !w.rules.NamesUID && c.release != 0
 }
 
 // refuses reports whether the DELETE of a PVC is refused.
@@ -112,7 +112,7 @@ func (w holdWorld) refuses(c heldPVC) bool {
 	return w.rules.Refuses && c.hold != noHold && !w.released(c)
 }
 
-// deletions come at any time. The finalizers of a terminating PVC go, if no hold keeps them.
+// deletions happen at any time. The finalizers of a terminating PVC are removed if it has no hold.
 func (w holdWorld) deletions(s holdState, h *holdSteps) {
 	c, then := s.pvc, s
 	switch {
@@ -120,7 +120,7 @@ func (w holdWorld) deletions(s holdState, h *holdSteps) {
 		return
 	case c.terminating:
 		if c.hold == noHold || w.released(c) {
-			then.pvc = heldPVC{life: c.life, release: c.release, wish: c.wish}
+			then.pvc = heldPVC{uid: c.uid, release: c.release, wish: c.wish}
 			h.surely("finalizers: removed, and the PVC is gone", then)
 		}
 		return
@@ -133,30 +133,30 @@ func (w holdWorld) deletions(s holdState, h *holdSteps) {
 	}
 	switch {
 	case w.refuses(c):
-		then.refused = c.life
+		then.refused = c.uid
 		h.maybe("collector: DELETE without owners is refused", then)
 	case w.rules.Atomic:
 		h.maybe("user: DELETE", s.terminate())
 	default:
-		then.passed = c.life
+		then.passed = c.uid
 		h.maybe("webhook: no hold, let the DELETE pass", then)
 	}
-	if s.passed == c.life {
+	if s.passed == c.uid {
 		then := s.terminate()
 		then.passed = 0
 		h.maybe("user: the DELETE that was let pass", then)
 	}
 }
 
-// terminate is the world after a DELETE.
+// terminate is the state after a DELETE.
 func (s holdState) terminate() holdState {
-	s.lost = s.lost || s.inUse() && s.pvc.release != s.pvc.life
+	s.lost = s.lost || s.inUse() && s.pvc.release != s.pvc.uid
 	s.pvc.terminating = true
 	s.pvc.version++
 	return s
 }
 
-// keeper reads, judges and writes.
+// keeper takes the steps of one operator: read, judge, write.
 func (w holdWorld) keeper(s holdState, name string, of func(*holdState) *keeper, h *holdSteps) {
 	then := s
 	of(&then).pvc = s.pvc
@@ -198,7 +198,7 @@ func (h hold) says() string {
 	return [...]string{"end the hold", "hold", "cool"}[h]
 }
 
-// judge is the write that is due, by the caches and, if the decision asks for it, by a live read.
+// judge returns the next write. It reads the caches and, if the decision needs it, the API server.
 func (w holdWorld) judge(s holdState, k keeper, fails bool) holdWrite {
 	c := k.pvc
 	if !c.exists || c.terminating && !w.rules.Yields {
@@ -206,8 +206,8 @@ func (w holdWorld) judge(s holdState, k keeper, fails bool) holdWrite {
 	}
 	q := holdQuestion{
 		hold: c.hold, terminating: c.terminating, cooled: c.cooled, wanted: k.sees, grace: w.rules.Grace,
-		wished:     c.wish == c.life || !w.rules.NamesUID && c.wish != 0,
-		ownersGone: s.refused == c.life && w.rules.Replays && (c.hold != noHold || w.rules.ReplaysLater),
+		wished:     c.wish == c.uid || !w.rules.NamesUID && c.wish != 0,
+		ownersGone: s.refused == c.uid && w.rules.Replays && (c.hold != noHold || w.rules.ReplaysLater),
 	}
 	d := w.decisions.of(q, holdQuestion.decide)
 	if d.needsLive {
@@ -232,7 +232,7 @@ func (w holdWorld) judge(s holdState, k keeper, fails bool) holdWrite {
 	}
 }
 
-// arrive lets a write arrive: of the operator, or of a process before it.
+// arrive carries out a write of the operator, or of its process before a crash.
 func (w holdWorld) arrive(s holdState, name string, of func(*holdState) *keeper, h *holdSteps) {
 	if out := of(&s).out; out.under {
 		then := s
@@ -247,17 +247,17 @@ func (w holdWorld) arrive(s holdState, name string, of func(*holdState) *keeper,
 	}
 }
 
-// carryOut is the world after a write; a deletion may follow it.
+// carryOut is the state after a write; a deletion may follow it.
 func (w holdWorld) carryOut(s holdState, name string, out holdWrite, of func(*holdState) *keeper, h *holdSteps) {
 	c, then := s.pvc, s
 	switch {
-	case !c.exists, w.rules.Preconditions && (c.life != out.onto.life || c.version != out.onto.version):
+	case !c.exists, w.rules.Preconditions && (c.uid != out.onto.uid || c.version != out.onto.version):
 		h.surely(name+": conflict, judge again", s)
 	case out.deletes && (c.terminating || w.refuses(c)):
 		h.surely(name+": its DELETE is refused", s)
 	case out.deletes:
 		then = s.terminate()
-		asked := s.wished == c.life && c.wish == c.life || s.refused == c.life
+		asked := s.wished == c.uid && c.wish == c.uid || s.refused == c.uid
 		then.lost = then.lost || !asked || out.wished && out.wanted
 		h.surely(name+": DELETE", then)
 	default:

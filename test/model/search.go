@@ -2,21 +2,21 @@ package model
 
 import "slices"
 
-// Result is what a search found.
+// Result is the result of a search.
 type Result struct {
-	// States is how many were visited: all, unless there is a Trace.
+	// States is the number of states visited: all of them, unless there is a Trace.
 	States int
-	// Trace is the shortest way to lose data, or empty.
+	// Trace is the shortest sequence of steps that loses data, or empty.
 	Trace []string
-	// Pinned is the shortest way to an unused PVC that can never go, or empty. It is searched
-	// only if nothing is lost.
+	// Pinned is the shortest trace to an unused PVC that can never be deleted, or empty. The search
+	// for it runs only if no data is lost.
 	Pinned []string
 }
 
 // Safe reports whether no order of steps loses data.
 func (r Result) Safe() bool { return len(r.Trace) == 0 }
 
-// step is one thing that may happen next, and the state after it.
+// step is one possible next step, and the state after it.
 type step[S comparable] struct {
 	says string
 	then S
@@ -24,13 +24,13 @@ type step[S comparable] struct {
 	maybe bool
 }
 
-// machine is what can be searched.
+// machine is the input of a search.
 type machine[S comparable] struct {
 	start S
 	next  func(S) []step[S]
 	lost  func(S) bool
-	// waits reports whether the PVC is to go at last, by steps that are sure to happen, and
-	// over whether it is gone.
+	// waits reports whether the sure steps must delete the PVC in the end, and over whether it
+	// is gone.
 	waits, over func(S) bool
 }
 
@@ -51,9 +51,9 @@ type search[S comparable] struct {
 	// seen numbers the states in the order they were reached.
 	seen  map[S]int32
 	order []S
-	// from is how each was reached first.
+	// from is the step by which each state was reached first.
 	from []arrival
-	// steps that are sure to happen, from one state to another, by number.
+	// steps are the sure steps, from one state to another, by number.
 	steps []edge
 }
 
@@ -100,7 +100,7 @@ func (b *search[S]) trace(to int32) []string {
 	return steps
 }
 
-// pinned finds a state with a PVC that is to go, from which no sure steps end with it gone.
+// pinned finds a waiting state from which no sequence of sure steps deletes the PVC.
 func (b *search[S]) pinned() (int32, bool) {
 	before := make([][]int32, len(b.order))
 	for _, e := range b.steps {
@@ -132,7 +132,7 @@ func (b *search[S]) pinned() (int32, bool) {
 	return 0, false
 }
 
-// memo remembers answers of package pvc: a search asks the same questions very often.
+// memo caches decisions of package pvc: a search asks the same questions very often.
 type memo[Q comparable, A any] map[Q]A
 
 func (m memo[Q, A]) of(q Q, decide func(Q) A) A {

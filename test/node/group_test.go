@@ -238,7 +238,7 @@ func TestALostNode(t *testing.T) {
 	claim := s.PVC("data-a-0-1")
 
 	s.Remove(s.mustPod("a-0"))
-	s.awaitEach(before, "are to end", func(pod drill.Record) bool { return pod.Doomed != 0 })
+	s.awaitEach(before, "are to end", func(pod drill.Record) bool { return pod.Deleted != 0 })
 	s.Check("kill the kubelet", bed.node.killKubelet())
 	t.Cleanup(s.bringBack)
 	s.tell("the kubelet is dead")

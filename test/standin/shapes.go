@@ -14,7 +14,7 @@ import (
 
 const tpu = "google.com/tpu"
 
-// Leaders is the StatefulSet of a set's leaders, with a change if it is not nil.
+// Leaders returns the leader StatefulSet of a set, with a change if it is not nil.
 func Leaders(set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, change Change) *appsv1.StatefulSet {
 	body := set.Spec.LeaderWorkerTemplate
 	template := body.WorkerTemplate.DeepCopy()
@@ -52,7 +52,7 @@ func Leaders(set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, 
 	return sts
 }
 
-// Workers is the StatefulSet of one group's workers.
+// Workers returns the StatefulSet of one group's workers.
 func Workers(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, domain string) *appsv1.StatefulSet {
 	body := set.Spec.LeaderWorkerTemplate
 	replicas := *body.Size - 1
@@ -87,7 +87,7 @@ func Workers(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, domain string) *app
 	}
 }
 
-// placement are the annotations that leaders and workers have in common.
+// placement returns the annotations that leaders and workers have in common.
 func placement(set *lwsv1.LeaderWorkerSet) map[string]string {
 	notes := map[string]string{lwsv1.SizeAnnotationKey: strconv.Itoa(int(*set.Spec.LeaderWorkerTemplate.Size))}
 	if topology := set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; topology != "" {
@@ -107,7 +107,7 @@ func placement(set *lwsv1.LeaderWorkerSet) map[string]string {
 	return notes
 }
 
-// claims are the claim templates, reduced to what is copied of them.
+// claims returns the volumeClaimTemplates with only the fields that the reference implementation copies.
 func claims(set *lwsv1.LeaderWorkerSet) []corev1.PersistentVolumeClaim {
 	var reduced []corev1.PersistentVolumeClaim
 	for _, claim := range set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates {
@@ -137,7 +137,7 @@ func perReplica(set *lwsv1.LeaderWorkerSet) bool {
 	return network != nil && network.SubdomainPolicy != nil && *network.SubdomainPolicy == lwsv1.SubdomainUniquePerReplica
 }
 
-// budget is how many leaders may be away: what is unavailable and what is surge.
+// budget returns how many leaders may be down: maxUnavailable plus maxSurge.
 func budget(set *lwsv1.LeaderWorkerSet) int32 {
 	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
 	if rolling == nil {

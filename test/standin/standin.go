@@ -1,10 +1,9 @@
-// Package standin stands in for the implementation of the LeaderWorkerSet API that
-// others have installed, as far as the contract describes what that one writes.
+// Package standin is a fake of the reference implementation of the LeaderWorkerSet API,
+// as far as the contract describes its writes.
 //
-// It knows the shape of each of its writes and how it judges what it finds. It is
-// no controller, and refuses to know anything of Lockstep: what it makes is what
-// Lockstep must be able to take over, and what it reads must be there when
-// Lockstep hands back.
+// It knows the shape of each write, and how the reference implementation reads a set. It
+// is no controller, and refuses to know Lockstep: Lockstep must take over the objects that
+// it creates, and must hand back the objects that it reads.
 package standin
 
 import (
@@ -28,14 +27,14 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// manager is the field manager of the leader StatefulSet. What is created or updated is
-// recorded under the same name: it begins the user agent.
+// manager is the field manager of the leader StatefulSet. Creates and updates have the same
+// field manager, because the user agent begins with it.
 const manager = "lws"
 
-// Other is the other implementation.
+// Other is the reference implementation.
 type Other struct{ client client.Client }
 
-// New returns one that writes to the cluster.
+// New returns an Other that writes to the cluster of config.
 func New(config *rest.Config) (*Other, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = manager + "/v0.10.0 (linux/amd64) 0000000"
@@ -50,7 +49,7 @@ func New(config *rest.Config) (*Other, error) {
 	return &Other{client: c}, err
 }
 
-// Data is what a revision of the set holds.
+// Data returns the data of a revision of the set.
 func Data(set *lwsv1.LeaderWorkerSet) []byte {
 	set = set.DeepCopy()
 	if set.Spec.NetworkConfig == nil {
@@ -72,15 +71,15 @@ func Data(set *lwsv1.LeaderWorkerSet) []byte {
 	return must(json.Marshal(document))
 }
 
-// Key is the hash of a revision's data.
+// Key returns the hash of a revision's data.
 func Key(data []byte) string {
 	hash := fnv.New32()
 	hash.Write(data)
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
 }
 
-// Record creates a revision under a key, which is the data's own but for one that
-// was lost and is made again.
+// Record creates a revision with a key. The key is the hash of the data, unless a lost
+// revision is created again.
 func (o *Other) Record(ctx context.Context, set *lwsv1.LeaderWorkerSet, data []byte, key string, number int64) error {
 	return o.client.Create(ctx, &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
@@ -93,10 +92,10 @@ func (o *Other) Record(ctx context.Context, set *lwsv1.LeaderWorkerSet, data []b
 	})
 }
 
-// Change changes an object before it is written: a difference between versions.
+// Change changes a StatefulSet before it is written, as some versions differ.
 type Change func(*appsv1.StatefulSet)
 
-// ApplyLeaders applies the leaders' StatefulSet, whether or not it is there.
+// ApplyLeaders applies the leader StatefulSet: it creates or changes it.
 func (o *Other) ApplyLeaders(
 	ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, change Change,
 ) error {
@@ -110,7 +109,7 @@ func (o *Other) ApplyLeaders(
 	return o.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), client.FieldOwner(manager), client.ForceOwnership)
 }
 
-// PostLeaders creates the leaders' StatefulSet, as earlier versions did.
+// PostLeaders creates the leader StatefulSet, as earlier versions did.
 func (o *Other) PostLeaders(ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, replicas int32, change Change) error {
 	return o.client.Create(ctx, Leaders(set, key, 0, replicas, change))
 }
@@ -128,9 +127,8 @@ func (o *Other) ServeGroup(ctx context.Context, set *lwsv1.LeaderWorkerSet, lead
 	}, controlled("v1", "Pod", leader)))
 }
 
-// MakeWorkers creates the StatefulSet of one group's workers. set is the live one
-// with the template of the leader's revision; domain is where an exclusive
-// topology puts the leader, or empty.
+// MakeWorkers creates the StatefulSet of one group's workers. set is the live one with the
+// template of the leader's revision; domain is the leader's exclusive topology domain, or empty.
 func (o *Other) MakeWorkers(ctx context.Context, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, domain string) error {
 	return o.client.Create(ctx, Workers(set, leader, domain))
 }
@@ -142,7 +140,7 @@ func (o *Other) Tell(ctx context.Context, set *lwsv1.LeaderWorkerSet, status lws
 	return o.client.Status().Update(ctx, set)
 }
 
-// controlled makes an object the controller.
+// controlled returns ownerReferences with owner as the controller.
 func controlled(apiVersion, kind string, owner metav1.Object) []metav1.OwnerReference {
 	yes := true
 	return []metav1.OwnerReference{{
@@ -150,7 +148,7 @@ func controlled(apiVersion, kind string, owner metav1.Object) []metav1.OwnerRefe
 	}}
 }
 
-// owned takes away what a typed object says without meaning it: an apply would own it.
+// owned removes empty fields that a typed object always encodes: an apply would own them.
 func owned(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -168,7 +166,7 @@ func owned(value any) {
 	}
 }
 
-// must is for what is encoded here and nowhere else.
+// must returns encoded, and panics on an error: all values encoded here have a JSON form.
 func must(encoded []byte, err error) []byte {
 	if err != nil {
 		panic(err)
@@ -176,8 +174,8 @@ func must(encoded []byte, err error) []byte {
 	return encoded
 }
 
-// Judge returns the key of the revision that it takes for the current one, as it
-// finds it by labels; an error where it would make another, and so restart pods.
+// Judge finds the current revision by labels, as the reference implementation does, and returns
+// its key. It returns an error where that would create another revision and restart pods.
 func (o *Other) Judge(ctx context.Context, set *lwsv1.LeaderWorkerSet) (string, error) {
 	sts := &appsv1.StatefulSet{}
 	if err := o.client.Get(ctx, client.ObjectKeyFromObject(set), sts); err != nil {
@@ -200,13 +198,13 @@ func (o *Other) Judge(ctx context.Context, set *lwsv1.LeaderWorkerSet) (string, 
 		return "", fmt.Errorf("set %s has no revision with key %q", set.Name, key)
 	}
 	if have, want := current.Data.Raw, Data(set); !bytes.Equal(have, want) && !bytes.Equal(again(set, have), want) {
-		return "", fmt.Errorf("revision %s is not what set %s says:\n%s\n%s", current.Name, set.Name, have, want)
+		return "", fmt.Errorf("revision %s differs from set %s:\n%s\n%s", current.Name, set.Name, have, want)
 	}
 	return key, nil
 }
 
-// Revisions returns the keys that it finds by the set's name, of revisions that the set or no
-// object controls.
+// Revisions counts the revisions for each key. It finds them by the set's label, and skips those
+// that another object controls.
 func (o *Other) Revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) (map[string]int, error) {
 	list := &appsv1.ControllerRevisionList{}
 	err := o.client.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name})
@@ -219,7 +217,7 @@ func (o *Other) Revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) (map[
 	return keys, err
 }
 
-// again encodes what other types encoded.
+// again decodes and encodes data that other API types encoded.
 func again(set *lwsv1.LeaderWorkerSet, data []byte) []byte {
 	restored := set.DeepCopy()
 	restored.Spec.LeaderWorkerTemplate, restored.Spec.NetworkConfig = lwsv1.LeaderWorkerTemplate{}, nil

@@ -8,8 +8,8 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// The contract's own vector: what stands in for the other must be like it.
-func TestTheContractsVector(t *testing.T) {
+// The keys are test vectors of the contract.
+func TestRevisionKeysOfTheContract(t *testing.T) {
 	size, shared := int32(2), lwsv1.SubdomainShared
 	const image = "docker.io/nginxinc/nginx-unprivileged:1.27"
 	set := &lwsv1.LeaderWorkerSet{}

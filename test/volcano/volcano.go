@@ -1,5 +1,5 @@
-// Package volcano stands in for the gang scheduler of that name: it defines the
-// kind that Volcano knows a group by, with no more fields than Lockstep writes.
+// Package volcano is a fake of the gang scheduler Volcano: it defines Volcano's kind
+// PodGroup, with no more fields than Lockstep writes.
 //
 // It refuses to schedule anything.
 package volcano
@@ -18,7 +18,7 @@ const (
 	kind     = "PodGroup"
 )
 
-// Definition is the definition of PodGroups.
+// Definition returns the CustomResourceDefinition of PodGroups.
 func Definition() *apiextensionsv1.CustomResourceDefinition {
 	whole := apiextensionsv1.JSONSchemaProps{Type: "integer", Format: "int32"}
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
@@ -49,7 +49,7 @@ func Definition() *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// PodGroups is an empty list of PodGroups.
+// PodGroups returns an empty list of PodGroups.
 func PodGroups() *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(group + "/" + version)
