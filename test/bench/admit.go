@@ -14,18 +14,18 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// bareLabel marks namespaces that our admission policies leave out while it is measured.
+// bareLabel marks namespaces that the admission policies exclude during the measurement.
 const bareLabel = "bench/bare"
 
-// admitRounds is how often the difference is measured: six answers of a round are beyond its
-// p99. The median counts, so one pause of the API server does not decide.
+// admitRounds is how often the difference is measured. Six answers of a round are beyond its p99.
+// The median of the rounds counts, so that one pause of the API server has no effect.
 const admitRounds = 15
 
-// admit measures what our admission adds to the creation and to the deletion of a PVC. PVCs
-// are created and deleted one at a time, in turn with and without the policies, so that a
-// slow machine slows both. The API server's clock counts. The operator and the controller
-// manager are stopped: their writes for the PVC before would delay a deletion. The bindings
-// leave out namespaces with a label; these pay for being left out.
+// admit measures what the admission policies add to the creation and to the deletion of a PVC.
+// It creates and deletes PVCs one at a time, in turn with and without the policies, so that a slow
+// machine slows both. The clock of the API server counts. The operator and the controller manager
+// are stopped: their writes for the former PVC would delay a deletion. The bindings exclude
+// namespaces with a label; the evaluation of this selector counts as time without the policies.
 func admit(b *bed) {
 	with, without := b.newPlace(nil), b.newPlace(map[string]string{bareLabel: ""})
 	putBack := b.leaveOut()
@@ -43,7 +43,7 @@ func admit(b *bed) {
 		comeAndGo(names, with, without)
 		for _, verb := range []string{"create", "delete"} {
 			one := sample{with: with.answersTo(verb, names), without: without.answersTo(verb, names)}
-			valid(len(one.with) == claims && len(one.without) == claims, "%d and %d answers to %s for %d claims",
+			valid(len(one.with) == claims && len(one.without) == claims, "%d and %d answers to %s for %d PVCs",
 				len(one.with), len(one.without), verb, claims)
 			rounds[verb] = append(rounds[verb], one)
 		}
@@ -55,8 +55,8 @@ func admit(b *bed) {
 	}
 }
 
-// comeAndGo creates each PVC on both stages, and deletes it there. It alternates the first: a
-// request after one of the same kind may be cheaper.
+// comeAndGo creates each PVC in both namespaces, and deletes it there. It alternates which comes
+// first, because a request after one of the same kind may be cheaper.
 func comeAndGo(names []string, with, without *place) {
 	with.remark()
 	without.remark()
@@ -73,14 +73,14 @@ func comeAndGo(names []string, with, without *place) {
 	inTurn(func(p *place, name string) {
 		claim := p.claim(name)
 		must(p.Client.Create(p.ctx, claim))
-		valid(slices.Contains(claim.Finalizers, drill.Barrier) == (p == with), "claim %s/%s was created with finalizers %v", p.namespace, name, claim.Finalizers)
+		valid(slices.Contains(claim.Finalizers, drill.Barrier) == (p == with), "PVC %s/%s was created with finalizers %v", p.namespace, name, claim.Finalizers)
 	})
 	inTurn(func(p *place, name string) { must(p.Client.Delete(p.ctx, p.claim(name))) })
 	must(with.Audit.Sync())
 }
 
-// giveUp removes the finalizers of deleted PVCs, as no controller runs: each round finds the
-// API server as the one before did.
+// giveUp removes the finalizers of deleted PVCs, because no controller runs. Each round then begins
+// with the same state of the API server.
 func (p *place) giveUp(names []string) {
 	must(drill.Together(names, func(name string) error { return p.Client.Patch(p.ctx, p.claim(name), drill.Merge(drill.NoFinalizers)) }))
 }
@@ -119,11 +119,11 @@ func tellAdmission(f *figures, name string, rounds []sample) {
 	}
 }
 
-// protectionParts selects what was installed for protection.
+// protectionParts selects the installed objects of protection.
 var protectionParts = client.MatchingLabels{"app.kubernetes.io/name": "lockstep", "app.kubernetes.io/component": "protection"}
 
-// leaveOut makes every binding of protection leave out namespaces with the label. It returns
-// a function that puts the bindings back.
+// leaveOut makes every binding of protection exclude namespaces with the label. It returns a
+// function that restores the bindings.
 func (b *bed) leaveOut() (putBack func() error) {
 	mutating, validating := &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{}
 	must(errors.Join(b.Client.List(b.ctx, mutating, protectionParts), b.Client.List(b.ctx, validating, protectionParts)))
@@ -147,7 +147,7 @@ func (b *bed) leaveOut() (putBack func() error) {
 	return putBack
 }
 
-// butLabelled matches what matched before, without namespaces that have the label.
+// butLabelled returns the match resources without namespaces that have the label.
 func butLabelled(match *admissionv1.MatchResources) *admissionv1.MatchResources {
 	result := &admissionv1.MatchResources{}
 	if match != nil {
@@ -161,8 +161,8 @@ func butLabelled(match *admissionv1.MatchResources) *admissionv1.MatchResources 
 	return result
 }
 
-// guarded returns once the policies act here, or do not: a new PVC gets the barrier, and the
-// deletion of a held one is refused.
+// guarded waits until the policies apply to the namespace, or do not. If they apply, a new PVC gets
+// the barrier, and the deletion of a held PVC is refused.
 func (p *place) guarded(want bool) {
 	held := p.claim("held")
 	held.Annotations = map[string]string{"protection.lockstep.dev/holders": "Pod/none"}

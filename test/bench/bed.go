@@ -19,7 +19,7 @@ import (
 // benchAgent is the user agent of the bench's own requests.
 const benchAgent = "bench"
 
-// bed is the control plane and the operator that everything is measured on.
+// bed is the control plane and the operator that scenarios measure.
 type bed struct {
 	*drill.Bed
 	ctx    context.Context // of the whole run
@@ -29,11 +29,10 @@ type bed struct {
 
 	scenario string
 	figures  figures
-	left     error // of what a scenario put back
+	left     error // an error of the restore step of a scenario
 }
 
-// raise starts control plane and operator. Unless all scenarios are cold, everything is done
-// once before anything is measured.
+// raise starts the control plane and the operator, and warms them up unless all scenarios are cold.
 func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, cold bool) (b *bed, err error) {
 	b = &bed{ctx: ctx}
 	if s.pprof != "" {
@@ -65,8 +64,8 @@ func kept(r drill.Request) bool {
 	return r.Resource == "persistentvolumeclaims" && drill.IsWrite(r)
 }
 
-// warmUp creates and deletes a set and bare StatefulSets, so that the garbage collector knows
-// all kinds and no component does anything for the first time.
+// warmUp creates and deletes a set and bare StatefulSets, so that the garbage collector knows all
+// kinds and no scenario measures a first request of a component.
 func (b *bed) warmUp() {
 	for _, load := range []load{own(3, 3), floor(3, 3)} {
 		s := b.standing(load)
@@ -76,11 +75,11 @@ func (b *bed) warmUp() {
 	}
 }
 
-// place is a namespace in which something is measured.
+// place is a namespace in which a scenario measures.
 type place struct {
 	*bed
 	namespace string
-	mark      int // where the audit log stood
+	mark      int // position in the audit log
 }
 
 // newPlace creates a namespace in which pods can be created.
@@ -95,7 +94,7 @@ func (b *bed) newPlace(labels map[string]string) *place {
 	return p
 }
 
-// remark marks where the audit log stands now.
+// remark moves the mark to the end of the audit log.
 func (p *place) remark() {
 	must(p.Audit.Sync())
 	p.mark = p.Audit.Position()
@@ -110,7 +109,7 @@ func (p *place) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: p.namespace, Name: name}
 }
 
-// kill deletes a pod with no grace: it is gone with the first event of it.
+// kill deletes a pod without a grace period: its first event is its removal.
 func (p *place) kill(pod string) error {
 	return p.Client.Delete(p.ctx, &corev1.Pod{ObjectMeta: p.meta(pod)}, client.GracePeriodSeconds(0))
 }
@@ -123,13 +122,13 @@ type stage struct {
 	stop context.CancelFunc
 }
 
-// standing is a load that is there.
+// standing creates a load.
 func (b *bed) standing(l load) *stage {
 	s, _ := b.creation(l)
 	return s
 }
 
-// creation creates a load, and measures how it comes.
+// creation creates a load, and measures its creation.
 func (b *bed) creation(l load) (s *stage, c cost) {
 	s = &stage{place: b.newPlace(nil), load: l, census: newCensus(l.groups, l.size)}
 	watching, stop := context.WithCancel(b.ctx)
@@ -151,8 +150,8 @@ func (s *stage) strike() {
 	_ = s.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
 }
 
-// leave clears the stage and returns when its pods are gone: what follows is to have the
-// machine to itself.
+// leave deletes the load and waits until its pods are gone, so that they do not slow the next
+// scenario.
 func (s *stage) leave() {
 	_ = attempt(func() {
 		_ = s.remove(s)
@@ -162,19 +161,19 @@ func (s *stage) leave() {
 	_ = attempt(s.rest)
 }
 
-// Images that pods are told apart by. No node pulls them.
+// Images that tell pods apart. No node pulls them.
 const (
 	imageA = "registry.example/serve:a"
 	imageB = "registry.example/serve:b"
 )
 
-// Labels of the floor's pods: one that all bear, and one that tells their group.
+// Labels of the pods of the floor: all have the first, and the second names their group.
 const (
 	floorLabel = "bench/floor"
 	groupLabel = "bench/group"
 )
 
-// load is so many groups of so many pods, as one set or as bare StatefulSets.
+// load is a number of groups of one size, as one set or as bare StatefulSets.
 type load struct {
 	groups, size   int
 	bare           bool
@@ -190,7 +189,7 @@ func own(groups, size int) load {
 	}
 }
 
-// floor is the load as one StatefulSet of leaders and one of workers a group.
+// floor is the load as one StatefulSet of leaders and one StatefulSet of workers for each group.
 func floor(groups, size int) load {
 	return load{groups: groups, size: size, bare: true, create: createBare, remove: removeBare}
 }
@@ -211,8 +210,8 @@ func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{Name: "serve", Image: imageA, Env: []corev1.EnvVar{{Name: "MODEL", Value: "llama"}}}}}
 }
 
-// createBare makes the StatefulSets and the headless Service that governs them, as a
-// set has one: its endpoints are work for the control plane, too.
+// createBare creates the StatefulSets and their headless Service. A set has such a Service as well,
+// and its endpoints cost the control plane time.
 func createBare(s *stage) error {
 	return errors.Join(s.Client.Create(s.ctx, s.governing()), drill.Together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
 		return s.Client.Create(s.ctx, sts)

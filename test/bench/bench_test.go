@@ -18,7 +18,7 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-func TestAFigureIsJudgedByItsTarget(t *testing.T) {
+func TestFiguresAreComparedWithTargets(t *testing.T) {
 	b := &budget{Figures: map[string]allowance{"most": {Target: 10}, "least": {Target: 10, Least: true}}}
 	for _, tt := range []struct {
 		name   string
@@ -34,11 +34,11 @@ func TestAFigureIsJudgedByItsTarget(t *testing.T) {
 	}
 	invalid := fmt.Errorf("idle: %w: nothing was touched", errInvalid)
 	if got := codeOf(errors.Join(b.judge(figure{"most", 11}), invalid)); got != 2 {
-		t.Errorf("an invalid run ends with %d", got)
+		t.Errorf("an invalid run ends with code %d", got)
 	}
 }
 
-func TestTheBudgetIsSoundAndNamesScenarios(t *testing.T) {
+func TestBudgetNamesScenarios(t *testing.T) {
 	b, err := readBudget("budget.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestTheBudgetIsSoundAndNamesScenarios(t *testing.T) {
 	}
 	for name := range b.Figures {
 		if scenario, _, ok := strings.Cut(name, "."); !ok || !known[scenario] {
-			t.Errorf("%s is of no scenario", name)
+			t.Errorf("%s names no scenario", name)
 		}
 	}
 }
@@ -64,16 +64,16 @@ func TestAftermathDistinguishesIncarnations(t *testing.T) {
 	}
 	got := aftermathOf([]drill.Request{
 		deletes(benchAgent, "a-1-3", 1, http.StatusOK),
-		creates("a-1-3", 2), // in the incarnation that is about to end
+		creates("a-1-3", 2), // in the incarnation that ends next
 		{Verb: "delete", Resource: "statefulsets", Agent: "lockstep/v1", Name: "a-1", Begun: at(3), Code: http.StatusOK},
 		deletes("lockstep/v1", "a-1-1", 4, http.StatusOK),
 		deletes("lockstep/v1", "a-1", 5, http.StatusOK),
 		deletes("lockstep/v1", "a-1", 6, http.StatusConflict),
-		creates("a-1-2", 6), // asked for before its StatefulSet was gone
+		creates("a-1-2", 6), // begun before its StatefulSet was gone
 		creates("a-1", 7),
 		{Verb: "patch", Resource: "statefulsets", Agent: "lockstep/v1", Name: "a-1", Begun: at(8), Code: http.StatusCreated},
 		creates("a-1-1", 8),
-		creates("a-2-1", 9), deletes("kwok", "a-2", 9, http.StatusOK), // of a group that was not hit
+		creates("a-2-1", 9), deletes("kwok", "a-2", 9, http.StatusOK), // in a group that lost no worker
 	}, 1, func(group int) bool { return group == 1 })
 	want := aftermath{hit: 1, leaders: 1, made: 2, most: 2, others: 2, late: 2}
 	if got != want {
@@ -81,14 +81,14 @@ func TestAftermathDistinguishesIncarnations(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsTheDeletionOfTheLeader(t *testing.T) {
+func TestAnswersAreDeletionsOfLeaders(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(1_000_000 + ms)) }
 	deletes := func(agent, name string, ms int) drill.Request {
 		return drill.Request{Agent: agent, Name: name, Begun: at(ms), Done: at(ms + 1)}
 	}
 	got := answersOf([]drill.Request{
 		deletes(benchAgent, "a-1-3", 9), deletes("lockstep/v1", "a-1-1", 40),
-		deletes("kwok", "a-1", 41), // the end of it
+		deletes("kwok", "a-1", 41), // the removal of the leader by its kubelet
 		deletes("lockstep/v1", "a-1", 50), deletes("lockstep/v1", "a-1", 60),
 		deletes(benchAgent, "a-2-3", 69), deletes("lockstep/v1", "a-2", 90),
 	})
@@ -97,7 +97,7 @@ func TestAnAnswerIsTheDeletionOfTheLeader(t *testing.T) {
 	}
 }
 
-func TestAMedianIsTakenOfEachFigure(t *testing.T) {
+func TestMedianOfEachFigure(t *testing.T) {
 	runs := []figures{{{"a", 1}, {"b", 9}}, {{"a", 3}, {"b", 7}}, {{"a", 2}, {"b", 8}}}
 	if diff := cmp.Diff(figures{{"a", 2}, {"b", 8}}, medians(runs), cmp.AllowUnexported(figure{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -113,7 +113,7 @@ func seen(uid types.UID, name, group string, ready bool) *corev1.Pod {
 	return pod
 }
 
-func TestTheCensusCountsGroups(t *testing.T) {
+func TestCensusCountsGroups(t *testing.T) {
 	s := &stage{place: &place{}, load: floor(2, 2), census: newCensus(2, 2)}
 	for _, p := range []*corev1.Pod{
 		seen("0", "a-0", "a", true), seen("0-1", "a-0-1", "a-0", true), seen("1", "a-1", "a", true), seen("1-1", "a-1-1", "a-1", false),
@@ -125,18 +125,18 @@ func TestTheCensusCountsGroups(t *testing.T) {
 	}
 	s.see(seen("1-1", "a-1-1", "a-1", true), true)
 	s.fewest = s.whole
-	s.see(seen("0", "a-0", "a", true), true) // a change that means nothing
+	s.see(seen("0", "a-0", "a", true), true) // an update that changes nothing
 	if !s.allReady() || s.fewest != 2 {
-		t.Errorf("%d groups are whole, were %d", s.whole, s.fewest)
+		t.Errorf("%d groups are whole, at least %d were", s.whole, s.fewest)
 	}
 	s.see(seen("0", "a-0", "a", true), false)
 	s.see(seen("0'", "a-0", "a", true), true)
 	if !s.allReady() || s.fewest != 1 || s.created != 5 {
-		t.Errorf("%d groups are whole, were %d; %d pods were created", s.whole, s.fewest, s.created)
+		t.Errorf("%d groups are whole, at least %d were; %d pods were created", s.whole, s.fewest, s.created)
 	}
 }
 
-func TestBareStatefulSetsAreCompleteWhenTheirStatusSaysSo(t *testing.T) {
+func TestBareStatefulSetsAreCompleteByStatus(t *testing.T) {
 	s := &stage{place: &place{}, load: floor(2, 2), census: newCensus(2, 2)}
 	for i, uid := range []types.UID{"0", "0-1", "1", "1-1"} {
 		s.see(seen(uid, "a-"+string(uid), []string{"a", "a-0", "a", "a-1"}[i], true), true)
@@ -145,7 +145,7 @@ func TestBareStatefulSetsAreCompleteWhenTheirStatusSaysSo(t *testing.T) {
 		s.see(sts, true)
 	}
 	if s.complete() {
-		t.Error("without any status")
+		t.Error("complete without a status")
 	}
 	for _, sts := range s.statefulSets() {
 		sts.Status = appsv1.StatefulSetStatus{AvailableReplicas: *sts.Spec.Replicas, UpdatedReplicas: *sts.Spec.Replicas}
@@ -156,7 +156,7 @@ func TestBareStatefulSetsAreCompleteWhenTheirStatusSaysSo(t *testing.T) {
 	}
 }
 
-func TestOneReadIsTheWholeListAndNeitherAProbeNorAPage(t *testing.T) {
+func TestReadsPodsCountsLists(t *testing.T) {
 	for query, want := range map[string][2]bool{
 		"": {true, false}, "?limit=2000": {true, false}, "?limit=10": {true, false},
 		"?continue=abc&limit=2000": {false, false}, "?limit=1": {false, true},
@@ -168,7 +168,7 @@ func TestOneReadIsTheWholeListAndNeitherAProbeNorAPage(t *testing.T) {
 	}
 }
 
-func TestALagIsFromTheEndOfThePodToTheLastChangeOfThePVC(t *testing.T) {
+func TestLagIsFromDeletionOfPodToLastChangeOfPVC(t *testing.T) {
 	at := func(second float64) time.Time { return time.Unix(1000, int64(second*1e9)) }
 	wrote := func(name string, done float64, code int) drill.Request {
 		return drill.Request{Verb: "patch", Resource: "persistentvolumeclaims", Name: name, Begun: at(done - 0.1), Done: at(done), Code: code}
@@ -192,8 +192,8 @@ func TestALagIsFromTheEndOfThePodToTheLastChangeOfThePVC(t *testing.T) {
 	}
 }
 
-// One bad round does not decide.
-func TestWhatAdmissionAddsIsAMedianOfRounds(t *testing.T) {
+// One slow round does not change the result.
+func TestAddedAdmissionTimeIsAMedianOfRounds(t *testing.T) {
 	const ms = time.Millisecond
 	steady := sample{with: []time.Duration{3 * ms, 9 * ms}, without: []time.Duration{2 * ms, 7 * ms}}
 	stalled := sample{with: []time.Duration{3 * ms, 900 * ms}, without: []time.Duration{2 * ms, 7 * ms}}

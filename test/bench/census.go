@@ -20,7 +20,7 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// pod is what is counted of a pod.
+// pod is the part of a pod that the census needs.
 type pod struct {
 	group, image string
 	ready        bool
@@ -34,13 +34,13 @@ type census struct {
 	mu      sync.Mutex
 	wake    chan struct{}
 	pods    map[types.UID]pod
-	created int // pods ever seen
+	created int // all pods seen so far
 	ready   int
 	readyIn map[string]int // ready pods of each group
 	whole   int            // groups with all pods ready
-	fewest  int            // the least that whole was since it was last set
+	fewest  int            // the least value of whole since fewest was last set
 	sets    map[string]*lwsv1.LeaderWorkerSet
-	stss    map[string]bool // StatefulSets, and whether their status says that all is ready
+	stss    map[string]bool // by StatefulSet: true if its status says that all pods are ready
 }
 
 func newCensus(groups, size int) *census {
@@ -50,7 +50,7 @@ func newCensus(groups, size int) *census {
 	}
 }
 
-// counted are the kinds that a census is taken of.
+// counted are the kinds that a census counts.
 var counted = []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &lwsv1.LeaderWorkerSetList{}}
 
 func (n *census) see(object client.Object, there bool) {
@@ -121,12 +121,12 @@ func groupOf(pod *corev1.Pod) string {
 	return pod.Name
 }
 
-// patience bounds a wait: a control plane that creates ten pods a second is slow, not stuck.
+// patience bounds a wait. It allows for a slow control plane that creates ten pods a second.
 func (n *census) patience() time.Duration {
 	return 2*drill.Patience + time.Duration(n.expected)*100*time.Millisecond
 }
 
-// await waits until a condition holds. It is called under the lock.
+// await waits until a condition holds. It evaluates the condition under the lock.
 func (s *stage) await(what string, holds func() bool) {
 	deadline, n := time.After(s.patience()), s.census
 	for {
@@ -143,7 +143,7 @@ func (s *stage) await(what string, holds func() bool) {
 		case <-deadline:
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			valid(false, "never came true: %s; %d pods are there, %d ready, %d groups whole, StatefulSets ready %v", what, len(n.pods), n.ready, n.whole, n.stss)
+			valid(false, "never true: %s; %d pods exist, %d ready, %d groups whole, StatefulSets ready %v", what, len(n.pods), n.ready, n.whole, n.stss)
 		}
 	}
 }
@@ -188,17 +188,17 @@ func (n *census) allAt(image string) bool {
 	return true
 }
 
-// cost is what a stretch of work took.
+// cost is the time and the requests of one piece of work.
 type cost struct {
 	time   time.Duration
 	cpu    time.Duration // of the operator
-	writes int           // of the operator, events aside
+	writes int           // of the operator, without events
 	events int
-	reads  int // of the operator, watches aside
+	reads  int // of the operator, without watches
 	pods   int // created by any client
 }
 
-// spend does something, waits until it is done, and measures it.
+// spend runs a function, waits until its work is done, and measures both.
 func (s *stage) spend(what string, do func() error, done func() bool) (c cost) {
 	s.remark()
 	created := holding(s.census, func() int { return s.created })
@@ -239,8 +239,8 @@ func (b *bed) tellCost(c, floor cost) {
 	b.tell("cpu-seconds", c.cpu.Seconds())
 }
 
-// rest returns once the operator has nothing more to do: what it still writes
-// belongs to what was measured.
+// rest waits until the operator is idle, because its remaining writes belong to the measured
+// work.
 func (b *bed) rest() {
 	const still = 10 * time.Millisecond // of CPU in half a second
 	for quiet := 0; quiet < 3; {
@@ -252,14 +252,14 @@ func (b *bed) rest() {
 	}
 }
 
-// usage is what a process has used so far. On systems without /proc it is zero.
+// usage is the CPU time and memory of a process. On systems without /proc it is zero.
 type usage struct {
 	cpu  time.Duration // for itself and in the kernel
 	rss  float64       // MiB now
 	peak float64       // MiB at most so far
 }
 
-// used is what the operator has used so far.
+// used returns the usage of the operator so far.
 func (b *bed) used() (u usage) {
 	process, err := procfs.NewProc(b.Operator.PID())
 	if err != nil {
@@ -274,7 +274,7 @@ func (b *bed) used() (u usage) {
 	return u
 }
 
-// resetPeak restarts the count of the most memory that the operator took.
+// resetPeak resets the peak memory of the operator.
 func (b *bed) resetPeak() {
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", b.Operator.PID()), []byte("5"), 0) // without it the figure is the larger
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", b.Operator.PID()), []byte("5"), 0) // if it fails, the figure is too large
 }

@@ -15,7 +15,7 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// create has the same load made bare and as a set.
+// create measures the creation of the same load, bare and as a set.
 func create(groups, size int) func(*bed) {
 	return func(b *bed) {
 		measured := func(l load) cost {
@@ -32,8 +32,8 @@ func create(groups, size int) func(*bed) {
 	}
 }
 
-// roll gives every group another template. The floor knows no groups and no budget:
-// all of its StatefulSets replace all of their pods at once.
+// roll gives every group another template. The floor has no groups and no budget: all of its
+// StatefulSets replace all of their pods at once.
 func roll(b *bed) {
 	const ofSet = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}}`
 	const ofStatefulSet = `{"spec":{"template":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}`
@@ -50,7 +50,7 @@ func roll(b *bed) {
 	b.tell("writes-per-group", float64(ours.writes)/100)
 }
 
-// rolled measures a rollout, and the least groups that were ready on the way.
+// rolled measures a rollout, and the least number of ready groups during it.
 func (b *bed) rolled(l load, do func(*stage) error) (c cost, fewest int) {
 	s := b.standing(l)
 	defer s.leave()
@@ -60,16 +60,16 @@ func (b *bed) rolled(l load, do func(*stage) error) (c cost, fewest int) {
 	return c, holding(s.census, func() int { return s.fewest })
 }
 
-// An hour in which nothing changes brings heartbeats, resyncs, lost watches and
-// writes of others that mean nothing. Compressed, that is each of them this often.
+// An hour without changes still has heartbeats, resyncs, lost watches and meaningless writes of
+// others. The compressed hour has this many of each.
 const (
 	idleRounds  = 12
 	idleStarts  = 2
 	idleTouched = 20 // objects of each kind in a round
 )
 
-// idle changes what means nothing on every kind of child, starts the API server's
-// watches anew, and counts what the operator writes: nothing.
+// idle makes meaningless changes to every kind of child and restarts the watches of the API server.
+// It counts the writes of the operator, which should be none.
 func idle(b *bed) {
 	s := b.standing(own(100, 8))
 	defer s.leave()
@@ -96,13 +96,13 @@ func idle(b *bed) {
 	b.tell("cpu-seconds", c.cpu.Seconds())
 }
 
-// settle returns once what may still be written of a set that stands was written.
+// settle waits until the operator has made its remaining writes for a set.
 func (s *stage) settle() {
 	pause(s.ctx, 10*time.Second)
 	s.rest()
 }
 
-// touch changes something that means nothing on some objects of each kind.
+// touch makes a meaningless change to some objects of each kind.
 func (s *stage) touch(round int) (int, error) {
 	var objects []client.Object
 	for i := range idleTouched {
@@ -115,12 +115,12 @@ func (s *stage) touch(round int) (int, error) {
 	})
 }
 
-// restartOperator starts the operator again beside a large set, and then compares
-// what an event of one worker pod costs there and beside a small one.
+// restartOperator restarts the operator beside a large set. Then it compares the cost of an event
+// of one worker pod in the large set and in a small one.
 func restartOperator(b *bed) {
 	s := b.standing(own(1000, 8))
 	defer func() {
-		if !b.last { // thousands of pods take minutes to leave one by one: else they go with the control plane
+		if !b.last { // thousands of pods take minutes to end one by one: the last ones end with the control plane
 			s.leave()
 		}
 	}()
@@ -145,8 +145,8 @@ func restartOperator(b *bed) {
 	s.tellEvents()
 }
 
-// tellEvents tells what an event of a worker pod that has to be looked into costs the
-// operator, beside a set of 10 groups and beside this one: in CPU, and in requests.
+// tellEvents adds the figures for an event of a worker pod that needs a reconcile: its cost in CPU
+// and in requests, beside a set of 10 groups and beside this one.
 func (s *stage) tellEvents() {
 	small := s.standing(own(10, s.size))
 	defer small.leave()
@@ -157,13 +157,13 @@ func (s *stage) tellEvents() {
 	s.figures.add("event.requests", float64(many.writes+many.events+many.reads)/labels)
 }
 
-// labels is how many events of worker pods are made to measure one.
+// labels is the number of events over which the cost of one is averaged.
 const labels = 1000
 
-// labelled changes a label on worker pods, one after the other. A pod's labels are
-// what its group is judged by, so that each change is looked into.
+// labelled changes a label on worker pods, one after the other. The operator judges a group by the
+// labels of its pods, so that each change causes a reconcile.
 func (s *stage) labelled() cost {
-	return s.spend("the labels are seen", func() error {
+	return s.spend("the set is available after the labels changed", func() error {
 		for i := range labels {
 			pod := &corev1.Pod{ObjectMeta: s.meta(fmt.Sprintf("a-%d-%d", i%s.groups, 1+i/s.groups%(s.size-1)))}
 			if err := s.Client.Patch(s.ctx, pod, drill.Merge(fmt.Sprintf(`{"metadata":{"labels":{"bench/round":"%d"}}}`, i))); err != nil {
@@ -174,19 +174,19 @@ func (s *stage) labelled() cost {
 	}, func() bool { return available(s.sets["a"], s.groups) })
 }
 
-// kills is how often killOne kills.
+// kills is how many workers killOne deletes.
 const kills = 25
 
-// recreating is a load whose groups are recreated when a worker goes.
+// recreating is a load whose groups are recreated when a worker is deleted.
 func recreating(groups int) load {
 	l := own(groups, 8)
 	l.policy = lwsv1.RecreateGroupOnPodRestart
 	return l
 }
 
-// killOne deletes a worker of one group after the other. It measures how long it takes until
-// the operator deletes the leader, and until the group is whole. The floor is the eight pods
-// of a group deleted by the bench.
+// killOne deletes a worker of one group after the other. It measures the time until the operator
+// deletes the leader, and until the group is whole. For the floor, the bench deletes all eight pods
+// of a group.
 func killOne(b *bed) {
 	bare := b.standing(floor(4, 8))
 	group := []string{"a-1", "a-1-1", "a-1-2", "a-1-3", "a-1-4", "a-1-5", "a-1-6", "a-1-7"}
@@ -212,7 +212,7 @@ func killOne(b *bed) {
 	b.tell("answer-ms-p99", milliseconds(percentile(answers, 99)))
 }
 
-// killForty deletes a worker of every second group or so, all at once.
+// killForty deletes one worker in each of 40 of 100 groups, all at once.
 func killForty(b *bed) {
 	const groups, hit = 100, 40
 	s := b.standing(recreating(groups))
@@ -234,14 +234,13 @@ func killForty(b *bed) {
 
 func (s *stage) killWorker(group int) error { return s.kill(fmt.Sprintf("a-%d-3", group)) }
 
-// recreated reports whether so many pods were created since the load came, and all of them
-// are ready.
+// recreated returns a condition: this many pods were created after the load, and all pods are ready.
 func (s *stage) recreated(pods int) func() bool {
 	return func() bool { return s.created >= s.groups*s.size+pods && s.complete() }
 }
 
-// answers returns how long after each worker's deletion the operator began to delete its leader,
-// by the API server's clock, shortest first.
+// answers returns the times from the deletion of each worker to the deletion of its leader, by the
+// clock of the API server, shortest first.
 func (s *stage) answers(want int) []time.Duration {
 	must(s.Audit.Sync())
 	answers := answersOf(s.Audit.Kept(0, func(r drill.Request) bool { return r.Namespace == s.namespace && deletesPod(r) }))
@@ -249,9 +248,10 @@ func (s *stage) answers(want int) []time.Duration {
 	return answers
 }
 
-// answersOf times the first deletion of a leader after that of a worker by the bench.
+// answersOf measures the time from each deletion of a worker by the bench to the first deletion of
+// its leader by the operator.
 func answersOf(deletions []drill.Request) (answers []time.Duration) {
-	killed := map[string]time.Time{} // by the leader, until it is deleted
+	killed := map[string]time.Time{} // by leader, until the operator deletes it
 	for _, r := range deletions {
 		var group, worker int
 		n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker)
@@ -268,20 +268,20 @@ func answersOf(deletions []drill.Request) (answers []time.Duration) {
 	return answers
 }
 
-// aftermath counts what happened to groups after a worker of each was killed.
+// aftermath counts the consequences for groups after a worker of each was deleted.
 type aftermath struct {
 	hit     int
-	leaders int // deletions of leaders that the API server took
+	leaders int // successful deletions of leaders
 	made    int // pods created in the new incarnations
-	most    int // the most of them in one group
+	most    int // the largest number of them in one group
 	others  int // pods of other groups that were created or deleted
-	// late are pods that the StatefulSet controller created in a killed one's place, in an
-	// incarnation that was about to end. The operator learns of the pod by the same event.
+	// late are replacements that the StatefulSet controller created in an incarnation that was
+	// about to end. The operator receives the event of the deleted pod at the same time.
 	late int
 }
 
-// aftermath reads the audit log from a mark on. hit is how many groups lost a worker, and
-// isHit which.
+// aftermath reads the audit log from a mark on. hit is the number of groups that lost a worker,
+// and isHit reports whether a group is one of them.
 func (s *stage) aftermath(mark, hit int, isHit func(int) bool) aftermath {
 	return aftermathOf(s.Audit.Kept(mark, func(r drill.Request) bool { return r.Namespace == s.namespace }), hit, isHit)
 }
@@ -295,7 +295,7 @@ func aftermathOf(requests []drill.Request, hit int, isHit func(int) bool) afterm
 		case deletesPod(r):
 			if n == 1 && drill.ByLockstep(r) {
 				a.leaders++
-				begun[r.Name] = r.Begun // its leader comes next
+				begun[r.Name] = r.Begun // the next leader comes after it
 			}
 			if !isHit(group) {
 				a.others++

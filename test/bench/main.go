@@ -1,14 +1,14 @@
-// Command bench measures Lockstep on the local control plane against the floor: the
-// same pods as bare StatefulSets, made by the bench itself, in the same run.
+// Command bench measures Lockstep on the local control plane against the floor: the same pods as
+// bare StatefulSets, which the bench creates in the same run.
 //
-// It knows what a user can see, and what the system tells of the operator as a
-// process. It refuses to know anything of the operator's inside.
+// It knows what a user can see, and what the system reports about the process of the operator. It
+// refuses to know the internals of the operator.
 //
-//	make bench                                         # everything, half an hour on two cores, more if they are shared
+//	make bench                                         # all scenarios: half an hour on two cores, longer if they are shared
 //	make bench BENCHFLAGS="--scenario create-100x8"    # one scenario; may be given several times
 //
-// The figures are compared with the targets of budget.yaml. A load that was not reached makes a
-// run invalid, not good.
+// The bench compares the figures with the targets of budget.yaml. A run that did not reach its load
+// is invalid.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// settings are what may be chosen about a run.
+// settings are the options of a run.
 type settings struct {
 	scenarios []string
 	repeat    int
@@ -43,7 +43,7 @@ func main() {
 		drill.Exit(drill.Reap(os.Stdin))
 	}
 	if os.Getenv("LOCKSTEP_BIN") == "" {
-		_ = os.Setenv("LOCKSTEP_BIN", "bin") // the bench runs where its budget is found, at the top
+		_ = os.Setenv("LOCKSTEP_BIN", "bin") // the bench runs in the directory of the module
 	}
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
@@ -51,7 +51,7 @@ func main() {
 	flag.StringSliceVar(&s.scenarios, "scenario", nil, "`name` of a scenario to run; all without")
 	flag.IntVar(&s.repeat, "repeat", 1, "how often each scenario is run; the median counts")
 	flag.IntVar(&s.nodes, "nodes", 50, "simulated nodes")
-	flag.IntVar(&s.qps, "kcm-qps", 200, "queries per second of the controller manager's client; its burst is half as much again")
+	flag.IntVar(&s.qps, "kcm-qps", 200, "queries per second of the client of the controller manager; its burst is half as much again")
 	flag.StringVar(&s.budget, "budget", "test/bench/budget.yaml", "`file` to compare with; empty compares with nothing")
 	flag.StringVar(&s.pprof, "pprof-bind-address", "", "`address` on which the operator serves profiles to go tool pprof")
 	flag.BoolVar(&s.list, "list", false, "list the scenarios and end")
@@ -71,8 +71,8 @@ func main() {
 	os.Exit(codeOf(err))
 }
 
-// codeOf is what the bench ends with: 1 for figures beyond what they may be, and for
-// all that fails; 2 for a run that says nothing, since a load was not reached.
+// codeOf returns the exit code: 2 for an invalid run, which did not reach its load, and 1 for every
+// other error, missed targets included.
 func codeOf(err error) int {
 	switch {
 	case err == nil:
@@ -83,7 +83,7 @@ func codeOf(err error) int {
 	return 1
 }
 
-// run runs the chosen scenarios on a control plane of their own.
+// run runs the chosen scenarios on a new control plane.
 func run(ctx context.Context, s settings) (err error) {
 	chosen, err := choose(s.scenarios)
 	if err != nil {
@@ -118,8 +118,7 @@ func (b *bed) measureAll(chosen []scenario, repeat int, budget *budget) error {
 	return errors.Join(append(failed, missed...)...)
 }
 
-// choose returns the scenarios with the given names, in the order in which they are best
-// run.
+// choose returns the scenarios with the given names, in the order of the table.
 func choose(wanted []string) (chosen []scenario, err error) {
 	for _, one := range scenarios {
 		if len(wanted) == 0 || slices.Contains(wanted, one.name) {

@@ -19,20 +19,20 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// releaseLoad is what release measures with.
+// releaseLoad is the load of release.
 type releaseLoad struct {
-	claims, users, crowd int // freed at once by their users, among other pods
-	trickle              int // freed one by one
+	claims, users, crowd int // PVCs released at once, the pods that use them, and other pods
+	trickle              int // PVCs released one by one
 }
 
-// release measures how fast claims go that their users let go of, all at once and one
-// by one, in a namespace with many other pods:
+// release measures how fast deleted PVCs are removed after their pods end, all at once and one by
+// one, in a namespace with many other pods:
 //
-//   - in place of what is built in, which is switched off: one write a claim, as it does;
-//   - what is built in, with the operator gone: the floor. The claims bear the barrier, too;
-//   - beside it, which has let go of these claims: one write a claim again.
+//   - by the operator alone, with the built-in controller switched off: one write for each PVC;
+//   - by the built-in controller alone, as the floor. The PVCs have the barrier as well;
+//   - by the operator after the built-in controller removed its finalizer: again one write each.
 //
-// One by one, the claims bear both finalizers, and both have to go.
+// One by one, the PVCs have both finalizers, and both must be removed.
 func release(b *bed) {
 	l := releaseLoad{claims: 1000, users: 10, crowd: 10000, trickle: 200}
 	p := b.newPlace(map[string]string{modeLabel: "off"})
@@ -65,7 +65,7 @@ func (p *place) inPlace(l releaseLoad) {
 	p.tellLags("", p.trickle("single", l.trickle, 50*time.Millisecond))
 }
 
-// builtIn measures the floor: the claims bear both finalizers, and one is taken.
+// builtIn measures the floor: the PVCs have both finalizers, and the controller removes its own.
 func (p *place) builtIn(l releaseLoad) {
 	must(p.Operator.Kill())
 	must(p.Plane.Restart(drill.ControllerManager, "--kcm-controllers", "*", "--kcm-qps", fmt.Sprint(clientLimit)))
@@ -73,11 +73,11 @@ func (p *place) builtIn(l releaseLoad) {
 	p.tell("built-in-claims-per-second", p.free("both", l, byBuiltIn).rate())
 }
 
-// beside has the operator come to the claims that what is built in has let go of, and
-// then work beside it.
+// beside starts the operator after the built-in controller removed its finalizer from the PVCs. Then
+// both run side by side.
 func (p *place) beside(l releaseLoad) {
-	left := p.claimsBearing("both", drill.Barrier)
-	valid(left == l.claims, "%d of %d claims wait for the operator", left, l.claims)
+	left := p.claimsWith("both", drill.Barrier)
+	valid(left == l.claims, "%d of %d PVCs wait for the operator", left, l.claims)
 	flags := p.limited(false)
 	p.remark()
 	must(p.Operator.Start(flags...))
@@ -93,7 +93,7 @@ func (p *place) tellLags(prefix string, lags []time.Duration) {
 	p.tell(prefix+"after-last-user-ms-p99", milliseconds(percentile(lags, 99)))
 }
 
-// restore puts everything back for other scenarios.
+// restore restores the control plane and the operator for other scenarios.
 func (p *place) restore() {
 	if !p.last {
 		p.left = errors.Join(
@@ -102,7 +102,7 @@ func (p *place) restore() {
 	}
 }
 
-// freed is how claims went: from the first user's going on, one write a claim.
+// freed is the time of a release: from the deletion of the first pod to the last write.
 type freed struct {
 	begun, first, last time.Time
 	claims             int
@@ -110,23 +110,23 @@ type freed struct {
 
 func (f freed) rate() float64 { return float64(f.claims) / f.last.Sub(f.begun).Seconds() }
 
-// free has all users go at once, and waits for one write on each of the claims.
+// free deletes all user pods at once, and waits for one write to each PVC.
 func (p *place) free(prefix string, l releaseLoad, by func(drill.Request) bool) freed {
 	p.remark()
 	must(drill.Together(numbers(l.users), func(i int) error { return p.kill(userOf(prefix, i)) }))
 	f := p.taken(l.claims, by)
 	left := p.since(func(r drill.Request) bool { return r.Verb == "delete" && r.Resource == "pods" && r.Agent == benchAgent })
-	valid(len(left) == l.users, "%d of %d users went", len(left), l.users)
+	valid(len(left) == l.users, "%d of %d user pods were deleted", len(left), l.users)
 	f.begun, _ = span(left)
-	bearing := p.claimsBearing(prefix, drill.PodProtection)
-	valid(bearing == 0, "%d claims still wait for their users", bearing)
+	protected := p.claimsWith(prefix, drill.PodProtection)
+	valid(protected == 0, "%d PVCs still wait for their users", protected)
 	return f
 }
 
-// taken waits until each of the claims was written onto, and tells when.
+// taken waits until each PVC was written, and returns when.
 func (p *place) taken(claims int, by func(drill.Request) bool) freed {
 	f := freed{claims: claims}
-	p.reach("the claims go", claims, func() int {
+	p.reach("all PVCs are written", claims, func() int {
 		writes := p.since(func(r drill.Request) bool { return changesClaim(r) && by(r) })
 		f.first, f.last = span(writes)
 		return len(lastWrites(writes))
@@ -134,7 +134,7 @@ func (p *place) taken(claims int, by func(drill.Request) bool) freed {
 	return f
 }
 
-// lastWrites is when the last of the writes onto each object was done.
+// lastWrites returns when the last write to each object was done.
 func lastWrites(writes []drill.Request) map[string]time.Time {
 	last := map[string]time.Time{}
 	for _, r := range writes {
@@ -145,7 +145,7 @@ func lastWrites(writes []drill.Request) map[string]time.Time {
 	return last
 }
 
-// span is when the first of the requests began and the last was done.
+// span returns when the first request began and the last one was done.
 func span(requests []drill.Request) (first, last time.Time) {
 	for _, r := range requests {
 		if first.IsZero() || r.Begun.Before(first) {
@@ -158,8 +158,8 @@ func span(requests []drill.Request) (first, last time.Time) {
 	return first, last
 }
 
-// tellReads tells what the operator read since the mark. Each batch of claims begins
-// with a probe, so that there were as many as probes.
+// tellReads adds the figures for the reads of the operator since the mark. Each batch of PVCs begins
+// with a probe, so that the number of probes is the number of batches.
 func (p *place) tellReads() {
 	must(p.Audit.Sync())
 	full, probes, events := 0, 0, 0
@@ -180,8 +180,8 @@ func (p *place) tellReads() {
 	p.tell("events", float64(events))
 }
 
-// trickle has claims that are deleted let go of one by one, each by a pod of its own,
-// and tells how long after its pod each was gone, by the API server's clock.
+// trickle deletes PVCs, each with its own pod, and then deletes the pods one by one. It returns the
+// times from the end of each pod to the removal of its PVC, by the clock of the API server.
 func (p *place) trickle(prefix string, claims int, pace time.Duration) []time.Duration {
 	p.heldClaims(prefix, claims, claims)
 	p.rest()
@@ -193,15 +193,15 @@ func (p *place) trickle(prefix string, claims int, pace time.Duration) []time.Du
 		<-tick.C
 		must(p.ctx.Err())
 	}
-	p.until("the claims are gone", func() bool { return p.claimsBearing(prefix, "") == 0 })
+	p.until("the PVCs are gone", func() bool { return p.claimsWith(prefix, "") == 0 })
 	must(p.Audit.Sync())
 	lags, err := lagsOf(p.since(func(drill.Request) bool { return true }), prefix, claims)
 	must(err)
 	return lags
 }
 
-// lagsOf is how long after the end of its pod's deletion each claim's last change was
-// done, shortest first.
+// lagsOf returns the times from the end of the deletion of each pod to the last change of its PVC,
+// shortest first.
 func lagsOf(requests []drill.Request, prefix string, claims int) ([]time.Duration, error) {
 	went, writes := map[string]time.Time{}, []drill.Request{}
 	for _, r := range requests {
@@ -232,8 +232,8 @@ const (
 	clientLimit = 100
 	// modeLabel chooses the mode of a namespace.
 	modeLabel = "protection.lockstep.dev/mode"
-	// heldNodes are Node objects without a kubelet: a pod with the name of one is bound, and
-	// stays as it is.
+	// heldNodes is the number of Node objects without a kubelet: a pod on one of them is bound, and
+	// its status never changes.
 	heldNodes = 10
 )
 
@@ -283,8 +283,8 @@ func (p *place) heldClaims(prefix string, claims, users int) {
 		return p.Client.Create(p.ctx, p.user(userOf(prefix, i), i, names[i*each:min((i+1)*each, claims)]...))
 	}))
 	must(drill.Together(names, func(name string) error { return p.Client.Delete(p.ctx, p.claim(name)) }))
-	there := p.claimsBearing(prefix, drill.PodProtection)
-	valid(there == claims, "%d of %d claims wait for their users", there, claims)
+	waiting := p.claimsWith(prefix, drill.PodProtection)
+	valid(waiting == claims, "%d of %d PVCs wait for their users", waiting, claims)
 }
 
 func userOf(prefix string, i int) string { return fmt.Sprintf("user-of-%s-%d", prefix, i) }
@@ -305,8 +305,8 @@ func numbers(n int) []int {
 	return all
 }
 
-// claimsBearing counts the PVCs of a prefix that have a finalizer; any with "".
-func (p *place) claimsBearing(prefix, finalizer string) (n int) {
+// claimsWith counts the PVCs of a prefix that have a finalizer; any with "".
+func (p *place) claimsWith(prefix, finalizer string) (n int) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
 	must(p.Client.List(p.ctx, list, client.InNamespace(p.namespace)))
 	for i := range list.Items {
@@ -342,7 +342,7 @@ func (p *place) until(what string, holds func() bool) {
 func (p *place) reach(what string, want int, count func() int) {
 	deadline := time.Now().Add(2*drill.Patience + time.Duration(want)*100*time.Millisecond)
 	for n := count(); n < want; n = count() {
-		valid(time.Now().Before(deadline), "never came true: %s; %d of %d", what, n, want)
+		valid(time.Now().Before(deadline), "never true: %s; %d of %d", what, n, want)
 		pause(p.ctx, 100*time.Millisecond)
 	}
 }
@@ -380,7 +380,7 @@ func (b *bed) limited(alone bool) []string {
 	return append(slices.Clone(b.flags), "--config", path)
 }
 
-// rerun ends the operator and starts it with other flags.
+// rerun stops the operator and starts it with other flags.
 func (b *bed) rerun(flags []string) {
 	if b.Operator.Ready() == nil {
 		must(b.Operator.Kill())
@@ -389,7 +389,7 @@ func (b *bed) rerun(flags []string) {
 	b.rest()
 }
 
-// strike deletes the namespace. Pods that no kubelet runs go at once.
+// strike deletes the namespace. It force-deletes the pods, because no kubelet runs them.
 func (p *place) strike() error {
 	if p.last {
 		return nil

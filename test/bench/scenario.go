@@ -16,31 +16,31 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// scenario is one thing that users do, measured.
+// scenario is a measured action of users.
 type scenario struct {
 	name, about string
 	run         func(*bed)
-	// cold: there are no sets in it, and nothing has to be done once before.
+	// cold scenarios have no sets, and need no warm-up.
 	cold bool
 }
 
-// scenarios are in the order in which they are best run: the largest last.
+// scenarios are in the order in which they run: the largest comes last.
 var scenarios = []scenario{
 	{"create-100x8", "create 100 groups of 8", create(100, 8), false},
 	{"create-500x2", "create 500 groups of 2", create(500, 2), false},
 	{"roll-100x8", "give 100 groups of 8 another template, maxUnavailable 10", roll, false},
-	{"kill-one", "delete one worker of a group of 8, again and again; the group is recreated", killOne, false},
+	{"kill-one", "delete one worker of a group of 8, 25 times; the group is recreated", killOne, false},
 	{"kill-40", "delete one worker in each of 40 groups at once", killForty, false},
-	{"idle-100x8", "an hour in which nothing changes, compressed: resyncs and meaningless changes", idle, false},
-	{"admit-claims", "create and delete claims where our admission holds, and where it does not", admit, true},
-	{"release-1000", "let go of 1,000 deleted claims among 10,000 pods, beside the controller that is built in", release, true},
-	{"restart-1000x8", "start the operator again beside 1,000 groups of 8; then cost per event there and at 10 groups", restartOperator, false},
+	{"idle-100x8", "a compressed hour without changes: resyncs and meaningless writes", idle, false},
+	{"admit-claims", "create and delete PVCs with the admission policies and without", admit, true},
+	{"release-1000", "release 1,000 deleted PVCs among 10,000 pods, and beside the built-in controller", release, true},
+	{"restart-1000x8", "restart the operator beside 1,000 groups of 8; then the cost of an event there and at 10 groups", restartOperator, false},
 }
 
-// errInvalid is the mark of a run that does not count: the load was not reached.
+// errInvalid marks a run that does not count, because it did not reach its load.
 var errInvalid = errors.New("invalid run")
 
-// stop is what a scenario panics with when it cannot go on. Attempt makes an error of it.
+// stop is the panic value of a scenario that cannot continue. attempt returns its error.
 type stop struct{ error }
 
 func must(err error) {
@@ -49,14 +49,14 @@ func must(err error) {
 	}
 }
 
-// valid ends a run that does not count.
+// valid stops the run as invalid unless a condition holds.
 func valid(holds bool, format string, values ...any) {
 	if !holds {
 		must(fmt.Errorf("%w: %s", errInvalid, fmt.Sprintf(format, values...)))
 	}
 }
 
-// attempt returns the error that something stopped with.
+// attempt runs a function and returns the error that it stopped with.
 func attempt(do func()) (err error) {
 	defer func() {
 		switch end := recover().(type) {
@@ -77,16 +77,16 @@ type figure struct {
 	value float64
 }
 
-// figures are those of one scenario, in the order they are told.
+// figures are the results of one scenario, in the order of their output.
 type figures []figure
 
 func (f *figures) add(name string, value float64) { *f = append(*f, figure{name, value}) }
 
-// tell adds a figure of the scenario that runs.
+// tell adds a figure to the current scenario.
 func (b *bed) tell(name string, value float64) { b.figures.add(b.scenario+"."+name, value) }
 
-// measure runs a scenario several times and returns the median of each figure. last reports
-// whether no other comes after it.
+// measure runs a scenario several times and returns the median of each figure. last is true for the
+// last scenario.
 func (b *bed) measure(one scenario, repeat int, last bool) (figures, error) {
 	var all []figures
 	for i := range repeat {
@@ -95,13 +95,13 @@ func (b *bed) measure(one scenario, repeat int, last bool) (figures, error) {
 		err := attempt(func() { one.run(b) })
 		all = append(all, b.figures)
 		if err = errors.Join(err, b.left); err != nil {
-			return medians(all), err // what there is of an invalid run helps to see why
+			return medians(all), err // the figures of an invalid run may show the reason
 		}
 	}
 	return medians(all), nil
 }
 
-// medians are those of each figure over several runs.
+// medians returns the median of each figure over several runs.
 func medians(runs []figures) (result figures) {
 	if len(runs) == 0 {
 		return nil
@@ -119,7 +119,7 @@ func medians(runs []figures) (result figures) {
 	return result
 }
 
-// pause lets time pass.
+// pause waits.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -128,8 +128,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// percentile is one of values that are in order: the least that so many in a hundred
-// do not exceed.
+// percentile returns a percentile of sorted values: the least value that p in a hundred do not exceed.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -139,18 +138,18 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// budget is what figures may be, by name.
+// budget has the allowed values of figures, by name.
 type budget struct {
 	Figures map[string]allowance `json:"figures"`
 }
 
-// allowance is what one figure may be: at most, or with Least at least, its target.
+// allowance limits one figure: to at most its target, or with Least to at least its target.
 type allowance struct {
 	Target float64 `json:"target"`
 	Least  bool    `json:"least,omitempty"`
 }
 
-// readBudget reads a budget; without a path there is none.
+// readBudget reads a budget. Without a path it returns an empty one.
 func readBudget(path string) (*budget, error) {
 	b := &budget{}
 	if path == "" {
@@ -166,19 +165,19 @@ func readBudget(path string) (*budget, error) {
 	return b, nil
 }
 
-// judge returns what is wrong with a figure, or nil.
+// judge returns an error for a figure that misses its target.
 func (b *budget) judge(f figure) error {
 	a, known := b.Figures[f.name]
 	switch {
 	case known && a.Least && f.value < a.Target:
-		return fmt.Errorf("TARGET MISSED: %s is %s, to be at least %s", f.name, short(f.value), short(a.Target))
+		return fmt.Errorf("TARGET MISSED: %s is %s, want at least %s", f.name, short(f.value), short(a.Target))
 	case known && !a.Least && f.value > a.Target:
-		return fmt.Errorf("TARGET MISSED: %s is %s, to be at most %s", f.name, short(f.value), short(a.Target))
+		return fmt.Errorf("TARGET MISSED: %s is %s, want at most %s", f.name, short(f.value), short(a.Target))
 	}
 	return nil
 }
 
-// heading says what the figures depend on beside the program.
+// heading describes the machine and the settings that the figures depend on.
 func (s settings) heading() string {
 	commit, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {
@@ -202,7 +201,7 @@ func (b *budget) print(out io.Writer, all figures) (missed error) {
 	return missed
 }
 
-// loadAverage is how many processes wanted to compute in the last minute.
+// loadAverage returns the average number of runnable processes in the last minute.
 func loadAverage() float64 {
 	if system, err := procfs.NewDefaultFS(); err == nil {
 		if load, err := system.LoadAvg(); err == nil {
@@ -212,7 +211,7 @@ func loadAverage() float64 {
 	return 0
 }
 
-// processor is the name of the processor.
+// processor returns the name of the processor.
 func processor() string {
 	if system, err := procfs.NewDefaultFS(); err == nil {
 		if all, err := system.CPUInfo(); err == nil && len(all) > 0 {
@@ -222,7 +221,7 @@ func processor() string {
 	return "unknown"
 }
 
-// short is a number with no more digits than it is good for.
+// short prints a number with at most three decimal places.
 func short(value float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.3f", value), "0"), ".")
 }

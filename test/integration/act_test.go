@@ -48,7 +48,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// planned returns the action of a type that a plan has for a kind.
+// planned returns the action of one type that a plan has for a kind.
 func planned[A action.Action](s *scene, plan lws.Plan, kind identity.Kind) A {
 	s.t.Helper()
 	for _, a := range plan.Actions {
@@ -80,8 +80,8 @@ func (s *scene) statefulSet() *appsv1.StatefulSet {
 	return sts
 }
 
-// made creates the leader StatefulSet of the plan and returns it.
-func (s *scene) made() *appsv1.StatefulSet {
+// created creates the leader StatefulSet of the plan and returns it.
+func (s *scene) created() *appsv1.StatefulSet {
 	s.t.Helper()
 	s.must(s.do(s.create(identity.KindStatefulSet)))
 	return s.statefulSet()
@@ -98,7 +98,7 @@ func (s *scene) applyOnto(sts *appsv1.StatefulSet) action.Apply {
 	return planned[action.Apply](s, s.decide(sts), identity.KindStatefulSet)
 }
 
-func TestAnApplyTouchesOnlyTheVersionItWasDecidedFor(t *testing.T) {
+func TestApplyOntoAChangedObjectIsStale(t *testing.T) {
 	tests := map[string]func(*scene, *appsv1.StatefulSet, *action.Apply){
 		"changed since": func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) {
 			sts.Annotations["example.com/note"] = "mine"
@@ -113,12 +113,12 @@ func TestAnApplyTouchesOnlyTheVersionItWasDecidedFor(t *testing.T) {
 	for name, spoil := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
-			sts := s.made()
+			sts := s.created()
 			s.set.Spec.Replicas = new(int32(7))
 			onto := s.applyOnto(sts)
 			spoil(s, sts, &onto)
 			if err := s.do(onto); !errors.Is(err, apply.ErrStale) {
-				t.Fatalf("got error %v, want a stale look", err)
+				t.Fatalf("got error %v, want apply.ErrStale", err)
 			}
 			after := &appsv1.StatefulSet{}
 			err := api.Get(t.Context(), client.ObjectKeyFromObject(s.set), after)
@@ -132,23 +132,24 @@ func TestAnApplyTouchesOnlyTheVersionItWasDecidedFor(t *testing.T) {
 	}
 }
 
-// A StatefulSet of a POST, as earlier versions and other implementations send it, loses its fields too.
-func TestAnApplyTakesAwayWhatIsNoLongerWanted(t *testing.T) {
-	for name, post := range map[string]bool{"of an apply": false, "of a POST": true} {
+// An apply removes fields that the set no longer has. A POST of an earlier version or of another
+// implementation may have made them.
+func TestApplyRemovesDroppedFields(t *testing.T) {
+	for name, post := range map[string]bool{"created by an apply": false, "created by a POST": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			if post {
 				s.must(api.Create(t.Context(), s.create(identity.KindStatefulSet).Object.DeepCopyObject().(client.Object), client.FieldOwner(lws.FieldOwner)))
 			} else {
-				s.made()
+				s.created()
 			}
-			s.mustTakeAway(s.statefulSet())
+			s.mustRemoveFields(s.statefulSet())
 		})
 	}
 }
 
-// mustTakeAway applies a set without a label and a variable that its StatefulSet has.
-func (s *scene) mustTakeAway(sts *appsv1.StatefulSet) {
+// mustRemoveFields applies a set without a label and a variable that its StatefulSet has.
+func (s *scene) mustRemoveFields(sts *appsv1.StatefulSet) {
 	s.t.Helper()
 	s.set.Labels = nil
 	container := &s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0]
@@ -163,36 +164,36 @@ func (s *scene) mustTakeAway(sts *appsv1.StatefulSet) {
 		s.t.Errorf("environment (-want +got):\n%s", diff)
 	}
 	if after.Spec.Template.Spec.Volumes[0].EmptyDir == nil {
-		s.t.Error("the volume lost its empty directory")
+		s.t.Error("the volume has no emptyDir now")
 	}
 	if after.UID != sts.UID {
-		s.t.Error("the StatefulSet was made anew")
+		s.t.Error("the StatefulSet was recreated")
 	}
 	for _, entry := range after.ManagedFields {
 		if entry.Manager == lws.FieldOwner && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
-			s.t.Error("fields are still owned by the create")
+			s.t.Error("the create still owns fields")
 		}
 	}
 }
 
-func TestAnApplyOfTheSameIsInStep(t *testing.T) {
+func TestRepeatedApplyIsInStep(t *testing.T) {
 	s := newScene(t)
-	sts := s.made()
+	sts := s.created()
 	for _, entry := range sts.ManagedFields {
 		if entry.Manager != lws.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply {
-			t.Errorf("created with a %s by %s", entry.Operation, entry.Manager)
+			t.Errorf("the field manager is %[2]s with operation %[1]s", entry.Operation, entry.Manager)
 		}
 	}
 	s.set.Spec.Replicas = new(int32(3))
 	s.must(s.do(s.applyOnto(sts)))
 	for _, a := range s.decide(s.statefulSet()).Actions {
 		if a.Target().Kind == identity.KindStatefulSet {
-			t.Errorf("it would be written again: %s %s because %s", a.About().Verb, a.Target(), a.About().Because.Sentence)
+			t.Errorf("the plan writes it again: %s %s because %s", a.About().Verb, a.Target(), a.About().Because.Sentence)
 		}
 	}
 }
 
-func TestAdoptionLeavesARevisionItsData(t *testing.T) {
+func TestAdoptionKeepsTheDataOfARevision(t *testing.T) {
 	s := newScene(t)
 	orphan := s.create(identity.KindControllerRevision).Object.DeepCopyObject().(*appsv1.ControllerRevision)
 	orphan.OwnerReferences = nil
@@ -202,7 +203,7 @@ func TestAdoptionLeavesARevisionItsData(t *testing.T) {
 	after := &appsv1.ControllerRevision{}
 	s.must(api.Get(t.Context(), client.ObjectKeyFromObject(orphan), after))
 	if owner := metav1.GetControllerOf(after); owner == nil || owner.UID != s.set.UID {
-		t.Errorf("the revision belongs to %v, want the set", owner)
+		t.Errorf("the controller of the revision is %v, want the set", owner)
 	}
 	if diff := cmp.Diff([]any{orphan.Data, orphan.Revision, orphan.Labels}, []any{after.Data, after.Revision, after.Labels}); diff != "" {
 		t.Errorf("the revision changed (-want +got):\n%s", diff)
@@ -222,6 +223,6 @@ func (s *scene) renumber(known *appsv1.ControllerRevision) {
 	after := &appsv1.ControllerRevision{}
 	s.must(api.Get(s.t.Context(), client.ObjectKeyFromObject(known), after))
 	if after.Revision != 8 || metav1.GetControllerOf(after) == nil || len(after.Data.Raw) == 0 {
-		s.t.Errorf("got revision %d of %v with %d bytes, want 8, the set's, with data", after.Revision, metav1.GetControllerOf(after), len(after.Data.Raw))
+		s.t.Errorf("got number %d, controller %v and %d bytes of data, want 8, the set and data", after.Revision, metav1.GetControllerOf(after), len(after.Data.Raw))
 	}
 }

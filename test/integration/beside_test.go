@@ -53,9 +53,9 @@ func (c *cluster) lease(namespace, holder string, ago time.Duration) {
 
 func withImage(o *install.Options) { o.WebhookURL, o.Image = "", "example.com/lockstep:v1" }
 
-// Protection by itself stands beside another implementation that runs, and the whole does not. Once the
-// other was stopped, the whole replaces everything.
-func TestInstallTakesTheWholePlaceOfAnother(t *testing.T) {
+// Protection alone can be installed while another implementation runs. The full install is refused until
+// the other one is stopped, and then replaces everything.
+func TestInstallReplacesAnotherImplementation(t *testing.T) {
 	c := newCluster(t)
 	c.reference()
 	c.lease(systemName, theirPod, 0)
@@ -63,38 +63,38 @@ func TestInstallTakesTheWholePlaceOfAnother(t *testing.T) {
 	c.refused(install.Install, nil, systemName, theirPod,
 		"kubectl --namespace lws-system scale deployment lws-controller-manager --replicas=0", "nothing was installed")
 	if hooks := c.validating().Webhooks; len(hooks) != 2 {
-		t.Errorf("the refused run wrote: %+v", hooks)
+		t.Errorf("the refused install wrote webhooks: %+v", hooks)
 	}
 	if out := c.install(func(o *install.Options) { withImage(o); o.DryRun = true }); !strings.Contains(out, "deployment.apps/lws-controller-manager configured (dry run)") {
-		t.Errorf("the dry run said:\n%s", out)
+		t.Errorf("the dry run printed:\n%s", out)
 	}
 	out := c.install(withImage)
 	if !strings.Contains(out, "deployment.apps/lws-controller-manager configured\n") || !strings.Contains(out, theirPod) {
-		t.Errorf("it said:\n%s", out)
+		t.Errorf("install printed:\n%s", out)
 	}
 	c.mustHoldOwnDefinition()
 	c.mustRunLockstepAlone()
 	c.installAgain(withImage)
 }
 
-// mustProtectBeside installs protection by itself, and removes it.
+// mustProtectBeside installs protection alone, and removes it.
 func (c *cluster) mustProtectBeside() {
 	c.t.Helper()
 	alone := func(o *install.Options) { withImage(o); o.ProtectOnly = true }
 	theirs := c.mutating().ResourceVersion
 	c.install(alone)
-	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
+	c.awaitFinalizers("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.installAgain(alone)
 	bindings := &rbacv1.ClusterRoleBinding{}
 	c.read(bindings, "", "lockstep-protection-rolebinding")
 	if s := bindings.Subjects[0]; s.Namespace != standaloneName || s.Name != "lockstep-controller-manager" {
-		c.t.Errorf("it is bound to %v", s)
+		c.t.Errorf("the ClusterRoleBinding names %v", s)
 	}
 	c.uninstall(nil)
-	c.bare()
+	c.mustBeClean()
 	c.absent(&corev1.Namespace{}, standaloneName)
 	if now := c.mutating().ResourceVersion; now != theirs {
-		c.t.Error("the other implementation's webhooks were written to")
+		c.t.Error("the webhooks of the other implementation changed")
 	}
 	c.read(&corev1.Namespace{}, "", systemName)
 }
@@ -106,11 +106,11 @@ func (c *cluster) mustRunLockstepAlone() {
 	pod := deployment.Spec.Template.Spec
 	if len(pod.Volumes) > 0 || len(pod.Containers) != 1 || len(pod.Containers[0].VolumeMounts) > 0 ||
 		pod.Containers[0].Command[0] != "/lockstep" || pod.Containers[0].Image != "example.com/lockstep:v1" {
-		c.t.Errorf("the deployment is still half the other's: %+v", pod)
+		c.t.Errorf("the deployment still has fields of the other implementation: %+v", pod)
 	}
 	hooks := c.validating().Webhooks
 	if len(hooks) != 1 || hooks[0].Name != "vleaderworkerset.kb.io" || len(hooks[0].NamespaceSelector.MatchLabels) > 0 {
-		c.t.Errorf("webhooks of the other are left: %+v", hooks)
+		c.t.Errorf("webhooks of the other implementation are left: %+v", hooks)
 	}
 	if c.mutating().Annotations["theirs"] != "kept" {
 		c.t.Error("an annotation of a user is gone")
@@ -120,15 +120,15 @@ func (c *cluster) mustRunLockstepAlone() {
 	for _, rule := range role.Rules {
 		for _, resource := range rule.Resources {
 			if resource == "secrets" {
-				c.t.Errorf("rights of the other are still granted: %+v", rule)
+				c.t.Errorf("the role still grants rules of the other implementation: %+v", rule)
 			}
 		}
 	}
 }
 
-// The lease of an implementation in another namespace keeps no replica out, so the operator ends. With
-// one lease it waits for the other. Without election it ends.
-func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
+// The lease of an implementation in another namespace blocks no replica, so the operator ends. If both
+// use one lease, the operator waits for it. Without leader election the operator ends.
+func TestOperatorDoesNotStartBesideAnotherImplementation(t *testing.T) {
 	c := newCluster(t)
 	const ns = "elsewhere"
 	for _, name := range []string{ns, systemName} {
@@ -140,9 +140,9 @@ func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 	c.absent(&apiextensionsv1.CustomResourceDefinition{}, crdName)
 
 	c.lease(ns, theirPod, time.Hour)
-	said := &warnings{}
+	logged := &warnings{}
 	competing := c.replica(func(o *operator.Options) {
-		o.Log = funcr.New(func(_, args string) { said.HandleWarningHeader(0, "", args) }, funcr.Options{})
+		o.Log = funcr.New(func(_, args string) { logged.HandleWarningHeader(0, "", args) }, funcr.Options{})
 	})
 	c.install(func(o *install.Options) { o.WebhookURL = competing.webhookURL() })
 	c.lease(ns, theirPod, 0)
@@ -158,8 +158,8 @@ func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 
 	competing.start().untilReady() // its webhooks serve, its controllers wait
 	var log string
-	c.eventually("who waits says for whom", func(context.Context) bool {
-		log += strings.Join(said.taken(), "\n") + "\n"
+	c.eventually("the waiting operator names the holder of the lease", func(context.Context) bool {
+		log += strings.Join(logged.taken(), "\n") + "\n"
 		return strings.Contains(log, "another implementation holds the lease") && strings.Contains(log, theirPod)
 	}, &log)
 	competing.shut()
@@ -168,14 +168,14 @@ func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 	}
 }
 
-// mustNotRun checks that an operator ends, and says why with these texts.
+// mustNotRun checks that an operator ends with an error that has these texts.
 func (c *cluster) mustNotRun(elect bool, texts ...string) {
 	c.t.Helper()
 	r := c.replica(func(o *operator.Options) { o.Config.LeaderElection.LeaderElect = &elect })
 	err := operator.Run(c.t.Context(), r.options)
 	for _, text := range texts {
 		if err == nil || !strings.Contains(err.Error(), text) {
-			c.t.Errorf("with election %t it does not say %q: %v", elect, text, err)
+			c.t.Errorf("with election %t: got %v, want an error with %[2]q", elect, text, err)
 		}
 	}
 }

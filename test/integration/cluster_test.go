@@ -37,11 +37,11 @@ const (
 	crdName    = "leaderworkersets.leaderworkerset.x-k8s.io"
 	systemName = "lws-system"
 
-	standaloneName = "lockstep-system" // of protection by itself
+	standaloneName = "lockstep-system" // if protection alone is installed
 	someURL        = "https://127.0.0.1:9"
 
-	// patience bounds every wait for what must come. It is far beyond what anything
-	// takes, so that a slow machine is not mistaken for a broken one.
+	// patience bounds every wait. It is far longer than any step takes, so that a slow machine
+	// does not fail a test.
 	patience = 150 * time.Second
 )
 
@@ -53,7 +53,7 @@ type cluster struct {
 	client.Client
 }
 
-// newCluster starts an API server of one test's own, with nothing installed.
+// newCluster starts an API server for one test, with nothing installed.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	return newClusterWith(t, nil)
@@ -79,7 +79,7 @@ func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 	return &cluster{t: t, env: env, cfg: own, Client: direct}
 }
 
-// shared returns the API server of all tests.
+// shared returns the API server that all tests share.
 func shared(t *testing.T) *cluster { return &cluster{t: t, cfg: cfg, Client: api} }
 
 // part runs a part of the test.
@@ -92,7 +92,7 @@ func (c *cluster) part(name string, run func()) {
 	})
 }
 
-// namespace creates a namespace that no other test knows.
+// namespace creates a namespace that no other test uses.
 func (c *cluster) namespace() string {
 	c.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -133,7 +133,7 @@ func (c *cluster) as(user string, warned rest.WarningHandler) client.Client {
 	return actor
 }
 
-// grant lets users do something, and waits until the API server knows.
+// grant binds a new ClusterRole to users, and waits until the API server applies it.
 func (c *cluster) grant(name string, users []string, rules ...rbacv1.PolicyRule) {
 	c.t.Helper()
 	c.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
@@ -144,14 +144,13 @@ func (c *cluster) grant(name string, users []string, rules ...rbacv1.PolicyRule)
 	c.create(binding)
 	last := rules[len(rules)-1]
 	for _, user := range users {
-		c.until(user+" may do so", func() bool {
+		c.until(user+" has the permission", func() bool {
 			return c.may(user, authorizationv1.ResourceAttributes{Namespace: "any", Verb: last.Verbs[len(last.Verbs)-1], Group: last.APIGroups[0], Resource: last.Resources[0]})
 		})
 	}
 }
 
-// may reports whether a user may do something. The API server learns of a role a moment after it
-// is created.
+// may reports whether a user has a permission. The API server applies a new role after a delay.
 func (c *cluster) may(user string, what authorizationv1.ResourceAttributes) bool {
 	c.t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
@@ -159,7 +158,7 @@ func (c *cluster) may(user string, what authorizationv1.ResourceAttributes) bool
 	return review.Status.Allowed
 }
 
-// until is eventually for a check that needs no context and explains nothing.
+// until is eventually for a check without a context and without an explanation.
 func (c *cluster) until(what string, done func() bool) {
 	c.t.Helper()
 	c.eventually(what, func(context.Context) bool { return done() }, nil)
@@ -210,7 +209,7 @@ func (c *cluster) install(change func(*install.Options)) string {
 	return out
 }
 
-// installAgain checks that an install finds everything as it is to be.
+// installAgain checks that a second install changes nothing.
 func (c *cluster) installAgain(change func(*install.Options)) {
 	c.t.Helper()
 	again := c.install(change)
@@ -229,16 +228,16 @@ func (c *cluster) uninstall(change func(*install.Options)) string {
 	return out
 }
 
-// refused checks that an install or uninstall does not go on, and says why with these texts.
+// refused checks that an install or uninstall ends with an error that has these texts.
 func (c *cluster) refused(do func(context.Context, install.Options) error, change func(*install.Options), texts ...string) {
 	c.t.Helper()
 	out, err := c.act(do, change)
 	if err == nil {
-		c.t.Fatalf("it went on:\n%s", out)
+		c.t.Fatalf("got no error:\n%s", out)
 	}
 	for _, text := range texts {
 		if !strings.Contains(err.Error(), text) {
-			c.t.Errorf("it does not say %q: %v", text, err)
+			c.t.Errorf("got %v, want an error with %q", err, text)
 		}
 	}
 }
@@ -288,14 +287,14 @@ func (c *cluster) absent(object client.Object, name string) {
 	}
 }
 
-// createSet creates a set past the webhooks, which do not run here.
+// createSet creates a set. It deletes the webhooks first, because their server does not run here.
 func (c *cluster) createSet(name string) *lwsv1.LeaderWorkerSet {
 	c.t.Helper()
 	for _, object := range []client.Object{c.mutating(), c.validating()} {
 		c.must(c.Delete(c.t.Context(), object))
 	}
 	set := newSet("default", name)
-	c.until("the API server forgets the webhooks", func() bool { return c.Create(c.t.Context(), set) == nil })
+	c.until("the API server calls no webhooks", func() bool { return c.Create(c.t.Context(), set) == nil })
 	return set
 }
 

@@ -17,26 +17,26 @@ import (
 )
 
 // wantRefusal checks that an error refuses an object as invalid, with this text.
-func wantRefusal(t *testing.T, err error, words string) {
+func wantRefusal(t *testing.T, err error, text string) {
 	t.Helper()
 	if !apierrors.IsInvalid(err) {
 		t.Fatalf("got %v, want a refusal as invalid", err)
 	}
-	if !strings.Contains(err.Error(), words) {
-		t.Errorf("got  %v\nwant it to say %s", err, words)
+	if !strings.Contains(err.Error(), text) {
+		t.Errorf("got  %v\nwant an error with %s", err, text)
 	}
 }
 
-// The tests of config/crd check every rule. The API server applies rules of each sort.
-func TestRefusalsOfTheDefinition(t *testing.T) {
+// The tests of config/crd check every rule. This one checks a rule of each sort on a real API server.
+func TestDefinitionRefusesInvalidSets(t *testing.T) {
 	namespace := shared(t).namespace()
-	tests := []struct{ name, spec, words string }{
-		{"start", `{startupPolicy: Whenever}`, `spec.startupPolicy: Unsupported value: "Whenever": supported values: "LeaderCreated", "LeaderReady"`},
+	tests := []struct{ name, spec, text string }{
+		{"startup policy", `{startupPolicy: Whenever}`, `spec.startupPolicy: Unsupported value: "Whenever": supported values: "LeaderCreated", "LeaderReady"`},
 		{"network without a policy", `{networkConfig: {}}`, `spec.networkConfig.subdomainPolicy: Required value`},
 		{"size", `{leaderWorkerTemplate: {size: 0}}`, `spec.leaderWorkerTemplate.size: Invalid value: 0: size must be equal or greater than 1`},
-		{"a number that no client can read", `{rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 99999999999}}}`, `spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: 99999999999: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge in body should be less than or equal to 2147483647`},
+		{"number beyond int32", `{rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 99999999999}}}`, `spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: 99999999999: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge in body should be less than or equal to 2147483647`},
 		{"subgroups", `{leaderWorkerTemplate: {size: 5, subGroupPolicy: {subGroupSize: 3}}}`, `spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize: Invalid value: size or size - 1 must be divisible by subGroupSize`},
-		{"product", `{replicas: 100000, leaderWorkerTemplate: {size: 100000}}`, "the product of replicas and worker replicas must not exceed 2147483647"},
+		{"product of replicas and size", `{replicas: 100000, leaderWorkerTemplate: {size: 100000}}`, "the product of replicas and worker replicas must not exceed 2147483647"},
 		{"costly quantity", `{leaderWorkerTemplate: {workerTemplate: {spec: {containers: [{name: c, resources: {limits: {cpu: "1e-2147483647"}}}]}}}}`, "should match"},
 		{"costly quantity of a PVC", `{leaderWorkerTemplate: {volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: "1e2147483647"}}}}]}}`, "should match"},
 	}
@@ -46,7 +46,7 @@ func TestRefusalsOfTheDefinition(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			patch, err := yaml.YAMLToJSON([]byte("{spec: " + tt.spec + "}"))
 			must(t, err)
-			wantRefusal(t, api.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), tt.words)
+			wantRefusal(t, api.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), tt.text)
 		})
 	}
 }
@@ -57,7 +57,7 @@ func TestZeroValuesOfTypedClients(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*lwsv1.LeaderWorkerSetSpec)
-		words  string
+		text   string
 	}{
 		{"start left empty", func(s *lwsv1.LeaderWorkerSetSpec) { s.StartupPolicy = "" }, `spec.startupPolicy: Unsupported value: ""`},
 		{"strategy left empty", func(s *lwsv1.LeaderWorkerSetSpec) { s.RolloutStrategy.Type = "" }, `spec.rolloutStrategy.type: Unsupported value: ""`},
@@ -70,7 +70,7 @@ func TestZeroValuesOfTypedClients(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			set := newSet(namespace, "w")
 			tt.change(&set.Spec)
-			wantRefusal(t, api.Create(t.Context(), set), tt.words)
+			wantRefusal(t, api.Create(t.Context(), set), tt.text)
 		})
 	}
 	must(t, api.Create(t.Context(), newSet(namespace, "w")))
@@ -92,7 +92,7 @@ func statefulSet(namespace string, change func(*appsv1.StatefulSetSpec)) *appsv1
 	return set
 }
 
-// Admission refuses only what no StatefulSet takes.
+// The webhook refuses these templates early, because the API server refuses their StatefulSets.
 func TestStatefulSetsRefuseWhatAdmissionRefuses(t *testing.T) {
 	namespace := shared(t).namespace()
 	for name, change := range map[string]func(*appsv1.StatefulSetSpec){

@@ -25,13 +25,13 @@ type guarded struct {
 	*cluster
 	alice, wanda client.Client
 	namespace    string
-	// warned has the warnings of the API server.
+	// warned collects the warnings of the API server.
 	warned *warnings
-	// chosen are the variables of policies that are on.
+	// chosen are the policy variables that are switched on.
 	chosen []string
 }
 
-// choose turns variables of a policy on, as install does.
+// choose switches policy variables on, as install does.
 func choose(o *unstructured.Unstructured, chosen []string) error {
 	variables, found, err := unstructured.NestedSlice(o.Object, "spec", "variables")
 	if err != nil || !found {
@@ -83,7 +83,7 @@ func claimRule(verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: verbs}
 }
 
-// apply creates the objects of a file of config/protection. An expression that errs denies here.
+// apply creates the objects of a file of config/protection. Here an expression that fails denies the request.
 func (g *guarded) apply(name string) {
 	g.t.Helper()
 	file, err := os.Open(filepath.Join(root, "config", "protection", name))
@@ -123,7 +123,7 @@ func newClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 func (g *guarded) inForce() {
 	g.t.Helper()
 	probe := 0
-	g.until("a claim is refused its deletion", func() bool {
+	g.until("the deletion of a PVC is refused", func() bool {
 		probe++
 		c := g.claim("probe", held)
 		err := g.Delete(g.t.Context(), c)
@@ -135,17 +135,17 @@ func (g *guarded) inForce() {
 		}
 		return err != nil
 	})
-	g.until("a claim is guarded", func() bool {
+	g.until("a PVC is guarded", func() bool {
 		c := g.read("probe")
 		c.Annotations[pvc.HoldersAnnotation] = "forged"
 		return isRefused(g.alice.Update(g.t.Context(), c, client.DryRunAll), "needs permission")
 	})
-	g.until("a claim gets its barrier", func() bool {
+	g.until("a PVC gets its barrier", func() bool {
 		c := newClaim(g.namespace, "dry")
 		g.must(g.Create(g.t.Context(), c, client.DryRunAll))
 		return slices.Contains(c.Finalizers, pvc.BarrierFinalizer)
 	})
-	g.until("words are taken off", func() bool {
+	g.until("forged annotations are removed", func() bool {
 		c := newClaim(g.namespace, "dry")
 		c.Annotations = map[string]string{pvc.HoldAnnotation: "mine"}
 		g.must(g.alice.Create(g.t.Context(), c, client.DryRunAll))
@@ -153,7 +153,7 @@ func (g *guarded) inForce() {
 		g.must(g.alice.Create(g.t.Context(), ns, client.DryRunAll))
 		return len(c.Annotations) == 0 && len(ns.Annotations) == 0
 	})
-	g.until("a namespace is refused its deletion", func() bool {
+	g.until("the deletion of a namespace is refused", func() bool {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "1"}}}
 		g.create(ns)
 		return isRefused(g.Delete(g.t.Context(), ns, client.DryRunAll), "has claims in use: 1") &&
@@ -161,10 +161,10 @@ func (g *guarded) inForce() {
 	})
 }
 
-// strip lets a terminating PVC go.
+// strip removes the annotations and the finalizers of a PVC.
 func (g *guarded) strip(c *corev1.PersistentVolumeClaim) {
 	g.t.Helper()
-	for _, off := range []string{`{"metadata":{"annotations":null}}`, `{"metadata":{"finalizers":null}}`} { // words first: they may be guarded by now
+	for _, off := range []string{`{"metadata":{"annotations":null}}`, `{"metadata":{"finalizers":null}}`} { // annotations first: a policy may refuse a finalizer change of a held PVC
 		if err := g.Patch(g.t.Context(), c, merge(off)); client.IgnoreNotFound(err) != nil {
 			g.t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func (g *guarded) annotateNamespace(as client.Client, name, key, value string) e
 	return as.Update(g.t.Context(), ns)
 }
 
-// isRefused reports whether an error is 403, with this text.
+// isRefused reports whether an error is a 403 with this text.
 func isRefused(err error, says string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), says)
 }
@@ -203,7 +203,7 @@ var held = map[string]string{pvc.HoldersAnnotation: "StatefulSet/db, +2"}
 func (g *guarded) mustRefuse(err error, says string) {
 	g.t.Helper()
 	if !isRefused(err, says) {
-		g.t.Errorf("got %v, want a refusal that says %q", err, says)
+		g.t.Errorf("got %v, want a 403 with %q", err, says)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/webhook"
 )
 
-func TestInstallIsRepeatableAndUninstallTakesAllAway(t *testing.T) {
+func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
 	c := newCluster(t)
 
 	first := c.install(nil)
@@ -33,17 +33,17 @@ func TestInstallIsRepeatableAndUninstallTakesAllAway(t *testing.T) {
 		"mutatingwebhookconfiguration.admissionregistration.k8s.io/lws-mutating-webhook-configuration created\n",
 	} {
 		if !strings.Contains(first, want) {
-			t.Errorf("the first run did not say %q:\n%s", want, first)
+			t.Errorf("the first install did not print %q:\n%s", want, first)
 		}
 	}
 	if err := c.List(t.Context(), &lwsv1.LeaderWorkerSetList{}); err != nil {
-		t.Errorf("install returned before the kind was served: %v", err)
+		t.Errorf("the kind is not served after install: %v", err)
 	}
 
 	before := c.mutating().ResourceVersion
 	c.installAgain(nil)
 	if after := c.mutating().ResourceVersion; after != before {
-		t.Errorf("the second run wrote the webhook configuration: %s, %s", before, after)
+		t.Errorf("the second install wrote the webhook configuration: %s, %s", before, after)
 	}
 
 	c.mustKeepBundles()
@@ -82,7 +82,7 @@ func (c *cluster) mustKeepBundles() {
 		c.install(func(o *install.Options) { o.WebhookURL = address })
 		for _, hook := range c.mutating().Webhooks {
 			if !bytes.Equal(hook.ClientConfig.CABundle, testBundle(c)) {
-				c.t.Errorf("%s: the bundle of %s is lost", name, hook.Name)
+				c.t.Errorf("%s: %s lost its bundle", name, hook.Name)
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func foreignDefinition(c *cluster) *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// A definition with fields that ours lacks stays, and so does everything else.
+// Install keeps a definition with fields that the bundled one lacks, and changes nothing else.
 func TestInstallRefusesToReplaceANewerDefinition(t *testing.T) {
 	c := newCluster(t)
 	newer := foreignDefinition(c)
@@ -161,7 +161,7 @@ const (
 	sharedID    = "system:kube-controller-manager"
 )
 
-// Labels and controllers of owned objects change by the operator and by Kubernetes alone.
+// Only the operator and Kubernetes itself may change labels and controllers of owned objects.
 func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	c := newCluster(t)
 	all := []string{"*"}
@@ -192,7 +192,7 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	}{
 		{"a user changes a label of a pod", editor, label(index, `"7"`), "", pod, true},
 		{"a user removes the name label of a pod", editor, label(name, "null"), "", pod, true},
-		{"a user adds a label of ours", editor, label("leaderworkerset.sigs.k8s.io/x", `"7"`), "", pod, true},
+		{"a user adds a label of the reserved domain", editor, label("leaderworkerset.sigs.k8s.io/x", `"7"`), "", pod, true},
 		{"a user changes a label through the status", editor, label(index, `"7"`), "status", pod, true},
 		{"a user changes another label", editor, label("team", `"a"`), "", pod, false},
 		{"a user adds an annotation", editor, `{"metadata":{"annotations":{"a":"b"}}}`, "", pod, false},
@@ -205,7 +205,7 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 		{"a user scales a StatefulSet", editor, `{"spec":{"replicas":3}}`, "", sts, false},
 		{"a user relabels a Service", editor, label(name, `"x"`), "", service, true},
 		{"a user orphans a revision", editor, orphan, "", revision, true},
-		{"a user relabels a pod that nothing owns", editor, label(name, `"x"`), "", free, false},
+		{"a user relabels a pod without an owner", editor, label(name, `"x"`), "", free, false},
 		{"the StatefulSet controller adopts a pod", stsID, handOver, "", free, false},
 		{"the StatefulSet controller relabels a pod", stsID, label(index, `"7"`), "", pod, false},
 		{"the shared identity relabels a pod", sharedID, label(index, `"8"`), "", pod, false},
@@ -226,7 +226,7 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	}
 	out := c.uninstall(func(o *install.Options) { o.KeepSets = true })
 	if !strings.HasPrefix(out, "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockstep-labels deleted\n") {
-		t.Errorf("the policy is not the first to go:\n%s", out)
+		t.Errorf("the policy is not removed first:\n%s", out)
 	}
 	c.until("a user may relabel the StatefulSet", func() bool { return c.patchAs(editor, sts, label(name, `"z"`), "") == nil })
 }

@@ -25,10 +25,10 @@ import (
 
 const (
 	foreignFinalizer = "example.com/other"
-	// kubeletAsks is how often a kubelet reads a claim that it has to wait for.
+	// kubeletAsks is how often a kubelet reads a PVC that it has to wait for.
 	kubeletAsks = 4 * time.Millisecond
-	// longest is how long it may take until all is gone. With a watch cut off, ours
-	// looks at a claim that names pods only once a minute.
+	// longest bounds the wait until all objects are gone. Without a watch, the operator reads a
+	// PVC that names pods only once a minute.
 	longest = 3 * time.Minute
 )
 
@@ -44,7 +44,7 @@ type round struct {
 	window    time.Duration
 
 	mu      sync.Mutex
-	made    []types.UID // all that has to be gone in the end
+	created []types.UID // objects that must be gone in the end
 	err     error
 	working sync.WaitGroup
 }
@@ -58,7 +58,7 @@ func (r *round) fail(err error) {
 	}
 }
 
-// expects is fail, but for errors that come of other parties' actions.
+// expects is fail, but it ignores errors that concurrent actions of others cause.
 func (r *round) expects(err error) bool {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		return false
@@ -67,13 +67,14 @@ func (r *round) expects(err error) bool {
 	return err == nil
 }
 
-func (r *round) bears(o client.Object) {
+// track adds an object to those that must be gone in the end.
+func (r *round) track(o client.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.made = append(r.made, o.GetUID())
+	r.created = append(r.created, o.GetUID())
 }
 
-// at does something at a moment of the round's choice.
+// at runs a function at a random moment of the round.
 func (r *round) at(ctx context.Context, do func(context.Context)) {
 	wait := time.Duration(r.random.Int64N(int64(r.window)))
 	r.working.Go(func() {
@@ -83,7 +84,7 @@ func (r *round) at(ctx context.Context, do func(context.Context)) {
 	})
 }
 
-// sometimes is at, in one of n rounds.
+// sometimes is at for one of n rounds.
 func (r *round) sometimes(ctx context.Context, n int, do func(context.Context)) {
 	if r.random.IntN(n) == 0 {
 		r.at(ctx, do)
@@ -102,7 +103,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// play plays the round, and then lets all objects go.
+// play plays the round, and then deletes all objects.
 func (r *round) play(ctx context.Context) error {
 	for _, name := range []string{"a", "b"} {
 		r.createClaim(ctx, name)
@@ -110,7 +111,7 @@ func (r *round) play(ctx context.Context) error {
 	r.window = time.Duration(20+r.random.IntN(150)) * time.Millisecond
 	switch kind := r.random.IntN(4); {
 	case r.start != anyhow:
-		r.window *= 4 // a pod takes that long to be written on its claims
+		r.window *= 4 // recording a pod on its PVCs takes that long
 		r.anything(ctx)
 	case kind == 0:
 		r.restart(ctx)
@@ -125,7 +126,7 @@ func (r *round) play(ctx context.Context) error {
 	}
 	for _, name := range []string{"p", "q"} {
 		r.sometimes(ctx, 4, func(ctx context.Context) { r.finish(ctx, name) })
-		r.sometimes(ctx, 4, func(ctx context.Context) { r.live(ctx, name, r.kubelets[0], r.window/4) })
+		r.sometimes(ctx, 4, func(ctx context.Context) { r.runPod(ctx, name, r.kubelets[0], r.window/4) })
 	}
 	r.working.Wait()
 	r.fail(pause(ctx, r.window/2))
@@ -140,25 +141,25 @@ func (r *round) lateBind(ctx context.Context) {
 	}
 	scale := []time.Duration{1, 3, 8}[r.random.IntN(3)] // P may go soon, and B much later
 	late := time.Duration(r.random.Int64N(int64(scale * r.window)))
-	r.live(ctx, "q", r.kubelets[1], late)
+	r.runPod(ctx, "q", r.kubelets[1], late)
 	if r.random.IntN(2) == 0 {
-		r.live(ctx, "p", r.kubelets[0], late+r.window/4)
+		r.runPod(ctx, "p", r.kubelets[0], late+r.window/4)
 	}
 }
 
-// restart ends a pod with both PVCs and starts another one: R4.
+// restart deletes a pod with both PVCs and starts another one: R4.
 func (r *round) restart(ctx context.Context) {
-	r.live(ctx, "p", r.kubelets[0], 0)
+	r.runPod(ctx, "p", r.kubelets[0], 0)
 	r.deleteClaim(ctx, "a")
 	r.sometimes(ctx, 1, func(ctx context.Context) { r.endPod(ctx, "p") })
-	r.sometimes(ctx, 1, func(ctx context.Context) { r.live(ctx, "q", r.kubelets[1], r.window/8) })
+	r.sometimes(ctx, 1, func(ctx context.Context) { r.runPod(ctx, "q", r.kubelets[1], r.window/8) })
 	r.sometimes(ctx, 1, func(ctx context.Context) { r.deleteClaim(ctx, "b") })
 }
 
-// anything does everything at any moment.
+// anything runs every action at a random moment.
 func (r *round) anything(ctx context.Context) {
 	for i, name := range []string{"p", "q"} {
-		r.sometimes(ctx, 1, func(ctx context.Context) { r.live(ctx, name, r.kubelets[i], r.window/2) })
+		r.sometimes(ctx, 1, func(ctx context.Context) { r.runPod(ctx, name, r.kubelets[i], r.window/2) })
 		r.sometimes(ctx, 2, func(ctx context.Context) { r.endPod(ctx, name) })
 	}
 	for _, name := range []string{"a", "b"} {
@@ -173,7 +174,7 @@ func (r *round) createClaim(ctx context.Context, name string) {
 	if !r.expects(r.Create(ctx, claim)) {
 		return
 	}
-	r.bears(claim)
+	r.track(claim)
 	status := merge(fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"phase":"Bound"}}`, claim.UID))
 	r.expects(r.Status().Patch(ctx, claim, status))
 }
@@ -199,18 +200,18 @@ func (r *round) finish(ctx context.Context, name string) {
 	r.expects(r.Status().Patch(ctx, pod, merge(`{"status":{"phase":"Succeeded"}}`)))
 }
 
-// clear deletes all users and lets all PVCs go.
+// clear deletes all pods and all PVCs.
 func (r *round) clear(ctx context.Context) {
 	for _, name := range []string{"p", "q"} {
 		r.endPod(ctx, name)
 	}
 	for _, name := range []string{"a", "b"} {
-		r.fail(r.letGo(ctx, name))
+		r.fail(r.remove(ctx, name))
 	}
 }
 
-// letGo deletes a PVC, held or not, and removes the foreign finalizer.
-func (r *round) letGo(ctx context.Context, name string) error {
+// remove deletes a PVC, held or not, and removes the foreign finalizer.
+func (r *round) remove(ctx context.Context, name string) error {
 	for {
 		claim := newClaim(r.namespace, name)
 		if err := r.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
@@ -238,7 +239,7 @@ func (r *round) letGo(ctx context.Context, name string) error {
 func (r *round) judge(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	versions, err := r.history.Until(ctx, r.namespace, r.made)
+	versions, err := r.history.Until(ctx, r.namespace, r.created)
 	if broken := history.Judge(versions, r.start != anyhow); broken != nil {
 		return fmt.Errorf("round %d, pods %s, kubelets %v: %w", r.number, r.start, r.kubelets, broken)
 	}
@@ -249,7 +250,7 @@ func (r *round) judge(ctx context.Context) error {
 	return nil
 }
 
-// count counts what happened in a round.
+// count adds the events of a round to the tally.
 func (r *round) count(versions []history.Version) {
 	seen := map[string]int{}
 	bound := map[types.UID]bool{}
@@ -294,8 +295,8 @@ const (
 
 var usedBy = map[string][]string{"p": {"a", "b"}, "q": {"b"}}
 
-// live creates a pod, binds it after a while, and mounts its PVCs as a kubelet does.
-func (r *round) live(ctx context.Context, name string, kind kubelet.Kind, after time.Duration) {
+// runPod creates a pod, binds it after a while, and mounts its PVCs as a kubelet does.
+func (r *round) runPod(ctx context.Context, name string, kind kubelet.Kind, after time.Duration) {
 	pod := podWith(r.namespace, name, usedBy[name]...)
 	preset := r.start == anyhow && (r.number+len(usedBy[name]))%5 == 0
 	if preset {
@@ -307,17 +308,17 @@ func (r *round) live(ctx context.Context, name string, kind kubelet.Kind, after 
 	if !r.expects(r.Create(ctx, pod)) {
 		return
 	}
-	r.bears(pod)
+	r.track(pod)
 	r.working.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, 2*r.window+r.more())
 		defer cancel()
 		if preset || pause(ctx, after) == nil && r.isBound(ctx, pod) {
-			r.runs(ctx, pod, kind)
+			r.mount(ctx, pod, kind)
 		}
 	})
 }
 
-// more is how much longer than its window a pod of the round may take.
+// more returns how much longer than its window a pod of the round may take.
 func (r *round) more() time.Duration {
 	if r.start == anyhow {
 		return 0
@@ -325,7 +326,7 @@ func (r *round) more() time.Duration {
 	return r.slack
 }
 
-// isBound binds a pod as soon as that is allowed, and reports whether it did.
+// isBound binds a pod as soon as the API server allows it, and reports whether it did.
 func (r *round) isBound(ctx context.Context, pod *corev1.Pod) bool {
 	for ctx.Err() == nil {
 		switch err := r.bind(ctx, pod); {
@@ -354,14 +355,14 @@ func (r *round) bind(ctx context.Context, pod *corev1.Pod) error {
 			return errNotYet
 		}
 	}
-	// A binding bears the UID of the pod that a node was chosen for.
+	// A binding has the UID of the pod that the scheduler chose a node for.
 	return r.SubResource("binding").Create(ctx, pod, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
 	})
 }
 
-// runs is the kubelet: it reads each PVC until it may mount it.
-func (r *round) runs(ctx context.Context, pod *corev1.Pod, kind kubelet.Kind) {
+// mount acts as the kubelet: it reads each PVC until it may mount it.
+func (r *round) mount(ctx context.Context, pod *corev1.Pod, kind kubelet.Kind) {
 	waiting := pvc.ClaimsOf(pod)
 	for len(waiting) > 0 && ctx.Err() == nil {
 		claim := newClaim(r.namespace, waiting[0])
@@ -373,14 +374,14 @@ func (r *round) runs(ctx context.Context, pod *corev1.Pod, kind kubelet.Kind) {
 		waiting = waiting[1:]
 		err := r.Patch(context.WithoutCancel(ctx), pod.DeepCopy(), client.RawPatch(types.MergePatchType, history.Mounted(pod, claim)))
 		if !r.expects(err) {
-			return // the pod has gone, and nothing of it is mounted
+			return // the pod is gone, and mounts no PVC
 		}
 	}
 }
 
-// cycle is what a scheduler remembers of one pod.
+// cycle is the state that a scheduler keeps for one pod.
 type cycle struct {
-	framework.CycleState // what is not asked for
+	framework.CycleState // methods that the plugin does not call
 	data                 framework.StateData
 }
 

@@ -31,49 +31,49 @@ import (
 )
 
 const (
-	// roundsInCI are played of each arrangement by default.
+	// roundsInCI is the default number of rounds of each arrangement.
 	roundsInCI = 100
-	// further is how many times as many are played at most until enough has happened: a
-	// slow machine has other things happen more often than a fast one.
+	// further bounds how often the rounds are repeated until each event was seen often enough.
+	// A slow machine shows other events than a fast one.
 	further = 5
-	// untilLost is how many times as many a control may take. The rarest loss comes about
-	// once in a hundred rounds, and on a machine that is hard pressed once in four hundred.
+	// untilLost bounds the rounds of a control, in multiples of roundsInCI. The rarest loss occurs
+	// about once in a hundred rounds, and on a busy machine once in four hundred.
 	untilLost = 60
-	// side is how many rounds are played at a time.
+	// side is how many rounds run at a time.
 	side = 4
 )
 
-// TestInterleavings plays rounds of all parties against a real API server: the operator, the built-in
-// controller, kubelets, a scheduler and users, behind proxies that delay and fail requests. The API
-// server's own history is judged.
+// TestInterleavings plays rounds against a real API server: the operator, the built-in controller,
+// kubelets, a scheduler and users act behind proxies that delay and fail requests. The test judges
+// the history of the API server.
 //
 //	LOCKSTEP_INTERLEAVINGS=N  rounds of each arrangement (default 100)
 //	LOCKSTEP_SEED=N           the seed, as a run printed it
 //
-// The controls must lose a PVC: otherwise a loss could not be seen.
+// The controls must lose a PVC: otherwise the test could not see a loss.
 func TestInterleavings(t *testing.T) {
 	rounds, seed := setting(t, "LOCKSTEP_INTERLEAVINGS", roundsInCI), setting(t, "LOCKSTEP_SEED", uint64(time.Now().UnixNano()%1e6))
 	t.Logf("LOCKSTEP_SEED=%d, %d rounds of each arrangement", seed, rounds)
 	g := newGround(t, seed)
 	b := g.builtIn()
 	disturb(b.proxy, seed, brisk)
-	g.part("the built-in by itself loses", func() { g.loses(rounds, today, anyhow) })
+	g.part("the built-in controller alone loses a PVC", func() { g.loses(rounds, today, anyhow) })
 
 	g.guards()
 	o := g.ourOperator(false)
 	disturb(o.proxy, seed+1, slow, failing)
-	g.part("beside the built-in nothing is lost", func() { g.keeps(rounds, anyhow, anyhow, gated, plugged) })
+	g.part("beside the built-in controller no PVC is lost", func() { g.keeps(rounds, anyhow, anyhow, gated, plugged) })
 	second := g.ourOperator(false)
 	disturb(second.proxy, seed+2, slow, failing)
-	g.part("two of ours beside the built-in, and nothing is lost", func() { g.keeps(rounds/2, anyhow, gated) })
+	g.part("two operators beside the built-in controller lose no PVC", func() { g.keeps(rounds/2, anyhow, gated) })
 	second.stop()
-	g.part("beside, kubelets that refuse nothing and no record lose", func() { g.loses(rounds, careless, anyhow) })
+	g.part("beside it, kubelets that refuse nothing lose a PVC without a record", func() { g.loses(rounds, careless, anyhow) })
 	o.stop()
 
 	g.must(b.cmd.Process.Kill())
 	o = g.ourOperator(true)
 	disturb(o.proxy, seed+3, slow, failing)
-	g.part("alone nothing is lost", func() { g.keeps(rounds, anyhow, anyhow, gated, plugged) })
+	g.part("alone the operator loses no PVC", func() { g.keeps(rounds, anyhow, anyhow, gated, plugged) })
 	o.stop()
 }
 
@@ -96,24 +96,24 @@ var (
 	careless = []kubelet.Kind{kubelet.Careless}
 )
 
-// ground is where rounds are played.
+// ground is the API server on which rounds are played.
 type ground struct {
 	*course
 	seed    uint64
 	history *history.History
 	plugin  *scheduling.Plugin
 	tally   *tally
-	// slack is how much longer a pod may take that has to be written on its claims first.
+	// slack is the additional time for a pod that must be recorded on its PVCs first.
 	slack time.Duration
 }
 
-// tally counts what makes rounds worth something.
+// tally counts the events without which rounds show nothing.
 type tally struct {
 	sync.Mutex
 	seen map[string]int
 }
 
-// What is counted.
+// Events that the tally counts.
 const (
 	mountedOnes = "mounted"
 	mountedLate = "mounted while terminating"
@@ -122,7 +122,7 @@ const (
 
 func newGround(t *testing.T, seed uint64) *ground {
 	t.Helper()
-	klog.SetLogger(logr.Discard()) // of watches that break off, and bodies cut short
+	klog.SetLogger(logr.Discard()) // broken watches and truncated bodies are logged
 	t.Cleanup(klog.ClearLogger)
 	g := &ground{course: &course{cluster: newCluster(t)}, seed: seed, tally: &tally{seen: map[string]int{}}, slack: 500 * time.Millisecond}
 	client := g.clientset(g.cfg)
@@ -142,7 +142,7 @@ func (g *ground) guards() {
 	}
 	g.barrier = true
 	ns := g.space(gated)
-	g.until("claims get a barrier", func() bool {
+	g.until("PVCs get a barrier", func() bool {
 		claim := newClaim(ns, "probe")
 		return g.Create(g.t.Context(), claim, client.DryRunAll) == nil && slices.Contains(claim.Finalizers, pvc.BarrierFinalizer)
 	})
@@ -164,7 +164,7 @@ func (g *ground) space(start string) string {
 	return ns.Name
 }
 
-// play plays rounds until all are over or one ends it, and returns their number.
+// play plays rounds until all are over or one stops the run, and returns their number.
 func (g *ground) play(from, rounds int, kinds []kubelet.Kind, starts []string, over func(error) bool) int {
 	g.t.Helper()
 	ctx, cancel := context.WithCancel(g.t.Context())
@@ -199,7 +199,7 @@ func (g *ground) play(from, rounds int, kinds []kubelet.Kind, starts []string, o
 func (g *ground) round(n int, namespace, start string, kinds []kubelet.Kind) *round {
 	random := rand.New(rand.NewPCG(g.seed, uint64(n)))
 	if start != anyhow {
-		kinds = careless // nothing is left to kubelets there
+		kinds = careless // no promise depends on kubelets there
 	}
 	r := &round{ground: g, number: n, namespace: namespace, start: start, random: random}
 	for range 2 {
@@ -208,7 +208,7 @@ func (g *ground) round(n int, namespace, start string, kinds []kubelet.Kind) *ro
 	return r
 }
 
-// keeps checks that nothing is lost, and that enough happens.
+// keeps checks that no PVC is lost, and that every event occurs often enough.
 func (g *ground) keeps(rounds int, starts ...string) {
 	g.t.Helper()
 	g.tally.seen = map[string]int{}
@@ -228,11 +228,11 @@ func (g *ground) keeps(rounds int, starts ...string) {
 	}
 	g.t.Logf("%d rounds in %s: %v", played, time.Since(begun).Round(time.Second), g.tally.seen)
 	for _, what := range g.seldom(rounds) {
-		g.t.Errorf("%s: %d times in %d rounds, which is too seldom to show anything", what, g.tally.seen[what], played)
+		g.t.Errorf("%s: %d times in %d rounds, which is too rare to show anything", what, g.tally.seen[what], played)
 	}
 }
 
-// seldom returns what has not happened once in fifty rounds.
+// seldom returns the events that were rarer than once in fifty rounds.
 func (g *ground) seldom(rounds int) (seldom []string) {
 	for _, what := range []string{mountedOnes, mountedLate, onRecord} {
 		if g.tally.seen[what] < max(1, rounds/50) {
@@ -253,13 +253,13 @@ func (g *ground) loses(rounds int, kinds []kubelet.Kind, starts ...string) {
 		return lost != nil
 	})
 	if lost == nil {
-		g.t.Fatalf("LOCKSTEP_SEED=%d: nothing is lost in %d rounds: what would be lost cannot be seen", g.seed, played)
+		g.t.Fatalf("LOCKSTEP_SEED=%d: no PVC is lost in %d rounds: the test cannot see a loss", g.seed, played)
 	}
 	g.t.Logf("after %d rounds: %v", played, lost)
 }
 
-// trouble is how often requests, answers and watches are late or fail, by whether they write.
-type trouble map[delay.Stage]map[bool]delay.Odds // by whether it writes
+// trouble is how often requests, answers and watches are late or fail. The second key is true for writes.
+type trouble map[delay.Stage]map[bool]delay.Odds
 
 var (
 	reads, changes = false, true
@@ -269,8 +269,8 @@ var (
 		delay.Answers:  {reads: {Late: 0.4, Most: 50 * time.Millisecond}, changes: {Late: 0.2, Most: 20 * time.Millisecond}},
 		delay.Streams:  {reads: {Late: 0.4, Most: 80 * time.Millisecond}},
 	}
-	// brisk is for the built-in, whose one worker sees to all rounds: were it slower, it
-	// would list pods when all of them are long bound.
+	// brisk is for the built-in controller, whose one worker serves all rounds. If it were slower, it
+	// would list pods only after all of them are bound.
 	brisk = trouble{
 		delay.Requests: {reads: {Late: 0.3, Most: 10 * time.Millisecond}, changes: {Late: 0.7, Most: 100 * time.Millisecond}},
 		delay.Answers:  {reads: {Late: 0.3, Most: 20 * time.Millisecond}},
@@ -283,7 +283,7 @@ var (
 		},
 		delay.Answers: {
 			reads:   {Fail: 0.02, Statuses: []int{http.StatusServiceUnavailable}},
-			changes: {Fail: 0.04, Statuses: []int{http.StatusGatewayTimeout}}, // done, without an answer
+			changes: {Fail: 0.04, Statuses: []int{http.StatusGatewayTimeout}}, // the write succeeds, and its answer is lost
 		},
 		delay.Streams: {reads: {Fail: 0.0003, Statuses: []int{http.StatusGone}}},
 	}
@@ -313,9 +313,9 @@ func (c *course) clientset(config *rest.Config) kubernetes.Interface {
 	return set
 }
 
-// handle is what the plugin asks of a scheduler.
+// handle is the part of a scheduler that the plugin uses.
 type handle struct {
-	framework.Handle // what is not asked for
+	framework.Handle // methods that the plugin does not call
 	client           kubernetes.Interface
 	factory          informers.SharedInformerFactory
 }

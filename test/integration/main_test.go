@@ -1,9 +1,8 @@
-// Package integration asks a real API server what only it can say: what it
-// makes of our definition, of preconditions, of who owns a field.
+// Package integration checks what only a real API server can show: how it applies
+// the CustomResourceDefinition, preconditions and field ownership.
 //
-// It knows etcd and kube-apiserver, started once for all tests. There is no
-// controller, no scheduler and no garbage collector here, and what a test
-// creates stays: every test has a namespace of its own.
+// It starts etcd and kube-apiserver once for all tests. No controller, scheduler or
+// garbage collector runs, and objects stay after a test: every test uses its own namespace.
 package integration
 
 import (
@@ -24,16 +23,16 @@ import (
 )
 
 var (
-	// cfg reaches the API server as an administrator.
+	// cfg connects to the API server as an administrator.
 	cfg *rest.Config
 
-	// assets is the directory of the binaries. envtest reads the variable by itself.
+	// assets is the directory of the binaries. envtest reads the variable as well.
 	assets = cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin", "assets"))
 
-	// api is an uncached client of cfg that knows the core types and ours.
+	// api is an uncached client of cfg that knows the core types and LeaderWorkerSets.
 	api client.Client
 
-	// scheme is what api knows.
+	// scheme has the types of api.
 	scheme = runtime.NewScheme()
 )
 
@@ -71,9 +70,8 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// startUp starts an API server as changed, in whatever time that takes the machine. The
-// library waits no longer than five seconds for the first namespace to be there: then
-// another one is started.
+// startUp starts an API server with a changed environment. envtest waits only five seconds
+// for the first namespace. On a slow machine that fails, and startUp tries again.
 func startUp(change func(*envtest.Environment)) (*envtest.Environment, *rest.Config, error) {
 	var failed error
 	for range 5 {

@@ -33,10 +33,10 @@ import (
 	"lockstep.dev/lockstep/test/delay"
 )
 
-// TestARestartBetweenAnyTwoWritesChangesNothing plays one scenario twice: with an operator that
-// stays, and with one that ends after each of its writes, before it gets the answer. No decision
-// depends on what a process saw before, so both end with the same objects and restarts.
-func TestARestartBetweenAnyTwoWritesChangesNothing(t *testing.T) {
+// TestRestartBetweenWritesChangesNothing plays one scenario twice: with one operator that keeps running,
+// and with operators that end after each write, before the answer arrives. No decision depends on what
+// a process saw before, so both runs end with the same objects and restarts.
+func TestRestartBetweenWritesChangesNothing(t *testing.T) {
 	c := newCluster(t)
 	hooks := c.replica(func(o *operator.Options) { o.Controllers = nil })
 	c.install(func(o *install.Options) { o.WebhookURL = hooks.webhookURL() })
@@ -55,7 +55,7 @@ func TestARestartBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 	c.playScenario("torn")
 
 	diff := ""
-	c.eventually("both namespaces hold the same", func(context.Context) bool {
+	c.eventually("both namespaces have the same objects", func(context.Context) bool {
 		diff = cmp.Diff(c.objectsOf("calm"), c.objectsOf("torn"))
 		return diff == ""
 	}, &diff)
@@ -164,14 +164,14 @@ func (c *cluster) startControllerManager(controllers ...string) {
 		"--controllers="+strings.Join(controllers, ","), "--kube-api-qps=200", "--kube-api-burst=300")
 }
 
-// operators runs one operator after the other.
+// operators counts the operators that run one after the other.
 type operators struct {
 	count atomic.Int64
 	stop  context.CancelFunc
 }
 
-// runOperators runs an operator without webhooks, which ends after so many writes and is
-// followed by the next one. With 0 it stays.
+// runOperators runs operators without webhooks, one after the other. Each ends after so many
+// writes. With 0 the first one keeps running.
 func (c *cluster) runOperators(writes int64) *operators {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -201,16 +201,16 @@ func (c *cluster) runOperator(ctx context.Context, writes int64) {
 	ended := make(chan error, 1)
 	go func() { ended <- operator.Run(ctx, r.options) }()
 	select {
-	case <-ctx.Done(): // it may still stop, and does not reach the API server
+	case <-ctx.Done(): // it may still be stopping: its requests fail
 	case err := <-ended:
 		if ctx.Err() == nil {
-			c.t.Errorf("the operator ended with: %v", err)
+			c.t.Errorf("the operator ended: %v", err)
 		}
 	}
 }
 
-// mortal ends an operator with its n-th write, of which it does not get the answer. No later
-// request leaves the operator.
+// mortal ends an operator at its n-th write and drops the answer. Later requests of the
+// operator fail.
 type mortal struct {
 	http.RoundTripper
 	writes int64
@@ -233,14 +233,14 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errEnded
 }
 
-// wrote reports whether a request has changed an object that a decision may read.
+// wrote reports whether a request changed an object that a decision may read.
 func wrote(r *http.Request, answer *http.Response) bool {
 	path := r.URL.Path
 	return r.Method != http.MethodGet && answer.StatusCode < http.StatusMultipleChoices && r.URL.Query().Get("dryRun") == "" &&
 		!strings.HasSuffix(path, "/events") && !strings.Contains(path, "/events/") && !strings.Contains(path, "authorization.k8s.io")
 }
 
-// podStatuses makes pods Ready and ends terminating ones, as a kubelet does, and remembers each
+// podStatuses makes pods Ready and removes terminating ones, as a kubelet does. It records each
 // incarnation.
 type podStatuses struct {
 	*cluster
@@ -262,7 +262,7 @@ func (p *podStatuses) run(ctx context.Context) {
 
 func (p *podStatuses) sync(ctx context.Context, pod *corev1.Pod) {
 	switch {
-	case pod.DeletionTimestamp != nil: // an API server whose client is gone may leave a deletion half done
+	case pod.DeletionTimestamp != nil: // an API server may not complete a deletion whose client is gone
 		_ = p.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 		return
 	case pod.Status.Phase == corev1.PodRunning:
@@ -295,8 +295,8 @@ func (p *podStatuses) counts(namespace string) map[string]int {
 	return counts
 }
 
-// incidental is what differs between two objects that are made alike: UIDs, times, and hashes
-// of a namespace's name.
+// incidental matches what differs between two equal objects: UIDs, times, and hashes of the name
+// of a namespace.
 var incidental = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[0-9:.]+Z|[0-9a-f]{40}`)
 
 // objectsOf returns the objects of a namespace as text.
@@ -330,15 +330,15 @@ func describe(object unstructured.Unstructured, namespace string) string {
 		unstructured.RemoveNestedField(object.Object, field...)
 	}
 	switch object.GetKind() {
-	case "StatefulSet": // one write may take the place of two
+	case "StatefulSet": // one write may replace two
 		unstructured.RemoveNestedField(object.Object, "metadata", "generation")
 		unstructured.RemoveNestedField(object.Object, "status", "observedGeneration")
-	case "LeaderWorkerSet": // conditions that no longer hold tell of states that may not have been written
+	case "LeaderWorkerSet": // a condition that is not True may describe a status that was never written
 		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 		conditions = slices.DeleteFunc(conditions, func(c any) bool { return c.(map[string]any)["status"] != "True" })
 		_ = unstructured.SetNestedSlice(object.Object, conditions, "status", "conditions")
 		started, _, _ := unstructured.NestedSlice(object.Object, "status", "started")
-		for _, group := range started { // pods are in a form with UIDs
+		for _, group := range started { // pods are encoded with their UIDs
 			unstructured.RemoveNestedField(group.(map[string]any), "pods")
 		}
 		_ = unstructured.SetNestedSlice(object.Object, started, "status", "started")

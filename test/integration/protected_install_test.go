@@ -70,8 +70,8 @@ func (c *cluster) claimIn(namespace, name string) *corev1.PersistentVolumeClaim 
 	return claim
 }
 
-// gives waits until new PVCs of a namespace get exactly these finalizers.
-func (c *cluster) gives(namespace string, want ...string) {
+// awaitFinalizers waits until new PVCs of a namespace get exactly these finalizers.
+func (c *cluster) awaitFinalizers(namespace string, want ...string) {
 	c.t.Helper()
 	var got []string
 	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -81,12 +81,12 @@ func (c *cluster) gives(namespace string, want ...string) {
 		return sameSet(got, want), err
 	})
 	if err != nil {
-		c.t.Fatalf("%v: claims in %q get %q, want %q", err, namespace, got, want)
+		c.t.Fatalf("%v: PVCs in %q get %q, want %q", err, namespace, got, want)
 	}
 }
 
-// bare checks that no object has a finalizer, label or annotation of Lockstep.
-func (c *cluster) bare() {
+// mustBeClean checks that no object has a finalizer, label or annotation of Lockstep.
+func (c *cluster) mustBeClean() {
 	c.t.Helper()
 	if left := c.protection(); len(left) > 0 {
 		c.t.Errorf("left: %q", left)
@@ -95,7 +95,7 @@ func (c *cluster) bare() {
 		c.must(c.List(c.t.Context(), list))
 		c.must(eachItem(list, func(o client.Object) {
 			if text := fmt.Sprint(o.GetAnnotations(), o.GetLabels(), o.GetFinalizers()); strings.Contains(text, "lockstep.dev/") {
-				c.t.Errorf("%T %s bears %s", o, o.GetName(), text)
+				c.t.Errorf("%T %s has %s", o, o.GetName(), text)
 			}
 			if pod, ok := o.(*corev1.Pod); ok && len(pod.Spec.SchedulingGates) > 0 {
 				c.t.Errorf("pod %s waits for %v", pod.Name, pod.Spec.SchedulingGates)
@@ -120,7 +120,7 @@ func (c *cluster) annotateAll(claim *corev1.PersistentVolumeClaim, namespace str
 	c.must(c.Update(c.t.Context(), ns))
 }
 
-// cutAt cancels after some lines.
+// cutAt cancels a context after some lines of output.
 type cutAt struct {
 	bytes.Buffer
 	lines  int
@@ -134,9 +134,9 @@ func (w *cutAt) Write(text []byte) (int, error) {
 	return w.Buffer.Write(text)
 }
 
-// Without the built-in controller, Lockstep removes its finalizer too. An uninstall that was cut short
-// must not forget that.
-func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
+// Without the built-in controller, uninstall removes the finalizers of that controller as well. A second
+// uninstall must still do so after the first one was interrupted.
+func TestInterruptedUninstallIsResumed(t *testing.T) {
 	c := newClusterWith(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"})
 	go c.finalizeNamespace(t.Context())
 	rounds := 0
@@ -146,7 +146,7 @@ func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 			configured("protection: {alone: true}")(o)
 			o.ProtectOnly = true
 		})
-		c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
+		c.awaitFinalizers("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 		claim := c.claimIn("default", fmt.Sprintf("claim-%d", cut))
 		c.annotateAll(claim, "default")
 		gated := podWith("default", claim.Name, claim.Name)
@@ -166,27 +166,27 @@ func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 		finished := install.Uninstall(ctx, o)
 		cancel()
 		if text, err := c.act(install.Uninstall, nil); err != nil {
-			t.Fatalf("cut after %d lines:\n%s\ntaken up again: %v\n%s", cut, out, err, text)
+			t.Fatalf("interrupted after %d lines:\n%s\nresumed: %v\n%s", cut, out, err, text)
 		}
-		c.bare()
+		c.mustBeClean()
 		c.read(claim, "default", claim.Name)
 		if len(claim.Finalizers) > 0 {
-			t.Fatalf("cut after %d lines: the claim keeps %q", cut, claim.Finalizers)
+			t.Fatalf("interrupted after %d lines: the PVC keeps %q", cut, claim.Finalizers)
 		}
 		c.read(volume, "", volume.Name)
 		if len(volume.Finalizers) > 0 {
-			t.Fatalf("cut after %d lines: the volume keeps %q", cut, volume.Finalizers)
+			t.Fatalf("interrupted after %d lines: the volume keeps %q", cut, volume.Finalizers)
 		}
 		if finished == nil {
 			break
 		}
 	}
 	if rounds < 4 {
-		t.Errorf("it was cut short %d times", rounds-1)
+		t.Errorf("it was interrupted %d times", rounds-1)
 	}
 }
 
-func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
+func TestNewConfigurationReplacesTheFormerOne(t *testing.T) {
 	c := newClusterWith(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"})
 	for _, name := range []string{"prod", "eager", "lax"} {
 		c.create(namespaced(name))
@@ -196,29 +196,29 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 	c.install(nil)
 	byDefault := c.protection()
 	if missing, err := pvccache.NewPolicies(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
-		t.Errorf("of what is installed %q is missed: %v", missing, err)
+		t.Errorf("the installed policies lack %q: %v", missing, err)
 	}
 	for _, namespace := range []string{"prod", "eager"} {
-		c.gives(namespace, pvc.BarrierFinalizer)
+		c.awaitFinalizers(namespace, pvc.BarrierFinalizer)
 	}
-	c.gives("lax")
-	c.gives("kube-system")
+	c.awaitFinalizers("lax")
+	c.awaitFinalizers("kube-system")
 
 	c.install(configured("protection: {alone: true, exemptNamespaces: [prod]}"))
-	c.gives("prod", pvc.PodsFinalizer)
-	c.gives("lax", pvc.PodsFinalizer)
-	c.gives("kube-system", pvc.PodsFinalizer, pvc.BarrierFinalizer)
+	c.awaitFinalizers("prod", pvc.PodsFinalizer)
+	c.awaitFinalizers("lax", pvc.PodsFinalizer)
+	c.awaitFinalizers("kube-system", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	if alone := c.protection(); len(alone) != len(byDefault)+4 {
 		t.Errorf("got %q", alone)
 	}
 
 	c.install(configured("protection: {mode: Observe}"))
 	c.installAgain(configured("protection: {mode: Observe}"))
-	c.gives("prod")
-	c.gives("lax")
-	c.gives("eager", pvc.BarrierFinalizer)
+	c.awaitFinalizers("prod")
+	c.awaitFinalizers("lax")
+	c.awaitFinalizers("eager", pvc.BarrierFinalizer)
 	said := ""
-	c.eventually("a claim that chooses more than its cluster gets it", func(ctx context.Context) bool {
+	c.eventually("a PVC that asks for more protection than its cluster gets it", func(ctx context.Context) bool {
 		chosen := newClaim("prod", "chosen")
 		chosen.Annotations = map[string]string{pvc.ModeKey: "barrier"}
 		err := c.Create(ctx, chosen, client.DryRunAll)
@@ -226,7 +226,7 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 		return slices.Contains(chosen.Finalizers, pvc.BarrierFinalizer)
 	}, &said)
 	if now := c.protection(); !slices.Equal(now, byDefault) {
-		t.Errorf("stale: got %q, want %q", now, byDefault)
+		t.Errorf("stale objects: got %q, want %q", now, byDefault)
 	}
 
 	claim := c.claimIn("eager", "claim")
@@ -235,16 +235,16 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 	if left := c.protection(); len(left) > 0 {
 		t.Errorf("switched off: %q", left)
 	}
-	c.gives("eager")
+	c.awaitFinalizers("eager")
 	c.read(claim, "eager", "claim")
 	if len(claim.Finalizers) > 0 || len(claim.Annotations) != 1 {
-		t.Errorf("switched off, a claim bears %+v", claim.ObjectMeta)
+		t.Errorf("switched off, a PVC has %+v", claim.ObjectMeta)
 	}
-	c.mutating() // what is for LeaderWorkerSets stays
+	c.mutating() // the webhooks of LeaderWorkerSets stay
 }
 
 // An install without --config goes back to the defaults. A namespace that install did not create stays.
-func TestAnInstallWithoutAConfigurationResetsIt(t *testing.T) {
+func TestInstallWithoutConfigResetsTheConfiguration(t *testing.T) {
 	c := newCluster(t)
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemName, Labels: map[string]string{"mine": "yes"}}})
 	kinds := func() []v1alpha1.WorkloadKind {
@@ -276,23 +276,23 @@ func TestAnInstallWithoutAConfigurationResetsIt(t *testing.T) {
 	c.read(&corev1.Secret{}, systemName, "mine")
 }
 
-func TestTheWholeTakesThePlaceOfProtectionByItself(t *testing.T) {
+func TestFullInstallReplacesProtectionAlone(t *testing.T) {
 	c := newCluster(t)
 	c.install(func(o *install.Options) { o.ProtectOnly = true })
 	c.install(nil)
-	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
+	c.awaitFinalizers("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.read(&rbacv1.ClusterRole{}, "", "lockstep-protection-role")
 	c.absent(&rbacv1.ClusterRole{}, "lockstep-proxy-role")
 	c.refused(install.Install, func(o *install.Options) { o.ProtectOnly = true }, "uninstall --keep-protection")
 	claim := c.claimIn("default", "claim")
 	if out := c.uninstall(func(o *install.Options) { o.KeepProtection = true }); !strings.Contains(out, "PVCs stay protected") {
-		t.Errorf("it said:\n%s", out)
+		t.Errorf("uninstall printed:\n%s", out)
 	}
-	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
+	c.awaitFinalizers("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.install(func(o *install.Options) { o.ProtectOnly = true })
 	c.read(claim, "default", "claim")
 	if !slices.Contains(claim.Finalizers, pvc.BarrierFinalizer) {
-		t.Errorf("the claim bears %q", claim.Finalizers)
+		t.Errorf("the PVC has finalizers %q", claim.Finalizers)
 	}
 }
 
@@ -315,7 +315,7 @@ func older(t *testing.T) *cluster {
 }
 
 // Without mutating policies the controller adds the finalizers. It needs neither the CRD of sets nor
-// rights beyond those of its installation.
+// rights beyond those that install grants.
 func TestTheControllerProtectsWithoutMutatingPolicies(t *testing.T) {
 	c := older(t)
 	form := func(o *install.Options) {
@@ -326,10 +326,10 @@ func TestTheControllerProtectsWithoutMutatingPolicies(t *testing.T) {
 		t.Fatalf("got:\n%s", out)
 	}
 	if missing, err := pvccache.NewPolicies(c, true, false).Missing(t.Context()); err != nil || len(missing) > 0 {
-		t.Errorf("of what is installed %q is missing: %v", missing, err)
+		t.Errorf("the installed policies lack %q: %v", missing, err)
 	}
 	const user = "system:serviceaccount:" + standaloneName + ":lockstep-controller-manager"
-	c.until("the rights of the operator are known", func() bool {
+	c.until("the API server applies the role of the operator", func() bool {
 		return c.may(user, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "persistentvolumeclaims"}) &&
 			c.may(user, authorizationv1.ResourceAttributes{Namespace: standaloneName, Verb: "create", Group: "coordination.k8s.io", Resource: "leases"})
 	})
@@ -353,7 +353,7 @@ func TestTheControllerProtectsWithoutMutatingPolicies(t *testing.T) {
 	r.shut()
 	c.installAgain(form)
 	c.uninstall(nil)
-	c.bare()
+	c.mustBeClean()
 }
 
 func newVolume(name string) *corev1.PersistentVolume {

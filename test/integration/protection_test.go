@@ -21,27 +21,27 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// TestPoliciesOfProtection asks a real API server what the admission policies do.
+// The admission policies of protection run on a real API server.
 func TestPoliciesOfProtection(t *testing.T) {
 	g := newGuarded(t, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
 	g.inForce()
-	g.part("a claim is born with both finalizers", g.birth)
-	g.part("forged words are taken off", g.forgery)
-	g.part("a held claim is not deleted", g.refusal)
-	g.part("one by one, and the first that is held ends it", g.collection)
-	g.part("what protects is not stripped", g.stripping)
-	g.part("words need a permission of their own", g.permission)
-	g.part("a held claim does not become a pod's own", g.ownership)
-	g.part("who asks for a deletion may delete", g.intent)
-	g.part("too late to hold", g.tooLate)
+	g.part("a new PVC has both finalizers", g.birth)
+	g.part("forged annotations are removed", g.forgery)
+	g.part("a held PVC is not deleted", g.refusal)
+	g.part("a held PVC stops the deletion of a collection", g.collection)
+	g.part("the finalizers of a held PVC stay", g.stripping)
+	g.part("annotations need a permission of their own", g.permission)
+	g.part("a held PVC does not become a pod's own", g.ownership)
+	g.part("delete-when-free needs the permission to delete", g.intent)
+	g.part("a terminating PVC cannot be held", g.tooLate)
 	g.part("held or terminating, never both", g.atomic)
 	g.part("break-glass", g.breakGlass)
 	g.part("mode observe warns", g.observed)
-	g.part("a namespace with held claims stays", g.namespaces)
+	g.part("a namespace with held PVCs stays", g.namespaces)
 	g.part("the server counts what it refused", g.counted)
 }
 
-// counted: the metrics of the API server count refusals.
+// counted checks that the metrics of the API server count refusals.
 func (g *guarded) counted() {
 	server, err := kubernetes.NewForConfig(g.cfg)
 	g.must(err)
@@ -50,7 +50,7 @@ func (g *guarded) counted() {
 	for policy, action := range map[string]string{"refuse-delete": "deny", "guard": "deny", "refuse-namespace": "deny", "guard-namespace": "deny", "warn-delete": "warn"} {
 		counted := regexp.MustCompile(`(?m)^apiserver_validating_admission_policy_check_total\{enforcement_action="` + action + `",.*policy="` + policy + `\.protection\.lockstep\.dev".* [1-9]`)
 		if !counted.Match(text) {
-			g.t.Errorf("%s: no count of what it would %s", policy, action)
+			g.t.Errorf("%s: the metrics have no check with action %s", policy, action)
 		}
 	}
 }
@@ -69,14 +69,14 @@ func (g *guarded) birth() {
 	}
 	twice := g.claim("twice", nil, pvc.BarrierFinalizer, pvc.PodsFinalizer)
 	if len(twice.Finalizers) != 2 {
-		g.t.Errorf("had both, and has %v", twice.Finalizers)
+		g.t.Errorf("created with both, the PVC has %v", twice.Finalizers)
 	}
 	yes := true
 	own := newClaim(g.namespace, "pods-own")
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: &yes}}
 	g.create(own)
 	if slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
-		g.t.Errorf("a pod's own claim has %v", own.Finalizers)
+		g.t.Errorf("a pod's own PVC has %v", own.Finalizers)
 	}
 	g.create(inMode("lax", "off"))
 	lax := newClaim("lax", "data")
@@ -97,33 +97,33 @@ func (g *guarded) birth() {
 }
 
 func (g *guarded) forgery() {
-	words := func() map[string]string {
+	annotations := func() map[string]string {
 		return map[string]string{pvc.HoldersAnnotation: "a", pvc.UsersAnnotation: "a=1", pvc.HoldAnnotation: "mine", pvc.ModeKey: "hold", "example.com/note": "x"}
 	}
 	c := newClaim(g.namespace, "forged")
-	c.Annotations = words()
+	c.Annotations = annotations()
 	g.must(g.alice.Create(g.t.Context(), c))
 	if len(c.Annotations) != 2 || c.Annotations["example.com/note"] != "x" || c.Annotations[pvc.ModeKey] != "hold" {
-		g.t.Errorf("what is left is %v", c.Annotations)
+		g.t.Errorf("the annotations left are %v", c.Annotations)
 	}
 	c = newClaim(g.namespace, "said")
-	c.Annotations = words()
+	c.Annotations = annotations()
 	g.must(g.wanda.Create(g.t.Context(), c))
 	if len(c.Annotations) != 5 {
-		g.t.Errorf("who may release may say: %v", c.Annotations)
+		g.t.Errorf("a user with the permission to release keeps %v", c.Annotations)
 	}
 	ns := dryNamespace(pvc.HeldClaimsAnnotation, pvc.ReleaseAnnotation)
 	ns.Annotations["example.com/note"] = "x"
 	g.must(g.alice.Create(g.t.Context(), ns, client.DryRunAll))
 	if len(ns.Annotations) != 1 || ns.Annotations["example.com/note"] != "x" {
-		g.t.Errorf("what is left on a namespace is %v", ns.Annotations)
+		g.t.Errorf("the annotations left on a namespace are %v", ns.Annotations)
 	}
 }
 
-func dryNamespace(words ...string) *corev1.Namespace {
+func dryNamespace(keys ...string) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dry", Annotations: map[string]string{}}}
-	for _, word := range words {
-		ns.Annotations[word] = "alice"
+	for _, key := range keys {
+		ns.Annotations[key] = "alice"
 	}
 	return ns
 }
@@ -136,7 +136,7 @@ func (g *guarded) refusal() {
 	g.mustRefuse(g.Delete(g.t.Context(), c), "in use") // an administrator is no exception
 	g.mustRefuse(g.Delete(g.t.Context(), c, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationForeground)), "in use")
 	if g.read("precious").DeletionTimestamp != nil {
-		g.t.Error("it is on its way out")
+		g.t.Error("the PVC is terminating")
 	}
 	free := g.claim("free", map[string]string{pvc.HoldersAnnotation: ""})
 	g.must(g.alice.Delete(g.t.Context(), free))
@@ -144,67 +144,67 @@ func (g *guarded) refusal() {
 
 func (g *guarded) collection() {
 	g.create(namespaced("many"))
-	for name, words := range map[string]map[string]string{"a": nil, "b": held, "c": nil} {
+	for name, annotations := range map[string]map[string]string{"a": nil, "b": held, "c": nil} {
 		c := newClaim("many", name)
-		c.Annotations = words
+		c.Annotations = annotations
 		g.create(c)
 	}
 	g.mustRefuse(g.DeleteAllOf(g.t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace("many")), "in use")
 	b := &corev1.PersistentVolumeClaim{}
 	g.must(g.Get(g.t.Context(), client.ObjectKey{Namespace: "many", Name: "b"}, b))
 	if b.DeletionTimestamp != nil {
-		g.t.Error("the held one is on its way out")
+		g.t.Error("the held PVC is terminating")
 	}
 }
 
 var noFinalizers = merge(`{"metadata":{"finalizers":null}}`)
 
 func (g *guarded) stripping() {
-	c := g.claim("dressed", held, "example.com/first")
+	c := g.claim("finalized", held, "example.com/first")
 	null := noFinalizers
 	const says = "the claim is in use: StatefulSet/db, +2. Its finalizers"
 	g.mustRefuse(g.alice.Patch(g.t.Context(), c.DeepCopy(), null), says)
 	g.mustRefuse(g.alice.Status().Patch(g.t.Context(), c.DeepCopy(), null), says)
 	g.mustRefuse(g.Patch(g.t.Context(), c.DeepCopy(), null), says)
 	for _, left := range [][]string{{pvc.PodsFinalizer}, {pvc.BarrierFinalizer, "example.com/first"}} {
-		c := g.read("dressed")
+		c := g.read("finalized")
 		c.Finalizers = left
 		g.mustRefuse(g.wanda.Update(g.t.Context(), c), says)
 	}
-	c = g.read("dressed")
+	c = g.read("finalized")
 	c.Finalizers, c.Annotations = nil, nil
-	g.mustRefuse(g.wanda.Update(g.t.Context(), c), says) // words and finalizers in one request
-	c = g.read("dressed")
+	g.mustRefuse(g.wanda.Update(g.t.Context(), c), says) // annotations and finalizers in one request
+	c = g.read("finalized")
 	c.Finalizers = []string{pvc.PodsFinalizer, pvc.BarrierFinalizer}
-	g.must(g.alice.Update(g.t.Context(), c)) // the others' are the others'
+	g.must(g.alice.Update(g.t.Context(), c)) // finalizers of other controllers are not protected
 	loose := g.claim("loose", nil)
 	g.must(g.alice.Patch(g.t.Context(), loose, null))
 }
 
 func (g *guarded) permission() {
-	g.claim("words", held)
+	g.claim("annotated", held)
 	for _, key := range []string{
 		pvc.HoldersAnnotation, pvc.DigestAnnotation, pvc.VerifiedAnnotation, pvc.ReleaseAnnotation, pvc.HoldAnnotation, pvc.UsersAnnotation, pvc.ModeKey,
 	} {
-		says := "changing " + key + ` needs permission to release claims.protection.lockstep.dev "words" in namespace "prod"`
-		g.mustRefuse(g.annotate(g.alice, "words", key, "off"), says)
-		c := g.read("words")
+		says := "changing " + key + ` needs permission to release claims.protection.lockstep.dev "annotated" in namespace "prod"`
+		g.mustRefuse(g.annotate(g.alice, "annotated", key, "off"), says)
+		c := g.read("annotated")
 		before := c.DeepCopy()
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, "off")
 		g.mustRefuse(g.alice.Status().Patch(g.t.Context(), c, client.MergeFrom(before)), says)
 	}
-	c := g.read("words")
+	c := g.read("annotated")
 	delete(c.Annotations, pvc.HoldersAnnotation)
 	g.mustRefuse(g.alice.Update(g.t.Context(), c), "changing "+pvc.HoldersAnnotation+" needs permission")
-	g.must(g.annotate(g.alice, "words", pvc.IntentAnnotation, string(c.UID)))
-	g.must(g.annotate(g.alice, "words", "example.com/note", "x"))
-	g.must(g.annotate(g.wanda, "words", pvc.HoldAnnotation, "audit"))
+	g.must(g.annotate(g.alice, "annotated", pvc.IntentAnnotation, string(c.UID)))
+	g.must(g.annotate(g.alice, "annotated", "example.com/note", "x"))
+	g.must(g.annotate(g.wanda, "annotated", pvc.HoldAnnotation, "audit"))
 	g.claim("unheld", nil)
 	g.must(g.annotate(g.alice, "unheld", pvc.ModeKey, "hold"))
 }
 
-// ownership: a held PVC must not become a PVC of a pod, which is not protected. Controllers may still
-// change owners.
+// ownership checks that a held PVC cannot become an ephemeral PVC of a pod, which is not protected.
+// Controllers may still change owners.
 func (g *guarded) ownership() {
 	g.claim("data-db-0", held)
 	owned := func(as client.Client, name, pod string) error {
@@ -227,27 +227,27 @@ func (g *guarded) ownership() {
 	g.grant("tier", []string{"tina"}, claimRule("get", "update", "patch"),
 		rbacv1.PolicyRule{APIGroups: []string{"protection.lockstep.dev"}, Resources: []string{"claims"}, Verbs: []string{"tie"}})
 	g.claim("data-db-2", held)
-	g.must(owned(g.as("tina", nil), "data-db-2", "db-2"))                                 // an operator of sets that protects nothing itself
-	g.must(owned(g.alice, "data-db-0", "db-0"))                                           // as a StatefulSet condemns it
-	g.must(owned(carl, "data-db-0", "db-0"))                                              // it is what it was
-	g.mustRefuse(owned(carl, "data-db-0", "db-1"), "giving the claim another controller") // by a name that nothing is found by
+	g.must(owned(g.as("tina", nil), "data-db-2", "db-2"))                                 // an operator for sets, which protects no PVC
+	g.must(owned(g.alice, "data-db-0", "db-0"))                                           // as a StatefulSet does before a scale-down
+	g.must(owned(carl, "data-db-0", "db-0"))                                              // an unchanged ownerReference
+	g.mustRefuse(owned(carl, "data-db-0", "db-1"), "giving the claim another controller") // a pod that does not exist
 	g.must(owned(g.wanda, "data-db-0", "data"))
-	g.must(g.annotate(g.alice, "data-db-0", "example.com/note", "x")) // it is what it was
+	g.must(g.annotate(g.alice, "data-db-0", "example.com/note", "x")) // an unchanged ownerReference
 	g.claim("data-db-1", nil)
 	g.must(owned(g.alice, "data-db-1", "data"))
 }
 
-// intent: only users that may delete a PVC may ask the operator to delete it.
+// intent checks that only users with the permission to delete a PVC may ask the operator to delete it.
 func (g *guarded) intent() {
 	g.grant("editor", []string{"eve"}, claimRule("get", "update", "patch"))
 	eve := g.as("eve", nil)
 	c := g.claim("asked-for", nil)
 	g.mustRefuse(g.annotate(eve, "asked-for", pvc.IntentAnnotation, string(c.UID)),
 		`setting protection.lockstep.dev/delete-when-free needs permission to delete persistentvolumeclaims "asked-for" in namespace "prod"`)
-	g.must(g.annotate(eve, "asked-for", pvc.IntentAnnotation, "another-life"))
+	g.must(g.annotate(eve, "asked-for", pvc.IntentAnnotation, "another-uid"))
 	g.must(g.annotate(g.alice, "asked-for", pvc.IntentAnnotation, string(c.UID)))
 	g.must(g.annotate(eve, "asked-for", "example.com/note", "x"))
-	g.must(g.annotate(eve, "asked-for", pvc.IntentAnnotation, "")) // and that it stays, whoever may update
+	g.must(g.annotate(eve, "asked-for", pvc.IntentAnnotation, "")) // every user that may update may withdraw the request
 }
 
 func (g *guarded) tooLate() {
@@ -260,18 +260,18 @@ func (g *guarded) tooLate() {
 	g.strip(g.read("leaving"))
 }
 
-// atomic races a hold against a DELETE. One of them wins.
+// atomic races a hold against a DELETE. Exactly one of them wins.
 func (g *guarded) atomic() {
 	heldOnly, goneOnly := 0, 0
 	for i := 0; i < 150 || (heldOnly == 0 || goneOnly == 0) && i < 1500; i++ {
 		c := g.claim(fmt.Sprintf("raced-%d", i), nil)
 		remove := func() { _ = g.alice.Delete(g.t.Context(), c.DeepCopy()) }
 		hold := func() {
-			words := c.DeepCopy()
-			metav1.SetMetaDataAnnotation(&words.ObjectMeta, pvc.HoldersAnnotation, "StatefulSet/db")
-			_ = g.wanda.Patch(g.t.Context(), words, client.MergeFrom(c))
+			holding := c.DeepCopy()
+			metav1.SetMetaDataAnnotation(&holding.ObjectMeta, pvc.HoldersAnnotation, "StatefulSet/db")
+			_ = g.wanda.Patch(g.t.Context(), holding, client.MergeFrom(c))
 		}
-		if i%2 == 0 { // who starts last is the first to run where there is one processor
+		if i%2 == 0 { // on one processor, the goroutine that is started last runs first
 			remove, hold = hold, remove
 		}
 		var racers sync.WaitGroup
@@ -290,19 +290,19 @@ func (g *guarded) atomic() {
 		}
 	}
 	if heldOnly == 0 || goneOnly == 0 {
-		g.t.Errorf("held %d times, gone %d times: no race was run", heldOnly, goneOnly)
+		g.t.Errorf("held %d times, gone %d times: no race took place", heldOnly, goneOnly)
 	}
 }
 
 func (g *guarded) breakGlass() {
 	c := g.claim("glass", held)
 	g.mustRefuse(g.annotate(g.alice, "glass", pvc.ReleaseAnnotation, string(c.UID)), "needs permission to release")
-	g.must(g.annotate(g.wanda, "glass", pvc.ReleaseAnnotation, "another-life"))
+	g.must(g.annotate(g.wanda, "glass", pvc.ReleaseAnnotation, "another-uid"))
 	g.mustRefuse(g.wanda.Delete(g.t.Context(), c), "in use")
 	g.must(g.annotate(g.wanda, "glass", pvc.ReleaseAnnotation, string(c.UID)))
-	g.must(g.alice.Delete(g.t.Context(), c)) // released is released, for whoever may delete
+	g.must(g.alice.Delete(g.t.Context(), c)) // a released PVC can be deleted by every user that may delete
 	if g.read("glass").DeletionTimestamp == nil {
-		g.t.Error("it is not on its way out")
+		g.t.Error("the PVC is not terminating")
 	}
 	g.strip(g.read("glass"))
 }
@@ -312,7 +312,7 @@ func (g *guarded) observed() {
 	g.warned.taken()
 	g.must(g.alice.Delete(g.t.Context(), c))
 	if got := strings.Join(g.warned.taken(), "\n"); !strings.Contains(got, "the claim is in use: StatefulSet/db") {
-		g.t.Errorf("warned of %q", got)
+		g.t.Errorf("got warnings %q", got)
 	}
 }
 
@@ -332,8 +332,8 @@ func (g *guarded) namespaces() {
 	g.must(g.Delete(g.t.Context(), ns))
 }
 
-// TestClaimsAreHeldFromBirthWhereThatWasChosen: until the operator has read the PVC.
-func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
+// With initial holds, a new PVC is held until the operator has read it.
+func TestNewPVCsAreHeldWithInitialHold(t *testing.T) {
 	g := newGuarded(t, "barrier.yaml", "refuse.yaml", "guard.yaml")
 	g.chosen = []string{"initialHold"}
 	g.apply("forged.yaml")
@@ -351,7 +351,7 @@ func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 		g.must(g.alice.Create(t.Context(), c, client.DryRunAll))
 		return c.Annotations[pvc.HoldersAnnotation]
 	}
-	g.until("claims are held from birth", func() bool {
+	g.until("new PVCs are held", func() bool {
 		return born("holding", "") == pvc.Unverified && born("usual", "hold") == pvc.Unverified
 	})
 	for _, tt := range []struct {
@@ -362,7 +362,7 @@ func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 		{"holding", "nonsense", true}, {"strictly", "", true}, {"lax", "", false}, {"lax", "hold", true}, {"kube-system", "", false},
 	} {
 		if got := born(tt.namespace, tt.mode); (got == pvc.Unverified) != tt.held {
-			t.Errorf("in %q, mode %q, a claim is born with %q", tt.namespace, tt.mode, got)
+			t.Errorf("in %q, mode %q, a new PVC has holders %q", tt.namespace, tt.mode, got)
 		}
 	}
 	forging := func() *corev1.PersistentVolumeClaim {
@@ -372,31 +372,31 @@ func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 	}
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{}
 	g.must(g.Get(t.Context(), client.ObjectKey{Name: "initial-hold.protection.lockstep.dev"}, binding))
-	for i := range 100 { // policies run in another order each time that the server has read them anew
+	for i := range 100 { // each time the server reloads policies, it runs them in another order
 		binding.Labels["round"] = fmt.Sprint(i)
 		g.must(g.Update(t.Context(), binding))
 		c := forging()
 		g.must(g.alice.Create(t.Context(), c, client.DryRunAll))
 		if got := c.Annotations; got[pvc.HoldersAnnotation] != pvc.Unverified || got[pvc.HoldAnnotation] != "" {
-			t.Fatalf("round %d: born with %v", i, got)
+			t.Fatalf("round %d: a new PVC has %v", i, got)
 		}
 	}
 	c := forging()
 	g.must(g.alice.Create(t.Context(), c))
 	if got := c.Annotations; got[pvc.HoldersAnnotation] != pvc.Unverified || got[pvc.HoldAnnotation] != "" {
-		t.Errorf("born with %v", got)
+		t.Errorf("a new PVC has %v", got)
 	}
 	g.mustRefuse(g.alice.Delete(t.Context(), c), "To delete it all the same: kubectl lockstep release pvc/new -n holding")
 	own := newClaim("holding", "web-scratch")
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: new(true)}}
 	g.must(g.alice.Create(t.Context(), own, client.DryRunAll))
 	if len(own.Annotations) > 0 || slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
-		t.Errorf("a pod's own claim is born with %v, %v", own.Annotations, own.Finalizers)
+		t.Errorf("a pod's own PVC has %v, %v", own.Annotations, own.Finalizers)
 	}
 }
 
-// TestStrictLetsNoPodGetBy asks a real API server what the policies of mode strict do to pods.
-func TestStrictLetsNoPodGetBy(t *testing.T) {
+// The policies of mode strict gate pods that use PVCs, and refuse pods that name a node.
+func TestStrictGatesPods(t *testing.T) {
 	g := newGuarded(t, "strict.yaml")
 	const strict, lax = "strict", "lax"
 	g.create(inMode(strict, "strict"))
@@ -414,7 +414,7 @@ func TestStrictLetsNoPodGetBy(t *testing.T) {
 		return g.alice.Create(t.Context(), pod, client.DryRunAll) == nil && pvc.Gated(pod)
 	})
 
-	t.Run("pods that use claims are gated", func(t *testing.T) {
+	t.Run("pods that use PVCs are gated", func(t *testing.T) {
 		gate := corev1.PodSchedulingGate{Name: pvc.UseGate}
 		ephemeral := podWith(strict, "ephemeral")
 		ephemeral.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
@@ -449,7 +449,7 @@ func TestStrictLetsNoPodGetBy(t *testing.T) {
 		}
 	})
 
-	t.Run("the gate is lifted by those who may release", func(t *testing.T) {
+	t.Run("removing the gate needs the permission to release", func(t *testing.T) {
 		lift := func(c client.Client) error {
 			return c.Patch(t.Context(), podWith(strict, "web"), merge(`{"spec":{"schedulingGates":[]}}`))
 		}

@@ -20,31 +20,31 @@ import (
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
-// builtIn is the controller manager's own protection of claims, behind a proxy.
+// builtIn is the PVC protection controller of the controller manager, behind a proxy.
 type builtIn struct {
 	*course
 	proxy *delay.Proxy
 	*process
 }
 
-// TestRaces replays how the built-in controller loses a PVC in use: by itself, which is the control,
-// and beside ours. Then it replays the same in the place of the built-in controller.
+// TestRaces replays two races in which the built-in controller loses a PVC in use: first without the
+// operator, as the control, and then beside it. Then the operator runs without the built-in controller.
 func TestRaces(t *testing.T) {
 	c := newCourse(t)
-	c.part("the stand-in is today's kubelet", c.standIn)
+	c.part("the stand-in agrees with the kubelet", c.standIn)
 	b := c.builtIn()
-	c.part("R3: bound between the list and the write", func() { b.loses(b.replayR3) })
-	c.part("R4: judged by the list of another claim", func() { b.loses(b.replayR4) })
+	c.part("R3: a pod is bound between the list and the write", func() { b.loses(b.replayR3) })
+	c.part("R4: a PVC is judged by the list for another PVC", func() { b.loses(b.replayR4) })
 
 	c.barrier = true
 	o := c.ourOperator(false)
-	c.part("R3 beside the built-in", func() { o.beside(b.replayR3) })
-	c.part("R4 beside the built-in", func() { o.beside(b.replayR4) })
+	c.part("R3 beside the built-in controller", func() { o.beside(b.replayR3) })
+	c.part("R4 beside the built-in controller", func() { o.beside(b.replayR4) })
 	o.stop()
 	c.must(b.cmd.Process.Kill())
 	o = c.ourOperator(true)
-	c.part("R3 alone: bound between our reading and our write", o.aloneR3)
-	c.part("R4 alone: deleted after pods were read for another claim", o.aloneR4)
+	c.part("R3 alone: a pod is bound between the read and the write", o.aloneR3)
+	c.part("R4 alone: a PVC is deleted after pods were read for another PVC", o.aloneR4)
 	o.stop()
 }
 
@@ -67,21 +67,21 @@ func (c *course) reached(h *delay.Hold) {
 	c.must(err)
 }
 
-// knowsPods returns when the controller has seen all events of pods until now: events come in order.
+// knowsPods waits until the controller has received all pod events so far: events arrive in order.
 func (b *builtIn) knowsPods(namespace string) {
 	b.t.Helper()
 	last := b.pod(namespace, "last")
-	b.until("it hears of pods", func() bool { return b.said("Enqueuing PVCs for Pod", string(last.UID)) > 0 })
+	b.until("the controller receives pod events", func() bool { return b.logged("Enqueuing PVCs for Pod", string(last.UID)) > 0 })
 }
 
 // knowsClaims is knowsPods for PVCs.
 func (b *builtIn) knowsClaims(namespace string) {
 	b.t.Helper()
 	b.must(b.Create(b.t.Context(), newClaim(namespace, "last")))
-	b.until("it hears of claims", func() bool { return b.said("Got event on PVC", namespace+"/last") > 0 })
+	b.until("the controller receives PVC events", func() bool { return b.logged("Got event on PVC", namespace+"/last") > 0 })
 }
 
-// race replays one race, and calls before when its step before the last is reached.
+// race replays one race, and calls before just before its last step.
 type race func(before func()) (*corev1.PersistentVolumeClaim, *corev1.Pod)
 
 // loses checks that the built-in controller loses a PVC by a race.
@@ -89,7 +89,7 @@ func (b *builtIn) loses(replay race) {
 	claim, pod := replay(func() {})
 	b.gone(claim)
 	if !b.lost(claim, pod) {
-		b.t.Error("not lost: this race can no longer be seen")
+		b.t.Error("the PVC is not lost: the replay no longer shows this race")
 	}
 }
 
@@ -101,17 +101,18 @@ func (b *builtIn) replayR3(before func()) (*corev1.PersistentVolumeClaim, *corev
 	write := b.proxy.Hold(delay.Requests, delay.WritesPVC(ns, "data"))
 	defer write.Release()
 	b.must(b.Delete(b.t.Context(), claim))
-	b.reached(write) // it has listed pods, and found none that is bound
+	b.reached(write) // the list of pods had no bound pod
 	before()
 	b.bind(pod)
-	b.until("the kubelet mounts it: it is terminating, and still protected", func() bool { return b.kubelet.mounts(pod, claim) })
+	b.until("the kubelet mounts the PVC, which is terminating and still protected", func() bool { return b.kubelet.mounts(pod, claim) })
 	if b.lost(claim, pod) {
-		b.t.Fatal("lost before the write")
+		b.t.Fatal("the PVC is lost before the write")
 	}
 	return claim, pod
 }
 
-// replayR4 mounts PVC b, and deletes it, after pods were listed for PVC a. Both are judged by that list.
+// replayR4 mounts PVC b, and deletes it, after the controller listed pods for PVC a. The controller judges
+// both PVCs by that list.
 func (b *builtIn) replayR4(before func()) (*corev1.PersistentVolumeClaim, *corev1.Pod) {
 	b.t.Helper()
 	ns, other := b.namespace(), b.namespace()
@@ -119,38 +120,38 @@ func (b *builtIn) replayR4(before func()) (*corev1.PersistentVolumeClaim, *corev
 	podA, podB := b.pod(ns, "a", "a", "b"), b.pod(ns, "b", "b")
 	b.bind(podA)
 	b.must(b.Delete(b.t.Context(), claimA))
-	b.until("claim a is kept", func() bool { return b.said("Keeping PVC because it is being used", ns+"/a") > 0 })
+	b.until("PVC a is kept", func() bool { return b.logged("Keeping PVC because it is being used", ns+"/a") > 0 })
 
-	// The one worker is busy elsewhere, so that both claims come into one batch.
+	// The only worker is busy with another namespace, so that one batch takes both PVCs.
 	busy := b.proxy.Hold(delay.Requests, delay.ListsPods(other))
 	defer busy.Release()
 	b.claim(other, "c")
 	b.reached(busy)
 	b.end(podA)
-	b.knowsPods(other) // that pod a is gone: both claims are queued
+	b.knowsPods(other) // of the end of pod a: both PVCs are queued
 	asked := len(b.proxy.Seen(delay.ListsPods(ns)))
 	lag := b.proxy.Hold(delay.Streams, delay.Watches("pods"))
 	defer lag.Release()
 	list := b.proxy.Hold(delay.Answers, delay.ListsPods(ns))
 	defer list.Release()
 	busy.Release()
-	b.reached(list) // pods were listed for claim a
+	b.reached(list) // the controller has listed pods for PVC a
 	before()
 	b.bind(podB)
 	b.until("the kubelet mounts b", func() bool { return b.kubelet.mounts(podB, claimB) })
 	b.must(b.Delete(b.t.Context(), claimB))
-	b.knowsClaims(other) // that b is terminating
-	b.reached(lag)       // and does not know pod b
+	b.knowsClaims(other) // of the deletion of b
+	b.reached(lag)       // the event of pod b is delayed
 	list.Release()
-	b.until("b loses its protection", func() bool { return !b.bears(claimB, pvc.PodsFinalizer) })
+	b.until("b loses the built-in finalizer", func() bool { return !b.hasFinalizer(claimB, pvc.PodsFinalizer) })
 	next := b.proxy.Seen(func(r delay.Request) bool { return delay.ListsPods(ns)(r) || delay.WritesPVC(ns, "b")(r) })[asked+1:]
-	if len(next) > 0 && next[0].Verb == "list" { // what comes after b went does not matter
-		b.t.Error("pods were listed again for b: this was another race")
+	if len(next) > 0 && next[0].Verb == "list" { // requests after the removal of b do not count
+		b.t.Error("the controller listed pods again for b: this was another race")
 	}
 	return claimB, podB
 }
 
-// ourOperator is an operator that protects PVCs only, behind a proxy.
+// ourOperator is an operator that only protects PVCs, behind a proxy.
 type ourOperator struct {
 	*course
 	proxy *delay.Proxy
@@ -173,30 +174,30 @@ func (c *course) ourOperator(alone bool) *ourOperator {
 	return o
 }
 
-// lags stops events of pods until the test is over.
+// lags delays pod events until the test ends.
 func (o *ourOperator) lags() (h *delay.Hold) {
 	h = o.proxy.Hold(delay.Streams, delay.Watches("pods"))
 	o.t.Cleanup(h.Release)
 	return h
 }
 
-// keeps waits for the event that the PVC is in use without P, and checks that it is kept.
+// keeps waits for the event UsedWithoutProtection, and checks that the PVC stays.
 func (o *ourOperator) keeps(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
 	o.t.Helper()
-	o.until("P is gone", func() bool { return !o.bears(claim, pvc.PodsFinalizer) })
-	o.until("ours tells that a pod uses "+claim.Name, func() bool { return o.told(claim, report.UsedWithoutProtection) })
+	o.until("the built-in finalizer is gone", func() bool { return !o.hasFinalizer(claim, pvc.PodsFinalizer) })
+	o.until("an event says that a pod uses "+claim.Name, func() bool { return o.hasEvent(claim, report.UsedWithoutProtection) })
 	if o.lost(claim, pod) {
-		o.t.Fatal("lost")
+		o.t.Fatal("the PVC is lost")
 	}
-	if !o.kubelet.mounts(pod, claim) || !o.bears(claim, pvc.BarrierFinalizer) {
-		o.t.Fatal("this was no race: it is not mounted, or has no barrier")
+	if !o.kubelet.mounts(pod, claim) || !o.hasFinalizer(claim, pvc.BarrierFinalizer) {
+		o.t.Fatal("this was no race: the PVC is not mounted, or has no barrier")
 	}
 	if kubelet.Old.Admits(o.now(claim)) == nil || kubelet.Today.Admits(o.now(claim)) == nil {
-		o.t.Error("another pod could still come to mount it")
+		o.t.Error("a kubelet still admits another pod")
 	}
 }
 
-func (o *ourOperator) told(claim *corev1.PersistentVolumeClaim, reason string) bool {
+func (o *ourOperator) hasEvent(claim *corev1.PersistentVolumeClaim, reason string) bool {
 	list := &eventsv1.EventList{}
 	o.must(o.List(o.t.Context(), list, client.InNamespace(claim.Namespace)))
 	for _, e := range list.Items {
@@ -207,7 +208,7 @@ func (o *ourOperator) told(claim *corev1.PersistentVolumeClaim, reason string) b
 	return false
 }
 
-// ends deletes the pod, and waits for the end of the PVC.
+// ends deletes the pod, and waits until the PVC is gone.
 func (o *ourOperator) ends(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, lag *delay.Hold) {
 	o.t.Helper()
 	lag.Release()
@@ -215,7 +216,7 @@ func (o *ourOperator) ends(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod,
 	o.gone(claim)
 }
 
-// beside replays a race of the built-in controller while ours gets no events of pods.
+// beside replays a race of the built-in controller while the operator receives no pod events.
 func (o *ourOperator) beside(replay race) {
 	var lag *delay.Hold
 	claim, pod := replay(func() { lag = o.lags() })
@@ -229,10 +230,10 @@ func (o *ourOperator) aloneR3() {
 	write := o.proxy.Hold(delay.Requests, delay.WritesPVC(ns, "data"))
 	defer write.Release()
 	o.must(o.Delete(o.t.Context(), claim))
-	o.reached(write) // of P: it has read pods, and found none that is bound
+	o.reached(write) // of the built-in finalizer: the list of pods had no bound pod
 	lag := o.lags()
 	o.bind(pod)
-	o.until("the kubelet mounts it", func() bool { return o.kubelet.mounts(pod, claim) })
+	o.until("the kubelet mounts the PVC", func() bool { return o.kubelet.mounts(pod, claim) })
 	write.Release()
 	o.keeps(claim, pod)
 	o.ends(claim, pod, lag)
@@ -244,21 +245,21 @@ func (o *ourOperator) aloneR4() {
 	reading := o.proxy.Hold(delay.Answers, delay.ListsPods(ns))
 	defer reading.Release()
 	o.must(o.Delete(o.t.Context(), claimA))
-	o.reached(reading) // pods were read for claim a
+	o.reached(reading) // the operator has read pods for PVC a
 	lag := o.lags()
 	o.bind(pod)
 	o.until("the kubelet mounts b", func() bool { return o.kubelet.mounts(pod, claimB) })
 	o.must(o.Delete(o.t.Context(), claimB))
 	reading.Release()
 	o.gone(claimA)
-	o.until("ours tells that b is in use", func() bool { return o.told(claimB, report.DeletionPostponed) })
-	if o.lost(claimB, pod) || !o.bears(claimB, pvc.PodsFinalizer) {
-		o.t.Fatal("lost, or about to be")
+	o.until("an event says that b is in use", func() bool { return o.hasEvent(claimB, report.DeletionPostponed) })
+	if o.lost(claimB, pod) || !o.hasFinalizer(claimB, pvc.PodsFinalizer) {
+		o.t.Fatal("PVC b is lost, or lost the built-in finalizer")
 	}
 	o.ends(claimB, pod, lag)
 }
 
-// standIn compares the kubelet's own code with its stand-in for every kind of PVC.
+// standIn compares the code of the kubelet with its stand-in, for every kind of PVC.
 func (c *course) standIn() {
 	ns := c.namespace()
 	const foreign = "example.com/other"
@@ -284,19 +285,19 @@ func (c *course) standIn() {
 	refused := 0
 	for i, pod := range pods {
 		claim := claims[i]
-		c.until("a word about "+claim.Name, func() bool { return c.kubelet.mounts(pod, claim) || c.kubelet.refuses(pod) != "" })
+		c.until("the kubelet mounts or refuses "+claim.Name, func() bool { return c.kubelet.mounts(pod, claim) || c.kubelet.refuses(pod) != "" })
 		err := kubelet.Today.Admits(claim)
 		if c.kubelet.mounts(pod, claim) != (err == nil) {
-			c.t.Errorf("%s: the kubelet says %q, the stand-in %v", claim.Name, c.kubelet.refuses(pod), err)
+			c.t.Errorf("%s: the kubelet answers %q, the stand-in %v", claim.Name, c.kubelet.refuses(pod), err)
 		}
 		if err != nil {
 			refused++
 			if said := c.kubelet.refuses(pod); !strings.Contains(said, err.Error()) {
-				c.t.Errorf("%s: the kubelet says %q, the stand-in %v", claim.Name, said, err)
+				c.t.Errorf("%s: the kubelet answers %q, the stand-in %v", claim.Name, said, err)
 			}
 		}
 		if claim.DeletionTimestamp != nil && kubelet.Old.Admits(claim) == nil {
-			c.t.Errorf("%s: an old kubelet mounts what is terminating", claim.Name)
+			c.t.Errorf("%s: an old kubelet mounts a terminating PVC", claim.Name)
 		}
 	}
 	if refused == 0 || refused == len(pods) {
@@ -304,7 +305,7 @@ func (c *course) standIn() {
 	}
 }
 
-// claimIn creates a PVC in a state of choice.
+// claimIn creates a PVC with a phase and finalizers, terminating or not.
 func (c *course) claimIn(ns, name string, terminating bool, phase corev1.PersistentVolumeClaimPhase, finalizers []string) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	claim := c.claim(ns, name)

@@ -24,15 +24,15 @@ import (
 	"lockstep.dev/lockstep/test/delay"
 )
 
-// node is where the pods of a race are bound.
+// node is the node of the pods of a race.
 const node = "n1"
 
-// course is where races run: an API server, what protects PVCs there, and the part of a real
-// kubelet that decides what a pod mounts.
+// course is the API server on which races run, with the part of a real kubelet that decides
+// which volumes a pod mounts.
 type course struct {
 	*cluster
 	kubelet *realKubelet
-	// barrier reports whether PVCs get one before anything happens to them.
+	// barrier makes PVC wait until the operator has added the barrier.
 	barrier bool
 }
 
@@ -43,7 +43,7 @@ func newCourse(t *testing.T) *course {
 	return c
 }
 
-// user returns the config of a user with a certificate that may do anything.
+// user returns the config of a new user with all permissions.
 func (c *course) user(name string) *rest.Config {
 	c.t.Helper()
 	u, err := c.env.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
@@ -60,7 +60,7 @@ func (c *course) proxy(component string) *delay.Proxy {
 	return p
 }
 
-// claim creates a PVC that is bound to a volume of its own.
+// claim creates a PVC that is bound to its own volume.
 func (c *course) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	claim := newClaim(namespace, name)
@@ -73,12 +73,12 @@ func (c *course) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	c.create(data)
 	c.must(c.Status().Patch(c.t.Context(), claim, merge(`{"status":{"phase":"Bound"}}`)))
 	if c.barrier {
-		c.until("claim "+name+" has a barrier", func() bool { return c.bears(claim, pvc.BarrierFinalizer) })
+		c.until("PVC "+name+" has a barrier", func() bool { return c.hasFinalizer(claim, pvc.BarrierFinalizer) })
 	}
 	return claim
 }
 
-// now returns a PVC as it is now, or nil if it is gone.
+// now returns the current state of a PVC, or nil if it is gone.
 func (c *course) now(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	now := &corev1.PersistentVolumeClaim{}
@@ -90,8 +90,8 @@ func (c *course) now(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolu
 	return now
 }
 
-// bears reports whether a PVC exists and has a finalizer.
-func (c *course) bears(claim *corev1.PersistentVolumeClaim, finalizer string) bool {
+// hasFinalizer reports whether a PVC exists and has a finalizer.
+func (c *course) hasFinalizer(claim *corev1.PersistentVolumeClaim, finalizer string) bool {
 	c.t.Helper()
 	now := c.now(claim)
 	return now != nil && slices.Contains(now.Finalizers, finalizer)
@@ -108,19 +108,19 @@ func (c *course) pod(namespace, name string, claims ...string) *corev1.Pod {
 	return pod
 }
 
-// bind binds a pod, as the end of a scheduler's cycle.
+// bind binds a pod, as a scheduler does.
 func (c *course) bind(pod *corev1.Pod) {
 	c.t.Helper()
 	c.must(c.SubResource("binding").Create(c.t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}))
 }
 
-// end force-deletes a pod: no kubelet ends it here.
+// end force-deletes a pod, because no kubelet does.
 func (c *course) end(pod *corev1.Pod) {
 	c.t.Helper()
 	c.must(c.Delete(c.t.Context(), pod, client.GracePeriodSeconds(0)))
 }
 
-// lost reports whether data is lost: the PVC is gone, and a pod has it mounted.
+// lost reports whether data is lost: the PVC is gone while a pod mounts it.
 func (c *course) lost(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
 	c.t.Helper()
 	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{}))
@@ -129,7 +129,7 @@ func (c *course) lost(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool
 
 func (c *course) gone(claim *corev1.PersistentVolumeClaim) {
 	c.t.Helper()
-	c.until("claim "+claim.Name+" is gone", func() bool { return c.now(claim) == nil })
+	c.until("PVC "+claim.Name+" is gone", func() bool { return c.now(claim) == nil })
 }
 
 // process is a program of the local control plane.
@@ -161,14 +161,14 @@ func (c *cluster) run(out io.Writer, name string, flags ...string) *process {
 	return &process{log: log.Name(), cmd: cmd}
 }
 
-// said counts the log lines with all of these texts.
-func (p *process) said(words ...string) int {
-	text, _ := os.ReadFile(p.log)
+// logged counts the log lines with all of these texts.
+func (p *process) logged(texts ...string) int {
+	log, _ := os.ReadFile(p.log)
 	n := 0
 line:
-	for line := range strings.Lines(string(text)) {
-		for _, word := range words {
-			if !strings.Contains(line, word) {
+	for line := range strings.Lines(string(log)) {
+		for _, text := range texts {
+			if !strings.Contains(line, text) {
 				continue line
 			}
 		}
@@ -182,7 +182,7 @@ type realKubelet struct {
 	*process
 	mu      sync.Mutex
 	rest    []byte
-	mounted map[types.UID][]types.UID // claims by pod
+	mounted map[types.UID][]types.UID // PVCs by pod
 	refused map[types.UID]string
 }
 
@@ -206,30 +206,30 @@ func (k *realKubelet) Write(text []byte) (int, error) {
 			return len(text), nil
 		}
 		k.rest = []byte(rest)
-		if err := k.hear(line); err != nil {
+		if err := k.record(line); err != nil {
 			return 0, err
 		}
 	}
 }
 
-func (k *realKubelet) hear(line string) error {
-	var told struct {
+func (k *realKubelet) record(line string) error {
+	var event struct {
 		Pod, Claim types.UID
 		Refused    string
 		Gone       bool
 	}
-	if err := json.Unmarshal([]byte(line), &told); err != nil {
-		return fmt.Errorf("the kubelet says %q: %w", line, err)
+	if err := json.Unmarshal([]byte(line), &event); err != nil {
+		return fmt.Errorf("the kubelet printed %q: %w", line, err)
 	}
 	switch {
-	case told.Gone:
-		delete(k.mounted, told.Pod)
-	case told.Refused != "":
-		k.refused[told.Pod] = told.Refused
-	case told.Claim == "":
-		return errors.New("a volume without a claim")
+	case event.Gone:
+		delete(k.mounted, event.Pod)
+	case event.Refused != "":
+		k.refused[event.Pod] = event.Refused
+	case event.Claim == "":
+		return errors.New("a volume without a PVC")
 	default:
-		k.mounted[told.Pod] = append(k.mounted[told.Pod], told.Claim)
+		k.mounted[event.Pod] = append(k.mounted[event.Pod], event.Claim)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (k *realKubelet) mounts(pod *corev1.Pod, claim *corev1.PersistentVolumeClai
 	return false
 }
 
-// refuses returns why a pod is refused, or "".
+// refuses returns the error with which the kubelet refuses a pod, or "".
 func (k *realKubelet) refuses(pod *corev1.Pod) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"lockstep.dev/lockstep/test/delay"
 )
 
-// breaking is the plugin before an API server with the policies.
-type breaking struct {
+// releasing runs the plugin against an API server with the policies.
+type releasing struct {
 	*guarded
 	plugin
 }
@@ -29,18 +29,18 @@ type breaking struct {
 func TestRelease(t *testing.T) {
 	g := newGuarded(t, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
 	g.inForce()
-	b := &breaking{g, newPlugin(t, g.cfg, g.namespace)}
-	b.part("a DELETE that is tried is refused", b.tried)
-	b.part("no release without the permission", b.lacking)
-	b.part("no release without a yes", b.unasked)
-	b.part("a release lets the delete through", b.lets)
-	b.part("words that keep finalizers back", b.heldBack)
-	b.part("what there is to release, and what not", b.needless)
-	b.part("a namespace", b.space)
+	b := &releasing{g, newPlugin(t, g.cfg, g.namespace)}
+	b.part("a dry-run DELETE is refused", b.dryRun)
+	b.part("no release without the permission", b.forbidden)
+	b.part("no release without a confirmation", b.unconfirmed)
+	b.part("a released PVC can be deleted", b.released)
+	b.part("annotations that protect finalizers", b.finalizers)
+	b.part("objects that need no release", b.notHeld)
+	b.part("namespaces", b.heldNamespace)
 }
 
-// told runs the plugin and returns its output.
-func (b *breaking) told(user string, args ...string) (said string, failed bool) {
+// output runs the plugin, and returns what it prints.
+func (b *releasing) output(user string, args ...string) (text string, failed bool) {
 	b.t.Helper()
 	out, errOut, err := b.run(b.t, user, args...)
 	if err != nil {
@@ -49,33 +49,33 @@ func (b *breaking) told(user string, args ...string) (said string, failed bool) 
 	return out + errOut, err != nil
 }
 
-func (b *breaking) mustSay(failed bool, user, says string, args ...string) {
+func (b *releasing) mustSay(failed bool, user, says string, args ...string) {
 	b.t.Helper()
-	got, hasFailed := b.told(user, args...)
+	got, hasFailed := b.output(user, args...)
 	if hasFailed != failed || !strings.Contains(got, says) {
-		b.t.Errorf("%v as %q: failed %t, want %t, to say %q:\n%s", args, user, hasFailed, failed, says, got)
+		b.t.Errorf("%v as %q: failed %t, want %t and the text %q:\n%s", args, user, hasFailed, failed, says, got)
 	}
 }
 
-func (b *breaking) token(name string) string {
+func (b *releasing) token(name string) string {
 	return b.read(name).Annotations[pvc.ReleaseAnnotation]
 }
 
-func (b *breaking) tried() {
-	b.claim("tried", held)
-	told := b.why(b.t, "alice", "tried", "--if-deleted")
-	if d := told.Deletion; d.Outcome != "Refused" || !strings.Contains(d.Message, "the claim is in use: StatefulSet/db, +2") {
+func (b *releasing) dryRun() {
+	b.claim("dry-run", held)
+	why := b.why(b.t, "alice", "dry-run", "--if-deleted")
+	if d := why.Deletion; d.Outcome != "Refused" || !strings.Contains(d.Message, "the claim is in use: StatefulSet/db, +2") {
 		b.t.Errorf("got %+v", d)
 	}
-	if b.read("tried").DeletionTimestamp != nil {
+	if b.read("dry-run").DeletionTimestamp != nil {
 		b.t.Error("the PVC was deleted")
 	}
-	if told.State != pvc.Held || !told.Refused || told.Holders[0].Name != "StatefulSet/db" || told.Holders[0].Reason != pvc.Stated {
-		b.t.Errorf("got %+v", told)
+	if why.State != pvc.Held || !why.Refused || why.Holders[0].Name != "StatefulSet/db" || why.Holders[0].Reason != pvc.Stated {
+		b.t.Errorf("got %+v", why)
 	}
 }
 
-func (b *breaking) lacking() {
+func (b *releasing) forbidden() {
 	b.claim("guarded", held)
 	b.mustSay(true, "alice", `needs permission to release claims.protection.lockstep.dev "guarded" in namespace "prod"`, "release", "pvc/guarded", "--yes")
 	if b.token("guarded") != "" {
@@ -83,15 +83,15 @@ func (b *breaking) lacking() {
 	}
 }
 
-func (b *breaking) unasked() {
-	c := b.claim("unasked", held)
-	b.mustSay(true, "wanda", "nothing was released", "release", "pvc/unasked")
-	if now := b.read("unasked"); now.ResourceVersion != c.ResourceVersion {
-		b.t.Error("something was written")
+func (b *releasing) unconfirmed() {
+	c := b.claim("unconfirmed", held)
+	b.mustSay(true, "wanda", "nothing was released", "release", "pvc/unconfirmed")
+	if now := b.read("unconfirmed"); now.ResourceVersion != c.ResourceVersion {
+		b.t.Error("the PVC was written")
 	}
 }
 
-func (b *breaking) lets() {
+func (b *releasing) released() {
 	c := b.claim("let", held)
 	b.mustRefuse(b.alice.Delete(b.t.Context(), c), "in use")
 	b.mustSay(false, "wanda", "a DELETE is no longer refused", "release", "pvc/let", "--yes")
@@ -102,21 +102,21 @@ func (b *breaking) lets() {
 	b.must(b.alice.Delete(b.t.Context(), c))
 }
 
-func (b *breaking) heldBack() {
+func (b *releasing) finalizers() {
 	c := b.claim("back", held)
 	b.must(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, string(c.UID)))
 	b.must(b.wanda.Delete(b.t.Context(), c))
 	b.must(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, ""))
 	null := merge(`{"metadata":{"finalizers":null}}`)
 	b.mustRefuse(b.alice.Patch(b.t.Context(), b.read("back"), null), "Its finalizers")
-	if told := b.why(b.t, "", "back"); !strings.Contains(strings.Join(told.Notes, "\n"), "keeps its finalizers") || told.Release == "" {
-		b.t.Errorf("got %q, %q", told.Summary, told.Release)
+	if why := b.why(b.t, "", "back"); !strings.Contains(strings.Join(why.Notes, "\n"), "keeps its finalizers") || why.Release == "" {
+		b.t.Errorf("got %q, %q", why.Summary, why.Release)
 	}
 	b.mustSay(false, "wanda", "its finalizers may be removed now", "release", "pvc/back", "--yes")
 	b.must(b.alice.Patch(b.t.Context(), b.read("back"), null))
 }
 
-func (b *breaking) needless() {
+func (b *releasing) notHeld() {
 	b.claim("free", nil)
 	b.mustSay(true, "wanda", "pvc/free is not held: nothing refuses its deletion", "release", "pvc/free", "--yes")
 	leaving := b.claim("leaves", nil)
@@ -127,7 +127,7 @@ func (b *breaking) needless() {
 	b.strip(b.read("leaves"))
 }
 
-func (b *breaking) space() {
+func (b *releasing) heldNamespace() {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "full", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "2"}}}
 	b.create(n)
 	b.create(namespaced("empty"))
@@ -173,9 +173,9 @@ func (p plugin) why(t *testing.T, user, claim string, flags ...string) render.Cl
 	if err != nil {
 		t.Fatalf("why pvc/%s: %v", claim, err)
 	}
-	var told render.ClaimWhy
-	if err := json.Unmarshal([]byte(out), &told); err != nil {
+	var why render.ClaimWhy
+	if err := json.Unmarshal([]byte(out), &why); err != nil {
 		t.Fatalf("why pvc/%s: %v in\n%s", claim, err, out)
 	}
-	return told
+	return why
 }

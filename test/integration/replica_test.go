@@ -34,7 +34,7 @@ type replica struct {
 	ended   chan error
 }
 
-// given are the ports of replicas of this run. None is given twice.
+// given has the ports of this run. port returns none of them twice.
 var given sync.Map
 
 // port returns a free port, outside the range of outgoing connections.
@@ -97,7 +97,7 @@ func (r *replica) shut() {
 	}
 }
 
-// get returns the answer of one of the operator's servers, or the error.
+// get returns the answer of a server of the operator, or the error.
 func get(address string) (int, string) {
 	response, err := http.Get("http://" + address)
 	if err != nil {
@@ -134,7 +134,7 @@ func (r *replica) untilReady() *replica {
 	return r
 }
 
-// isCalled reports whether the API server calls the webhooks of this replica.
+// isCalled reports whether the webhook configuration names this replica.
 func (r *replica) isCalled() bool {
 	if !r.options.Webhooks {
 		return false
@@ -156,14 +156,14 @@ func (r *replica) untilTrusted() {
 	}, &said)
 }
 
-// eventually waits until something is so. A failure shows what was said.
+// eventually waits until a condition holds. A failure prints said.
 func (c *cluster) eventually(what string, is func(context.Context) bool, said *string) {
 	c.t.Helper()
 	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		return is(ctx), nil
 	})
 	if err != nil {
-		c.t.Fatalf("not so: %s (%s)", what, ptr.Deref(said, ""))
+		c.t.Fatalf("never true: %s (%s)", what, ptr.Deref(said, ""))
 	}
 }
 
@@ -175,7 +175,8 @@ func (c *cluster) holder() string {
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-// Two replicas: ready with a trusted certificate, one leader, bundles restored, a quick handover.
+// Two replicas become ready with a trusted certificate, elect one leader and restore bundles. The second
+// one leads after the first has ended.
 func TestTwoReplicas(t *testing.T) {
 	c := newCluster(t)
 	first := c.replica(nil)
@@ -185,7 +186,7 @@ func TestTwoReplicas(t *testing.T) {
 	first.start()
 
 	said := ""
-	c.eventually("the operator says why it is not ready", func(context.Context) (ok bool) {
+	c.eventually("readyz names the failed check", func(context.Context) (ok bool) {
 		ok, said = first.ready()
 		if ok {
 			t.Fatal("ready without a webhook configuration")
@@ -210,7 +211,7 @@ func TestTwoReplicas(t *testing.T) {
 	c.eventually("the bundle is restored", func(context.Context) bool {
 		return string(c.validating().Webhooks[0].ClientConfig.CABundle) == string(c.mutating().Webhooks[0].ClientConfig.CABundle)
 	}, nil)
-	c.eventually("an event tells of it", func(ctx context.Context) bool {
+	c.eventually("an event reports the restored bundle", func(ctx context.Context) bool {
 		events := &corev1.EventList{}
 		return c.List(ctx, events) == nil && strings.Contains(fmt.Sprint(events.Items), "CABundleUpdated")
 	}, nil)
@@ -220,9 +221,9 @@ func TestTwoReplicas(t *testing.T) {
 	}
 
 	first.shut()
-	c.part("pods while the webhooks are down", c.onlyPodsOfSetsWait)
+	c.part("only pods of sets wait while the webhooks are down", c.onlyPodsOfSetsWait)
 	if h := c.holder(); h == leader {
-		t.Error("the lease was not given back")
+		t.Error("the operator did not release the lease")
 	}
 	c.eventually("the second replica leads", func(context.Context) bool { h := c.holder(); return h != "" && h != leader }, nil)
 	second.shut()
@@ -246,7 +247,7 @@ func (c *cluster) callWebhooks() {
 	if set.Spec.NetworkConfig == nil || set.Spec.RolloutStrategy.RollingUpdateConfiguration == nil {
 		c.t.Errorf("defaults are missing: %+v", set.Spec)
 	}
-	// The definition cannot judge an annotation, so the webhook answers.
+	// The definition cannot check annotations, so the webhook does.
 	annotated := merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:"rack"}}}`, lwsv1.SubGroupExclusiveKeyAnnotationKey))
 	wantDenial(c.t, c.Patch(c.t.Context(), set, annotated), "vleaderworkerset.kb.io", "without subGroupSize")
 	c.create(leaderPod("w-3"))
@@ -255,11 +256,11 @@ func (c *cluster) callWebhooks() {
 	wantDenial(c.t, c.Create(c.t.Context(), broken), "mpod.kb.io", "size annotation")
 }
 
-// wantDenial checks that a webhook refuses a request, with this text.
+// wantDenial checks that a webhook refuses a request with this text.
 func wantDenial(t *testing.T, err error, webhook, text string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), webhook) || !strings.Contains(err.Error(), text) {
-		t.Errorf("got %v, want a refusal of %s that says %q", err, webhook, text)
+		t.Errorf("got %v, want a 403 of %s with %q", err, webhook, text)
 	}
 }
 
@@ -281,9 +282,9 @@ func (c *cluster) onlyPodsOfSetsWait() {
 		c.t.Errorf("a pod of no set waits for the operator: %v", err)
 	}
 	if err := c.Create(c.t.Context(), leaderPod("w-5")); err == nil || !strings.Contains(err.Error(), "mpod.kb.io") {
-		c.t.Errorf("a pod of a set was let past: %v", err)
+		c.t.Errorf("a pod of a set was not refused: %v", err)
 	}
-	// A group that restarts must be able to let its pods go meanwhile.
+	// A pod can lose its finalizers meanwhile, so that a group that restarts can end.
 	pod := leaderPod("w-3")
 	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), pod))
 	was := pod.DeepCopy()

@@ -22,8 +22,8 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// A container of a worker ends: its kubelet starts it again, and its group, no other, is
-// recreated, once and in parallel. Every pod finds what its former life wrote.
+// The kubelet restarts a container of a worker. The operator recreates its group, once and in
+// parallel, and no other group. Every pod finds the data of its previous incarnation.
 func TestAContainerEnds(t *testing.T) {
 	s := newScene(t)
 	s.Check("make disks", bed.addDisks(t.Context(), 6))
@@ -46,28 +46,28 @@ func TestAContainerEnds(t *testing.T) {
 	s.checkEvidence(set, 1, lwsv1.PodFailure{Pod: "a-1-2", Container: "serve", ExitCode: new(int32(137)), Reason: "Error", Node: nodeName})
 	for name, now := range s.Claims() {
 		if was := claims[name]; was == nil || was.UID != now.UID {
-			t.Errorf("claim %s is another one", name)
+			t.Errorf("PVC %s was recreated", name)
 		}
 	}
 	s.checkInherited(before, s.UIDs(), group...)
 }
 
-// checkInherited checks that pods wrote onto what their former lives had written.
+// checkInherited checks that pods found the data of their previous incarnations.
 func (s *scene) checkInherited(before, now map[string]types.UID, names ...string) {
 	for _, name := range names {
-		lives := strings.Join(s.livesOn(s.PVC("data-"+name)), "\n")
-		if !strings.HasPrefix(lives, "born "+string(before[name])) || !strings.HasSuffix(lives, "born "+string(now[name])+" "+name) {
-			s.Errorf("on the disk of %s:\n%s\nwant its lives %s and %s", name, lives, before[name], now[name])
+		records := strings.Join(s.recordsOn(s.PVC("data-"+name)), "\n")
+		if !strings.HasPrefix(records, "born "+string(before[name])) || !strings.HasSuffix(records, "born "+string(now[name])+" "+name) {
+			s.Errorf("on the disk of %s:\n%s\nwant incarnations %s and %s", name, records, before[name], now[name])
 		}
 	}
 }
 
-// Under RecreateGroupAfterStart a group that is starting is left to its kubelet; once it has
-// run, it is recreated.
+// Under RecreateGroupAfterStart, only the kubelet restarts containers of a group that is starting. The
+// operator recreates a group that has run.
 func TestAfterStart(t *testing.T) {
 	s := newScene(t)
 	const gate = "example.com/gate"
-	hold := func(set *lwsv1.LeaderWorkerSet) { // the group has not started while one of its pods waits
+	hold := func(set *lwsv1.LeaderWorkerSet) { // a gated leader keeps the group from having started
 		leader := set.Spec.LeaderWorkerTemplate.WorkerTemplate.DeepCopy()
 		leader.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = leader
@@ -77,7 +77,7 @@ func TestAfterStart(t *testing.T) {
 	s.Eventually("the workers run", func() error { return errors.Join(s.running("a-0-1"), s.running("a-0-2")) })
 	before := s.UIDs()
 	s.killContainerOf("a-0-1")
-	s.Eventually("the kubelet restarts a worker that starts", func() error { return s.restarted("a-0-1") })
+	s.Eventually("the kubelet restarts a worker of the starting group", func() error { return s.restarted("a-0-1") })
 	open := func() error {
 		leader := s.mustPod("a-0")
 		return s.Client.Patch(t.Context(), leader, drill.Merge((`{"spec":{"schedulingGates":null}}`)))
@@ -88,9 +88,9 @@ func TestAfterStart(t *testing.T) {
 		t.Error("a group that was starting was recreated")
 	}
 	s.killContainerOf("a-0-2")
-	s.Eventually("another leader waits", func() error {
+	s.Eventually("another leader is gated", func() error {
 		if now := s.UIDs()["a-0"]; now == "" || now == before["a-0"] {
-			return errors.New("it does not")
+			return errors.New("no new leader")
 		}
 		return open()
 	})
@@ -98,8 +98,8 @@ func TestAfterStart(t *testing.T) {
 	s.checkEvidence(set, 0, lwsv1.PodFailure{Pod: "a-0-2", Container: "serve", ExitCode: new(int32(137)), Reason: "Error", Node: nodeName})
 }
 
-// A group that ends by itself again and again is recreated ever later, and says why it
-// ended.
+// The operator recreates a group that fails again and again after growing delays. The status has the
+// evidence of each failure.
 func TestACrashLoop(t *testing.T) {
 	s := newScene(t)
 	set := s.newSet("a", 1, 2, args("--exit", "3", "--after", "2s", "--say", "no shard 7"))
@@ -138,7 +138,7 @@ func (s *scene) running(name string) error {
 	pod := &corev1.Pod{}
 	err := s.Get(name, pod)
 	if err == nil && (len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Running == nil) {
-		err = fmt.Errorf("pod %s does not run: %+v", name, pod.Status.ContainerStatuses)
+		err = fmt.Errorf("pod %s is not running: %+v", name, pod.Status.ContainerStatuses)
 	}
 	return err
 }
@@ -153,7 +153,7 @@ func (s *scene) restarted(name string) error {
 	return nil
 }
 
-// checkEvidence checks what the status keeps of a group's one failure.
+// checkEvidence checks the evidence of the only failure of a group in the status.
 func (s *scene) checkEvidence(set *lwsv1.LeaderWorkerSet, group int32, want lwsv1.PodFailure) {
 	r := s.restarts(set, group)
 	if r == nil || r.Count != 1 || len(r.Failures) != 1 {
@@ -173,9 +173,8 @@ func boolean(is bool) int {
 	return 0
 }
 
-// A set is deleted and created again at once. Its pods take their time to end on a real
-// node; nothing of the new life comes before what bears its name is gone, and each of its
-// pods is created once.
+// A set is deleted and created again at once. Its pods take time to end on a real node. No object of
+// the new incarnation comes before the previous one of its name is gone, and each pod is created once.
 func TestDeletedAndCreatedAgain(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{
 		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
@@ -200,8 +199,8 @@ func again(s *scene, policy metav1.DeletionPropagation) {
 		return err
 	})
 	s.tell("deleted (%s) and created again", policy)
-	s.awaitLife(set)
-	s.tell("%s: the new life is Available %.1fs after the old one was deleted", policy, time.Since(began).Seconds())
+	s.awaitIncarnation(set)
+	s.tell("%s: the new incarnation is Available %.1fs after the deletion of the previous one", policy, time.Since(began).Seconds())
 
 	now, orphaned := s.UIDs(), policy == metav1.DeletePropagationOrphan
 	s.wantCreated(func(string) int { return 2 - boolean(orphaned) })
@@ -209,7 +208,7 @@ func again(s *scene, policy metav1.DeletionPropagation) {
 		kept := now[name] == before[name]
 		s.Want("pod "+name, drill.Lacking("taken over", orphaned, kept))
 		if was, is := s.Of(before[name]), s.Of(now[name]); !kept && (was.Died == 0 || is.Born < was.Died) {
-			s.Errorf("pod %s came before its namesake was gone", name)
+			s.Errorf("pod %s was created before its previous incarnation was gone", name)
 		}
 	}
 	if !orphaned {
@@ -217,17 +216,17 @@ func again(s *scene, policy metav1.DeletionPropagation) {
 	}
 }
 
-// awaitLife waits until a set is Available with StatefulSets that are its own.
-func (s *scene) awaitLife(set *lwsv1.LeaderWorkerSet) {
-	drill.Await(s.Scene, set.Name, "belongs to the new incarnation", func(leaders *appsv1.StatefulSet) error {
-		return drill.Lacking("owned, and to stay", true, metav1.IsControlledBy(leaders, set) && leaders.DeletionTimestamp == nil)
+// awaitIncarnation waits until a set owns its leader StatefulSet and is Available.
+func (s *scene) awaitIncarnation(set *lwsv1.LeaderWorkerSet) {
+	drill.Await(s.Scene, set.Name, "is owned by the new incarnation", func(leaders *appsv1.StatefulSet) error {
+		return drill.Lacking("owned and not terminating", true, metav1.IsControlledBy(leaders, set) && leaders.DeletionTimestamp == nil)
 	})
 	s.awaitAvailable(set)
 }
 
-// A kubelet dies while a group ends: its pods stay, and so does all that bears their names.
-// The group waits, and says for what and what to do; the taint for a node that is off for
-// certain frees it, and the group comes again when there is a node.
+// A kubelet dies while a group terminates, so that its pods stay. The plugin says what the group waits
+// for and what to do. The taint out-of-service removes the pods, and the group is recreated when the
+// node is back.
 func TestALostNode(t *testing.T) {
 	s := newScene(t)
 	s.Check("make disks", bed.addDisks(t.Context(), 4))
@@ -238,24 +237,24 @@ func TestALostNode(t *testing.T) {
 	claim := s.PVC("data-a-0-1")
 
 	s.Remove(s.mustPod("a-0"))
-	s.awaitEach(before, "are to end", func(pod drill.Record) bool { return pod.Deleted != 0 })
+	s.awaitEach(before, "are terminating", func(pod drill.Record) bool { return pod.Deleted != 0 })
 	s.Check("kill the kubelet", bed.node.killKubelet())
 	t.Cleanup(s.bringBack)
-	s.tell("the kubelet is dead")
+	s.tell("the kubelet was killed")
 
 	s.Eventually("the node is not ready", s.nodeLost)
 	s.Eventually("status says what the group waits for and what to do", func() error {
 		return lacks(s.say("status", "a"), "pod a-0 goes", "pod a-0-1 goes", "pod a-0-2 goes", "kubectl taint node "+nodeName)
 	})
 	if plan := s.say("plan", "a"); strings.Contains(plan, "write") {
-		t.Errorf("the plugin takes the operator for late:\n%s", plan)
+		t.Errorf("the plugin shows writes that the operator should have made:\n%s", plan)
 	}
 	s.Remove(claim)
-	s.Eventually("why says who holds a claim and what to do", func() error {
+	s.Eventually("why names the holder of a PVC and the next step", func() error {
 		return lacks(s.say("why", "pvc/data-a-0-1"), "a-0-1", nodeName, "out-of-service")
 	})
 	s.AwaitFinalizers(claim, drill.PodProtection, drill.Barrier)
-	s.wantCreated(func(string) int { return 1 }) // none while its namesake is there
+	s.wantCreated(func(string) int { return 1 }) // no new pod while the previous one exists
 
 	s.Check("taint the node", s.taint(`[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]`))
 	s.awaitEach(before, "are gone", func(pod drill.Record) bool { return pod.Died != 0 })
@@ -263,12 +262,12 @@ func TestALostNode(t *testing.T) {
 	s.bringBack()
 	s.awaitAnother(set, before, "a-0", "a-0-1", "a-0-2")
 	s.wantCreated(func(string) int { return 2 })
-	if now := s.PVC("data-a-0-1"); now.UID == claim.UID || len(s.livesOn(claim)) == 0 {
-		t.Errorf("claim %s, and on the disk of the former: %q", now.UID, s.livesOn(claim))
+	if now := s.PVC("data-a-0-1"); now.UID == claim.UID || len(s.recordsOn(claim)) == 0 {
+		t.Errorf("PVC %s, with the records of the previous one: %q", now.UID, s.recordsOn(claim))
 	}
 }
 
-// awaitEach waits until something holds of each of the pods.
+// awaitEach waits until a condition holds for each of the pods.
 func (s *scene) awaitEach(pods map[string]types.UID, what string, holds func(drill.Record) bool) {
 	s.Eventually("all pods "+what, func() error {
 		for name, uid := range pods {
@@ -280,7 +279,7 @@ func (s *scene) awaitEach(pods map[string]types.UID, what string, holds func(dri
 	})
 }
 
-// bringBack starts the kubelet if it is dead, and takes the taint off the node.
+// bringBack starts the kubelet if it is dead, and removes the taint from the node.
 func (s *scene) bringBack() {
 	if s.nodeLost() != nil {
 		return
@@ -298,7 +297,7 @@ func (s *scene) nodeLost() error {
 		return err
 	}
 	if nodeReady(node) {
-		return errors.New("it is ready")
+		return errors.New("the node is ready")
 	}
 	return nil
 }
@@ -309,11 +308,11 @@ func (s *scene) taint(taints string) error {
 	return s.Client.Patch(context.Background(), node, drill.Merge(fmt.Sprintf(`{"spec":{"taints":%s}}`, taints)))
 }
 
-// lacks is an error if a text lacks any of these words.
-func lacks(text string, wanted ...string) error {
-	for _, word := range wanted {
-		if !strings.Contains(text, word) {
-			return fmt.Errorf("it does not say %q:\n%s", word, text)
+// lacks returns an error if an output does not contain all of these texts.
+func lacks(output string, wanted ...string) error {
+	for _, text := range wanted {
+		if !strings.Contains(output, text) {
+			return fmt.Errorf("no %q in:\n%s", text, output)
 		}
 	}
 	return nil

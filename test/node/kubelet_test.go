@@ -38,11 +38,11 @@ type realNode struct {
 	program string // the kubelet
 	dir     string
 	group   string
-	ports   []int // the kubelet's, and that of its health
+	ports   []int // of the kubelet, and of its health checks
 }
 
-// containerdConfig has containerd keep to dir, and to loopback where it listens at all. A
-// machine whose own start ran with a raised oom_score_adj may not lower it.
+// containerdConfig keeps the files of containerd in dir, and its sockets on loopback. A process with a
+// raised oom_score_adj may not lower it.
 const containerdConfig = `version = 2
 root = "%[1]s/containerd/root"
 state = "%[1]s/containerd/state"
@@ -68,13 +68,12 @@ state = "%[1]s/containerd/state"
         SystemdCgroup = false
 `
 
-// network joins the pods by a bridge in containerd's own network, from which nothing
-// leads out.
+// network joins the pods by a bridge in the network namespace of containerd, which has no route out.
 const network = `{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"bridge","bridge":"pods0","isGateway":false,
 "ipam":{"type":"host-local","dataDir":"%s/addresses","ranges":[[{"subnet":"10.201.0.0/24"}]]}}]}`
 
-// kubeletConfig is a kubelet's defaults but for where it lives, that it may do with
-// version 1 of control groups, and that it evicts nothing because a disk is rather full.
+// kubeletConfig changes the defaults of a kubelet: it uses directories of the test, accepts version 1
+// of control groups, and evicts no pod because of a full disk.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: 127.0.0.1
@@ -103,7 +102,7 @@ imageGCHighThresholdPercent: 100
 nodeStatusUpdateFrequency: 5s
 `
 
-// newNode makes a node ready to be started.
+// newNode writes the files of a node.
 func newNode(dir string) (*realNode, error) {
 	n := &realNode{dir: dir, group: fmt.Sprintf("lockstep-node-%d", os.Getpid())}
 	var err error
@@ -160,13 +159,13 @@ func (n *realNode) awaitContainerd() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("containerd does not get ready: %w\n%s\n%s", err, out, drill.LastLines(n.log("containerd"), 20))
+			return fmt.Errorf("containerd is not ready: %w\n%s\n%s", err, out, drill.LastLines(n.log("containerd"), 20))
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// startKubelet starts the kubelet, anew if it was killed: it finds its pods again.
+// startKubelet starts the kubelet, also after a kill: it then finds its pods.
 func (n *realNode) startKubelet() error {
 	return n.stage.ask(order{Do: "start", Name: "kubelet", Log: n.log("kubelet"), Args: []string{n.program,
 		"--config", filepath.Join(n.dir, "kubelet.yaml"),
@@ -177,10 +176,10 @@ func (n *realNode) startKubelet() error {
 		"--v", "2"}})
 }
 
-// killKubelet ends the kubelet without warning. The containers run on.
+// killKubelet kills the kubelet. The containers continue.
 func (n *realNode) killKubelet() error { return n.stage.ask(order{Do: "kill", Name: "kubelet"}) }
 
-// killContainer ends the first process of a container, as running out of memory would.
+// killContainer kills the first process of a container, as the kernel does without memory.
 func (n *realNode) killContainer(id string) error {
 	_, id, _ = strings.Cut(id, "://")
 	if out, err := n.ctr("tasks", "kill", "--signal", "SIGKILL", id); err != nil {
@@ -189,7 +188,7 @@ func (n *realNode) killContainer(id string) error {
 	return nil
 }
 
-// ctr speaks to containerd.
+// ctr runs a command of the client of containerd.
 func (n *realNode) ctr(args ...string) ([]byte, error) {
 	return exec.Command("ctr", append([]string{"--address", filepath.Join(n.dir, "c.sock"), "--namespace", "k8s.io"}, args...)...).CombinedOutput()
 }
@@ -206,7 +205,7 @@ type testbed struct {
 	disks int
 }
 
-// raise brings everything up and returns once the node takes pods.
+// raise starts everything and waits until the node accepts pods.
 func (b *testbed) raise(dir string, reaper *drill.Reaper) (err error) {
 	if b.Bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: 1, QPS: 200}); err != nil {
 		return err
@@ -221,7 +220,7 @@ func (b *testbed) raise(dir string, reaper *drill.Reaper) (err error) {
 	return b.join()
 }
 
-// leave takes the node down. The rest is the reaper's.
+// leave stops the node. The reaper stops the rest.
 func (b *testbed) leave() error {
 	if b.node == nil || b.node.stage == nil {
 		return nil
@@ -229,8 +228,8 @@ func (b *testbed) leave() error {
 	return b.node.stage.close()
 }
 
-// join has the node join, with the rights of a node. The simulated node that the control
-// plane comes up with takes no more pods.
+// join joins the node, with the permissions of a node. It makes the simulated node of the control
+// plane unschedulable.
 func (b *testbed) join() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drill.Patience)
 	defer cancel()
@@ -263,7 +262,7 @@ func (b *testbed) closeSimulated(ctx context.Context) error {
 	return err
 }
 
-// awaitNode returns once the node is ready and bears no taint.
+// awaitNode waits until the node is ready and has no taint.
 func (b *testbed) awaitNode(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -275,7 +274,7 @@ func (b *testbed) awaitNode(ctx context.Context) error {
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the node does not get ready: %w\n%s", last, drill.LastLines(b.node.log("kubelet"), 30))
+		return fmt.Errorf("the node is not ready: %w\n%s", last, drill.LastLines(b.node.log("kubelet"), 30))
 	}
 	return nil
 }
@@ -289,7 +288,7 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// identify writes the kubelet's kubeconfig: that of an administrator who acts as the node.
+// identify writes the kubeconfig of the kubelet: an administrator that impersonates the node.
 func (b *testbed) identify() error {
 	node := rest.CopyConfig(b.Rest)
 	if err := rest.LoadTLSFiles(node); err != nil {
@@ -302,8 +301,8 @@ func (b *testbed) identify() error {
 	return delay.WriteKubeconfig(node, filepath.Join(b.node.dir, "kubeconfig"))
 }
 
-// diskStorage is the class of the node's disks: made by hand, and bound when a pod is
-// scheduled.
+// diskStorage is the class of the disks of the node. The test creates them, and the scheduler binds
+// them.
 const diskStorage = "disks"
 
 func diskClass() *storagev1.StorageClass {
@@ -311,8 +310,8 @@ func diskClass() *storagev1.StorageClass {
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: diskStorage}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late}
 }
 
-// addDisks makes n volumes on the node: half of them local ones, and half host paths. What
-// is on them stays.
+// addDisks creates n volumes on the node: half of them local, and half host paths. They keep their
+// data.
 func (b *testbed) addDisks(ctx context.Context, n int) error {
 	for range n {
 		b.disks++
@@ -327,7 +326,7 @@ func (b *testbed) addDisks(ctx context.Context, n int) error {
 	return nil
 }
 
-// lastDisk is the name of the volume that was made last.
+// lastDisk is the name of the newest volume.
 func (b *testbed) lastDisk() string { return fmt.Sprintf("disk-%03d", b.disks) }
 
 func (b *testbed) newDisk(name string, local bool) *corev1.PersistentVolume {
@@ -350,14 +349,14 @@ func (b *testbed) newDisk(name string, local bool) *corev1.PersistentVolume {
 	}
 }
 
-// The images of the drills. No registry has them: they are put into containerd's store.
+// The images of the drills. No registry has them: the test imports them into containerd.
 const (
 	containerImage = "lockstep.local/container:drill"
-	pauseImage     = "lockstep.local/pause:drill" // what holds a pod's namespaces: the same program, with nothing to do
+	pauseImage     = "lockstep.local/pause:drill" // holds the namespaces of a pod: the same program without flags
 )
 
-// buildImages builds the program that runs in pods, and writes an archive with the images
-// made of it, in the form of docker save.
+// buildImages builds the program that runs in pods, and writes an archive of its images, in the
+// format of docker save.
 func buildImages(dir string) (path string, err error) {
 	program := filepath.Join(dir, "container")
 	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, "./container")

@@ -10,7 +10,7 @@ import (
 
 func TestMain(*testing.M) {
 	if os.Getenv("LOCKSTEP_NODE") != "" {
-		fmt.Fprintln(os.Stderr, "FAIL: a real node needs Linux; make test runs the same operator against simulated kubelets, and needs none of this")
+		fmt.Fprintln(os.Stderr, "FAIL: a real node needs Linux; make test runs the same operator with simulated kubelets, on any system")
 		os.Exit(1)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// bed is what every test of this binary runs on.
+// bed is the control plane and the node of every test.
 var bed *testbed
 
 func TestMain(m *testing.M) {
@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 		drill.Exit(keep(os.Args[1], os.Args[2]))
 	case os.Getenv(stageEnv) == "first":
 		drill.Exit(first(os.Args[1]))
-	case os.Getenv(drill.ReaperEnv) != "": // drill.Main is the reaper, then
+	case os.Getenv(drill.ReaperEnv) != "": // drill.Main then acts as the reaper
 	case os.Getenv(askedFor) == "":
-		fmt.Println("drills on a real node run by \"make node\" only")
+		fmt.Println("the drills on a real node need \"make node\"")
 		os.Exit(0)
-	case os.Getenv(askedFor) == "needs": // before anything is built for it
+	case os.Getenv(askedFor) == "needs": // before make builds the binaries
 		drill.Exit(needs())
 	}
 	klog.SetLogger(logr.Discard())
@@ -45,21 +45,20 @@ func TestMain(m *testing.M) {
 	}, func() error { return bed.leave() })
 }
 
-// networkPlugins is where Debian puts them.
+// networkPlugins is the directory of the network plugins on Debian.
 const networkPlugins = "/usr/lib/cni"
 
-// askedFor is the variable that "make node" sets: the drills run by name only, because of
-// what they need.
+// askedFor is the variable that "make node" sets. Without it no drill runs, because of their needs.
 const askedFor = "LOCKSTEP_NODE"
 
-// errInstead says what to do where a real node cannot run.
-var errInstead = errors.New("no real node can run here; make test runs the same operator against simulated kubelets, and needs none of this")
+// errInstead names the alternative on machines that cannot run a real node.
+var errInstead = errors.New("no real node can run here; make test runs the same operator with simulated kubelets, and needs none of this")
 
-// needs returns an error that says everything that is missing, and how to come by it.
+// needs returns an error that names everything that is missing, and how to install it.
 func needs() error {
 	var missing []error
 	if os.Geteuid() != 0 {
-		missing = append(missing, errors.New("not root: control groups, mounts and networks are to be made. Run: sudo -E make node"))
+		missing = append(missing, errors.New("not root: the test creates control groups, mounts and networks. Run: sudo -E make node"))
 	}
 	for program, from := range map[string]string{"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -21,11 +21,11 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// refusal is what a kubelet says of a claim on its way out that lost P.
+// refusal is the error of a kubelet for a terminating PVC without the built-in finalizer.
 const refusal = "PVC is being deleted"
 
-// A claim is deleted while its pod runs. It stays, with the data, and the pod works on to its
-// last word, a new kubelet between or not; when the pod is gone, so is the claim.
+// A PVC is deleted while its pod runs. The PVC and its data stay until the pod has ended, also over a
+// restart of the kubelet. Then the PVC is removed.
 func TestAClaimInUse(t *testing.T) {
 	s := newScene(t)
 	claim := s.newClaim("used")
@@ -43,23 +43,22 @@ func TestAClaimInUse(t *testing.T) {
 	s.Check("start the kubelet", bed.node.startKubelet())
 	s.runs("witness")
 	if now := s.mustPod("user").Status.ContainerStatuses[0]; now.ContainerID != container || now.State.Running == nil {
-		t.Errorf("after the kubelet started anew the container is another one: %+v", now)
+		t.Errorf("the restarted kubelet has another container: %+v", now)
 	}
 	s.AwaitFinalizers(claim, drill.PodProtection, drill.Barrier)
 	s.Remove(pod)
 	s.AwaitGone(claim)
 	if s.Of(pod.UID).Died == 0 {
-		t.Error("the claim went before its pod")
+		t.Error("the PVC was removed before its pod")
 	}
 	want := []string{"born " + string(pod.UID) + " user", "ended " + string(pod.UID) + " user"}
-	if have := s.livesOn(claim); !slices.Equal(have, want) {
-		t.Errorf("on the disk: %q, want %q", have, want)
+	if have := s.recordsOn(claim); !slices.Equal(have, want) {
+		t.Errorf("records on the disk: %q, want %q", have, want)
 	}
 }
 
-// What a kubelet makes of a new pod by the finalizers of its claim. With B alone left it
-// refuses: this is why there is a barrier. The pod that was bound all the same keeps B, and
-// the data, until it goes.
+// A kubelet starts a new pod by the finalizers of its PVC. It refuses a terminating PVC that has only
+// the barrier. A pod that is bound to such a PVC keeps the barrier, and the data, until the pod is gone.
 func TestWhatAKubeletRefuses(t *testing.T) {
 	s := newScene(t)
 	var claims []*corev1.PersistentVolumeClaim
@@ -87,20 +86,20 @@ func TestWhatAKubeletRefuses(t *testing.T) {
 
 	for _, claim := range claims {
 		pod := s.newUser("of-"+claim.Name, claim.Name)
-		pod.Spec.NodeName = nodeName // past every scheduler
+		pod.Spec.NodeName = nodeName // without a scheduler
 		s.Create(pod)
 	}
 	for _, name := range []string{"of-living", "of-p"} {
 		s.Eventually("the kubelet starts pod "+name, func() error { return s.running(name) })
 	}
 	for _, name := range []string{"b", "other"} {
-		s.Eventually("the kubelet says why pod of-"+name+" does not start", func() error { return s.kubeletSays(name) })
+		s.Eventually("the kubelet refuses pod of-"+name, func() error { return s.kubeletSays(name) })
 		if err := s.running("of-" + name); err == nil {
-			t.Errorf("pod of-%s runs on a claim that is going", name)
+			t.Errorf("pod of-%s runs with a terminating PVC", name)
 		}
 	}
 	s.Check("start the operator", bed.Operator.Start())
-	s.Eventually("the operator tells why B stays", func() error { return lacks(s.say("why", "pvc/b"), "of-b") })
+	s.Eventually("why names the pod that keeps the barrier", func() error { return lacks(s.say("why", "pvc/b"), "of-b") })
 	s.AwaitEvent("of-b", "FailedMount", refusal)
 	s.AwaitFinalizers(b, drill.Barrier)
 	s.Remove(s.mustPod("of-b"))
@@ -109,7 +108,7 @@ func TestWhatAKubeletRefuses(t *testing.T) {
 	s.finalize(other)
 }
 
-// newClaim makes a claim on a disk of the node, and waits until it is bound and protected.
+// newClaim creates a PVC on a disk of the node, and waits until it is bound and protected.
 func (s *scene) newClaim(name string) *corev1.PersistentVolumeClaim {
 	s.Check("make a disk", bed.addDisks(s.Context(), 1))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: s.Meta(name), Spec: diskSpec()}
@@ -120,7 +119,7 @@ func (s *scene) newClaim(name string) *corev1.PersistentVolumeClaim {
 	})
 }
 
-// newUser is a pod that runs on a claim.
+// newUser returns a pod that uses a PVC.
 func (s *scene) newUser(name, claim string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: s.Meta(name), Spec: containerSpec("--data", "/data")}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
@@ -128,13 +127,13 @@ func (s *scene) newUser(name, claim string) *corev1.Pod {
 	return pod
 }
 
-// runs creates a pod of no claim and waits until it runs: the kubelet or the operator is at work.
+// runs creates a pod without a PVC and waits until it runs: the kubelet and the scheduler then work.
 func (s *scene) runs(name string) {
 	s.Create(&corev1.Pod{ObjectMeta: s.Meta(name), Spec: containerSpec()})
 	s.Eventually("pod "+name+" runs", func() error { return s.running(name) })
 }
 
-// finalize sets the finalizers of a claim.
+// finalize sets the finalizers of a PVC.
 func (s *scene) finalize(claim *corev1.PersistentVolumeClaim, finalizers ...string) {
 	list := `[]`
 	if len(finalizers) > 0 {
@@ -144,7 +143,7 @@ func (s *scene) finalize(claim *corev1.PersistentVolumeClaim, finalizers ...stri
 	s.Check("set the finalizers of "+claim.Name, client.IgnoreNotFound(err))
 }
 
-// kubeletSays returns nil once the kubelet's log refuses a claim.
+// kubeletSays returns nil if the log of the kubelet refuses a PVC.
 func (s *scene) kubeletSays(claim string) error {
 	log, err := os.ReadFile(bed.node.log("kubelet"))
 	if err != nil {
@@ -156,11 +155,11 @@ func (s *scene) kubeletSays(claim string) error {
 			return nil
 		}
 	}
-	return errors.New("nothing yet")
+	return errors.New("the log has no refusal")
 }
 
-// In mode strict no pod comes to a kubelet before it is written on its claims: those of a
-// group that is recreated either.
+// In mode strict, no pod reaches a kubelet before it is recorded on its PVCs. This holds for the pods
+// of a recreated group as well.
 func TestStrict(t *testing.T) {
 	s := newScene(t)
 	s.applyStrict()
@@ -176,7 +175,7 @@ func TestStrict(t *testing.T) {
 	s.checkInherited(before, s.UIDs(), "a-0", "a-0-1", "a-0-2")
 
 	if err := s.Client.Delete(t.Context(), s.PVC("data-a-0-1")); !apierrors.IsForbidden(err) {
-		t.Errorf("a claim in use was deleted: %v", err)
+		t.Errorf("a PVC in use was deleted: %v", err)
 	}
 
 	claim := s.newClaim("alone")
@@ -187,13 +186,13 @@ func TestStrict(t *testing.T) {
 		return s.IsGated("alone")
 	})
 	s.runs("witness")
-	s.Check("the pod still waits", s.IsGated("alone"))
+	s.Check("the pod is still gated", s.IsGated("alone"))
 	s.Check("start the operator", bed.Operator.Start())
 	s.Eventually("the pod runs", func() error { return s.running("alone") })
 	s.WantRecorded(pod, claim.Name)
 }
 
-// applyStrict has the namespace in mode strict, and waits until the policies act.
+// applyStrict sets the namespace to mode strict, and waits until the policies apply.
 func (s *scene) applyStrict() {
 	out, err := exec.Command(bed.Plane.Program, "kubectl", "--kubeconfig", bed.Plane.Kubeconfig(), "apply", "-f", "../../config/protection/strict.yaml").CombinedOutput()
 	if err != nil {
@@ -204,14 +203,14 @@ func (s *scene) applyStrict() {
 		pod := s.newUser("probe", "none")
 		pod.Spec.NodeName = nodeName
 		if err := s.Client.Create(s.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("it is not: %w", err)
+			return fmt.Errorf("it is not refused: %w", err)
 		}
 		return nil
 	})
 }
 
-// checkRecorded checks that pods were written on their claims, and bound after: by the audit
-// log, which is in the order of answers.
+// checkRecorded checks that pods were bound after they were recorded on their PVCs. The audit log has
+// the order of the answers.
 func (s *scene) checkRecorded(names ...string) {
 	for _, name := range names {
 		s.WantRecorded(s.mustPod(name), "data-"+name)
@@ -223,23 +222,23 @@ func (s *scene) checkRecorded(names ...string) {
 		case r.Resource == "persistentvolumeclaims" && drill.ByLockstep(r):
 			recorded[r.Name] = true
 		case r.Resource == "pods" && r.Subresource == "binding" && !recorded["data-"+r.Name]:
-			s.Check("order", errors.New("pod "+r.Name+" was bound before anything was written on its claim"))
+			s.Check("order", errors.New("pod "+r.Name+" was bound before it was recorded on its PVC"))
 		}
 	}
 }
 
-// builtIn is the name of the controller that takes P, as the controller manager knows it.
+// builtIn is the name of the PVC protection controller in the controller manager.
 const builtIn = "persistentvolumeclaim-protection-controller"
 
-// racing is a scene in which the built-in protection of claims runs behind a proxy.
+// racing is a scene in which the built-in controller runs behind a proxy.
 type racing struct {
 	*scene
 	proxy *delay.Proxy
 	log   string
 }
 
-// The built-in controller is made to take P off a claim that a pod has mounted, on a real
-// kubelet, by both ways in which that is known to happen. The barrier keeps the claim until
+// The built-in controller is made to take P off a PVC that a pod has mounted, on a real
+// kubelet, by both ways in which that is known to happen. The barrier keeps the PVC until
 // the pod has ended.
 func TestABuiltInRace(t *testing.T) {
 	for name, replay := range map[string]func(*racing) (*corev1.PersistentVolumeClaim, *corev1.Pod){
@@ -251,15 +250,15 @@ func TestABuiltInRace(t *testing.T) {
 			claim, pod := replay(r)
 			r.AwaitFinalizers(claim, drill.Barrier)
 			r.Check("the pod still runs", r.running(pod.Name))
-			r.Until("the operator tells of it", func() bool { return len(r.events("UsedWithoutProtection", claim.Name)) != 0 })
+			r.Until("an event says that the PVC is in use without protection", func() bool { return len(r.events("UsedWithoutProtection", claim.Name)) != 0 })
 			r.Logf("UsedWithoutProtection: %q", r.events("UsedWithoutProtection", claim.Name))
 			r.Remove(pod)
 			r.AwaitGone(claim)
 			if r.Of(pod.UID).Died == 0 {
-				t.Error("lost: the claim went before its pod")
+				t.Error("lost: the PVC was removed before its pod")
 			}
-			if lives := r.livesOn(claim); !slices.Contains(lives, "ended "+string(pod.UID)+" "+pod.Name) {
-				t.Errorf("the pod's last word is not on the disk: %q", lives)
+			if records := r.recordsOn(claim); !slices.Contains(records, "ended "+string(pod.UID)+" "+pod.Name) {
+				t.Errorf("the disk has no record of the end of the pod: %q", records)
 			}
 		})
 	}
@@ -270,10 +269,10 @@ func newRacing(t *testing.T) *racing {
 	controllers := func(which string) error {
 		return bed.Plane.Restart(drill.ControllerManager, "--kcm-controllers", which)
 	}
-	r.Check("switch the built-in off", controllers("*,-"+builtIn))
+	r.Check("switch the built-in controller off", controllers("*,-"+builtIn))
 	t.Cleanup(func() {
 		if err := controllers("*"); err != nil {
-			t.Errorf("switch the built-in on: %v", err)
+			t.Errorf("switch the built-in controller on: %v", err)
 		}
 	})
 	var err error
@@ -288,7 +287,7 @@ func newRacing(t *testing.T) *racing {
 	return r
 }
 
-// runBuiltIn runs the built-in controller, and no other, behind the proxy.
+// runBuiltIn runs only the built-in controller behind the proxy.
 func (r *racing) runBuiltIn(kubeconfig string) {
 	log, err := os.Create(r.log)
 	r.Check("make a log", err)
@@ -312,12 +311,12 @@ func (r *racing) boundAfterTheList() (*corev1.PersistentVolumeClaim, *corev1.Pod
 	r.Remove(claim)
 	r.reached("the controller is about to take P", write)
 	pod := r.bound("late", "data")
-	r.Eventually("the kubelet starts it: the claim is terminating, and P is there", func() error { return r.running("late") })
+	r.Eventually("the kubelet starts it: the PVC is terminating, and P is there", func() error { return r.running("late") })
 	return claim, pod
 }
 
-// judgedByAnothersList has claim b mounted, and then deleted, after pods were listed for
-// claim a: both are judged by that list.
+// judgedByAnothersList has PVC b mounted, and then deleted, after pods were listed for
+// PVC a: both are judged by that list.
 func (r *racing) judgedByAnothersList() (*corev1.PersistentVolumeClaim, *corev1.Pod) {
 	claimA, claimB := r.newClaim("a"), r.newClaim("b")
 	first := r.newUser("first", "a")
@@ -327,9 +326,9 @@ func (r *racing) judgedByAnothersList() (*corev1.PersistentVolumeClaim, *corev1.
 	r.Create(first)
 	r.Eventually("the first pod runs", func() error { return r.running("first") })
 	r.Remove(claimA)
-	r.said("Keeping PVC because it is being used", r.Namespace+"/a")
+	r.awaitLog("Keeping PVC because it is being used", r.Namespace+"/a")
 
-	// The one worker is busy elsewhere, so that both claims come into one batch.
+	// The one worker is busy elsewhere, so that both PVCs come into one batch.
 	other := newScene(r.T)
 	busy := r.proxy.Hold(delay.Requests, delay.ListsPods(other.Namespace))
 	defer busy.Release()
@@ -341,19 +340,19 @@ func (r *racing) judgedByAnothersList() (*corev1.PersistentVolumeClaim, *corev1.
 	marker := other.newUser("last", "none")
 	marker.Spec.SchedulerName = "none"
 	other.Create(marker)
-	r.said("Enqueuing PVCs for Pod", string(marker.UID))
+	r.awaitLog("Enqueuing PVCs for Pod", string(marker.UID))
 	lag := r.proxy.Hold(delay.Streams, delay.Watches("pods"))
 	defer lag.Release()
 	list := r.proxy.Hold(delay.Answers, delay.ListsPods(r.Namespace))
 	defer list.Release()
 	busy.Release()
-	r.reached("pods were listed for claim a", list)
+	r.reached("pods were listed for PVC a", list)
 
 	pod := r.bound("late", "b")
 	r.Eventually("the kubelet starts it", func() error { return r.running("late") })
 	r.Remove(claimB)
 	other.Create(&corev1.PersistentVolumeClaim{ObjectMeta: other.Meta("last"), Spec: diskSpec()})
-	r.said("Got event on PVC", other.Namespace+"/last")
+	r.awaitLog("Got event on PVC", other.Namespace+"/last")
 	r.reached("it does not know the late pod", lag)
 	list.Release()
 	r.AwaitFinalizers(claimB, drill.Barrier) // before it hears of the late pod
@@ -376,15 +375,15 @@ func (r *racing) reached(what string, h *delay.Hold) {
 	r.tell("%s", what)
 }
 
-// said waits until the built-in controller's log has a line with these words.
-func (r *racing) said(words ...string) {
-	r.Eventually(fmt.Sprintf("the built-in says %q", words), func() error {
+// awaitLog waits until the log of the built-in controller has a line with these texts.
+func (r *racing) awaitLog(texts ...string) {
+	r.Eventually(fmt.Sprintf("the built-in controller logs %q", texts), func() error {
 		log, err := os.ReadFile(r.log)
 		for line := range strings.Lines(string(log)) {
-			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
 				return nil
 			}
 		}
-		return errors.Join(err, errors.New("it did not"))
+		return errors.Join(err, errors.New("no such line"))
 	})
 }

@@ -26,12 +26,12 @@ type scene struct{ *drill.Scene }
 
 func newScene(t *testing.T) *scene { return &scene{drill.NewScene(t, bed.Bed)} }
 
-// tell logs when something was seen, counted from the beginning of the scene.
+// tell logs an observation with its time since the start of the scene.
 func (s *scene) tell(form string, values ...any) {
 	s.Logf("%6.1fs  %s", time.Since(s.Began).Seconds(), fmt.Sprintf(form, values...))
 }
 
-// mustPod reads a pod that is there.
+// mustPod reads a pod that must exist.
 func (s *scene) mustPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{}
 	s.Check("pod "+name, s.Get(name, pod))
@@ -52,11 +52,11 @@ func (s *scene) wantCreated(want func(name string) int) {
 		count[rec.Last.GetName()]++
 	}
 	for name, have := range count {
-		s.Want("pods "+name+" that were created", drill.Lacking("pods", want(name), have))
+		s.Want("created pods "+name, drill.Lacking("pods", want(name), have))
 	}
 }
 
-// events are the notes of events, by reason and about an object.
+// events returns the notes of the events with a reason about an object.
 func (s *scene) events(reason, about string) (notes []string) {
 	for _, e := range drill.Live[*eventsv1.Event](s.Recorder) {
 		if e.Reason == reason && e.Regarding.Name == about {
@@ -66,21 +66,21 @@ func (s *scene) events(reason, about string) (notes []string) {
 	return notes
 }
 
-// ourScheduler is the profile of the scheduler that has Lockstep's plugin.
+// ourScheduler is the scheduler profile with the plugin of Lockstep.
 const ourScheduler = "lockstep-scheduler"
 
-// linger is how long a container goes on after it is told to end.
+// linger is how long a container runs on after SIGTERM.
 const linger = 2 * time.Second
 
 type edit = func(*lwsv1.LeaderWorkerSet)
 
-// newSet is a set whose pods run until they are told to end.
+// newSet returns a set whose pods run until SIGTERM.
 func (s *scene) newSet(name string, replicas, size int32, edits ...edit) *lwsv1.LeaderWorkerSet {
 	edits = append([]edit{restartPolicy(lwsv1.RecreateGroupOnPodRestart)}, edits...)
 	return drill.NewSet(s.Namespace, name, replicas, size, containerSpec("--linger", linger.String()), edits...)
 }
 
-// containerSpec is that of a pod with one container, which is told who it is.
+// containerSpec returns the spec of a pod with one container, which gets the UID and name of the pod.
 func containerSpec(args ...string) corev1.PodSpec {
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
@@ -106,7 +106,7 @@ func args(args ...string) edit {
 	}
 }
 
-// withDisks gives every pod a claim called data, and has it write there.
+// withDisks gives every pod a PVC called data, to which its container writes.
 func withDisks(set *lwsv1.LeaderWorkerSet) {
 	template := &set.Spec.LeaderWorkerTemplate
 	template.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: diskSpec()}}
@@ -121,7 +121,7 @@ func diskSpec() corev1.PersistentVolumeClaimSpec {
 	return spec
 }
 
-// awaitAvailable waits until all groups of a set run and the operator says so.
+// awaitAvailable waits until all pods of a set exist and the set is Available.
 func (s *scene) awaitAvailable(set *lwsv1.LeaderWorkerSet) {
 	want := int(*set.Spec.Replicas * *set.Spec.LeaderWorkerTemplate.Size)
 	s.Eventually("set "+set.Name+" is Available", func() error {
@@ -134,19 +134,19 @@ func (s *scene) awaitAvailable(set *lwsv1.LeaderWorkerSet) {
 			return fmt.Errorf("%d groups are ready, %+v", now.Status.ReadyReplicas, now.Status.Conditions)
 		}
 		if have := len(s.Pods()); have != want {
-			return fmt.Errorf("%d pods are there, not %d", have, want)
+			return fmt.Errorf("got %d pods, want %d", have, want)
 		}
 		return nil
 	})
 }
 
-// awaitAnother waits until these pods are others than they were, and the set is Available.
+// awaitAnother waits until these pods were recreated and the set is Available.
 func (s *scene) awaitAnother(set *lwsv1.LeaderWorkerSet, before map[string]types.UID, names ...string) {
-	s.Eventually(fmt.Sprintf("pods %v are others", names), func() error {
+	s.Eventually(fmt.Sprintf("pods %v are recreated", names), func() error {
 		now := s.UIDs()
 		for _, name := range names {
 			if now[name] == "" || now[name] == before[name] {
-				return fmt.Errorf("pod %s is not another one", name)
+				return fmt.Errorf("pod %s was not recreated", name)
 			}
 		}
 		return nil
@@ -154,7 +154,7 @@ func (s *scene) awaitAnother(set *lwsv1.LeaderWorkerSet, before map[string]types
 	s.awaitAvailable(set)
 }
 
-// endedTogether checks that each of the pods was deleted before the first had gone.
+// endedTogether checks that each of the pods was deleted before the first one was gone.
 func (s *scene) endedTogether(before map[string]types.UID, names ...string) {
 	var ended []drill.Record
 	for _, name := range names {
@@ -163,9 +163,9 @@ func (s *scene) endedTogether(before map[string]types.UID, names ...string) {
 	s.EndedTogether(ended)
 }
 
-// livesOn are the words that pods left on the volume of a claim.
-func (s *scene) livesOn(claim *corev1.PersistentVolumeClaim) []string {
-	text, err := os.ReadFile(filepath.Join(bed.node.disk(claim.Spec.VolumeName), "lives"))
+// recordsOn returns the lines that pods wrote to the volume of a PVC.
+func (s *scene) recordsOn(claim *corev1.PersistentVolumeClaim) []string {
+	text, err := os.ReadFile(filepath.Join(bed.node.disk(claim.Spec.VolumeName), "pods"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (s *scene) livesOn(claim *corev1.PersistentVolumeClaim) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// restarts is what a set's status tells of a group that failed.
+// restarts returns the record of a failed group in the status of a set.
 func (s *scene) restarts(set *lwsv1.LeaderWorkerSet, group int32) *lwsv1.GroupRestarts {
 	now := s.Set(set.Name)
 	for i := range now.Status.Restarts {

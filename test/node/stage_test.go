@@ -19,16 +19,16 @@ import (
 	"time"
 )
 
-// stageEnv has the test binary act as the stage: as its keeper, or as its first process.
+// stageEnv makes the test binary act as the keeper of the stage, or as its first process.
 const stageEnv = "LOCKSTEP_NODE_STAGE"
 
-// A stage is where the kubelet, containerd and all containers run: process and mount
-// namespaces of their own, entered by no one else. With the first process of a process
-// namespace, the kernel ends every other one in it; with the last process, the mounts go.
-// So nothing has to be found and ended one by one, however a run ends: the first process
-// goes at the end of its input, which its keeper shares with the test.
+// A stage is a process namespace and a mount namespace, in which only the kubelet, containerd and
+// all containers run. When the first process of a process namespace ends, the kernel kills every
+// other one in it; when the last process ends, the mounts go. So the test need not find and end
+// processes one by one, however a run ends. The first process ends at the end of its input, which
+// its keeper shares with the test.
 //
-//	test ──stdin──► keeper (outside: takes the control groups away in the end)
+//	test ──stdin──► keeper (outside: removes the control groups in the end)
 //	                └── first process (pid 1 inside) ── containerd, kubelet, shims, containers
 type stage struct {
 	cmd     *exec.Cmd
@@ -37,20 +37,20 @@ type stage struct {
 	mu      sync.Mutex
 }
 
-// An order to the first process, and what it answers.
+// An order is a request to the first process. It answers each one.
 type order struct {
 	Do   string // start, kill
 	Name string
 	Args []string `json:",omitempty"`
 	Log  string   `json:",omitempty"`
-	// Apart gives the program a network of its own.
+	// Apart gives the program its own network namespace.
 	Apart bool `json:",omitempty"`
 }
 
 type answer struct{ Error string }
 
-// openStage opens a stage that keeps what it writes outside of dir to itself. group is the
-// name of its control group.
+// openStage starts a stage. Outside of dir, its writes stay in its own mounts. group is the name
+// of its control group.
 func openStage(dir, group string) (*stage, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -64,7 +64,7 @@ func openStage(dir, group string) (*stage, error) {
 	cmd := exec.Command(self, dir, group)
 	cmd.Env = append(os.Environ(), stageEnv+"=keeper")
 	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not reach it
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -77,13 +77,13 @@ func openStage(dir, group string) (*stage, error) {
 	return s, cmd.Start()
 }
 
-// close ends everything on the stage and waits until nothing is left of it.
+// close ends every process on the stage and waits until all are gone.
 func (s *stage) close() error {
 	s.orders.Close()
 	return s.cmd.Wait()
 }
 
-// ask gives an order and waits until it is carried out.
+// ask sends an order and waits for its answer.
 func (s *stage) ask(o order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *stage) ask(o order) error {
 	return nil
 }
 
-// keep is the keeper's part. Its input and output are the first process's.
+// keep is the program of the keeper. The first process inherits its input and output.
 func keep(dir, group string) error {
 	if err := makeGroup(group); err != nil {
 		return err
@@ -118,7 +118,7 @@ func keep(dir, group string) error {
 	return errors.Join(err, removeGroup(group))
 }
 
-// first is the first process: it carries out orders until there are no more.
+// first is the first process: it executes orders until its input ends.
 func first(dir string) error {
 	if err := furnish(dir); err != nil {
 		return err
@@ -149,8 +149,8 @@ func first(dir string) error {
 	return nil
 }
 
-// household is who runs on the stage by order. Whoever lost its parent becomes a child of
-// the first process as well, and is buried without a word.
+// household has the programs that orders started. Orphaned processes become children of the first
+// process as well, which only reaps them.
 type household struct {
 	mu      sync.Mutex
 	running map[string]int
@@ -186,7 +186,7 @@ func (h *household) start(o order) error {
 	if o.Apart {
 		attributes.Sys.Cloneflags = syscall.CLONE_NEWNET
 	}
-	h.mu.Lock() // until it is known, nobody buries it
+	h.mu.Lock() // reap must not run before the child is in ended
 	defer h.mu.Unlock()
 	child, err := os.StartProcess(path, o.Args, attributes)
 	if err != nil {
@@ -196,7 +196,7 @@ func (h *household) start(o order) error {
 	return nil
 }
 
-// kill ends a program without warning, and returns when it is gone.
+// kill kills a program, and returns when it is gone.
 func (h *household) kill(name string) error {
 	h.mu.Lock()
 	pid, ok := h.running[name]
@@ -228,13 +228,12 @@ func (h *household) reap() {
 	}
 }
 
-// overlaid are the directories in which the kubelet, containerd, its shims and the network
-// plugins leave things under names that no flag changes. On the stage they are empty, and
-// what is put there goes with it.
+// overlaid are directories in which the kubelet, containerd, its shims and the network plugins write
+// files under fixed names. On the stage they are empty file systems, which end with the stage.
 var overlaid = []string{"/run", "/var/log", "/var/lib", "/etc/cni"}
 
-// kernel is what a kubelet wants of the kernel, and sets for the whole machine. On the stage
-// it finds that all is so, and touches nothing.
+// kernel has the kernel settings that a kubelet requires and would set for the whole machine. The
+// stage shows these values, so that the kubelet changes none.
 var kernel = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -244,10 +243,10 @@ var kernel = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// furnish makes the mounts of the stage what the programs need.
+// furnish makes the mounts that the programs need.
 func furnish(dir string) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("part from the mounts of the machine: %w", err)
+		return fmt.Errorf("make mounts private: %w", err)
 	}
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts with containers: %w", err)
@@ -257,15 +256,16 @@ func furnish(dir string) error {
 	}
 	for _, over := range overlaid {
 		if _, err := os.Stat(over); errors.Is(err, fs.ErrNotExist) {
-			continue // then nothing is there to be hidden, and plugins are told of another place
+			continue // nothing to hide: plugins get another directory
 		}
 		if err := syscall.Mount("tmpfs", over, "tmpfs", 0, "mode=0755"); err != nil {
-			return fmt.Errorf("lay an empty directory over %s: %w", over, err)
+			return fmt.Errorf("mount an empty file system on %s: %w", over, err)
 		}
 	}
 	return pretend(filepath.Join(dir, "sysctl"))
 }
 
+// pretend mounts files with the values of kernel over /proc/sys.
 func pretend(dir string) error {
 	for name, value := range kernel {
 		file := filepath.Join(dir, name)
@@ -276,14 +276,14 @@ func pretend(dir string) error {
 			return err
 		}
 		if err := syscall.Mount(file, "/proc/sys/"+name, "", syscall.MS_BIND, ""); err != nil {
-			return fmt.Errorf("lay %s over /proc/sys/%s: %w", value, name, err)
+			return fmt.Errorf("mount %s on /proc/sys/%s: %w", value, name, err)
 		}
 	}
 	return nil
 }
 
-// hierarchies are the roots of the machine's control groups: one, or in version 1 one for
-// each controller and one beside them for none.
+// hierarchies returns the roots of the control groups of the machine: one, or in version 1 one for
+// each controller and one without a controller.
 func hierarchies() ([]string, error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -291,8 +291,8 @@ func hierarchies() ([]string, error) {
 	}
 	var found []string
 	for line := range strings.Lines(string(mounts)) {
-		if words := strings.Fields(line); len(words) > 2 && strings.HasPrefix(words[2], "cgroup") {
-			found = append(found, words[1])
+		if fields := strings.Fields(line); len(fields) > 2 && strings.HasPrefix(fields[2], "cgroup") {
+			found = append(found, fields[1])
 		}
 	}
 	if len(found) == 0 {
@@ -301,7 +301,7 @@ func hierarchies() ([]string, error) {
 	return found, nil
 }
 
-// makeGroup makes the control group under which a kubelet puts pods.
+// makeGroup creates the control group in which a kubelet puts pods.
 func makeGroup(group string) error {
 	roots, err := hierarchies()
 	for _, root := range roots {
@@ -310,8 +310,8 @@ func makeGroup(group string) error {
 	return err
 }
 
-// removeGroup takes it away again, from the bottom up. Who was in it is gone, and the
-// kernel may need a moment to see that.
+// removeGroup removes the control group, from the bottom up. The kernel may report it busy for a
+// moment after its processes have ended.
 func removeGroup(group string) error {
 	roots, err := hierarchies()
 	for _, root := range roots {
@@ -331,7 +331,7 @@ func removeTree(top string) error {
 	if walked != nil {
 		return walked
 	}
-	for i := len(dirs) - 1; i >= 0; i-- { // what lies in a directory comes after it
+	for i := len(dirs) - 1; i >= 0; i-- { // children come after their directory
 		err := syscall.Rmdir(dirs[i])
 		for tries := 0; errors.Is(err, syscall.EBUSY) && tries < 100; tries++ {
 			time.Sleep(20 * time.Millisecond)
