@@ -55,9 +55,7 @@ func TestATerminatingPVCIsAsGoodAsMissing(t *testing.T) {
 		says   string
 	}{
 		{"no PVCs", newPod("web"), nil, framework.Skip, ""},
-		{"present", newPod("web", "data"), []client.Object{newClaim("data")}, framework.Success, ""},
 		{"missing", newPod("web", "data"), nil, never, `persistentvolumeclaim "data" not found`},
-		{"one of two", newPod("web", "data", "logs"), []client.Object{newClaim("data"), newClaim("logs", terminating)}, never, `"logs" is being deleted`},
 		{"ephemeral, of a former pod", scratch(newPod("web")), []client.Object{newClaim("web-scratch", ownedBy("uid-old"))}, never, `pod is not owner`},
 	} {
 		s := newStage(t, tt.claims...)

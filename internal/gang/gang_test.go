@@ -34,7 +34,6 @@ func TestOnlyPodsThatWereTiedToTheirOwnGroupAreOfAGang(t *testing.T) {
 		want bool
 	}{
 		{"tied to its group", pod(tied("w-1-abc")), true},
-		{"tied to nothing", pod(), false},
 		{"tied by its user to something else", pod(tied("mine")), false},
 		{"tied to the group of another revision", pod(tied("w-1-old")), false},
 	}

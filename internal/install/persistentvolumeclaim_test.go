@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,36 +109,6 @@ func podOf(claim string, gates ...corev1.PodSchedulingGate) *corev1.Pod {
 		pod.Spec.NodeName = "n"
 	}
 	return pod
-}
-
-func TestStripTakesWhatIsOurs(t *testing.T) {
-	gate := corev1.PodSchedulingGate{Name: pvc.UseGate}
-	theirs := corev1.PodSchedulingGate{Name: "example.com/theirs"}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{pvc.ModeKey: "hold", "mine": "stays"}}}
-	r := stage(t, namespace, claimWith("living", false, pvc.PodsFinalizer, pvc.BarrierFinalizer),
-		claimWith("leaving", true, pvc.BarrierFinalizer), podOf("living"), podOf("other", gate, theirs))
-	if err := r.refuse(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := r.stripAll(t.Context()); err != nil {
-		t.Error(err)
-	}
-	claim, pod, ns := &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}
-	for o, key := range map[client.Object]client.ObjectKey{claim: {Namespace: "prod", Name: "living"}, pod: {Namespace: "prod", Name: "of-other"}, ns: {Name: "prod"}} {
-		if err := r.client.Get(t.Context(), key, o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, modeOfClaim := claim.Annotations[pvc.ModeKey]
-	_, modeOfNamespace := ns.Labels[pvc.ModeKey]
-	if !slices.Equal(claim.Finalizers, []string{pvc.PodsFinalizer}) || claim.Annotations["mine"] == "" || ns.Labels["mine"] == "" ||
-		modeOfClaim || modeOfNamespace || len(pod.Spec.SchedulingGates) != 1 {
-		t.Errorf("PVC %+v, namespace %+v, gates %v", claim.ObjectMeta, ns.Labels, pod.Spec.SchedulingGates)
-	}
-	err := r.client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: "leaving"}, claim)
-	if !apierrors.IsNotFound(err) { // no pod used it
-		t.Errorf("the unused PVC: %v", err)
-	}
 }
 
 // A use record that cannot be read blocks only where no built-in controller keeps the PVC.

@@ -39,17 +39,6 @@ func TestLostFields(t *testing.T) {
 	}
 }
 
-func TestOurOwnDefinitionLosesNothing(t *testing.T) {
-	for _, u := range load(t, Options{}) {
-		if u.GetKind() != "CustomResourceDefinition" {
-			continue
-		}
-		if lost, err := lostFields(u, u, nil); err != nil || len(lost) > 0 {
-			t.Errorf("%s: %q, %v", title(u), lost, err)
-		}
-	}
-}
-
 // A definition that was generated from another version of Kubernetes has other fields in
 // its templates. They count where a stored set has them.
 func TestFieldsOfTemplatesCountWhereSetsHaveThem(t *testing.T) {

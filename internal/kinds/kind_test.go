@@ -48,37 +48,6 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func starterOf(t *testing.T, s *apiServer) *Starter {
-	t.Helper()
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	starter, err := New(&rest.Config{Host: server.URL}, server.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return starter
-}
-
-func TestAKindIsServedInAnyVersion(t *testing.T) {
-	for name, tt := range map[string]struct {
-		versions []string
-		want     string
-	}{
-		"the given version":            {[]string{"v1", "v1alpha2"}, "v1alpha2"},
-		"another version":              {[]string{"v1"}, "v1"},
-		"no version, and the group is": {nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := &apiServer{}
-			s.versions.Store(tt.versions)
-			got, err := starterOf(t, s).Served(t.Context(), jobSet)
-			if err != nil || got.Version != tt.want || tt.want != "" && got.Resource != "jobsets" {
-				t.Errorf("got %v, %v", got, err)
-			}
-		})
-	}
-}
-
 // A kind that comes, moves to another version and goes is watched once at a time, and the
 // process stays.
 func TestAKindComesAndGoes(t *testing.T) {
@@ -89,7 +58,12 @@ func TestAKindComesAndGoes(t *testing.T) {
 		Setup:            func(cache.SharedIndexInformer) error { return nil },
 		Turned:           func(stopped []any) { turned <- stopped },
 	}
-	starter := starterOf(t, s)
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	starter, err := New(&rest.Config{Host: server.URL}, server.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
 	starter.Add(kind)
 	go func() { _ = starter.Run(t.Context()) }()
 	eventually(t, "the kind is known to be absent", kind.IsAbsent)
@@ -104,7 +78,7 @@ func TestAKindComesAndGoes(t *testing.T) {
 			return informer != nil && informer.HasSynced() && len(informer.GetStore().ListKeys()) == 1 && informer.GetStore().ListKeys()[0] == "ns/"+name
 		}
 	}
-	serve("v1alpha2")
+	serve("v1", "v1alpha2") // the given version goes first
 	eventually(t, "its objects are read", holds("v1alpha2"))
 	serve("v1")
 	eventually(t, "the objects of the other version are read", holds("v1"))

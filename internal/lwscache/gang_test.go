@@ -82,18 +82,6 @@ func TestTheSetReadsAPodGroupWithoutOurLabels(t *testing.T) {
 	}
 }
 
-func TestASetReportsThatItsGangSchedulerIsMissing(t *testing.T) {
-	e, _, _ := chained(t)
-	e.observer.WithGangs(known{missing: true})
-	if got := e.group("w-0"); got.GangMissing != "" || e.set("w").GangMissing != "" {
-		t.Errorf("without a gang scheduler: got %q", got.GangMissing)
-	}
-	fakeapi.Edit(e.Server, "w", func(set *lwsv1.LeaderWorkerSet) { fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
-	if got := e.set("w").GangMissing; !strings.Contains(got, "does not serve podgroups") {
-		t.Errorf("before it has a gang: got %q", got)
-	}
-}
-
 func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 	resource := gang.Resource
 	unserved := apierrors.NewGenericServerResponse(404, "GET", resource.GroupResource(), "w", "404 page not found", 0, true)

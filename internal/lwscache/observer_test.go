@@ -178,8 +178,6 @@ func TestALeaderIsOwnedThroughTheWholeChain(t *testing.T) {
 	}{
 		"whole":                         {func(*eyes) {}, true},
 		"the statefulset is a namesake": {func(e *eyes) { own(e, fakeapi.Former(identity.KindStatefulSet, "w")) }, false},
-		"the leader has no owner":       {func(e *eyes) { fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { pod.OwnerReferences = nil }) }, false},
-		"the leader is going":           {func(e *eyes) { fakeapi.Terminate[*corev1.Pod](e.Server, "w-0") }, false},
 		"the statefulset is going":      {func(e *eyes) { fakeapi.Terminate[*appsv1.StatefulSet](e.Server, "w") }, false},
 		"the statefulset is another's": {func(e *eyes) {
 			fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences[0].UID = "former" })
@@ -245,21 +243,6 @@ func TestAMissingLeaderIsReadLiveOnceTheStatefulSetStalls(t *testing.T) {
 	fakeapi.Add(e.Server, member)
 	if got := e.set("w"); len(got.Leaders.Foreign) != 0 || len(got.Leaders.Owned) != 2 {
 		t.Errorf("the deleted foreign pod is still read: %d squatters, %d members", len(got.Leaders.Foreign), len(got.Leaders.Owned))
-	}
-}
-
-func TestSetsWithSimilarNamesAreReadApart(t *testing.T) {
-	e := open(t)
-	fakeapi.Add(e.Server, fakeapi.Set("a", 2, 3))
-	fakeapi.Add(e.Server, fakeapi.Set("a-1", 2, 3))
-	fakeapi.Add(e.Server, fakeapi.Pod("a-1-1", "a", 1))
-	fakeapi.Add(e.Server, fakeapi.Pod("a-1-0-2", "a-1", 2))
-	a, a1 := e.set("a"), e.set("a-1")
-	if !a.Leaders.Empty() {
-		t.Errorf("set a: %+v", a.Leaders)
-	}
-	if len(a1.Leaders.Foreign) != 1 || a1.Leaders.Foreign[0].Name != "a-1-1" {
-		t.Errorf("set a-1: %+v", a1.Leaders)
 	}
 }
 

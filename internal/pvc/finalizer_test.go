@@ -134,16 +134,10 @@ func TestWhichPodHolds(t *testing.T) {
 		holds, uses bool
 	}{
 		{"running", pod("web", []string{"data"}), data, true, true},
-		{"finished", pod("web", []string{"data"}, phase(corev1.PodSucceeded)), data, true, true},
-		{"failed", pod("web", []string{"data"}, phase(corev1.PodFailed)), data, true, true},
-		{"terminating", pod("web", []string{"data"}, leaving(30)), data, true, true},
-		{"deleted by force", pod("web", []string{"data"}, leaving(0)), data, true, true},
 		{"not bound", pod("web", []string{"data"}, unbound), data, false, true},
-		{"another PVC", pod("web", []string{"logs"}), data, false, false},
 		{"ephemeral", pod("web", nil, ephemeral("scratch")), of("web"), true, true},
 		{"ephemeral, PVC of another pod", pod("web", nil, ephemeral("scratch")), of("other"), false, false},
 		{"ephemeral, PVC without owner", pod("web", nil, ephemeral("scratch")), claim("web-scratch"), false, false},
-		{"ephemeral, terminating", pod("web", nil, ephemeral("scratch"), leaving(30)), of("web"), true, true},
 		{"ephemeral, shut down", pod("web", nil, ephemeral("scratch"), leaving(0)), of("web"), false, true},
 		{"unknown kind of volume", pod("web", nil, unknown), data, true, true},
 		{"unknown kind of volume, not bound", pod("web", nil, unknown, unbound), data, false, false},

@@ -21,12 +21,9 @@ func TestUnusable(t *testing.T) {
 		claims pvc.Claims
 		want   string
 	}{
-		{"there", pod("web", []string{"data"}), pvc.Claims{"data": claim("data")}, ""},
-		{"none", pod("web", nil), nil, ""},
 		{"missing", pod("web", []string{"data"}), nil, `persistentvolumeclaim "data" not found`},
 		{"terminating", pod("web", []string{"data"}), pvc.Claims{"data": claim("data", dying)}, `persistentvolumeclaim "data" is being deleted`},
 		{"lost, and terminating", pod("web", []string{"data"}), pvc.Claims{"data": claim("data", dying, lost)}, `persistentvolumeclaim "data" bound to non-existent persistentvolume "pv-data"`},
-		{"the second one", pod("web", []string{"data", "logs"}), pvc.Claims{"data": claim("data"), "logs": claim("logs", dying)}, `persistentvolumeclaim "logs" is being deleted`},
 		{"ephemeral", pod("web", nil, ephemeral("scratch")), pvc.Claims{"web-scratch": own}, ""},
 		{"ephemeral, missing", pod("web", nil, ephemeral("scratch")), nil, `waiting for ephemeral volume controller to create the persistentvolumeclaim "web-scratch"`},
 		{"ephemeral, of another pod", pod("web", nil, ephemeral("scratch")), pvc.Claims{"web-scratch": claim("web-scratch")}, `PVC ns/web-scratch was not created for pod ns/web (pod is not owner)`},
@@ -83,7 +80,6 @@ func TestDecideGate(t *testing.T) {
 		{"two PVCs", web("data", "logs"), claims(claim("data"), claim("logs")), "data logs", true, ""},
 		{"one has the record", web("data", "logs"), claims(claim("data", recorded), claim("logs")), "logs", true, ""},
 		{"ephemeral, not created yet", pod("web", nil, ephemeral("scratch"), ours), nil, "", true, ""},
-		{"not protected", web("data"), claims(claim("data", off)), "", true, ""},
 		{"not protected, and terminating", web("data"), claims(claim("data", off, dying)), "", true, ""},
 		{"missing", web("data", "logs"), claims(claim("data")), "", false, "AwaitingClaim"},
 		{"terminating", web("data"), claims(claim("data", dying)), "", false, "ClaimUnusable"},

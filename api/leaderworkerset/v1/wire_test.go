@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	v1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -110,27 +107,6 @@ func TestNamesOnTheWire(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestScheme(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{"LeaderWorkerSet", "LeaderWorkerSetList"} {
-		want := schema.GroupVersionKind{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: kind}
-		object, err := scheme.New(want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kinds, _, err := scheme.ObjectKinds(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]schema.GroupVersionKind{want}, kinds); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 }

@@ -5,12 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 func manifest(name, spec string) string {
@@ -61,19 +56,5 @@ func TestPatchKeepsFieldsThatTheManifestLacks(t *testing.T) {
 		if got := strings.TrimSpace(string(patch)); err != nil || got != tt.want {
 			t.Errorf("%s: got %s, %v, want %s", tt.name, got, err, tt.want)
 		}
-	}
-}
-
-func TestApplyCreatesNothing(t *testing.T) {
-	sets, _, err := ReadManifest("-", strings.NewReader(manifest("a", "{replicas: 2}")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
-	if set, err := dryRun(t.Context(), c, sets[0]); err != nil || set.GetUID() != "" {
-		t.Errorf("got %+v, %v", set, err)
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(sets[0]), &lwsv1.LeaderWorkerSet{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the dry run stored the set: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package lws
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
@@ -110,40 +108,6 @@ func TestSurveyHasEveryGroupOfTheSet(t *testing.T) {
 	}
 	if _, err := s.Set(t.Context(), types.NamespacedName{Namespace: fakeapi.Namespace, Name: "b"}, epoch); !apierrors.IsNotFound(err) {
 		t.Errorf("no such set: got %v", err)
-	}
-}
-
-// A plan for a manifest is that for the set as the API server would store it.
-func TestAsPlansForASetThatIsNotStored(t *testing.T) {
-	stored := up(t, fakeapi.Set("a", 2, 2))
-	changed := fakeapi.Find[*lwsv1.LeaderWorkerSet](stored, "a").DeepCopy()
-	fakeapi.Image("other")(changed)
-	for name, tt := range map[string]struct {
-		as     *lwsv1.LeaderWorkerSet
-		server *fakeapi.Server
-		want   []string
-		groups int
-	}{
-		"absent":  {fakeapi.Set("a", 2, 2, fakeapi.Image("other")), serverOf(t), []string{"create controllerrevision", "create statefulset", "create service"}, 0},
-		"changed": {changed, stored, []string{"create controllerrevision", "apply statefulset"}, 2},
-	} {
-		found, err := sessionOf(tt.server).As(t.Context(), tt.as, epoch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range tt.want {
-			if !slices.ContainsFunc(found.Plan.Actions, func(a action.Action) bool { return strings.HasPrefix(a.About().Verb+" "+a.Target().String(), want) }) {
-				t.Errorf("%s: got %v, want %s", name, found.Plan.Actions, want)
-			}
-		}
-		for _, g := range found.Groups {
-			if g.Set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image != "other" {
-				t.Errorf("group %d does not have the new spec", g.Index)
-			}
-		}
-		if len(found.Groups) != tt.groups {
-			t.Errorf("%s: got %d groups", name, len(found.Groups))
-		}
 	}
 }
 

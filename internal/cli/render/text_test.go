@@ -173,13 +173,6 @@ func TestTextHasNoControlCharacters(t *testing.T) {
 	}
 }
 
-func TestWantedGroupsWithoutObjectsAreListed(t *testing.T) {
-	status := Status(without(with(newSurvey(2, 2), 0, "++"), 9))
-	if len(status.Groups) != 2 || status.Groups[1].Exists || status.Groups[1].Waiting[0].Reason != CodeMissingPods || len(status.Waiting) != 0 {
-		t.Errorf("got %+v", status)
-	}
-}
-
 func TestLateLeaderIsShownWithItsRemedy(t *testing.T) {
 	for after, want := range map[time.Duration]bool{time.Minute: false, 5 * time.Minute: true} {
 		s := without(newSurvey(1, 1), 0)

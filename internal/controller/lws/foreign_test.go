@@ -5,10 +5,8 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
@@ -77,36 +75,5 @@ func TestAForeignPodThatGoesTouchesTheStatefulSetOnce(t *testing.T) {
 		if c.touches() != 1 || !c.isAvailable() {
 			t.Errorf("%s behind: %d touches, %+v", slow, c.touches(), c.status())
 		}
-	}
-}
-
-// No event reports a foreign object without our labels that goes: its group is read again.
-func TestAGroupReadsAgainForAForeignObjectThatIsDeleted(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0"}
-	t.Run("a StatefulSet", func(t *testing.T) {
-		sts := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: &metav1.LabelSelector{}}}
-		checkReadAgain(t, sts, metav1.FinalizerDeleteDependents)
-	})
-	t.Run("a Service, which a load balancer may keep", func(t *testing.T) {
-		checkReadAgain(t, &corev1.Service{ObjectMeta: meta}, "service.kubernetes.io/load-balancer-cleanup")
-	})
-}
-
-func checkReadAgain[T client.Object](t *testing.T, object T, finalizer string) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 2, fakeapi.UniquePerReplica))
-	fakeapi.Add(c.Server, object)
-	c.run(20, "w-0")
-	fakeapi.Terminate[T](c.Server, "w-0", finalizer)
-	c.wait(10 * time.Second)
-	result, err := c.reconcileGroup("w-0")
-	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > 10*time.Second {
-		t.Fatalf("read again in %v: %v", result.RequeueAfter, err)
-	}
-	fakeapi.Drop[T](c.Server, "w-0")
-	c.wait(result.RequeueAfter)
-	_, err = c.reconcileGroup("w-0")
-	own, exists := c.Objects[fakeapi.NameOf(object)]
-	if err != nil || !exists || len(own.GetOwnerReferences()) == 0 {
-		t.Errorf("the group has none of its own: %v", err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,36 +66,6 @@ func TestARefusedStatusIsRetried(t *testing.T) {
 		if c.status().ObservedGeneration != 1 || !c.isAvailable() {
 			t.Errorf("once it can be written: %+v", c.status())
 		}
-	}
-}
-
-// Objects that a group is refused are reported by its set, and keep nothing else back.
-func TestARefusalKeepsNothingElseBack(t *testing.T) {
-	for name, tt := range map[string]struct {
-		set     *lwsv1.LeaderWorkerSet
-		kind    identity.Kind
-		name    string
-		says    string
-		ready   int32
-		refused metav1.ConditionStatus
-	}{
-		"workers":   {fakeapi.Set("w", 3, 2), identity.KindStatefulSet, "w-1", "create statefulset w-1: ", 2, metav1.ConditionTrue},
-		"a Service": {fakeapi.Set("w", 3, 2), identity.KindService, "w", "create service w: ", 3, metav1.ConditionFalse},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, 0, tt.set)
-			c.refuse("create", tt.kind, tt.name, forbidden("exceeded quota"))
-			c.run(8, "w-0", "w-1", "w-2")
-			got := c.progressing()
-			if got.Status != tt.refused || got.Reason != lws.CodeRefused || !strings.Contains(got.Message, tt.says) || c.status().ReadyReplicas != tt.ready {
-				t.Errorf("%d groups are ready, %+v", c.status().ReadyReplicas, got)
-			}
-			c.Refuse = nil
-			c.run(20, "w-0", "w-1", "w-2")
-			if got := c.progressing(); got.Status != metav1.ConditionFalse || got.Reason == lws.CodeRefused || !c.isAvailable() {
-				t.Errorf("no longer refused: %+v", c.status().Conditions)
-			}
-		})
 	}
 }
 

@@ -200,17 +200,6 @@ func TestADeletionThatIsRefusedIsRetried(t *testing.T) {
 	}
 }
 
-func TestANamespaceCountsItsHeldPVCs(t *testing.T) {
-	w := newWorld(t, namespace("1", "hold"), held("data", byHand), held("logs", byHand), held("free", nil))
-	if _, err := w.reconcileNamespace(t.Context(), "ns"); err != nil {
-		t.Fatal(err)
-	}
-	found := &corev1.Namespace{}
-	if err := w.api.Get(t.Context(), types.NamespacedName{Name: "ns"}, found); err != nil || found.Annotations[pvc.HeldClaimsAnnotation] != "2" {
-		t.Errorf("%v, %v", found.Annotations, err)
-	}
-}
-
 // Each replica follows events, so that it can take over at once. Only the one with the lease
 // reports them.
 func TestAReplicaWithoutTheLeaseReportsNothing(t *testing.T) {
