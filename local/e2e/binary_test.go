@@ -1,5 +1,5 @@
-// Package e2e drives the built binary from outside, as a user does. It knows
-// commands, output and files; it refuses to import what it tests.
+// Package e2e runs the built binary as a user does. It knows commands, output and files, and
+// refuses to import the code that it tests.
 package e2e
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// binary is lockstep-local, built beforehand: a build takes minutes, and a test
-// that built it would test another binary than the one in use.
+// binary returns the path of lockstep-local, which make builds before: a build takes minutes, and the
+// test must use the same binary as users.
 func binary(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("LOCKSTEP_LOCAL")
@@ -29,7 +29,7 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// call is one command carried out.
+// call is the result of one command.
 type call struct {
 	code           int
 	stdout, stderr string
@@ -46,7 +46,7 @@ func run(t *testing.T, name string, args ...string) call {
 	return call{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// must is a call that has to succeed; it returns its standard output.
+// must runs a command that must succeed, and returns its standard output.
 func must(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	c := run(t, name, args...)
@@ -56,7 +56,7 @@ func must(t *testing.T, name string, args ...string) string {
 	return c.stdout
 }
 
-// refused is a call that has to fail and to say all of these.
+// refused runs a command that must fail and print all of says.
 func refused(t *testing.T, says []string, args ...string) {
 	t.Helper()
 	c := run(t, binary(t), args...)
@@ -70,10 +70,10 @@ func refused(t *testing.T, says []string, args ...string) {
 	}
 }
 
-// cluster is one directory.
+// cluster is a cluster in a directory.
 type cluster struct{ dir string }
 
-// newCluster ends its cluster with the test, whatever happens.
+// newCluster returns a cluster that is ended when the test ends.
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{filepath.Join(t.TempDir(), "cluster")}
 	t.Cleanup(func() {
@@ -130,7 +130,7 @@ func (c *cluster) apply(t *testing.T, manifest string) {
 	c.kubectl(t, "apply", "-f", path)
 }
 
-// status is what the tests read of status -o json.
+// status is the part of status -o json that the tests read.
 type status struct {
 	Components []struct {
 		Name, State string
@@ -157,8 +157,7 @@ func (s status) state(component string) string {
 	return "not listed"
 }
 
-// eventually asks until the answer is yes; go test's own timeout is the only
-// limit.
+// eventually calls ask until it returns true. Only the timeout of go test limits it.
 func eventually(t *testing.T, what string, ask func() bool) {
 	t.Helper()
 	for !ask() {

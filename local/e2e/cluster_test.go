@@ -38,8 +38,8 @@ spec:
     spec: {storageClassName: local-wait, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `
 
-// TestCluster takes one cluster through everything a user does with it, in
-// order: each step stands on the ones before.
+// TestCluster runs all that a user does with one cluster. The steps run in order, and each needs the
+// steps before it.
 func TestCluster(t *testing.T) {
 	c := newCluster(t)
 	out := c.up(t, "--nodes", "4", "--audit", "--kcm-qps", "40", "--feature-gates", "MaxUnavailableStatefulSet=true", "--disable-admission", "DefaultTolerationSeconds")
@@ -52,10 +52,10 @@ func TestCluster(t *testing.T) {
 	}{
 		{"everything is ready", everythingIsReady},
 		{"directory in use", directoryInUse},
-		{"claims bind and pods run", claimsBindAndPodsRun},
+		{"PVCs bind and pods run", pvcsBindAndPodsRun},
 		{"settings reach the components", settingsReachTheComponents},
 		{"requests are audited", requestsAreAudited},
-		{"pods that do not go", podsThatDoNotGo},
+		{"pods stay terminating", podsStayTerminating},
 		{"kwok ends only deleted pods", kwokEndsOnlyDeletedPods},
 		{"every component can be killed and restarted", killAndRestart},
 		{"kwok takes over at once", kwokTakesOver},
@@ -64,7 +64,7 @@ func TestCluster(t *testing.T) {
 		{"up again is a fresh cluster", upAgainIsFresh},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, c) }) {
-			t.Fatalf("%q failed: what follows would only repeat it", step.name)
+			t.Fatalf("%q failed: the later steps need it", step.name)
 		}
 	}
 }
@@ -87,13 +87,13 @@ func directoryInUse(t *testing.T, c *cluster) {
 	refused(t, []string{"in use", "kube-apiserver", "lockstep-local down --dir " + c.dir}, "up", "--dir", c.dir)
 }
 
-func claimsBindAndPodsRun(t *testing.T, c *cluster) {
+func pvcsBindAndPodsRun(t *testing.T, c *cluster) {
 	c.apply(t, workload)
 	c.kubectl(t, "rollout", "status", "statefulset/web", "--timeout=5m")
 	c.kubectl(t, "wait", "pvc", "--all", "--for=jsonpath={.status.phase}=Bound", "--timeout=5m")
 	claims := strings.Fields(c.kubectl(t, "get", "pvc", "-o", "name"))
 	if len(claims) != 7 {
-		t.Errorf("claims: %v, want 7", claims)
+		t.Errorf("PVCs: %v, want 7", claims)
 	}
 }
 
@@ -102,7 +102,7 @@ func settingsReachTheComponents(t *testing.T, c *cluster) {
 	if !strings.Contains(gates, `kubernetes_feature_enabled{name="MaxUnavailableStatefulSet",stage="BETA"} 1`) {
 		t.Error("the API server does not report the feature gate as enabled")
 	}
-	// The plugin that was switched off gives every pod tolerations.
+	// The disabled plugin would add tolerations to every pod.
 	if got := c.kubectl(t, "get", "pod", "web-0", "-o", "jsonpath={.spec.tolerations}"); got != "" {
 		t.Errorf("tolerations %s, want none without DefaultTolerationSeconds", got)
 	}
@@ -121,7 +121,7 @@ func requestsAreAudited(t *testing.T, c *cluster) {
 			ObjectRef          struct{ Resource string }
 		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Stage != "ResponseComplete" || e.Level != "Metadata" {
-			t.Fatalf("want one line of metadata per finished request, have %q: %v", line, err)
+			t.Fatalf("want lines of level Metadata for finished requests, have %q: %v", line, err)
 		}
 		if e.Verb == "create" && e.ObjectRef.Resource == "pods" {
 			created[e.User.Username]++
@@ -144,14 +144,14 @@ metadata: {name: held, finalizers: [example.com/hold]}
 spec: {containers: [{name: main, image: nginx}]}
 `
 
-func podsThatDoNotGo(t *testing.T, c *cluster) {
+func podsStayTerminating(t *testing.T, c *cluster) {
 	c.apply(t, reluctant)
 	c.kubectl(t, "wait", "pod/hangs", "pod/held", "--for=condition=Ready", "--timeout=5m")
 	c.kubectl(t, "delete", "pod", "hangs", "held", "--wait=false")
 	eventually(t, "kwok has done its part for the held pod", func() bool {
 		return c.kubectl(t, "get", "pod", "held", "-o", "jsonpath={.metadata.deletionGracePeriodSeconds}") == "0"
 	})
-	// A pod deleted later and gone shows that kwok has seen the others.
+	// A pod that was deleted later and is gone shows that kwok has seen the others.
 	c.kubectl(t, "run", "quick", "--image=nginx")
 	c.kubectl(t, "delete", "pod", "quick")
 	c.kubectl(t, "get", "pod", "hangs", "held")
@@ -160,7 +160,7 @@ func podsThatDoNotGo(t *testing.T, c *cluster) {
 	c.kubectl(t, "wait", "pod/hangs", "pod/held", "--for=delete", "--timeout=5m")
 }
 
-// kwokEndsOnlyDeletedPods speaks as kwok does when it is late.
+// kwokEndsOnlyDeletedPods sends the writes of a late kwok, with its credentials.
 func kwokEndsOnlyDeletedPods(t *testing.T, c *cluster) {
 	kwok := filepath.Join(c.dir, "control-plane", "config", "kwok.kubeconfig")
 	out := run(t, binary(t), "kubectl", "--kubeconfig", kwok, "delete", "pod", "web-0", "--grace-period=0")
@@ -182,7 +182,7 @@ func killAndRestart(t *testing.T, c *cluster) {
 		c.do(t, "kill", component)
 		s, code := c.status(t)
 		if got := s.state(component); code != 1 || got != "killed" {
-			t.Errorf("after kill: status exits %d and says that %s is %s", code, component, got)
+			t.Errorf("after kill: status exits %d and reports %s as %s", code, component, got)
 		}
 		refused(t, []string{component + " does not run", "lockstep-local restart " + component}, "kill", component, "--dir", c.dir)
 		c.do(t, "restart", component)
@@ -191,12 +191,12 @@ func killAndRestart(t *testing.T, c *cluster) {
 			return code == 0 && s.state(component) == "ready"
 		})
 	}
-	c.kubectl(t, "get", "statefulset", "web") // the data is still there
+	c.kubectl(t, "get", "statefulset", "web") // etcd has kept the data
 	c.kubectl(t, "scale", "statefulset", "web", "--replicas=4")
 	c.kubectl(t, "rollout", "status", "statefulset/web", "--timeout=5m")
 }
 
-// kwokTakesOver: a new kwok does not wait for its predecessor's leases.
+// kwokTakesOver checks that a new kwok does not wait for the leases of the old one.
 func kwokTakesOver(t *testing.T, c *cluster) {
 	c.do(t, "kill", "kwok")
 	c.kubectl(t, "run", "waits", "--image=nginx")
@@ -212,9 +212,9 @@ func kwokTakesOver(t *testing.T, c *cluster) {
 func garbageCollectorOffAndOn(t *testing.T, c *cluster) {
 	c.do(t, "restart", "kube-controller-manager", "--kcm-controllers", "*,-garbage-collector-controller")
 	c.kubectl(t, "delete", "statefulset", "web", "--cascade=background")
-	c.kubectl(t, "create", "deployment", "other", "--image=nginx") // controllers work …
+	c.kubectl(t, "create", "deployment", "other", "--image=nginx") // other controllers work
 	c.kubectl(t, "rollout", "status", "deployment/other", "--timeout=5m")
-	c.kubectl(t, "get", "pod", "web-0", "web-1", "web-2", "web-3")   // … but this one
+	c.kubectl(t, "get", "pod", "web-0", "web-1", "web-2", "web-3")   // the garbage collector does not
 	c.do(t, "restart", "kube-controller-manager", "--kcm-qps", "20") // keeps the rest of its settings
 	c.kubectl(t, "get", "pod", "web-0")
 	c.do(t, "restart", "kube-controller-manager", "--kcm-controllers", "*")
@@ -235,11 +235,11 @@ func downLeavesNothing(t *testing.T, c *cluster) {
 	if _, err := os.Stat(filepath.Join(c.dir, "kubeconfig")); !os.IsNotExist(err) {
 		t.Errorf("the kubeconfig is still there: %v", err)
 	}
-	c.do(t, "down") // and again
+	c.do(t, "down") // a second down succeeds too
 	refused(t, []string{"no cluster", "lockstep-local up"}, "status", "--dir", c.dir)
 }
 
-// zombie reports whether a process has ended and keeps its number, for want of a parent that waits.
+// zombie reports whether a process has ended and keeps its PID, because its parent does not wait.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && bytes.Contains(stat, []byte(") Z "))
@@ -248,14 +248,14 @@ func zombie(pid int) bool {
 func upAgainIsFresh(t *testing.T, c *cluster) {
 	c.up(t, "--nodes", "1")
 	if got := c.kubectl(t, "get", "deployments,pvc", "-o", "name"); got != "" {
-		t.Errorf("left from the cluster before: %s", got)
+		t.Errorf("objects of the earlier cluster: %s", got)
 	}
 	if _, err := os.Stat(filepath.Join(c.dir, "audit.log")); !os.IsNotExist(err) {
 		t.Errorf("an audit log without --audit: %v", err)
 	}
 }
 
-// An "up" that is interrupted ends what it has started. Not even SIGKILL lets anything escape from "down".
+// An interrupted up ends the processes that it started. After SIGKILL, down ends them.
 func TestUpCutShortLeavesNothing(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {

@@ -3,8 +3,10 @@ package stages
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,8 +49,8 @@ func lifecycleOf(t *testing.T, stages, kind string) lifecycle.Lifecycle {
 	return result
 }
 
-// possible names the stages that match, which must be one at most: kwok would
-// draw lots between several.
+// possible returns the names of the stages that match. There must be at most one: kwok picks one
+// of several at random.
 func possible(t *testing.T, l lifecycle.Lifecycle, event *lifecycle.Event) string {
 	t.Helper()
 	stages, err := l.ListAllPossible(context.Background(), event)
@@ -106,7 +108,7 @@ func TestPodStages(t *testing.T) {
 		{"deleted, of a job", Guarded, ends + ", " + ofJob, "pod-vanish", 0},
 		{"held by a finalizer", Guarded, "{metadata: {" + deleted + ", deletionGracePeriodSeconds: 0, finalizers: [example.com/f]}, status: {phase: Running}}", "", 0},
 		{"hangs", Guarded, ends + hangs, "", 0},
-		{"hangs no more", Guarded, ends + strings.Replace(hangs, "true", "false", 1), "pod-vanish", 0},
+		{"the hang is switched off", Guarded, ends + strings.Replace(hangs, "true", "false", 1), "pod-vanish", 0},
 		{"vanishes later", Guarded, "{metadata: {" + deleted + ", annotations: {local.lockstep.dev/vanish-after: 90s}}, status: {phase: Running}}", "pod-vanish", 90 * time.Second},
 
 		{"scheduled", Stock, pending, "pod-ready", 0},
@@ -131,8 +133,8 @@ func TestPodStages(t *testing.T) {
 	}
 }
 
-// play carries out the one stage that matches and returns the pod after it.
-// Every patch must name the pod's UID: it may reach its successor otherwise.
+// play runs the one stage that matches, and returns the pod after it. Every patch must have the
+// pod's UID: otherwise it may reach a later pod of the name.
 func play(t *testing.T, l lifecycle.Lifecycle, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	stage, err := l.Match(context.Background(), podEvent(pod))
@@ -145,7 +147,7 @@ func play(t *testing.T, l lifecycle.Lifecycle, pod *corev1.Pod) *corev1.Pod {
 	})
 	patch := func(patch *lifecycle.Patch) error {
 		if !strings.Contains(string(patch.Data), `"uid":"6e8-uid"`) {
-			t.Errorf("%s: patch %s does not name the pod's UID", stage.Name(), patch.Data)
+			t.Errorf("%s: patch %s lacks the pod's UID", stage.Name(), patch.Data)
 		}
 		before, err := json.Marshal(pod)
 		if err != nil {
@@ -169,89 +171,69 @@ func play(t *testing.T, l lifecycle.Lifecycle, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func readiness(pod *corev1.Pod) corev1.ConditionStatus {
+// outline returns the phase, the readiness, the addresses and the container states of a pod.
+func outline(pod *corev1.Pod) string {
+	text := string(pod.Status.Phase)
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
-			return c.Status
+			text += " ready=" + string(c.Status)
 		}
 	}
-	return corev1.ConditionUnknown
+	text += fmt.Sprintf(" %s on %s", pod.Status.PodIP, pod.Status.HostIP)
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		text += fmt.Sprintf(" %s:%t,%t,%t", c.Name, c.Ready, c.State.Running != nil, c.State.Terminated != nil)
+	}
+	return text
 }
 
-func TestPodRuns(t *testing.T) {
+func TestPodSteps(t *testing.T) {
 	l := lifecycleOf(t, Guarded, "Pod")
-	pod := play(t, l, newPod(t, `
-spec:
-  nodeName: n
-  initContainers: [{name: once, image: "i:1"}, {name: sidecar, image: "i:2", restartPolicy: Always}]
-  containers: [{name: "123", image: "i:3"}, {name: b, image: "i:4"}]
-status: {phase: Pending}`))
-	if pod.Status.Phase != corev1.PodRunning || readiness(pod) != corev1.ConditionTrue {
-		t.Errorf("phase %s, ready %s; want Running and True", pod.Status.Phase, readiness(pod))
-	}
-	if pod.Status.PodIP != "10.128.0.1" || pod.Status.HostIP != "10.64.0.1" {
-		t.Errorf("addresses %q on %q", pod.Status.PodIP, pod.Status.HostIP)
-	}
-	if got := pod.Status.ContainerStatuses; len(got) != 2 || got[0].Name != "123" || !got[0].Ready || got[1].State.Running == nil {
-		t.Errorf("containers: %+v", got)
-	}
-	if got := pod.Status.InitContainerStatuses; len(got) != 2 || got[0].State.Terminated == nil || got[1].State.Running == nil {
-		t.Errorf("init containers: %+v", got)
-	}
-	if got := possible(t, l, podEvent(pod)); got != "" {
-		t.Errorf("then follows %q, want nothing", got)
-	}
-}
-
-func TestPodIsReadyLater(t *testing.T) {
-	l := lifecycleOf(t, Guarded, "Pod")
-	pod := newPod(t, `
-metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}
-spec: {nodeName: n, containers: [{name: a, image: i}]}
-status: {phase: Pending}`)
-	pod = play(t, l, pod)
-	if pod.Status.Phase != corev1.PodRunning || readiness(pod) != corev1.ConditionFalse || pod.Status.ContainerStatuses[0].Ready {
-		t.Errorf("first: phase %s, ready %s; want Running and False", pod.Status.Phase, readiness(pod))
-	}
-	pod = play(t, l, pod)
-	if readiness(pod) != corev1.ConditionTrue || !pod.Status.ContainerStatuses[0].Ready {
-		t.Errorf("then: ready %s, want True", readiness(pod))
-	}
-	if got := possible(t, l, podEvent(pod)); got != "" {
-		t.Errorf("then follows %q, want nothing", got)
-	}
-}
-
-func TestPodOfAJobCompletes(t *testing.T) {
-	l := lifecycleOf(t, Guarded, "Pod")
-	pod := newPod(t, `
-metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}
-spec: {nodeName: n, containers: [{name: a, image: i}]}
-status: {phase: Pending}`)
-	pod = play(t, l, play(t, l, pod))
-	if pod.Status.Phase != corev1.PodSucceeded || pod.Status.ContainerStatuses[0].State.Terminated == nil {
-		t.Errorf("phase %s, containers %+v", pod.Status.Phase, pod.Status.ContainerStatuses)
-	}
-	if got := possible(t, l, podEvent(pod)); got != "" {
-		t.Errorf("then follows %q, want nothing", got)
+	const placed = " 10.128.0.1 on 10.64.0.1"
+	for name, c := range map[string]struct {
+		pod  string
+		want []string // name:ready,running,terminated of each container
+	}{
+		"runs": {
+			"{spec: {nodeName: n, initContainers: [{name: once, image: i}, {name: sidecar, image: i, restartPolicy: Always}], " +
+				"containers: [{name: '123', image: i}, {name: b, image: i}]}, status: {phase: Pending}}",
+			[]string{"Running ready=True" + placed + " once:true,false,true sidecar:true,true,false 123:true,true,false b:true,true,false"},
+		},
+		"is ready later": {
+			"{metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}, spec: {nodeName: n, containers: [{name: a, image: i}]}, status: {phase: Pending}}",
+			[]string{"Running ready=False" + placed + " a:false,true,false", "Running ready=True" + placed + " a:true,true,false"},
+		},
+		"of a job": {
+			"{metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}, spec: {nodeName: n, containers: [{name: a, image: i}]}, status: {phase: Pending}}",
+			[]string{"Running ready=True" + placed + " a:true,true,false", "Succeeded ready=False" + placed + " a:false,false,true"},
+		},
+	} {
+		pod := newPod(t, c.pod)
+		for _, want := range c.want {
+			if pod = play(t, l, pod); outline(pod) != want {
+				t.Errorf("%s: %s, want %s", name, outline(pod), want)
+			}
+		}
+		if got := possible(t, l, podEvent(pod)); got != "" {
+			t.Errorf("%s: next stage %q, want none", name, got)
+		}
 	}
 }
 
 func TestVolumeStages(t *testing.T) {
 	for name, c := range map[string]struct{ kind, object, want string }{
-		"claim asks us":       {"PersistentVolumeClaim", "{metadata: {annotations: {volume.kubernetes.io/storage-provisioner: local.lockstep.dev/kwok}}, status: {phase: Pending}}", "claim-provision"},
-		"claim asks another":  {"PersistentVolumeClaim", "{metadata: {annotations: {volume.kubernetes.io/storage-provisioner: example.com/disks}}, status: {phase: Pending}}", ""},
-		"claim not yet asked": {"PersistentVolumeClaim", "{status: {phase: Pending}}", ""},
-		"claim bound":         {"PersistentVolumeClaim", "{metadata: {annotations: {volume.kubernetes.io/storage-provisioner: local.lockstep.dev/kwok}}, spec: {volumeName: v}, status: {phase: Bound}}", ""},
-		"claim going":         {"PersistentVolumeClaim", "{metadata: {" + deleted + ", annotations: {volume.kubernetes.io/storage-provisioner: local.lockstep.dev/kwok}}, status: {phase: Pending}}", ""},
-		"volume released":     {"PersistentVolume", "{metadata: {annotations: {pv.kubernetes.io/provisioned-by: local.lockstep.dev/kwok}}, spec: {persistentVolumeReclaimPolicy: Delete}, status: {phase: Released}}", "volume-reclaim"},
-		"volume retained":     {"PersistentVolume", "{metadata: {annotations: {pv.kubernetes.io/provisioned-by: local.lockstep.dev/kwok}}, spec: {persistentVolumeReclaimPolicy: Retain}, status: {phase: Released}}", ""},
-		"volume in use":       {"PersistentVolume", "{metadata: {annotations: {pv.kubernetes.io/provisioned-by: local.lockstep.dev/kwok}}, spec: {persistentVolumeReclaimPolicy: Delete}, status: {phase: Bound}}", ""},
-		"volume of another":   {"PersistentVolume", "{spec: {persistentVolumeReclaimPolicy: Delete}, status: {phase: Released}}", ""},
-		"node unknown":        {"Node", "{}", "node-ready"},
-		"node lost":           {"Node", "{status: {conditions: [{type: Ready, status: Unknown}]}}", "node-ready"},
-		"node well":           {"Node", "{status: {conditions: [{type: Ready, status: 'True'}]}}", "node-heartbeat"},
-		"node going":          {"Node", "{metadata: {" + deleted + "}}", ""},
+		"PVC of ours":       {"PersistentVolumeClaim", "{metadata: {annotations: {volume.kubernetes.io/storage-provisioner: local.lockstep.dev/kwok}}, status: {phase: Pending}}", "claim-provision"},
+		"PVC of another":    {"PersistentVolumeClaim", "{metadata: {annotations: {volume.kubernetes.io/storage-provisioner: example.com/disks}}, status: {phase: Pending}}", ""},
+		"PVC without one":   {"PersistentVolumeClaim", "{status: {phase: Pending}}", ""},
+		"PVC bound":         {"PersistentVolumeClaim", "{metadata: {annotations: {volume.kubernetes.io/storage-provisioner: local.lockstep.dev/kwok}}, spec: {volumeName: v}, status: {phase: Bound}}", ""},
+		"PVC terminating":   {"PersistentVolumeClaim", "{metadata: {" + deleted + ", annotations: {volume.kubernetes.io/storage-provisioner: local.lockstep.dev/kwok}}, status: {phase: Pending}}", ""},
+		"volume released":   {"PersistentVolume", "{metadata: {annotations: {pv.kubernetes.io/provisioned-by: local.lockstep.dev/kwok}}, spec: {persistentVolumeReclaimPolicy: Delete}, status: {phase: Released}}", "volume-reclaim"},
+		"volume retained":   {"PersistentVolume", "{metadata: {annotations: {pv.kubernetes.io/provisioned-by: local.lockstep.dev/kwok}}, spec: {persistentVolumeReclaimPolicy: Retain}, status: {phase: Released}}", ""},
+		"volume in use":     {"PersistentVolume", "{metadata: {annotations: {pv.kubernetes.io/provisioned-by: local.lockstep.dev/kwok}}, spec: {persistentVolumeReclaimPolicy: Delete}, status: {phase: Bound}}", ""},
+		"volume of another": {"PersistentVolume", "{spec: {persistentVolumeReclaimPolicy: Delete}, status: {phase: Released}}", ""},
+		"node unknown":      {"Node", "{}", "node-ready"},
+		"node lost":         {"Node", "{status: {conditions: [{type: Ready, status: Unknown}]}}", "node-ready"},
+		"node ready":        {"Node", "{status: {conditions: [{type: Ready, status: 'True'}]}}", "node-heartbeat"},
+		"node terminating":  {"Node", "{metadata: {" + deleted + "}}", ""},
 	} {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(c.object), &object.Object); err != nil {

@@ -28,7 +28,7 @@ func TestArgumentsCarrySettings(t *testing.T) {
 	} {
 		got := Arguments(component, settings, portsFrom(21000), Layout{Dir: "/c"})
 		if got[0] != string(component) {
-			t.Errorf("%s is called by the name %q", component, got[0])
+			t.Errorf("%s has the name %q in its arguments", component, got[0])
 		}
 		for _, argument := range want {
 			if !slices.Contains(got, argument) {
@@ -61,7 +61,7 @@ func TestSchedulerIsNotSlowerThanTheControllers(t *testing.T) {
 	}
 }
 
-func TestPlanPortsGoesAroundTakenPorts(t *testing.T) {
+func TestPlanPortsAvoidsTakenPorts(t *testing.T) {
 	taken := func(port int) bool { return port%7 == 0 } // one block in seven is free
 	ports, err := planPorts(func(port int) bool { return !taken(port) })
 	if err != nil {
@@ -80,7 +80,7 @@ func TestPlanPortsGoesAroundTakenPorts(t *testing.T) {
 	}
 }
 
-// answering probes a server that gives one answer, in the place of component c.
+// answering probes component c at a server that always gives one answer.
 func answering(t *testing.T, c Component, code int, body string) error {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -100,12 +100,12 @@ func TestProbe(t *testing.T) {
 		body      string
 		says      string // empty: ready
 	}{
-		"well":                         {APIServer, 200, "ok", ""},
-		"unwell tells the check":       {APIServer, 500, "[+]ping ok\n[-]etcd failed: reason withheld\n[+]log ok", "[-]etcd failed"},
-		"unwell without checks":        {Scheduler, 503, "starting", "starting"},
-		"controllers not begun":        {ControllerManager, 200, "[+]ping ok\nhealthz check passed\n", "have not begun"},
-		"controllers begun":            {ControllerManager, 200, "[+]job-controller ok\nhealthz check passed\n", ""},
-		"nothing said, and that badly": {Etcd, 500, "", "500"},
+		"ready":                     {APIServer, 200, "ok", ""},
+		"names the failed check":    {APIServer, 500, "[+]ping ok\n[-]etcd failed: reason withheld\n[+]log ok", "[-]etcd failed"},
+		"not ready, without checks": {Scheduler, 503, "starting", "starting"},
+		"controllers not started":   {ControllerManager, 200, "[+]ping ok\nhealthz check passed\n", "have not begun"},
+		"controllers started":       {ControllerManager, 200, "[+]job-controller ok\nhealthz check passed\n", ""},
+		"an error without a body":   {Etcd, 500, "", "500"},
 	} {
 		err := answering(t, c.component, c.code, c.body)
 		switch {
@@ -117,7 +117,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-func TestUntilKeepsTheLastRealAnswer(t *testing.T) {
+func TestUntilReturnsTheLastErrorBeforeCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	real := errors.New("3 of 5 nodes are ready")
 	asked := 0

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestSimulatedNodesAreApart(t *testing.T) {
+func TestSimulatedNodesDiffer(t *testing.T) {
 	names, addresses, racks := map[string]bool{}, map[string]bool{}, map[string]string{}
 	for i := range 600 {
 		node := simulatedNode(i)
@@ -17,7 +17,7 @@ func TestSimulatedNodesAreApart(t *testing.T) {
 			t.Errorf("%s: host name label %q", node.Name, node.Labels[corev1.LabelHostname])
 		}
 		if node.Annotations[simulatedKey] != simulatedValue {
-			t.Errorf("%s is not kwok's", node.Name)
+			t.Errorf("%s lacks kwok's annotation", node.Name)
 		}
 		rack, zone := node.Labels[RackLabel], node.Labels[corev1.LabelTopologyZone]
 		if before, ok := racks[rack]; ok && before != zone {
@@ -35,10 +35,10 @@ func TestTakesPods(t *testing.T) {
 		change func(*corev1.Node)
 		want   bool
 	}{
-		"as made":      {func(*corev1.Node) {}, true},
+		"as created":   {func(*corev1.Node) {}, true},
 		"tainted":      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady}} }, false},
 		"not ready":    {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, false},
-		"says nothing": {func(n *corev1.Node) { n.Status.Conditions = nil }, false},
+		"no condition": {func(n *corev1.Node) { n.Status.Conditions = nil }, false},
 	} {
 		node := simulatedNode(0)
 		c.change(node)
@@ -48,9 +48,9 @@ func TestTakesPods(t *testing.T) {
 	}
 }
 
-// A kwok that took over in the middle of a deletion left the pod terminating for
-// ever; pods that are meant to stay must not be woken.
-func TestOnlyPodsOwedAStepAreReplayed(t *testing.T) {
+// A new kwok process must finish the deletions of the old one, and must not touch pods that a test
+// keeps terminating.
+func TestOnlyPodsWithANextStepAreReplayed(t *testing.T) {
 	now := metav1.Now()
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-000"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestBrokenStateIsNotOverlooked(t *testing.T) {
+func TestBrokenStateIsAnError(t *testing.T) {
 	l := Layout{Dir: t.TempDir()}
 	if err := os.WriteFile(l.state(), []byte("{half"), 0o600); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestOnlyOneCommandAtATime(t *testing.T) {
 	release()
 }
 
-func TestClearTouchesOnlyOurs(t *testing.T) {
+func TestClearRemovesOnlyOurFiles(t *testing.T) {
 	l := Layout{Dir: t.TempDir()}
 	foreign := filepath.Join(l.Dir, "notes.txt")
 	for _, path := range []string{foreign, l.Kubeconfig(), l.AuditLog()} {
@@ -47,10 +47,10 @@ func TestClearTouchesOnlyOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.clear(false); err == nil || !strings.Contains(err.Error(), l.Dir) {
-		t.Errorf("without our mark: %v, want a refusal that names the directory", err)
+		t.Errorf("without our marker: %v, want a refusal that names the directory", err)
 	}
 	if _, err := os.Stat(l.Kubeconfig()); err != nil {
-		t.Errorf("without our mark, a kubeconfig was removed: %v", err)
+		t.Errorf("without our marker, a kubeconfig was removed: %v", err)
 	}
 	if err := l.clear(true); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"lockstep.dev/lockstep/local/internal/process"
 )
 
-// clusterOf is a cluster whose components are all one shell script; "$1" tells
-// them apart.
+// clusterOf returns a cluster whose components are all one shell script. "$1" distinguishes
+// them.
 func clusterOf(t *testing.T, script string) *Cluster {
 	t.Helper()
 	executable := filepath.Join(t.TempDir(), "components")
@@ -24,38 +24,13 @@ func clusterOf(t *testing.T, script string) *Cluster {
 	return &Cluster{Layout: Layout{Dir: filepath.Join(t.TempDir(), "cluster")}, Executable: executable, Progress: io.Discard}
 }
 
-// remember makes a cluster one that an earlier command left in this state.
+// remember saves the state of a cluster, as an earlier command does.
 func remember(t *testing.T, c *Cluster, state State) *Cluster {
 	t.Helper()
 	if err := errors.Join(c.create(), state.save(c.Layout)); err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// checkNothingLeft looks at what up last remembered of the processes.
-func checkNothingLeft(t *testing.T, c *Cluster) {
-	t.Helper()
-	state, found, err := loadState(c.Layout)
-	if err != nil || !found {
-		t.Fatalf("found %t, %v", found, err)
-	}
-	if state.Running || len(state.Processes) > 0 {
-		t.Errorf("remembered as running: %+v", state)
-	}
-	pids, err := filepath.Glob(filepath.Join(c.inner(), "*.pid"))
-	if err != nil || len(pids) == 0 {
-		t.Fatalf("no component wrote its pid: %v", err)
-	}
-	for _, path := range pids {
-		pid, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".pid"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := process.Identify(pid); err == nil {
-			t.Errorf("process %d still runs", pid)
-		}
-	}
 }
 
 func TestUpReportsTheComponentThatDies(t *testing.T) {
@@ -71,25 +46,20 @@ exec sleep 600`)
 			t.Errorf("%q does not say %q", err, part)
 		}
 	}
-	checkNothingLeft(t, c)
-}
-
-func TestUpInterruptedLeavesNothing(t *testing.T) {
-	c := clusterOf(t, "echo > $$.pid; exec sleep 600")
-	stop := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	go func() {
-		for { // until both components that are started first have begun
-			if pids, _ := filepath.Glob(filepath.Join(c.inner(), "*.pid")); len(pids) == 2 {
-				cancel(stop)
-				return
-			}
-		}
-	}()
-	if err := c.Up(ctx, DefaultSettings()); !errors.Is(err, stop) {
-		t.Errorf("error %v, want %v", err, stop)
+	state, found, err := loadState(c.Layout)
+	if err != nil || !found || state.Running || len(state.Processes) > 0 {
+		t.Errorf("state after a failed up: found %t, %v, %+v", found, err, state)
 	}
-	checkNothingLeft(t, c)
+	pids, err := filepath.Glob(filepath.Join(c.inner(), "*.pid"))
+	if err != nil || len(pids) == 0 {
+		t.Fatalf("no component wrote its pid: %v", err)
+	}
+	for _, path := range pids {
+		pid, _ := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".pid"))
+		if _, err := process.Identify(pid); err == nil {
+			t.Errorf("process %d still runs", pid)
+		}
+	}
 }
 
 func TestUpOfMissingExecutable(t *testing.T) {
@@ -100,22 +70,10 @@ func TestUpOfMissingExecutable(t *testing.T) {
 	}
 }
 
-func TestUpRefusesDirectoryInUse(t *testing.T) {
-	self, err := process.Identify(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := remember(t, clusterOf(t, "exec sleep 600"), State{Running: true, Processes: map[Component]process.Identity{Scheduler: self}})
-	err = c.Up(context.Background(), DefaultSettings())
-	if err == nil || !strings.Contains(err.Error(), "kube-scheduler") || !strings.Contains(err.Error(), "lockstep-local down --dir "+c.Dir) {
-		t.Errorf("error %v, want one that names what runs and how to end it", err)
-	}
-}
-
 func TestDownSparesRecycledPids(t *testing.T) {
 	recycled := process.Identity{PID: os.Getpid(), Start: "long ago"}
 	c := remember(t, clusterOf(t, ""), State{Running: true, Processes: map[Component]process.Identity{Etcd: recycled}})
-	for _, want := range []bool{true, false} { // and again: there is nothing to end
+	for _, want := range []bool{true, false} { // the second call finds nothing to end
 		if was, err := c.Down(context.Background()); err != nil || was != want {
 			t.Errorf("Down() = %t, %v; want %t", was, err, want)
 		}
@@ -132,22 +90,7 @@ func TestDownWithoutClusterMakesNoDirectory(t *testing.T) {
 	}
 }
 
-func TestDrillsNeedACluster(t *testing.T) {
-	c := clusterOf(t, "")
-	keep := func(s Settings) (Settings, error) { return s, nil }
-	_, statusErr := c.Status(context.Background())
-	for name, err := range map[string]error{
-		"kill":    c.Kill(context.Background(), Etcd),
-		"restart": c.Restart(context.Background(), Etcd, keep),
-		"status":  statusErr,
-	} {
-		if err == nil || !strings.Contains(err.Error(), "lockstep-local up --dir") {
-			t.Errorf("%s: %v, want an error that says how to bring a cluster up", name, err)
-		}
-	}
-}
-
-func TestARestartWithSettingsThatAreRefused(t *testing.T) {
+func TestRefusedSettingsAreNotSaved(t *testing.T) {
 	before := State{Running: true, Settings: DefaultSettings()}
 	c := remember(t, clusterOf(t, ""), before)
 	refusal := errors.New("no such controller")
@@ -160,6 +103,6 @@ func TestARestartWithSettingsThatAreRefused(t *testing.T) {
 	}
 	after, _, err := loadState(c.Layout)
 	if err != nil || after.Settings.ControllerQPS != before.Settings.ControllerQPS {
-		t.Errorf("remembered: %+v, %v", after.Settings, err)
+		t.Errorf("saved settings: %+v, %v", after.Settings, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// background starts a shell script through Start and ends it with the test.
+// background starts a shell script with Start, and kills it when the test ends.
 func background(t *testing.T, script string) (*Child, string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
@@ -29,7 +29,7 @@ func TestIdentityNamesOneProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !self.Alive() {
-		t.Error("this process does not count as alive")
+		t.Error("Alive() of this process is false")
 	}
 	for name, other := range map[string]Identity{
 		"same pid, another start": {PID: self.PID, Start: self.Start + "1"},
@@ -38,7 +38,7 @@ func TestIdentityNamesOneProcess(t *testing.T) {
 		"process group":           {PID: -self.PID, Start: self.Start},
 	} {
 		if other.Alive() {
-			t.Errorf("%s: %+v counts as alive", name, other)
+			t.Errorf("%s: Alive() of %+v is true", name, other)
 		}
 	}
 }
@@ -47,17 +47,17 @@ func TestRecycledPidIsNotKilled(t *testing.T) {
 	stranger, _ := background(t, "exec sleep 600")
 	remembered := Identity{PID: stranger.PID, Start: "a process that ended long ago"}
 	if err := remembered.Kill(context.Background()); err != nil {
-		t.Errorf("Kill of a process long gone: %v", err)
+		t.Errorf("Kill of an ended process: %v", err)
 	}
 	if err := remembered.Stop(context.Background(), time.Minute); err != nil {
-		t.Errorf("Stop of a process long gone: %v", err)
+		t.Errorf("Stop of an ended process: %v", err)
 	}
 	if !stranger.Alive() {
 		t.Error("the process that has the pid now was ended")
 	}
 }
 
-func TestAChildIsEnded(t *testing.T) {
+func TestEndOfAChild(t *testing.T) {
 	kill := func(c *Child, ctx context.Context) error { return c.Kill(ctx) }
 	stop := func(patience time.Duration) func(*Child, context.Context) error {
 		return func(c *Child, ctx context.Context) error { return c.Stop(ctx, patience) }
@@ -67,9 +67,9 @@ func TestAChildIsEnded(t *testing.T) {
 		end    func(*Child, context.Context) error
 		want   string
 	}{
-		"killed":                {`echo ready; exec sleep 600`, kill, "signal: killed"},
-		"stopped in vain":       {`trap "" TERM; echo ready; while :; do sleep 0.05; done`, stop(50 * time.Millisecond), "signal: killed"},
-		"stopped in good order": {`trap "exit 7" TERM; echo ready; while :; do sleep 0.05; done`, stop(time.Minute), "exit status 7"},
+		"killed":           {`echo ready; exec sleep 600`, kill, "signal: killed"},
+		"ignores SIGTERM":  {`trap "" TERM; echo ready; while :; do sleep 0.05; done`, stop(50 * time.Millisecond), "signal: killed"},
+		"exits on SIGTERM": {`trap "exit 7" TERM; echo ready; while :; do sleep 0.05; done`, stop(time.Minute), "exit status 7"},
 	} {
 		child, log := background(t, c.script)
 		awaitLine(t, log, "ready")
@@ -95,8 +95,8 @@ func TestZombieIsNotAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its parent does not wait for it yet, so it stays a zombie: awaitEnd would not return
-	// if that counted as alive.
+	// The parent does not wait for it yet, so it stays a zombie. Kill returns only if a zombie
+	// is not alive.
 	if err := id.Kill(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -105,7 +105,7 @@ func TestZombieIsNotAlive(t *testing.T) {
 	}
 }
 
-// awaitLine returns when the log's last line is as wanted.
+// awaitLine returns when the last line of the log is want.
 func awaitLine(t *testing.T, log, want string) {
 	t.Helper()
 	for !slices.Equal(Tail(log, 1), []string{want}) {
