@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/test/drill"
@@ -87,12 +88,9 @@ func (p *place) giveUp(names []string) {
 
 // answersTo returns how long the API server took to answer a verb on PVCs, shortest first.
 func (p *place) answersTo(verb string, names []string) (times []time.Duration) {
-	asked := map[string]bool{}
-	for _, name := range names {
-		asked[name] = true
-	}
+	asked := sets.New(names...)
 	for _, r := range p.since(func(r drill.Request) bool {
-		return r.Agent == benchAgent && r.Resource == "persistentvolumeclaims" && r.Verb == verb && r.Code < 300 && asked[r.Name]
+		return r.Agent == benchAgent && r.Resource == "persistentvolumeclaims" && r.Verb == verb && r.Code < 300 && asked.Has(r.Name)
 	}) {
 		times = append(times, r.Done.Sub(r.Begun))
 	}

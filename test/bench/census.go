@@ -168,8 +168,7 @@ func (s *stage) complete() bool {
 		return false
 	}
 	if s.bare {
-		notReady := func(name string) bool { return !s.stss[name] }
-		return len(s.stss) == len(s.statefulSets()) && !slices.ContainsFunc(slices.Collect(maps.Keys(s.stss)), notReady)
+		return len(s.stss) == len(s.statefulSets()) && !slices.Contains(slices.Collect(maps.Values(s.stss)), false)
 	}
 	return available(s.sets["a"], s.groups)
 }

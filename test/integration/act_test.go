@@ -105,10 +105,7 @@ func TestApplyOntoAChangedObjectIsStale(t *testing.T) {
 			s.must(api.Update(t.Context(), sts))
 		},
 		"another incarnation": func(_ *scene, _ *appsv1.StatefulSet, a *action.Apply) { a.Onto.UID = types.UID("another") },
-		"terminating since": func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) {
-			s.must(api.Delete(t.Context(), sts, client.PropagationPolicy(metav1.DeletePropagationForeground)))
-		},
-		"gone": func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) { s.must(api.Delete(t.Context(), sts)) },
+		"gone":                func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) { s.must(api.Delete(t.Context(), sts)) },
 	}
 	for name, spoil := range tests {
 		t.Run(name, func(t *testing.T) {

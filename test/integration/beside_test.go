@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,10 +119,8 @@ func (c *cluster) mustRunLockstepAlone() {
 	role := &rbacv1.ClusterRole{}
 	c.read(role, "", "lws-manager-role")
 	for _, rule := range role.Rules {
-		for _, resource := range rule.Resources {
-			if resource == "secrets" {
-				c.t.Errorf("the role still grants rules of the other implementation: %+v", rule)
-			}
+		if slices.Contains(rule.Resources, "secrets") {
+			c.t.Errorf("the role still grants rules of the other implementation: %+v", rule)
 		}
 	}
 }

@@ -54,10 +54,7 @@ type cluster struct {
 }
 
 // newCluster starts an API server for one test, with nothing installed.
-func newCluster(t *testing.T) *cluster {
-	t.Helper()
-	return newClusterWith(t, nil)
-}
+func newCluster(t *testing.T) *cluster { return newClusterWith(t, nil) }
 
 // newClusterWith starts an API server with flags.
 func newClusterWith(t *testing.T, flags map[string]string) *cluster {
@@ -180,15 +177,11 @@ func (c *cluster) eachIn(manifest io.Reader, visit func(*unstructured.Unstructur
 	}
 }
 
-func (c *cluster) options(out *bytes.Buffer) install.Options {
-	return install.Options{REST: c.cfg, WebhookURL: someURL, Timeout: patience, Out: out}
-}
-
 // act installs or uninstalls, and returns the output.
 func (c *cluster) act(do func(context.Context, install.Options) error, change func(*install.Options)) (string, error) {
 	c.t.Helper()
 	var out bytes.Buffer
-	o := c.options(&out)
+	o := install.Options{REST: c.cfg, WebhookURL: someURL, Timeout: patience, Out: &out}
 	if change != nil {
 		change(&o)
 	}

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -97,7 +96,7 @@ func TestStatefulSetsRefuseWhatAdmissionRefuses(t *testing.T) {
 	namespace := shared(t).namespace()
 	for name, change := range map[string]func(*appsv1.StatefulSetSpec){
 		"restartPolicy":         func(s *appsv1.StatefulSetSpec) { s.Template.Spec.RestartPolicy = corev1.RestartPolicyNever },
-		"activeDeadlineSeconds": func(s *appsv1.StatefulSetSpec) { s.Template.Spec.ActiveDeadlineSeconds = ptr.To[int64](60) },
+		"activeDeadlineSeconds": func(s *appsv1.StatefulSetSpec) { s.Template.Spec.ActiveDeadlineSeconds = new(int64(60)) },
 		"whenDeleted": func(s *appsv1.StatefulSetSpec) {
 			s.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Recycle"}
 		},

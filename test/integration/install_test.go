@@ -75,21 +75,18 @@ func (c *cluster) mustKeepBundles() {
 	m := c.mutating()
 	was := m.DeepCopy()
 	for i := range m.Webhooks {
-		m.Webhooks[i].ClientConfig.CABundle = testBundle(c)
+		m.Webhooks[i].ClientConfig.CABundle = c.cfg.CAData
 	}
 	c.must(c.Patch(c.t.Context(), m, client.StrategicMergeFrom(was), client.FieldOwner("lockstep")))
 	for name, address := range map[string]string{"again": someURL, "with another URL": "https://127.0.0.1:10", "with the Service": ""} {
 		c.install(func(o *install.Options) { o.WebhookURL = address })
 		for _, hook := range c.mutating().Webhooks {
-			if !bytes.Equal(hook.ClientConfig.CABundle, testBundle(c)) {
+			if !bytes.Equal(hook.ClientConfig.CABundle, c.cfg.CAData) {
 				c.t.Errorf("%s: %s lost its bundle", name, hook.Name)
 			}
 		}
 	}
 }
-
-// testBundle returns the CA of the cluster.
-func testBundle(c *cluster) []byte { return c.cfg.CAData }
 
 func foreignDefinition(c *cluster) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
@@ -107,7 +104,7 @@ func foreignDefinition(c *cluster) *apiextensionsv1.CustomResourceDefinition {
 				Strategy: apiextensionsv1.WebhookConverter,
 				Webhook: &apiextensionsv1.WebhookConversion{
 					ConversionReviewVersions: []string{"v1"},
-					ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: new(someURL), CABundle: testBundle(c)},
+					ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: new(someURL), CABundle: c.cfg.CAData},
 				},
 			},
 		},

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -217,17 +216,11 @@ func (r *round) remove(ctx context.Context, name string) error {
 		if err := r.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if claim.DeletionTimestamp != nil && !strings.Contains(fmt.Sprint(claim.Finalizers), foreignFinalizer) {
+		if claim.DeletionTimestamp != nil && !slices.Contains(claim.Finalizers, foreignFinalizer) {
 			return nil
 		}
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, pvc.ReleaseAnnotation, string(claim.UID))
-		var left []string
-		for _, f := range claim.Finalizers {
-			if f != foreignFinalizer {
-				left = append(left, f)
-			}
-		}
-		claim.Finalizers = left
+		claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == foreignFinalizer })
 		if !r.expects(r.Update(ctx, claim)) || claim.DeletionTimestamp != nil {
 			continue
 		}

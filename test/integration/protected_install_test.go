@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,16 +71,13 @@ func (c *cluster) claimIn(namespace, name string) *corev1.PersistentVolumeClaim 
 // awaitFinalizers waits until new PVCs of a namespace get exactly these finalizers.
 func (c *cluster) awaitFinalizers(namespace string, want ...string) {
 	c.t.Helper()
-	var got []string
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	got := ""
+	c.eventually(fmt.Sprintf("PVCs in %q get %q", namespace, want), func(ctx context.Context) bool {
 		claim := newClaim(namespace, "dry")
 		err := c.Create(ctx, claim, client.DryRunAll)
-		got = claim.Finalizers
-		return sameSet(got, want), err
-	})
-	if err != nil {
-		c.t.Fatalf("%v: PVCs in %q get %q, want %q", err, namespace, got, want)
-	}
+		got = fmt.Sprint(claim.Finalizers, err)
+		return err == nil && sameSet(claim.Finalizers, want)
+	}, &got)
 }
 
 // mustBeClean checks that no object has a finalizer, label or annotation of Lockstep.
@@ -161,9 +156,7 @@ func TestInterruptedUninstallIsResumed(t *testing.T) {
 		c.create(volume)
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &cutAt{lines: cut, cancel: cancel}
-		o := c.options(nil)
-		o.Out = out
-		finished := install.Uninstall(ctx, o)
+		finished := install.Uninstall(ctx, install.Options{REST: c.cfg, WebhookURL: someURL, Timeout: patience, Out: out})
 		cancel()
 		if text, err := c.act(install.Uninstall, nil); err != nil {
 			t.Fatalf("interrupted after %d lines:\n%s\nresumed: %v\n%s", cut, out, err, text)
@@ -188,11 +181,9 @@ func TestInterruptedUninstallIsResumed(t *testing.T) {
 
 func TestNewConfigurationReplacesTheFormerOne(t *testing.T) {
 	c := newClusterWith(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"})
-	for _, name := range []string{"prod", "eager", "lax"} {
-		c.create(namespaced(name))
-	}
-	c.label("eager", "hold")
-	c.label("lax", "off")
+	c.create(namespaced("prod"))
+	c.create(inMode("eager", "hold"))
+	c.create(inMode("lax", "off"))
 	c.install(nil)
 	byDefault := c.protection()
 	if missing, err := pvccache.NewPolicies(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
@@ -294,14 +285,6 @@ func TestFullInstallReplacesProtectionAlone(t *testing.T) {
 	if !slices.Contains(claim.Finalizers, pvc.BarrierFinalizer) {
 		t.Errorf("the PVC has finalizers %q", claim.Finalizers)
 	}
-}
-
-func (c *cluster) label(namespace, mode string) {
-	c.t.Helper()
-	ns := &corev1.Namespace{}
-	c.read(ns, "", namespace)
-	metav1.SetMetaDataLabel(&ns.ObjectMeta, pvc.ModeKey, mode)
-	c.must(c.Update(c.t.Context(), ns))
 }
 
 // older starts an API server without mutating policies, as before 1.36.

@@ -28,14 +28,12 @@ func TestPoliciesOfProtection(t *testing.T) {
 	g.part("a new PVC has both finalizers", g.birth)
 	g.part("forged annotations are removed", g.forgery)
 	g.part("a held PVC is not deleted", g.refusal)
-	g.part("a held PVC stops the deletion of a collection", g.collection)
 	g.part("the finalizers of a held PVC stay", g.stripping)
 	g.part("annotations need a permission of their own", g.permission)
 	g.part("a held PVC does not become a pod's own", g.ownership)
 	g.part("delete-when-free needs the permission to delete", g.intent)
 	g.part("a terminating PVC cannot be held", g.tooLate)
 	g.part("held or terminating, never both", g.atomic)
-	g.part("break-glass", g.breakGlass)
 	g.part("mode observe warns", g.observed)
 	g.part("a namespace with held PVCs stays", g.namespaces)
 	g.part("the server counts what it refused", g.counted)
@@ -71,9 +69,8 @@ func (g *guarded) birth() {
 	if len(twice.Finalizers) != 2 {
 		g.t.Errorf("created with both, the PVC has %v", twice.Finalizers)
 	}
-	yes := true
 	own := newClaim(g.namespace, "pods-own")
-	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: &yes}}
+	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: new(true)}}
 	g.create(own)
 	if slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
 		g.t.Errorf("a pod's own PVC has %v", own.Finalizers)
@@ -142,26 +139,9 @@ func (g *guarded) refusal() {
 	g.must(g.alice.Delete(g.t.Context(), free))
 }
 
-func (g *guarded) collection() {
-	g.create(namespaced("many"))
-	for name, annotations := range map[string]map[string]string{"a": nil, "b": held, "c": nil} {
-		c := newClaim("many", name)
-		c.Annotations = annotations
-		g.create(c)
-	}
-	g.mustRefuse(g.DeleteAllOf(g.t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace("many")), "in use")
-	b := &corev1.PersistentVolumeClaim{}
-	g.must(g.Get(g.t.Context(), client.ObjectKey{Namespace: "many", Name: "b"}, b))
-	if b.DeletionTimestamp != nil {
-		g.t.Error("the held PVC is terminating")
-	}
-}
-
-var noFinalizers = merge(`{"metadata":{"finalizers":null}}`)
-
 func (g *guarded) stripping() {
 	c := g.claim("finalized", held, "example.com/first")
-	null := noFinalizers
+	null := merge(`{"metadata":{"finalizers":null}}`)
 	const says = "the claim is in use: StatefulSet/db, +2. Its finalizers"
 	g.mustRefuse(g.alice.Patch(g.t.Context(), c.DeepCopy(), null), says)
 	g.mustRefuse(g.alice.Status().Patch(g.t.Context(), c.DeepCopy(), null), says)
@@ -292,19 +272,6 @@ func (g *guarded) atomic() {
 	if heldOnly == 0 || goneOnly == 0 {
 		g.t.Errorf("held %d times, gone %d times: no race took place", heldOnly, goneOnly)
 	}
-}
-
-func (g *guarded) breakGlass() {
-	c := g.claim("glass", held)
-	g.mustRefuse(g.annotate(g.alice, "glass", pvc.ReleaseAnnotation, string(c.UID)), "needs permission to release")
-	g.must(g.annotate(g.wanda, "glass", pvc.ReleaseAnnotation, "another-uid"))
-	g.mustRefuse(g.wanda.Delete(g.t.Context(), c), "in use")
-	g.must(g.annotate(g.wanda, "glass", pvc.ReleaseAnnotation, string(c.UID)))
-	g.must(g.alice.Delete(g.t.Context(), c)) // a released PVC can be deleted by every user that may delete
-	if g.read("glass").DeletionTimestamp == nil {
-		g.t.Error("the PVC is not terminating")
-	}
-	g.strip(g.read("glass"))
 }
 
 func (g *guarded) observed() {

@@ -237,12 +237,7 @@ func (k *realKubelet) record(line string) error {
 func (k *realKubelet) mounts(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, uid := range k.mounted[pod.UID] {
-		if uid == claim.UID {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(k.mounted[pod.UID], claim.UID)
 }
 
 // refuses returns the error with which the kubelet refuses a pod, or "".
