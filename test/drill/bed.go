@@ -162,13 +162,17 @@ func Exit(err error) {
 	os.Exit(0)
 }
 
-// Run calls do with a new directory and a reaper.
+// Run calls do with a reaper and a directory: LOCKSTEP_KEEP, or one that is removed after the run.
 func Run(do func(dir string, reaper *Reaper) error) (err error) {
-	dir, remove, err := RunDir()
-	if err != nil {
+	dir := os.Getenv("LOCKSTEP_KEEP")
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "lockstep-drill-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	defer remove()
 	reaper, err := StartReaper(dir)
 	if err != nil {
 		return err

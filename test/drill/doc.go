@@ -43,12 +43,3 @@ func LastLines(path string, n int) string {
 	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
-
-// RunDir returns the directory for logs, and the function that removes it after the run.
-func RunDir() (dir string, remove func(), err error) {
-	if dir = os.Getenv("LOCKSTEP_KEEP"); dir != "" {
-		return dir, func() {}, os.MkdirAll(dir, 0o755)
-	}
-	dir, err = os.MkdirTemp("", "lockstep-drill-")
-	return dir, func() { _ = os.RemoveAll(dir) }, err
-}

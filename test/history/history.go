@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -58,7 +57,7 @@ func (h *History) follow(ctx context.Context, from string, follow func(metav1.Li
 			return
 		}
 		for event := range w.ResultChan() {
-			at, err := h.hear(event)
+			at, err := h.read(event)
 			if err != nil {
 				h.fail(err)
 				return
@@ -68,7 +67,8 @@ func (h *History) follow(ctx context.Context, from string, follow func(metav1.Li
 	}
 }
 
-func (h *History) hear(event watch.Event) (at string, err error) {
+// read adds the version of an event, and returns its resourceVersion.
+func (h *History) read(event watch.Event) (at string, err error) {
 	object, ok := event.Object.(metav1.Object)
 	if !ok {
 		return "", fmt.Errorf("unexpected watch event %s: %v", event.Type, event.Object)
@@ -81,19 +81,11 @@ func (h *History) hear(event watch.Event) (at string, err error) {
 	if err != nil {
 		return "", err
 	}
-	h.take(versionOf(event.Object, number, event.Type == watch.Deleted), object)
+	v := Version{At: number, Gone: event.Type == watch.Deleted}
+	v.Claim, _ = object.(*corev1.PersistentVolumeClaim)
+	v.Pod, _ = object.(*corev1.Pod)
+	h.take(v, object)
 	return at, nil
-}
-
-func versionOf(object runtime.Object, at uint64, gone bool) Version {
-	v := Version{At: at, Gone: gone}
-	switch o := object.(type) {
-	case *corev1.PersistentVolumeClaim:
-		v.Claim = o
-	case *corev1.Pod:
-		v.Pod = o
-	}
-	return v
 }
 
 func (h *History) take(v Version, object metav1.Object) {
@@ -211,13 +203,13 @@ func Judge(versions []Version, recorded bool) error {
 			err = w.lost()
 		}
 		if err != nil {
-			return fmt.Errorf("%w; the versions:\n%s", err, told(versions[:i+1]))
+			return fmt.Errorf("%w; the versions:\n%s", err, lines(versions[:i+1]))
 		}
 	}
 	return nil
 }
 
-func told(versions []Version) string {
+func lines(versions []Version) string {
 	var b strings.Builder
 	for _, v := range versions {
 		fmt.Fprintln(&b, " ", v)
