@@ -344,11 +344,7 @@ func (s *stage) schedule(pod *corev1.Pod) *framework.Status {
 
 func newPod(name string, claims ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, UID: types.UID("uid-" + name)}}
-	for _, claim := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}})
-	}
+	pod.Spec.Volumes = fakeapi.Using(claims...)
 	return pod
 }
 

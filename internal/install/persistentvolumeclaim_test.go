@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // A StatefulSet that was deleted and created again runs on PVCs whose owner is gone. Their
@@ -102,9 +103,7 @@ func claimWith(name string, leaving bool, finalizers ...string) *corev1.Persiste
 
 func podOf(claim string, gates ...corev1.PodSchedulingGate) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "of-" + claim, UID: types.UID("pod-" + claim)}}
-	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-	}}}
+	pod.Spec.Volumes = fakeapi.Using(claim)
 	if pod.Spec.SchedulingGates = gates; len(gates) == 0 {
 		pod.Spec.NodeName = "n"
 	}

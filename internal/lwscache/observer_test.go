@@ -88,9 +88,6 @@ func TestAChainOfOwnersIsFollowedByUID(t *testing.T) {
 		world func(*eyes) // gives pod w-0 an owner
 		want  identity.Class
 	}{
-		{"the owner is gone and its namesake stands", func(e *eyes) {
-			own(e, fakeapi.Former(identity.KindStatefulSet, "w"))
-		}, identity.Previous},
 		{"the owner's owner is gone", func(e *eyes) {
 			former := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "v", Labels: stsLabels}}
 			fakeapi.OwnedBy(former, identity.KindLeaderWorkerSet.APIVersion(), fakeapi.Former(identity.KindLeaderWorkerSet, "w"))

@@ -14,6 +14,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func deleted(name string, at int64) *corev1.PersistentVolumeClaim {
@@ -40,7 +41,7 @@ func TestTerminatingPVCsAreCounted(t *testing.T) {
 	want := map[string]float64{
 		"protection_claims_held InUse": 2, "protection_oldest_terminating_seconds": 100, "protection_queue_depth": 7,
 	}
-	if diff := cmp.Diff(want, metrics(t, p.metrics[6:]...)); diff != "" {
+	if diff := cmp.Diff(want, fakeapi.Metrics(t, p.metrics[6:]...)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -101,7 +102,7 @@ func TestPVCsAreCountedByTheirLastVerdict(t *testing.T) {
 	} {
 		tt.do()
 		got := map[string]float64{}
-		for name, value := range metrics(t, claimStates, claimsInUse) {
+		for name, value := range fakeapi.Metrics(t, claimStates, claimsInUse) {
 			got[strings.TrimPrefix(name, "protection_claim")] = value
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" || len(r.told) != tt.told {
@@ -149,7 +150,7 @@ func TestMissingPoliciesAreLoggedOnceAndCounted(t *testing.T) {
 		lines = nil
 		tt.do()
 		said, value := strings.Join(lines, "\n"), 0.0
-		for _, v := range metrics(t, policies.metric) {
+		for _, v := range fakeapi.Metrics(t, policies.metric) {
 			value += v
 		}
 		if (said == "") != (tt.says == "") || !strings.Contains(strings.ToLower(said), strings.ToLower(tt.says)) || value != tt.value {

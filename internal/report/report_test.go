@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // recorder keeps the events that it records.
@@ -36,30 +36,6 @@ func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, doing
 	}
 	r.told = append(r.told, kind+" "+reason+"/"+doing+" "+fmt.Sprintf(note, args...)+about)
 	r.regarding = append(r.regarding, regarding)
-}
-
-// metrics returns the values of collectors, by name and labels.
-func metrics(t *testing.T, all ...prometheus.Collector) map[string]float64 {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(all...)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			name := strings.TrimPrefix(family.GetName(), "lockstep_")
-			for _, label := range m.GetLabel() {
-				name += " " + label.GetValue()
-			}
-			if value := m.GetGauge().GetValue() + m.GetCounter().GetValue(); value != 0 {
-				values[name] = value
-			}
-		}
-	}
-	return values
 }
 
 func TestResultsOfActions(t *testing.T) {
@@ -97,7 +73,7 @@ func TestFailuresAreCountedOnceTheyAreWritten(t *testing.T) {
 	for _, err := range []error{errors.New("boom"), nil} {
 		New(&recorder{}).Tell(t.Context(), &corev1.Pod{}, write, err)
 	}
-	if diff := cmp.Diff(map[string]float64{"group_restarts_total X": 2, "group_restarts_total Y": 1}, metrics(t, restarts)); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"group_restarts_total X": 2, "group_restarts_total Y": 1}, fakeapi.Metrics(t, restarts)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 const ns = "prod"
@@ -218,9 +219,7 @@ func TestObjectsAreReadOnce(t *testing.T) {
 		claims = append(claims, *claim(name))
 		objects = append(objects, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("pod-" + name)},
-			Spec: corev1.PodSpec{NodeName: "n1", Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
-			}}}},
+			Spec:       corev1.PodSpec{NodeName: "n1", Volumes: fakeapi.Using(name)},
 		})
 	}
 	for _, brief := range []bool{true, false} {

@@ -20,6 +20,7 @@ import (
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -161,9 +162,7 @@ func foundClaim() *clipvc.Found {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "prod", Name: "db-0", UID: "u-pod", DeletionTimestamp: &deleted, CreationTimestamp: metav1.NewTime(now.Add(-48 * time.Hour)),
 		},
-		Spec: corev1.PodSpec{NodeName: "n7", Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db-0"},
-		}}}},
+		Spec:   corev1.PodSpec{NodeName: "n7", Volumes: fakeapi.Using("data-db-0")},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	world := pvc.World{Pods: pvc.NewIndex(), Desire: workloads.NewDesire("prod", nil)}

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -160,18 +159,8 @@ func (w *world) reads(want int) {
 // held compares how many PVCs are counted as held for a reason.
 func (w *world) held(reason string, want int) {
 	w.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(w.report.Metrics()...)
-	families, err := registry.Gather()
-	if err != nil {
-		w.Fatal(err)
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == "lockstep_protection_claims_held" && metric.GetLabel()[0].GetValue() == reason && int(metric.GetGauge().GetValue()) != want {
-				w.Errorf("%v PVCs are held for %s, want %d", metric.GetGauge().GetValue(), reason, want)
-			}
-		}
+	if got := int(fakeapi.Metrics(w.T, w.report.Metrics()...)["protection_claims_held "+reason]); got != want {
+		w.Errorf("%d PVCs are held for %s, want %d", got, reason, want)
 	}
 }
 
