@@ -2,7 +2,6 @@ package lws_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,12 +31,22 @@ func crash(pod Pod) {
 
 // TestFailures holds which groups of three are recreated, by failure and policy: in step, and in
 // the start of a group whose last worker does not run yet. A worker that is gone in the start
-// leaves no evidence. Once a group started, nothing from before counts.
+// leaves no evidence. Once a group started, nothing from before counts. The status has the reason,
+// and counts every failure but a disruption.
 func TestFailures(t *testing.T) {
 	replaced := func(c *cluster) {
 		gone[Pod]("w-0-2")(c)
 		c.Sync(find[StatefulSet](c, "w-0"))
 		c.Run(find[Pod](c, "w-0-2"))
+	}
+	replacedUnseen := func(c *cluster) {
+		gone[Pod]("w-0")(c)
+		c.Sync(find[StatefulSet](c, "w"))
+	}
+	evicted := func(pod Pod) { pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted" }
+	init := func(pod Pod) {
+		crash(pod)
+		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
 	}
 	const none, restarts, afterStart = lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart
 	annotated := then(on("w", fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")))
@@ -46,24 +55,30 @@ func TestFailures(t *testing.T) {
 		inStart          bool
 		always, restarts bool // recreated whatever the policy, or by RecreateGroupOnPodRestart
 		afterStart       bool // recreated by RecreateGroupAfterStart
+		reason           string
+		count            int32
 	}{
-		"a worker restarts": {on("w-0-2", crash), false, false, true, true},
-		"an init container restarts": {on("w-0-2", func(pod Pod) {
-			crash(pod)
-			pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
-		}), false, false, true, true},
-		"a leader restarts":             {on("w-0", crash), false, false, true, true},
-		"a worker is deleted":           {leaving[Pod]("w-0-2"), false, false, true, true},
-		"a worker is gone":              {gone[Pod]("w-0-2"), false, false, true, true},
-		"a worker is replaced":          {replaced, false, false, true, true},
-		"a worker ends":                 {on("w-0-2", ends), false, false, true, true},
-		"a leader ends":                 {on("w-0", ends), false, true, true, true},
-		"the StatefulSet is gone":       {gone[StatefulSet]("w-0"), false, false, true, true},
-		"in start, a worker restarts":   {on("w-0-1", crash), true, false, true, false},
-		"in start, a leader restarts":   {on("w-0", crash), true, false, true, false},
-		"in start, a worker ends":       {on("w-0-1", ends), true, false, true, false},
-		"in start, a worker is deleted": {leaving[Pod]("w-0-1"), true, false, true, false},
-		"in start, a worker is gone":    {gone[Pod]("w-0-1"), true, false, false, false},
+		"a worker restarts":             {on("w-0-2", crash), false, false, true, true, "OOMKilled", 1},
+		"an init container restarts":    {on("w-0-2", init), false, false, true, true, "OOMKilled", 1},
+		"a leader restarts":             {on("w-0", crash), false, false, true, true, "OOMKilled", 1},
+		"a worker is deleted":           {leaving[Pod]("w-0-2"), false, false, true, true, restart.CodePodDeleted, 1},
+		"a worker is drained":           {then(on("w-0-2", disrupted), leaving[Pod]("w-0-2")), false, false, true, true, restart.CodePodDeleted, 0},
+		"a worker is gone":              {gone[Pod]("w-0-2"), false, false, true, true, restart.CodePodGone, 1},
+		"a worker is replaced":          {replaced, false, false, true, true, restart.CodePodGone, 1},
+		"a worker ends":                 {on("w-0-2", evicted), false, false, true, true, "Evicted", 1},
+		"a worker is evicted":           {then(on("w-0-2", evicted), on("w-0-2", disrupted)), false, false, true, true, "Evicted", 0},
+		"a worker ends, is cleared":     {then(on("w-0-2", evicted), leaving[Pod]("w-0-2")), false, false, true, true, "Evicted", 1},
+		"a leader ends":                 {on("w-0", evicted), false, true, true, true, "Evicted", 1},
+		"a leader ends, is cleared":     {then(on("w-0", evicted), leaving[Pod]("w-0")), false, true, true, true, "Evicted", 1},
+		"a leader is deleted":           {leaving[Pod]("w-0"), false, true, true, true, restart.CodePodDeleted, 1},
+		"a leader is drained":           {then(on("w-0", disrupted), leaving[Pod]("w-0")), false, true, true, true, restart.CodePodDeleted, 0},
+		"a leader is replaced unseen":   {replacedUnseen, false, true, true, true, restart.CodeLeaderReplaced, 1},
+		"the StatefulSet is gone":       {gone[StatefulSet]("w-0"), false, false, true, true, restart.CodeWorkersetDeleted, 1},
+		"in start, a worker restarts":   {on("w-0-1", crash), true, false, true, false, "OOMKilled", 1},
+		"in start, a leader restarts":   {on("w-0", crash), true, false, true, false, "OOMKilled", 1},
+		"in start, a worker ends":       {on("w-0-1", ends), true, false, true, false, restart.CodePodEnded, 1},
+		"in start, a worker is deleted": {leaving[Pod]("w-0-1"), true, false, true, false, restart.CodePodDeleted, 1},
+		"in start, a worker is gone":    {gone[Pod]("w-0-1"), true, false, false, false, "", 0},
 	} {
 		for policy, want := range map[lwsv1.RestartPolicyType]bool{
 			none: tt.always, lwsv1.DeprecatedDefaultRestartPolicy: tt.always, restarts: tt.restarts, afterStart: tt.afterStart, "Annotated": tt.afterStart,
@@ -81,9 +96,14 @@ func TestFailures(t *testing.T) {
 				} else {
 					c.settle()
 				}
-				tt.fail(c)
-				if got := slices.Contains(c.recreated(), "w-0"); got != want {
+				before := c.leaders()["w-0"]
+				then(tt.fail, (*cluster).decided, settled)(c)
+				if got := c.leaders()["w-0"] != before; got != want {
 					t.Errorf("recreated: %t", got)
+				}
+				if r := c.status().Restarts; want && policy != none && policy != lwsv1.DeprecatedDefaultRestartPolicy &&
+					(len(r) != 1 || r[0].Leader != before || r[0].Count != tt.count || len(r[0].Failures) != 1 || r[0].Failures[0].Reason != tt.reason) {
+					t.Errorf("counted %+v", r)
 				}
 				if again := c.recreated(); len(again) != 0 {
 					t.Errorf("recreated again: %v, %+v", again, c.status().Restarts)
@@ -135,53 +155,8 @@ func (c *cluster) decided() {
 	c.do(c.decideSet())
 }
 
-// replaced has the leader go, and another come, before any reconcile.
-func replaced(c *cluster) {
-	gone[Pod]("w-0")(c)
-	c.Sync(find[StatefulSet](c, "w"))
-}
-
 func disrupted(pod Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue})
-}
-
-// TestWhatIsCounted holds the reason that the status tells and the count, by how a group
-// came to its end. Every cause counts but a disruption.
-func TestWhatIsCounted(t *testing.T) {
-	evicted := func(pod Pod) { pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted" }
-	drained, cleared := then(on("w-0-1", disrupted), leaving[Pod]("w-0-1")), then(on("w-0-1", evicted), leaving[Pod]("w-0-1"))
-	for name, tt := range map[string]struct {
-		end    func(*cluster)
-		reason string
-		count  int32
-	}{
-		"container restarts":      {on("w-0-1", crash), "OOMKilled", 1},
-		"worker deleted":          {leaving[Pod]("w-0-1"), restart.CodePodDeleted, 1},
-		"worker gone":             {gone[Pod]("w-0-1"), restart.CodePodGone, 1},
-		"worker ends":             {on("w-0-1", evicted), "Evicted", 1},
-		"worker drained":          {drained, restart.CodePodDeleted, 0},
-		"worker evicted":          {then(on("w-0-1", evicted), on("w-0-1", disrupted)), "Evicted", 0},
-		"worker ends, is cleared": {cleared, "Evicted", 1},
-		"leader ends":             {on("w-0", evicted), "Evicted", 1},
-		"leader ends, is cleared": {then(on("w-0", evicted), leaving[Pod]("w-0")), "Evicted", 1},
-		"leader deleted":          {leaving[Pod]("w-0"), restart.CodePodDeleted, 1},
-		"leader drained":          {then(on("w-0", disrupted), leaving[Pod]("w-0")), restart.CodePodDeleted, 0},
-		"leader replaced unseen":  {replaced, restart.CodeLeaderReplaced, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := running(t, 1, 2, onRestart)
-			before := c.leaders()["w-0"]
-			tt.end(c)
-			c.decided()
-			if c.recreated(); c.leaders()["w-0"] == before {
-				t.Fatal("not recreated")
-			}
-			r := c.status().Restarts
-			if len(r) != 1 || r[0].Leader != before || r[0].Count != tt.count || len(r[0].Failures) != 1 || r[0].Failures[0].Reason != tt.reason {
-				t.Errorf("got %+v", r)
-			}
-		})
-	}
 }
 
 func TestARolloutIsNoFailure(t *testing.T) {
