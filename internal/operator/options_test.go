@@ -9,14 +9,19 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/version"
 )
 
@@ -208,6 +213,44 @@ func TestTheOperatorNeedsItsNamespace(t *testing.T) {
 	for _, part := range []string{`"here"`, "lockstep install"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("got %v, want %q", err, part)
+		}
+	}
+}
+
+// A cache has one selector for a kind, in whatever form it keeps the objects. If a kind is
+// in it twice, the selector is one of the two at random.
+func TestEachKindIsInACacheOnce(t *testing.T) {
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := parse(t)
+	o.Config.Protection.Alone = true
+	for name, objects := range map[string]map[client.Object]cache.ByObject{
+		"the manager's": o.cacheOptions(nil).ByObject, "protection's": pvccache.ProtectionCaches(),
+	} {
+		seen := map[schema.GroupVersionKind]bool{}
+		for object := range objects {
+			kind, err := apiutil.GVKForObject(object, scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[kind] {
+				t.Errorf("%s is twice in the cache: %s", kind.Kind, name)
+			}
+			seen[kind] = true
+		}
+		if len(seen) == 0 {
+			t.Errorf("the cache is empty: %s", name)
+		}
+	}
+}
+
+func TestGrowthLeavesTheSameRoomForEveryHeap(t *testing.T) {
+	const mebibyte = 1 << 20
+	for live, want := range map[uint64]int{0: 100, 4 * mebibyte: 100, 20 * mebibyte: 100, 40 * mebibyte: 50, 500 * mebibyte: 25} {
+		if got := growthOf(live); got != want {
+			t.Errorf("%d MiB live: GOGC %d, want %d", live/mebibyte, got, want)
 		}
 	}
 }
