@@ -93,6 +93,8 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"a status that lags behind the pods", with(1, 2), stalled(on("w-0", func(sts StatefulSet) { sts.Status.Replicas = 0 })), "w-0", "| Missing"},
 		{"a foreign worker, beside a terminating one", with(1, 4), stalled(lacks("w-0", "w-0-2"), occupied("w-0-2"), leaving[Pod]("w-0-1", held)), "w-0", "| NameConflict Missing"},
 		{"a foreign worker", three, stalled(lacks("w-0", "w-0-1"), occupied("w-0-1")), "w-0", "| NameConflict Missing"},
+		{"a failed group whose PVCs would go with its StatefulSet", with(1, 2, fakeapi.Volumes(deleteClaims, retainClaims), onRestart),
+			then(func(c *cluster) { asOthersMade(c) }, on("w-0-1", ends)), "w-0", "| VolumeTie"},
 		{"a revision with other data", three, lost(func(r Revision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) }), "w-0", noRevision},
 		{"a revision of a former set", three, lost(func(r Revision) { r.OwnerReferences[0].UID = "former" }), "w-0", noRevision},
 		{"a terminating revision", three, lost(func(r Revision) { r.DeletionTimestamp = &metav1.Time{Time: fakeapi.Epoch} }), "w-0", noRevision},

@@ -258,9 +258,17 @@ func TestWhatIsForgiven(t *testing.T) {
 	}
 }
 
-// A group at rest costs no read of its revision and no live read.
-func TestNothingIsReadForTheRestartPolicyAtRest(t *testing.T) {
-	c := running(t, 1, 2, onRestart)
+// A group at rest costs no read of its revision and no live read. PVCs are read if a leader behind a
+// terminating one is missing.
+func TestNothingIsReadAtRest(t *testing.T) {
+	c := running(t, 2, 2, onRestart, fakeapi.Volumes(retainClaims, retainClaims))
+	stalled(leaving[PVC]("data-w-0", "example.com/held"))(c)
+	for _, missing := range []bool{false, true} {
+		if w := c.set(); (len(w.Claims) > 0) != missing {
+			t.Errorf("a leader is missing %t: PVCs %v", missing, w.Claims)
+		}
+		stalled(lacks("w", "w-1"))(c)
+	}
 	for _, fails := range []bool{false, true} {
 		if w, _ := c.groupPlan("w-0"); w.Sought != fails || w.Live != fails {
 			t.Errorf("fails %t: revision %t, live %t", fails, w.Sought, w.Live)
@@ -269,12 +277,16 @@ func TestNothingIsReadForTheRestartPolicyAtRest(t *testing.T) {
 	}
 }
 
-// largeSet is a set of many groups of eight pods, all of which run and are not recorded.
-func largeSet(many int, incarnation string) lws.SetSnapshot {
-	set := fakeapi.Set("w", int32(many), 8, onRestart)
-	since := metav1.NewTime(fakeapi.Epoch)
-	set.UID, set.Status.RestartsSince = "set", &since
-	world := lws.SetSnapshot{Now: fakeapi.Epoch.Add(time.Hour), Set: set}
+// largeSet is a set of many groups of eight pods, all of which run. Once they failed, the decision on
+// each has as much evidence as there can be.
+func largeSet(many int, incarnation string, status lwsv1.LeaderWorkerSetStatus, failed bool) lws.SetSnapshot {
+	set, now := fakeapi.Set("w", int32(many), 8, onRestart), metav1.NewTime(fakeapi.Epoch.Add(time.Hour))
+	set.UID, set.Status = "set", status
+	world := lws.SetSnapshot{Now: now.Time, Set: set}
+	failure := lwsv1.PodFailure{
+		Pod: strings.Repeat("p", 63), Container: strings.Repeat("c", 63), ExitCode: fakeapi.Ptr[int32](137), Reason: "OOMKilled",
+		Message: strings.Repeat("\"", 256), Node: strings.Repeat("n", 253), At: now,
+	}
 	runs := func(pod *corev1.Pod) *corev1.Pod {
 		pod.UID = types.UID(pod.Name + incarnation + strings.Repeat("x", 28))
 		pod.Status.Phase = corev1.PodRunning
@@ -283,6 +295,9 @@ func largeSet(many int, incarnation string) lws.SetSnapshot {
 	for i := range many {
 		leader := runs(fakeapi.Pod(identity.LeaderName("w", i), "w", 0))
 		leader.Labels[lwsv1.RevisionKey] = "5f8f8c9d4b"
+		if decision := (&restart.Decision{Leader: leader.UID, Count: 1, At: now, Failure: failure}); failed {
+			leader.Annotations = map[string]string{restart.AnnotationKey: decision.Annotation()}
+		}
 		g := lws.Group{Index: i, LeaderName: leader.Name, Leader: leader}
 		for worker := 1; worker < 8; worker++ {
 			g.Pods.Owned = append(g.Pods.Owned, runs(fakeapi.Pod(identity.LeaderName(leader.Name, worker), "w", worker)))
@@ -293,45 +308,17 @@ func largeSet(many int, incarnation string) lws.SetSnapshot {
 	return world
 }
 
-// failed has every group be decided to have failed, with as much evidence as there can be.
-func failed(t *testing.T, world lws.SetSnapshot) {
-	t.Helper()
-	exit := int32(137)
-	for i := range world.Groups {
-		leader := world.Groups[i].Leader
-		text, err := json.Marshal(restart.Decision{Leader: leader.UID, Count: 1, At: metav1.NewTime(world.Now), Failure: lwsv1.PodFailure{
-			Pod: strings.Repeat("p", 63), Container: strings.Repeat("c", 63), ExitCode: &exit, Reason: "OOMKilled",
-			Message: strings.Repeat("\"", 256), Node: strings.Repeat("n", 253), At: metav1.NewTime(world.Now),
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		leader.Annotations = map[string]string{restart.AnnotationKey: string(text)}
-	}
-}
-
-func statusOf(t *testing.T, world lws.SetSnapshot) lwsv1.LeaderWorkerSetStatus {
-	t.Helper()
-	written := of[action.WriteStatus](lws.DecideSet(world))
-	if len(written) == 0 {
-		return world.Set.Status
-	}
-	return written[0].Status
-}
-
 // An API server stores no object of more than 1.5 MiB. The largest of sets leaves room in
 // its status when all of its groups fail at once, again and again.
 func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 	const many, most = 5000, 1200 << 10
-	var status lwsv1.LeaderWorkerSetStatus
+	since := metav1.NewTime(fakeapi.Epoch)
+	status := lwsv1.LeaderWorkerSetStatus{RestartsSince: &since}
 	for _, incarnation := range []string{"a", "b", "c", "d"} {
-		world := largeSet(many, incarnation)
-		status.RestartsSince = world.Set.Status.RestartsSince
-		world.Set.Status = status
-		world.Set.Status = statusOf(t, world)
-		failed(t, world)
-		status = statusOf(t, world)
-		written, err := json.Marshal(status)
+		for _, failed := range []bool{false, true} {
+			status = written(t, lws.DecideSet(largeSet(many, incarnation, status, failed)))
+		}
+		encoded, err := json.Marshal(status)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -344,11 +331,10 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 				detailed++
 			}
 		}
-		if len(written) > most || len(status.Restarts) != 2500 || detailed != 64 {
-			t.Errorf("%d bytes, %d started, %d restarts, %d with evidence", len(written), len(status.Started), len(status.Restarts), detailed)
+		if len(encoded) > most || len(status.Restarts) != 2500 || detailed != 64 {
+			t.Errorf("%d bytes, %d started, %d restarts, %d with evidence", len(encoded), len(status.Started), len(status.Restarts), detailed)
 		}
-		world.Set.Status = status
-		if again := of[action.WriteStatus](lws.DecideSet(world)); len(again) > 0 {
+		if again := of[action.WriteStatus](lws.DecideSet(largeSet(many, incarnation, status, true))); len(again) > 0 {
 			t.Errorf("a status that is full is written again")
 		}
 	}

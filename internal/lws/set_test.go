@@ -90,6 +90,10 @@ func TestDecisionsAboutASet(t *testing.T) {
 			fakeapi.OwnedBy(pod, "apps/v1", fakeapi.Former(identity.KindStatefulSet, "w"))
 			fakeapi.Add(c.Server, pod)
 		}, leaving[Pod]("w-1", "example.com/held")), "", status + " | WaitingForPreviousIncarnation Missing"},
+		// Of their PVCs those are created that are missing: another create may exceed a quota.
+		{"a terminating PVC", with(4, 1, fakeapi.Volumes(retainClaims, retainClaims)), stalled(leaving[PVC]("data-w-1", "example.com/held"),
+			gone[PVC]("data-w-3"), lacks("w", "w-1", "w-2", "w-3")), "",
+			"create pod w-2, create persistentvolumeclaim data-w-3, create pod w-3, " + status + " | WaitingForPreviousIncarnation"},
 		{"garbage of a moment ago", again, after(3*time.Second - time.Nanosecond), "", status + " | Garbage WaitingForPreviousIncarnation"},
 		{"garbage of three seconds", again, after(3 * time.Second), "",
 			"delete statefulset w, delete service w, delete controllerrevision w-5864bdfc97-1, " + status + " | WaitingForPreviousIncarnation"},
