@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,12 +39,7 @@ func TestAContainerEnds(t *testing.T) {
 	s.awaitAnother(set, before, group...)
 	s.endedTogether(before, group...)
 
-	s.wantCreated(func(name string) int {
-		if slices.Contains(group, name) {
-			return 2
-		}
-		return 1
-	})
+	s.wantCreated(func(name string) int { return 1 + boolean(strings.HasPrefix(name, "a-1")) })
 	if n := s.Of(before["a-1-2"]).Last.(*corev1.Pod).Status.ContainerStatuses[0].RestartCount; n > 1 {
 		t.Errorf("the kubelet restarted the container %d times before its group went", n)
 	}
@@ -103,6 +98,37 @@ func TestAfterStart(t *testing.T) {
 	s.checkEvidence(set, 0, lwsv1.PodFailure{Pod: "a-0-2", Container: "serve", ExitCode: new(int32(137)), Reason: "Error", Node: nodeName})
 }
 
+// The operator recreates a group that fails again and again after growing delays. The status has the
+// evidence of each failure.
+func TestACrashLoop(t *testing.T) {
+	s := newScene(t)
+	set := s.newSet("a", 1, 2, args("--exit", "3", "--after", "2s", "--say", "no shard 7"))
+	s.Create(set)
+	s.Eventually("the group failed twice, and waits", func() error {
+		now := s.Set("a")
+		if r := s.restarts(set, 0); r == nil || r.Count < 2 || !r.DueAt.After(r.FailedAt.Time) {
+			return fmt.Errorf("restarts %+v", r)
+		}
+		if !meta.IsStatusConditionTrue(now.Status.Conditions, "RestartBackOff") {
+			return fmt.Errorf("conditions %+v", now.Status.Conditions)
+		}
+		return nil
+	})
+	r := s.restarts(set, 0)
+	for _, failure := range r.Failures {
+		if failure.ExitCode == nil || *failure.ExitCode != 3 || failure.Message != "no shard 7" || failure.Node != nodeName {
+			t.Errorf("evidence: %+v", failure)
+		}
+	}
+	s.tell("evidence: %+v", r.Failures)
+	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "no shard 7", "exit code 3"))
+	leader := s.UIDs()["a-0"]
+	s.Until("the group is recreated when it is due", func() bool {
+		now := s.UIDs()["a-0"]
+		return now != "" && now != leader
+	})
+}
+
 // killContainerOf ends the container of a pod that runs.
 func (s *scene) killContainerOf(name string) {
 	s.Check("kill a container", bed.node.killContainer(s.mustPod(name).Status.ContainerStatuses[0].ContainerID))
@@ -140,11 +166,18 @@ func (s *scene) checkEvidence(set *lwsv1.LeaderWorkerSet, group int32, want lwsv
 	}
 }
 
+func boolean(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // A set is deleted and created again at once. Its pods take time to end on a real node. No object of
 // the new incarnation comes before the previous one of its name is gone, and each pod is created once.
 func TestDeletedAndCreatedAgain(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{
-		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground,
+		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
 	} {
 		t.Run(string(policy), func(t *testing.T) { again(newScene(t), policy) })
 	}
@@ -169,14 +202,18 @@ func again(s *scene, policy metav1.DeletionPropagation) {
 	s.awaitIncarnation(set)
 	s.tell("%s: the new incarnation is Available %.1fs after the deletion of the previous one", policy, time.Since(began).Seconds())
 
-	now := s.UIDs()
-	s.wantCreated(func(string) int { return 2 })
+	now, orphaned := s.UIDs(), policy == metav1.DeletePropagationOrphan
+	s.wantCreated(func(string) int { return 2 - boolean(orphaned) })
 	for name := range now {
-		if was, is := s.Of(before[name]), s.Of(now[name]); was.Died == 0 || is.Born < was.Died {
+		kept := now[name] == before[name]
+		s.Want("pod "+name, drill.Lacking("taken over", orphaned, kept))
+		if was, is := s.Of(before[name]), s.Of(now[name]); !kept && (was.Died == 0 || is.Born < was.Died) {
 			s.Errorf("pod %s was created before its previous incarnation was gone", name)
 		}
 	}
-	s.checkInherited(before, now, "a-0", "a-0-1", "a-1-2")
+	if !orphaned {
+		s.checkInherited(before, now, "a-0", "a-0-1", "a-1-2")
+	}
 }
 
 // awaitIncarnation waits until a set owns its leader StatefulSet and is Available.

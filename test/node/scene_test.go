@@ -175,9 +175,10 @@ func (s *scene) recordsOn(claim *corev1.PersistentVolumeClaim) []string {
 
 // restarts returns the record of a failed group in the status of a set.
 func (s *scene) restarts(set *lwsv1.LeaderWorkerSet, group int32) *lwsv1.GroupRestarts {
-	for _, r := range s.Set(set.Name).Status.Restarts {
-		if r.Index == group {
-			return &r
+	now := s.Set(set.Name)
+	for i := range now.Status.Restarts {
+		if now.Status.Restarts[i].Index == group {
+			return &now.Status.Restarts[i]
 		}
 	}
 	return nil
