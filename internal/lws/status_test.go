@@ -122,6 +122,7 @@ func TestConditionsChange(t *testing.T) {
 		"a surge group is not ready":            {with(3, 2), then(user(replicas(2)), on("w-2", unready)), up, "AllGroupsReady/Update: 2 2", 2, 3},
 		"a wanted group is not, a surge one is": {with(3, 2), then(user(replicas(2)), on("w-1", unready)), down, update + ": 2 2", 2, 3},
 		// With a partition, surge groups stay.
+		"one below the partition is not ready, a surge one is": {with(3, 1, partitioned(1), surge), then(user(replicas(2)), on("w-0", unready)), down, update + ": 2 2", 2, 3},
 		"a canary at rest":               {with(3, 1, partitioned(1), surge), then(user(replicas(2)), old), up, "AllGroupsReady/Update: 3 2", 3, 2},
 		"old groups below the partition": {with(2, 1, partitioned(1)), old, up, none, 2, 1},
 		"a generation alone":             {with(2, 1), on("w", func(set Set) { set.Generation++ }), up, "AllGroupsReady/Update: 2 2", 2, 2},
