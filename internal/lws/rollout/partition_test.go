@@ -41,7 +41,6 @@ var traces = map[string]struct{ script, want string }{
 	"groups made at a broken template are replaced first":                {"N4 mu1 ms0", "[broken] 4/4 OOOO → 3/4 OOOn → [N6] 3/6 OOOnnn → [new] 6/6 OOOmmm → 5/6 OOOmmn → 4/6 OOOmnN → 3/6 OOOnNN → 2/6 OOnNNN"},
 	"a set that is scaled down at rest lends no surge":                   {"N4 mu0 ms1 OOoO", "[N3] 0/3 OOo → 0/3 OOo"},
 	"a partition that rises holds what is below it":                      {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [U2] 2/4 OOnN → [U3] 3/4 OONN → [U0] 1/4 OnNN → 0/4 nNNN"},
-	"a StatefulSet controller that has not seen the spec is waited for":  {"N4 mu1 ms0", "[new away] 4/4 OOOO → 4/4 OOOO → [back] 4/4 OOOO → 3/4 OOOn"},
 	"a group that breaks at rest above a partition is lent no surge":     {"N3 mu1 ms1 U2 OOo", "2/3 OOo → 2/3 OOo"},
 	"a paused rollout finishes what was granted":                         {"N4 mu2 ms0", "[new] 4/4 OOOO → [pause] 4/4 OOOO → [resume] 2/4 OOnn → [pause] 2/4 OONN → 2/4 OONN"},
 	"a set is scaled down while paused":                                  {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [pause N2] 2/2 OO → 2/2 OO → [resume] 1/2 On → 0/2 nN"},
@@ -80,9 +79,8 @@ type model struct {
 	groups   []modelGroup
 	slow     int
 	// broken templates never become ready.
-	broken     map[int]bool
-	away, held bool
-	pending    int
+	broken  map[int]bool
+	pending int
 }
 
 type modelGroup struct {
@@ -125,10 +123,6 @@ func (m *model) edit(words string) {
 		case "new", "broken":
 			m.pending++
 			m.broken[m.template+1] = word == "broken"
-		case "away":
-			m.held = true
-		case "back":
-			m.held = false
 		case "pause":
 			m.Paused = true
 		case "resume":
@@ -148,7 +142,7 @@ func (m *model) round() {
 	for i := range m.groups {
 		m.groups[i].age++
 	}
-	m.Changed, m.Observed = m.pending > 0 && !m.Paused, !m.away
+	m.Changed, m.Observed = m.pending > 0 && !m.Paused, true
 	m.Places = nil
 	for i := range int(max(m.Replicas, m.Running)) {
 		m.Places = append(m.Places, m.place(i))
@@ -164,9 +158,7 @@ func (m *model) round() {
 		m.template, m.pending = m.template+m.pending, 0
 	}
 	m.Partition, m.Running, m.Applied = c.Partition, c.Replicas, m.Replicas
-	if m.away = m.held; !m.away {
-		m.control()
-	}
+	m.control()
 }
 
 func (m *model) ready(i int) bool {
@@ -214,12 +206,17 @@ func (m *model) String() string {
 	return fmt.Sprintf("%d/%d %s", m.Partition, m.Running, groups.String())
 }
 
-// A group that was granted may be taken at any moment, however well it looks.
+// A group that was granted may be taken at any moment, however well it looks. No more is granted
+// until the StatefulSet controller has seen the last step.
 func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
 	old, done := Place{Outdated: true, Ready: true}, Place{Ready: true, Updated: true}
-	r := State{Replicas: 4, Running: 5, Partition: 2, Unavailable: 1, Surge: 1, Places: []Place{old, old, old, done, done}}
+	r := State{Replicas: 4, Running: 5, Applied: 4, Partition: 2, Unavailable: 1, Surge: 1, Places: []Place{old, old, old, done, done}}
 	if down, budget := r.Down(), r.Budget(5); down != 1 || budget != 2 {
 		t.Errorf("got %d down of %d, want 1 of 2", down, budget)
+	}
+	before := r.Next().Partition
+	if r.Observed = true; before != 2 || r.Next().Partition != 1 {
+		t.Errorf("the partition falls from 2 to %d, and to %d once it is seen", before, r.Next().Partition)
 	}
 	if budget := r.Budget(4); budget != 1 {
 		t.Errorf("a surge group that goes counts: the budget is %d", budget)
