@@ -9,7 +9,6 @@ require (
 	go.etcd.io/etcd/server/v3 v3.7.3
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
-	k8s.io/apiserver v0.37.1
 	k8s.io/client-go v0.37.1
 	k8s.io/component-base v0.37.1
 	k8s.io/csi-translation-lib v0.0.0
@@ -20,7 +19,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/Microsoft/hnslib v0.1.3 // indirect
+require (
+	github.com/Microsoft/hnslib v0.1.3 // indirect
+	k8s.io/apiserver v0.37.1 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect
