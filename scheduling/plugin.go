@@ -13,7 +13,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
-	"k8s.io/utils/keymutex"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -25,10 +24,7 @@ const Name = "ClaimProtection"
 type Plugin struct {
 	client kubernetes.Interface
 	claims corelisters.PersistentVolumeClaimLister
-	// turns lets pods of a namespace, which may share a PVC, write onto it one after the other. A
-	// scheduler binds many at a time, and all but one of the writes would conflict. The
-	// resourceVersion keeps a record right.
-	turns keymutex.KeyMutex
+	turns  turns
 }
 
 var (
@@ -42,7 +38,7 @@ var (
 // shows which PVCs are protected.
 func New(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
 	claims := handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister()
-	return &Plugin{client: handle.ClientSet(), claims: claims, turns: keymutex.NewHashed(0)}, nil
+	return &Plugin{client: handle.ClientSet(), claims: claims}, nil
 }
 
 // Name implements framework.Plugin.

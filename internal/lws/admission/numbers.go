@@ -46,7 +46,7 @@ func checkIntOrPercent(value intstr.IntOrString, path *field.Path) field.ErrorLi
 		faults = append(faults, field.Invalid(path, value, why))
 	}
 	percent, err := intstr.GetScaledValueFromIntOrPercent(&value, 100, false)
-	if len(faults) == 0 && (err != nil || percent > 100) {
+	if len(faults) == 0 && (err != nil || percent < 0 || percent > 100) {
 		faults = append(faults, field.Invalid(path, value, "must not be greater than 100%"))
 	}
 	return faults

@@ -79,8 +79,9 @@ func madeBy(pod *corev1.Pod) string {
 	return ""
 }
 
-// placeLeader tells a leader its group.
+// placeLeader tells a leader its group. Its index is that of a leader, whatever its template says.
 func placeLeader(pod *corev1.Pod) error {
+	pod.Labels[lwsv1.WorkerIndexLabelKey] = "0"
 	if _, known := pod.Labels[lwsv1.GroupIndexLabelKey]; !known {
 		ordinal, err := podOrdinal(pod)
 		if err != nil {
