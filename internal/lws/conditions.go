@@ -89,7 +89,7 @@ func (d *setDecision) notices() []status.Notice {
 // tell waits for the end of all that is noticed, and of what keeps the set from progress.
 func (d *setDecision) tell() (p Plan) {
 	if d.refusal != "" {
-		p.await(time.Time{}, CodeRefused, d.refusal)
+		p.await(d.Refusal.Again(), CodeRefused, d.refusal)
 	}
 	if d.hindrance != "" {
 		p.await(time.Time{}, CodeRefused, d.hindrance)

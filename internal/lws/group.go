@@ -27,7 +27,7 @@ type groupDecision struct {
 // DecideGroup decides about one group. Rules are in order of precedence; each reports
 // whether those after it go on.
 func DecideGroup(w GroupSnapshot) Plan {
-	w.Set = volumes.AsCreated(w.Set, w.LeaderSet)
+	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	d := &groupDecision{GroupSnapshot: &w}
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -116,4 +117,18 @@ func (d *setDecision) targetKey() string {
 		return ""
 	}
 	return d.target.key
+}
+
+// AsLed is a set as the group of a leader is to see it. While the rollout is paused, a group has
+// the subdomain policy of its leader: what waits is not for it.
+func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSet {
+	if leader == nil || !Paused(set) {
+		return set
+	}
+	led, policy := *set, lwsv1.SubdomainShared
+	if leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
+		policy = lwsv1.SubdomainUniquePerReplica
+	}
+	led.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
+	return &led
 }

@@ -38,6 +38,9 @@ type Wait struct {
 	// Until is when to look again even if no event comes. Zero means that an
 	// event will come.
 	Until time.Time
+	// Followup is set where it is for what follows once the plan's writes went through:
+	// what is refused has a time of its own.
+	Followup bool
 	// Tell, when set, is an event that users are to hear of once.
 	Tell *action.Event
 }
@@ -57,6 +60,7 @@ const (
 	CodeChanged             = "Changed"
 	CodeOrphan              = "Orphan"
 	CodeRefused             = "Refused"
+	CodeNotHeadless         = "ServiceNotHeadless"
 	CodeUnreachable         = "Unreachable"
 	CodeNudge               = "Nudge"
 	CodeSuperseded          = "Superseded"

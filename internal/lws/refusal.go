@@ -4,19 +4,42 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// sentenceLimit bounds what a message repeats of others: an error may contain a whole
-// object, and the API server refuses a status that is too large.
-const sentenceLimit = 1024
+const (
+	// RetryRefusedFirst is the first pause before a refused write is tried again. Each pause is
+	// as long as the write has been refused by then: no event tells when the cause is gone.
+	RetryRefusedFirst = time.Second
+	// RetryRefusedAfter is the longest of these pauses.
+	RetryRefusedAfter = 30 * time.Second
+	// sentenceLimit bounds what a message repeats of others: an error may contain a whole
+	// object, and the API server refuses a status that is too large.
+	sentenceLimit = 1024
+)
 
-// IsRefusal reports whether an error is the API server's answer to a write that it will refuse
-// until the write, a policy, a quota or a right changes. An error that passes by itself, such as
-// a timeout, is none.
-func IsRefusal(err error) bool {
-	return refuses(err) || strings.Contains(err.Error(), "failed calling webhook")
+// Refusal is the API server's answer to a write that it will refuse until the write, a
+// policy, a quota or a right changes. The zero value means that nothing was refused.
+type Refusal struct {
+	Sentence string
+	// At is when the write was last refused, and Since when it first was.
+	At, Since time.Time
+}
+
+// Refused is a refusal that costs a part of a set only.
+type Refused struct {
+	// Index is that of the group it is refused for, or identity.NoOrdinal for the set itself.
+	Index int
+	Refusal
+}
+
+// RefusalOf returns what an error says of a write, and reports whether the error is a refusal.
+// An error that passes by itself, such as a timeout, is none.
+func RefusalOf(err error, now time.Time) (Refusal, bool) {
+	refused := refuses(err) || strings.Contains(err.Error(), "failed calling webhook")
+	return Refusal{Sentence: err.Error(), At: now, Since: now}, refused
 }
 
 // refuses reports whether an error is the API server's answer to this very write. A webhook
@@ -27,16 +50,48 @@ func refuses(err error) bool {
 		errors.As(err, new(apierrors.APIStatus)) && strings.Contains(err.Error(), "denied the request")
 }
 
-// refusedMessage repeats what the API server answered, if it refused anything.
-func refusedMessage(refusals ...string) string {
+// After is the refusal as one that follows another of the same write.
+func (r Refusal) After(before Refusal) Refusal {
+	if before.Sentence != "" && r.At.Sub(before.At) <= 2*RetryRefusedAfter {
+		r.Since = before.Since
+	}
+	return r
+}
+
+// Again is when the refused write is tried again.
+func (r Refusal) Again() time.Time {
+	return r.At.Add(min(max(r.At.Sub(r.Since), RetryRefusedFirst), RetryRefusedAfter))
+}
+
+// refusedSpec is what the API server refuses of the spec, or empty. The spec is left alone until
+// the pause is over or the spec changes.
+func (w *SetSnapshot) refusedSpec() string {
+	if w.Refusal.Sentence == "" || !w.Now.Before(w.Refusal.Again()) {
+		return ""
+	}
+	return refusedMessage(w.Refusal)
+}
+
+// refusedParts is what the API server refuses to groups, and to the set without anything else
+// waiting for it, or empty.
+func (w *SetSnapshot) refusedParts() string {
+	if len(w.Refused) == 0 {
+		return ""
+	}
+	refusals := make([]Refusal, len(w.Refused))
+	for i, r := range w.Refused {
+		refusals[i] = r.Refusal
+	}
+	return refusedMessage(refusals...)
+}
+
+// refusedMessage repeats what the API server answered.
+func refusedMessage(refusals ...Refusal) string {
 	var said []string
-	for _, refusal := range refusals {
-		if sentence := clipped(refusal); sentence != "" && !slices.Contains(said, sentence) {
+	for _, r := range refusals {
+		if sentence := clipped(r.Sentence); !slices.Contains(said, sentence) {
 			said = append(said, sentence)
 		}
-	}
-	if len(said) == 0 {
-		return ""
 	}
 	return "the API server refuses: " + listed(said, "; ")
 }

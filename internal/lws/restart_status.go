@@ -32,7 +32,10 @@ const pruningText = "the installed CustomResourceDefinition drops status.started
 func (d *setDecision) restartStatus() restart.Status {
 	status := d.Set.Status
 	if !restart.Recreates(d.Set) {
-		return restart.Status{Restarts: status.Restarts}
+		// A group whose leader is still there was not recreated: its failure is void.
+		return restart.Status{Restarts: slices.DeleteFunc(slices.Clone(status.Restarts), func(r lwsv1.GroupRestarts) bool {
+			return slices.ContainsFunc(d.Groups, func(g Group) bool { return g.Leader.UID == r.Leader })
+		})}
 	}
 	next := restart.Status{Started: status.Started, Restarts: status.Restarts, Since: d.since()}
 	next.Count(d.Set, d.leadersAndLeaving(), d.Now)

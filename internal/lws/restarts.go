@@ -123,7 +123,7 @@ func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failu
 //
 // A leader that is terminating stays as it is; decision may then be nil.
 func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decision, isNew bool) {
-	ends, unowned := leader.DeletionTimestamp == nil, sorted(bearersOf(identity.KindPod, d.Pods.Orphans))
+	ends, unowned := leader.DeletionTimestamp == nil, sorted(bearersOf(identity.KindPod, d.unowned(leader)))
 	for _, pod := range unowned {
 		d.plan.do(d.deletionOf(pod.Ref))
 	}
@@ -147,6 +147,14 @@ func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decisi
 			d.plan.do(d.deletionOf(pod.Ref))
 		}
 	}
+}
+
+// unowned returns the workers that the group started with and that lost their StatefulSet: the
+// next StatefulSet would adopt them.
+func (d *groupDecision) unowned(leader *corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(d.Pods.Orphans), func(pod *corev1.Pod) bool {
+		return !restart.IsRecorded(d.Set, d.Index, leader, pod)
+	})
 }
 
 // deletionOf deletes a part of the group at any version: the group failed whatever became

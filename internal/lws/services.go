@@ -57,8 +57,13 @@ func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev
 }
 
 // repairService puts right what a Service publishes. Ports and whatever else
-// somebody added stay. The API server refuses to take an address from a Service.
+// users added stay. An address once given stays, too: the API server refuses to take it.
 func (p *Plan) repairService(service, desired *corev1.Service) {
+	if service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.ClusterIP != "" {
+		note := fmt.Sprintf("service %s has an address of its own, which cannot be taken from it: delete it, and a headless one is made", service.Name)
+		p.wait(Wait{Reason: because(CodeNotHeadless, note), Tell: warning(CodeNotHeadless, "Wait", note, nil)})
+		return
+	}
 	if service.Spec.ClusterIP == corev1.ClusterIPNone && service.Spec.PublishNotReadyAddresses && workload.BearsName(service, desired.Labels[lwsv1.SetNameLabelKey]) &&
 		equality.Semantic.DeepEqual(service.Spec.Selector, desired.Spec.Selector) {
 		return

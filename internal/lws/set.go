@@ -20,7 +20,7 @@ type setDecision struct {
 
 	// restarted is what the status is to say about restarts.
 	restarted restart.Status
-	// refusal says why the API server refuses the spec, or is empty.
+	// refusal says why the spec is left alone, or is empty.
 	refusal string
 	// hindrance says what is refused that costs a part of the set only, or is empty.
 	hindrance string
@@ -107,7 +107,7 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	}
 	d.effectiveSpec = d.effective()
 	d.Set = d.set
-	d.refusal, d.hindrance = refusedMessage(w.Refusal), refusedMessage(w.Refused...)
+	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
 	d.waiting = d.awaitPrevious()
 	d.held = d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign) > 0
 	d.target = d.newTarget()

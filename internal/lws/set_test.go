@@ -101,7 +101,7 @@ func TestDecisionsAboutASet(t *testing.T) {
 		{"a Service edited by hand", noted, on("w", func(s Service) { s.Spec.Selector = nil }), "", "apply service w"},
 		{"a Service that publishes ready pods alone", noted, on("w", func(s Service) { s.Spec.PublishNotReadyAddresses = false }), "", "apply service w"},
 		{"a Service of another set's name", noted, on("w", func(s Service) { s.Labels[lwsv1.SetNameLabelKey] = "v" }), "", "apply service w"},
-		{"a Service with an address", noted, on("w", func(s Service) { s.Spec.ClusterIP, s.Spec.Selector = "10.0.0.7", nil }), "", "apply service w"},
+		{"a Service with an address", noted, on("w", func(s Service) { s.Spec.ClusterIP, s.Spec.Selector = "10.0.0.7", nil }), "", "| ServiceNotHeadless!ServiceNotHeadless"},
 		{"others' ports and labels of a Service", noted, on("w", func(s Service) {
 			s.Spec.Ports, s.Labels["scrape"] = []corev1.ServicePort{{Name: "metrics", Port: 9090}}, "yes"
 		}), "", ""},

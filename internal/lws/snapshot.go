@@ -53,9 +53,10 @@ type SetSnapshot struct {
 	Lives identity.Lives
 	Vigil Vigil
 	// Refusal is what the API server said of the present spec, if it refused it.
-	Refusal string
-	// Refused is what it last said of what groups need, and of what the set can do without.
-	Refused []string
+	Refusal Refusal
+	// Refused is what it last said of what groups need, and of what the set can do
+	// without, by rising index.
+	Refused []Refused
 	// Stalled is since when the leader StatefulSet has lacked pods and created none, or zero.
 	Stalled time.Time
 	// StatusWritten is when this process last wrote the set's status, or zero.

@@ -265,10 +265,21 @@ func TestRefusals(t *testing.T) {
 		"no connection":                  {errors.New("connection refused"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := lws.IsRefusal(fmt.Errorf("create statefulset w-1: %w", tt.err)); got != tt.want {
+			if _, got := lws.RefusalOf(fmt.Errorf("create statefulset w-1: %w", tt.err), fakeapi.Epoch); got != tt.want {
 				t.Errorf("a refusal: %t", got)
 			}
 		})
+	}
+}
+
+func TestARefusedWriteIsTriedEverLater(t *testing.T) {
+	var r lws.Refusal
+	for _, step := range []struct{ at, again int }{{0, 1}, {1, 1}, {2, 2}, {4, 4}, {59, 30}, {60, 30}, {300, 1}} {
+		next, _ := lws.RefusalOf(forbidden("no"), fakeapi.Epoch.Add(time.Duration(step.at)*time.Second))
+		r = next.After(r)
+		if got := r.Again().Sub(r.At); got != time.Duration(step.again)*time.Second {
+			t.Errorf("after %d s: tried again in %s", step.at, got)
+		}
 	}
 }
 
@@ -281,7 +292,7 @@ func TestALongRefusalFitsIntoAStatus(t *testing.T) {
 		c := newCluster(t)
 		fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
 		world := c.set()
-		world.Refusal = lead + strings.Repeat("€", 100<<10/3)
+		world.Refusal = lws.Refusal{Sentence: lead + strings.Repeat("€", 100<<10/3), At: world.Now}
 		got := progress(t, lws.DecideSet(world))
 		if got.Reason != lws.CodeRefused || !strings.Contains(got.Message, lead+"€€€") || len(got.Message) > messageLimit/2 || !utf8.ValidString(got.Message) {
 			t.Errorf("got %s: %d bytes, %.200q", got.Reason, len(got.Message), got.Message)

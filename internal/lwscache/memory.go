@@ -1,6 +1,7 @@
 package lwscache
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -55,11 +56,30 @@ type lack struct {
 type setMemory struct {
 	uid      types.UID
 	statusAt time.Time
-	// refused is what the API server last refused to groups, by the names of their leaders.
-	refused map[string][]string
+	// refusal is what the API server last refused to the set as it was then.
+	refusal   lws.Refusal
+	refusedAs wish
+	// refused is what it refused to groups, by the names of their leaders, and to the set under
+	// no name.
+	refused map[string][]lws.Refusal
 	// inTheWay holds the objects that the set waits for. One of them last came or went at moved.
 	inTheWay []types.UID
 	moved    time.Time
+}
+
+// wish is what a set asks for: its spec, and the metadata that its StatefulSet takes over. A
+// policy may ask for a label, and a new label is no new generation.
+type wish struct {
+	generation          int64
+	labels, annotations map[string]string
+}
+
+func wishOf(set client.Object) wish {
+	return wish{set.GetGeneration(), set.GetLabels(), set.GetAnnotations()}
+}
+
+func (w wish) equal(other wish) bool {
+	return w.generation == other.generation && maps.Equal(w.labels, other.labels) && maps.Equal(w.annotations, other.annotations)
 }
 
 // NewMemory returns an empty memory.
@@ -79,17 +99,21 @@ func (m *Memory) of(set client.Object) *setMemory {
 	key := client.ObjectKeyFromObject(set)
 	s := m.sets[key]
 	if s == nil || s.uid != set.GetUID() {
-		s = &setMemory{uid: set.GetUID(), refused: map[string][]string{}}
+		s = &setMemory{uid: set.GetUID(), refused: map[string][]lws.Refusal{}}
 		m.sets[key] = s
 	}
 	return s
 }
 
-// statusWritten returns when the status of a set was last written, or zero.
-func (m *Memory) statusWritten(set client.Object) time.Time {
+// recall fills in what is remembered of a snapshot's set.
+func (m *Memory) recall(w *lws.SetSnapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.of(set).statusAt
+	s := m.of(w.Set)
+	w.StatusWritten = s.statusAt
+	if s.refusedAs.equal(wishOf(w.Set)) {
+		w.Refusal = s.refusal
+	}
 }
 
 // Deleted records that the API server accepted the deletion of an object. Until the cache
@@ -230,28 +254,70 @@ func (m *Memory) StatusWritten(set client.Object, at time.Time) {
 	m.of(set).statusAt = at
 }
 
-// RefusedTo records what the API server refused in the last reconcile of a group, and reports
-// whether that has changed.
-func (m *Memory) RefusedTo(set client.Object, leader string, refused []string) (changed bool) {
+// Accepted records that the API server took what the spec of a set leads to: the next refusal
+// is the first one.
+func (m *Memory) Accepted(set client.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(set).refusal = lws.Refusal{}
+}
+
+// Refused records that the API server refused what the spec of a set leads to. It returns the
+// refusal with the time of the first one.
+func (m *Memory) Refused(set client.Object, refusal lws.Refusal) lws.Refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(set)
-	changed = !slices.Equal(s.refused[leader], refused)
-	if s.refused[leader] = refused; len(refused) == 0 {
-		delete(s.refused, leader)
+	if s.refusedAs.equal(wishOf(set)) {
+		refusal = refusal.After(s.refusal)
 	}
-	return changed
+	s.refusal, s.refusedAs = refusal, wishOf(set)
+	return refusal
 }
 
-// refusedTo returns what is refused to the groups of a set. It forgets groups that are not wanted
-// any more.
-func (m *Memory) refusedTo(set client.Object, isWanted func(leader string) bool) (all []string) {
+// RefusedTo records what the API server refused in the last reconcile of a group, or of the set
+// if leader is empty. It returns the refusals with the time of the first one, and whether they
+// have changed.
+func (m *Memory) RefusedTo(set client.Object, leader string, refusals []lws.Refusal) (going []lws.Refusal, news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	refused := m.of(set).refused
-	maps.DeleteFunc(refused, func(leader string, _ []string) bool { return !isWanted(leader) })
-	for _, leader := range slices.Sorted(maps.Keys(refused)) {
-		all = append(all, refused[leader]...)
+	s := m.of(set)
+	before := s.refused[leader]
+	news = len(before) != len(refusals)
+	for i, refusal := range refusals {
+		if i < len(before) {
+			refusal = refusal.After(before[i])
+			news = news || refusal.Sentence != before[i].Sentence
+		}
+		going = append(going, refusal)
 	}
-	return all
+	if s.refused[leader] = going; len(going) == 0 {
+		delete(s.refused, leader)
+	}
+	return going, news
+}
+
+// refusedOf returns what is refused to a set and its groups, by rising index. It forgets groups
+// that are not wanted any more.
+func (m *Memory) refusedOf(set client.Object, isWanted func(index int, leader string) bool) (found []lws.Refused) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.of(set)
+	for leader, refusals := range s.refused {
+		index := identity.NoOrdinal
+		if leader != "" {
+			_, index = identity.ParentAndOrdinal(leader)
+		}
+		if !isWanted(index, leader) {
+			delete(s.refused, leader)
+			continue
+		}
+		for _, refusal := range refusals {
+			found = append(found, lws.Refused{Index: index, Refusal: refusal})
+		}
+	}
+	slices.SortFunc(found, func(a, b lws.Refused) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Sentence, b.Sentence))
+	})
+	return found
 }

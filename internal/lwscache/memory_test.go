@@ -24,6 +24,13 @@ func incarnation(uid types.UID) *lwsv1.LeaderWorkerSet {
 
 var key = client.ObjectKeyFromObject(incarnation(""))
 
+// recalled is what a memory fills into a snapshot.
+func recalled(m *Memory, set *lwsv1.LeaderWorkerSet) lws.SetSnapshot {
+	w := lws.SetSnapshot{Set: set}
+	m.recall(&w)
+	return w
+}
+
 func after(seconds int) time.Time {
 	return time.Unix(1_000_000, 0).Add(time.Duration(seconds) * time.Second)
 }
@@ -95,16 +102,35 @@ func TestADeletionIsRememberedForAWhile(t *testing.T) {
 	}
 }
 
+// Each step of a rollout must not wait for as long as a webhook has failed every other call.
+func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
+	m, set := NewMemory(), incarnation("1")
+	at := func(seconds int) lws.Refusal {
+		return lws.Refusal{Sentence: "no", At: after(seconds), Since: after(seconds)}
+	}
+	m.Refused(set, at(0))
+	if going := m.Refused(set, at(20)); !going.Since.Equal(after(0)) {
+		t.Errorf("refused since %s", going.Since)
+	}
+	m.Accepted(set)
+	if left := recalled(m, set).Refusal; left != (lws.Refusal{}) {
+		t.Errorf("%+v is left of it", left)
+	}
+	if going := m.Refused(set, at(40)); !going.Since.Equal(after(40)) {
+		t.Errorf("refused since %s, and taken after that", going.Since)
+	}
+}
+
 func TestASetThatIsGoneIsForgotten(t *testing.T) {
 	m := NewMemory()
 	m.awaits(incarnation("1"), []types.UID{"a"}, after(1))
 	m.StatusWritten(incarnation("1"), after(1))
 	m.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w-0"})
-	if at := m.statusWritten(incarnation("1")); !at.Equal(after(1)) {
-		t.Errorf("got %s", at)
+	if w := recalled(m, incarnation("1")); !w.StatusWritten.Equal(after(1)) {
+		t.Errorf("got %+v", w)
 	}
-	if at := m.statusWritten(incarnation("2")); !at.IsZero() {
-		t.Errorf("the next incarnation has %s", at)
+	if w := recalled(m, incarnation("2")); !w.StatusWritten.IsZero() {
+		t.Errorf("the next incarnation has %+v", w)
 	}
 	m.forget(key)
 	if len(m.sets)+len(m.taken) != 0 {

@@ -57,7 +57,8 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	}
 	r := o.continued(set, nil)
 	r.wholeSet = true
-	w := lws.SetSnapshot{Now: now, Set: set, Lives: r.lives, StatusWritten: o.memory.statusWritten(set)}
+	w := lws.SetSnapshot{Now: now, Set: set, Lives: r.lives}
+	o.memory.recall(&w)
 	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{
 		r.fillStatefulSet, r.fillLeaders, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing,
 	} {
@@ -65,8 +66,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 			return w, err
 		}
 	}
-	w.Refused = o.memory.refusedTo(set, func(leader string) bool {
-		_, index := identity.ParentAndOrdinal(leader)
+	w.Refused = o.memory.refusedOf(set, func(index int, leader string) bool {
 		return index < int(workload.Replicas(set)) || slices.ContainsFunc(w.Leaders.Owned, func(pod *corev1.Pod) bool { return pod.Name == leader })
 	})
 	w.Vigil = o.memory.awaits(set, inTheWayOfSet(w), now)

@@ -89,17 +89,14 @@ func (c *cluster) run(seconds int, groups ...string) {
 	}
 }
 
-// reconcile reconciles the set and groups. Writes may be refused.
+// reconcile reconciles the set and groups.
 func (c *cluster) reconcile(groups ...string) {
 	c.t.Helper()
-	_, err := c.reconcileSet()
-	errs := []error{err}
-	for _, group := range groups {
-		_, err := c.reconcileGroup(group)
-		errs = append(errs, err)
+	if _, err := c.reconcileSet(); err != nil {
+		c.t.Fatal(err)
 	}
-	for _, err := range errs {
-		if err != nil && !lws.IsRefusal(err) {
+	for _, group := range groups {
+		if _, err := c.reconcileGroup(group); err != nil {
 			c.t.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -39,8 +41,6 @@ type errand struct {
 	waiting types.UID
 	// leader names the leader of the group, or is empty for the set itself.
 	leader string
-	// snapshot is what was read of the set itself.
-	snapshot lws.SetSnapshot
 }
 
 // carryOut writes what was decided, in order.
@@ -50,20 +50,16 @@ type errand struct {
 // fails, and ends only what is to come after all others.
 func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.Time) (ctrl.Result, error) {
 	var undone []error
-	var stopped error
 	var held heldPVCs
 	actor := p.act.Pass()
 	for _, run := range apply.Batch(plan.Actions) {
-		_, writesStatus := run[0].(action.WriteStatus)
-		if comesAfter(run[0]) && len(undone) > 0 || stopped != nil {
+		if comesAfter(run[0]) && len(undone) > 0 {
 			break
-		}
-		if writesStatus && len(refusals(undone)) > 0 {
-			continue // it is decided again below
 		}
 		err := apply.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error {
 			return held.sift(a, p.do(ctx, actor, e.set, a))
 		})
+		_, writesStatus := run[0].(action.WriteStatus)
 		switch {
 		case err == nil:
 		case errors.Is(err, apply.ErrStale):
@@ -73,46 +69,20 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 		case writesStatus:
 			return ctrl.Result{}, err
 		default:
-			stopped = err
+			return p.end(ctx, e, undone, err)
 		}
 	}
-	plan, told := p.tellRefusals(ctx, actor, e, plan, undone, stopped)
-	plan.Waits = slices.Concat(plan.Waits, held.waits)
+	plan.Waits = append(slices.Clone(plan.Waits), held.waits...)
 	p.report.Wait(e.set, e.waiting, plan.Waits...)
-	if err := errors.Join(append(undone, stopped, told)...); err != nil {
-		return ctrl.Result{}, err // retried ever more slowly
+	if len(undone) > 0 {
+		plan.Waits = slices.DeleteFunc(plan.Waits, func(w lws.Wait) bool { return w.Followup })
 	}
-	return ctrl.Result{RequeueAfter: plan.Next(now)}, nil
-}
-
-// tellRefusals writes what the API server refuses into the status of the set. A group has the set
-// do so. It returns the plan that knows of the refusals.
-func (p *pass) tellRefusals(ctx context.Context, actor *apply.Actor, e errand, plan lws.Plan, undone []error, stopped error) (lws.Plan, error) {
-	refused, isSpec := refusals(undone), stopped != nil && lws.IsRefusal(stopped)
-	if e.leader != "" {
-		if isSpec {
-			refused = append(refused, stopped.Error())
-		}
-		isTried := len(undone) == 0 && stopped == nil || len(refused) > 0
-		if isTried && p.memory.RefusedTo(e.set, e.leader, refused) {
-			p.wakeSet(e.set)
-		}
-		return plan, nil
+	result, err := p.end(ctx, e, undone, nil)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	if len(refused) == 0 && !isSpec {
-		return plan, nil
-	}
-	if isSpec {
-		e.snapshot.Refusal = stopped.Error()
-	}
-	e.snapshot.Refused = append(refused, e.snapshot.Refused...)
-	plan = lws.DecideSet(e.snapshot)
-	for _, a := range plan.Actions {
-		if _, writesStatus := a.(action.WriteStatus); writesStatus {
-			return plan, p.do(ctx, actor, e.set, a)
-		}
-	}
-	return plan, nil
+	result.RequeueAfter = sooner(result.RequeueAfter, plan.Next(now))
+	return result, nil
 }
 
 // heldPVCs collects the answers of the API server to deletions of PVCs that it forbids: a
@@ -186,18 +156,65 @@ func (p *pass) remember(owner client.Object, a action.Action) {
 		p.memory.Deleted(a.Object.UID, p.now())
 	case action.WriteStatus:
 		p.memory.StatusWritten(owner, p.now())
+	case action.Create:
+		p.rememberAccepted(owner, a.Object)
+	case action.Apply:
+		p.rememberAccepted(owner, a.Object)
 	}
 }
 
-// refusals returns what the API server refuses, in a stable order.
-func refusals(errs []error) (refused []string) {
-	for _, err := range errs {
-		if lws.IsRefusal(err) {
-			refused = append(refused, err.Error())
+// rememberAccepted records that the API server took the set's leader StatefulSet.
+func (p *pass) rememberAccepted(owner client.Object, object action.Object) {
+	if object.GetName() == owner.GetName() && object.GetAnnotations()[lws.AppliedAnnotationKey] != "" {
+		p.memory.Accepted(owner)
+	}
+}
+
+// end ends a pass with the errors of writes that no other write waited for, and with the error
+// that stopped it, if any. The set reports what the API server refuses, and the write is retried
+// ever more slowly. Any other error is retried at once.
+func (p *pass) end(ctx context.Context, e errand, undone []error, stopped error) (ctrl.Result, error) {
+	log := logr.FromContextOrDiscard(ctx)
+	if stopped != nil {
+		if refusal, is := lws.RefusalOf(stopped, p.now()); is && e.leader == "" {
+			p.memory.Refused(e.set, refusal)
+			log.Error(stopped, "refused")
+			return ctrl.Result{RequeueAfter: readAgain}, nil // the next pass writes the status
+		}
+		undone = append(undone, stopped)
+	}
+	refusals, errs := p.refusals(undone)
+	if len(errs) > 0 && len(refusals) == 0 {
+		return ctrl.Result{}, errors.Join(errs...) // a write that was refused before may not have been tried
+	}
+	going, news := p.memory.RefusedTo(e.set, e.leader, refusals)
+	var result ctrl.Result
+	for _, refusal := range going {
+		result.RequeueAfter = sooner(result.RequeueAfter, refusal.Again().Sub(p.now()))
+		if news {
+			log.Info("refused", "refusal", refusal.Sentence)
 		}
 	}
-	slices.Sort(refused)
-	return refused
+	if news && (e.leader != "" || len(going) == 0) { // a set that is refused something is requeued above
+		p.wakeSet(e.set)
+	}
+	if len(errs) > 0 {
+		return ctrl.Result{}, errors.Join(errs...)
+	}
+	return result, nil
+}
+
+// refusals parts refusals, in a stable order, from errors that pass by themselves.
+func (p *pass) refusals(undone []error) (refusals []lws.Refusal, errs []error) {
+	for _, err := range undone {
+		if refusal, is := lws.RefusalOf(err, p.now()); is {
+			refusals = append(refusals, refusal)
+			continue
+		}
+		errs = append(errs, err)
+	}
+	slices.SortStableFunc(refusals, func(a, b lws.Refusal) int { return cmp.Compare(a.Sentence, b.Sentence) })
+	return refusals, errs
 }
 
 // each returns the errors that were joined to one. It unwraps the outermost alone: the
@@ -207,4 +224,12 @@ func each(err error) []error {
 		return joined.Unwrap()
 	}
 	return []error{err}
+}
+
+// sooner is the shorter of two waits, where zero is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }

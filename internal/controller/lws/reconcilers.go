@@ -41,7 +41,7 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return unread(req, err)
 	}
 	defer r.pace.read(req.NamespacedName, snapshot)
-	return r.carryOut(ctx, errand{set: snapshot.Set, waiting: snapshot.Set.UID, snapshot: snapshot}, plan, now)
+	return r.carryOut(ctx, errand{set: snapshot.Set, waiting: snapshot.Set.UID}, plan, now)
 }
 
 // groupReconciler reconciles groups, keyed by the leader's name.

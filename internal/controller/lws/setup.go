@@ -36,7 +36,7 @@ const (
 	setWorkers   = 16
 	groupWorkers = 32
 
-	retrySoonest = 100 * time.Millisecond
+	retrySoonest = 5 * time.Millisecond
 	// retryAtMost bounds how long an error that is over may go on to cost.
 	retryAtMost = 30 * time.Second
 )

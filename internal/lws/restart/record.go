@@ -157,6 +157,13 @@ func HasStarted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool 
 	return recordOfLeader(set, index, leader.UID) != nil
 }
 
+// IsRecorded reports whether a worker was one of the group when it started.
+func IsRecorded(set *lwsv1.LeaderWorkerSet, index int, leader, worker *corev1.Pod) bool {
+	group := Group{Set: set, Index: index, Leader: leader}
+	started := recordOfLeader(set, index, leader.UID)
+	return started != nil && group.counts(worker, started) > 0
+}
+
 // startedAt returns what the status records of a group, or nil.
 func startedAt(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.StartedGroup {
 	return find(set.Status.Started, index, startedIndex)
