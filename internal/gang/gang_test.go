@@ -125,7 +125,7 @@ func TestDriftOfAPodGroup(t *testing.T) {
 		{"a quantity in other words", set("2000m", "spec", "minResources", "cpu"), true},
 		{"a queue that the scheduler chose", set("default", "spec", "queue"), true},
 		{"a field of the scheduler's", set(int64(3), "spec", "minTaskMember"), true},
-		{"an annotation of somebody's", set("y", "metadata", "annotations", "x"), true},
+		{"an annotation of another manager", set("y", "metadata", "annotations", "x"), true},
 		{"another size", set(int64(1), "spec", "minMember"), false},
 		{"less of a resource", set("1", "spec", "minResources", "cpu"), false},
 		{"more resources", set("1", "spec", "minResources", "memory"), false},

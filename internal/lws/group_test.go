@@ -189,7 +189,7 @@ func TestDecisionsAboutPodGroups(t *testing.T) {
 		{"of a former leader", gangs, onPodGroup(func(o PodGroup) { fakeapi.OwnedBy(o, "v1", fakeapi.Former(identity.KindPod, "w-0")) }), "w-0", "| Garbage WaitingForPreviousIncarnation"},
 		{"of a stranger", gangs, func(c *cluster) { onPodGroup(func(o PodGroup) { strange(c, o); drift(o) })(c) }, "w-0", conflict},
 		{"orphaned", gangs, onPodGroup(orphan), "w-0", applies},
-		{"of nobody", gangs, onPodGroup(func(o PodGroup) { orphan(o); o.SetLabels(nil) }), "w-0", conflict},
+		{"without an owner", gangs, onPodGroup(func(o PodGroup) { orphan(o); o.SetLabels(nil) }), "w-0", conflict},
 		{"of another size", gangs, onPodGroup(drift), "w-0", applies},
 		{"without labels", gangs, onPodGroup(func(o PodGroup) { o.SetLabels(nil) }), "w-0", applies},
 		{"terminating", gangs, onPodGroup(func(o PodGroup) {

@@ -95,7 +95,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 	}{
 		{"a kind that is not served", known{}, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "PodGroup"}}, "the API server does not serve podgroups.scheduling.volcano.sh", false},
 		{"a kind that is no longer served", known{}, unserved, "the API server does not serve podgroups.scheduling.volcano.sh", false},
-		{"a kind on its way out", known{}, apierrors.NewMethodNotSupported(resource.GroupResource(), "get"), "the API server does not serve", false},
+		{"a kind that is being deleted", known{}, apierrors.NewMethodNotSupported(resource.GroupResource(), "get"), "the API server does not serve", false},
 		{"a kind that the operator may not read", known{}, forbidden, "permission is missing", false},
 		{"a kind that the asker may not read", nil, forbidden, "", true},
 		{"an object that is not there", known{}, apierrors.NewNotFound(resource.GroupResource(), "w"), "", false},

@@ -203,7 +203,7 @@ func (s *scene) alone() error {
 		claim := &list.Items[i]
 		waits := slices.Contains(claim.Finalizers, podProtection) || slices.Contains(claim.Finalizers, barrier)
 		if claim.Namespace != s.Namespace && claim.DeletionTimestamp != nil && waits {
-			err = errors.Join(err, fmt.Errorf("claim %s of %s is on its way out", claim.Name, claim.Namespace))
+			err = errors.Join(err, fmt.Errorf("PVC %s of %s is being deleted", claim.Name, claim.Namespace))
 		}
 	}
 	return err

@@ -155,7 +155,7 @@ var uses = []struct {
 		s.user("two", []string{"used"})
 	}},
 	{"a pod on a node without a kubelet", 1, func(s *scene, _ corev1.PodTemplateSpec) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z-" + s.Namespace}} // the last of all, so that nobody else picks it
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z-" + s.Namespace}} // the last name, so that no other drill picks it
 		s.Lend(node)
 		s.PatchStatus(node, `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`)
 		s.user("stranded", []string{"used"}, func(pod *corev1.Pod) { pod.Spec.NodeName = node.Name })

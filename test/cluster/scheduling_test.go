@@ -219,7 +219,7 @@ func TestStrictWritesPodsOnTheirClaimsBeforeTheyAreScheduled(t *testing.T) {
 	s.awaitScheduled("none")
 
 	s.Remove(s.Pod("web"))
-	s.Eventually("nobody stands on the claims", func() error {
+	s.Eventually("no PVC names a pod", func() error {
 		return errors.Join(drill.Lacking("use record", "", s.recordOf("logs")), drill.Lacking("use record", "", s.recordOf("data")))
 	})
 
@@ -242,7 +242,7 @@ func TestStrictWaitsForTheOperator(t *testing.T) {
 	s.Check("kill the operator", bed.Operator.Kill())
 	s.Create(s.newUser("web", []string{"data"}))
 	s.awaitRefused("web", "SchedulingGated")
-	s.Check("nobody wrote on the claim", drill.Lacking("use record", "", s.recordOf("data")))
+	s.Check("the PVC has no use record", drill.Lacking("use record", "", s.recordOf("data")))
 	s.Check("start the operator", bed.Operator.Start())
 	s.checkLifted(s.awaitScheduled("web"), "data")
 }

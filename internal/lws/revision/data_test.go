@@ -210,7 +210,7 @@ func checkReencoded(t *testing.T, restored *lwsv1.LeaderWorkerSet, size int) {
 	}
 }
 
-// A revision is the same when nobody wrote the difference.
+// A revision is the same when no client wrote the difference.
 func TestSameMeaning(t *testing.T) {
 	const base = `{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"None","size":4,"subGroupPolicy":{"subGroupPolicyType":"LeaderWorker","subGroupSize":2},"workerTemplate":{"metadata":{},"spec":{"containers":[{"name":"c","ports":[{"containerPort":80,"protocol":"TCP"}],"livenessProbe":{"grpc":{"port":1,"service":""}},"resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`
 	tests := []struct {
@@ -227,7 +227,7 @@ func TestSameMeaning(t *testing.T) {
 		{"no network", `,"subdomainPolicy":"Shared"`, ``, true},
 		{"a network that says nothing", `"subdomainPolicy":"Shared"`, `"subdomainPolicy":null`, true},
 		{"another network", `"Shared"`, `"UniquePerReplica"`, false},
-		{"what the API server would fill in, but somebody wrote", `"resources":{}`, `"resources":{},"terminationMessagePath":"/dev/termination-log"`, false},
+		{"what the API server would fill in, but a client wrote", `"resources":{}`, `"resources":{},"terminationMessagePath":"/dev/termination-log"`, false},
 		{"zero is not nothing", `"containers"`, `"terminationGracePeriodSeconds":0,"containers"`, false},
 		{"a label called as a field is", `"metadata":{}`, `"metadata":{"labels":{"user":"admin"}}`, false},
 		{"what is no document", base, `{`, false},
