@@ -176,6 +176,9 @@ func (s *scene) recordsOn(claim *corev1.PersistentVolumeClaim) []string {
 // restarts returns the record of a failed group in the status of a set.
 func (s *scene) restarts(set *lwsv1.LeaderWorkerSet, group int32) *lwsv1.GroupRestarts {
 	now := s.Set(set.Name)
+	if now == nil { // the watch has not seen it yet
+		return nil
+	}
 	for i := range now.Status.Restarts {
 		if now.Status.Restarts[i].Index == group {
 			return &now.Status.Restarts[i]
