@@ -88,7 +88,7 @@ func (d *setDecision) awaitPrevious() previousWait {
 		waiting.until = d.Now.Add(conflictLook)
 	}
 	waiting.holds = len(whole) > 0
-	if taken := append(leaders, pvcs...); len(taken) > 0 && d.StatefulSet.Own() == nil {
+	if taken := slices.Concat(leaders, pvcs); len(taken) > 0 && d.StatefulSet.Own() == nil {
 		goOn := d.Vigil.Moved.Add(goOnAfter)
 		if d.Now.Before(goOn) {
 			waiting.until = goOn

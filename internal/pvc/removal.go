@@ -20,7 +20,7 @@ type Removal struct {
 func (r Removal) Strip(object metav1.Object) bool {
 	isTerminating := object.GetDeletionTimestamp() != nil
 	goes := func(key, _ string) bool {
-		return strings.HasPrefix(key, Prefix) && !(isTerminating && key == UsersAnnotation)
+		return strings.HasPrefix(key, Prefix) && (!isTerminating || key != UsersAnnotation)
 	}
 	size := func() int {
 		return len(object.GetAnnotations()) + len(object.GetLabels()) + len(object.GetFinalizers())

@@ -41,9 +41,9 @@ func (p *Policies) Missing(names []string, err error) {
 	} else {
 		p.metric.Set(float64(len(names)))
 	}
-	switch {
-	case now == p.told:
-	case now == "":
+	switch now {
+	case p.told:
+	case "":
 		p.log.Info("no policy is missing any more")
 	default:
 		p.log.Error(err, "policies are missing, so what they refuse is not refused; apply them again: lockstep install", "policies", now)

@@ -169,7 +169,7 @@ func Run(do func(dir string, reaper *Reaper) error) (err error) {
 		if dir, err = os.MkdirTemp("", "lockstep-drill-"); err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
