@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -25,11 +26,21 @@ type Observer struct {
 	live   client.Reader
 	memory *Memory
 	gangs  GangObjects
+	// podStore is what cached reads pods from, or nil.
+	podStore toolscache.Indexer
 }
 
 // New returns an Observer. cached must have CacheOptions and Index; live must not be a cache.
 func New(cached, live client.Reader, memory *Memory) *Observer {
 	return &Observer{cached: cached, live: live, memory: memory}
+}
+
+// WithPods makes the observer list pods from the store of the cache itself: the cache copies each
+// pod, and a set that comes has the pods of all its groups listed at each event. It returns the
+// observer.
+func (o *Observer) WithPods(store toolscache.Indexer) *Observer {
+	o.podStore = store
+	return o
 }
 
 // reading is one read of a set or a group: what it finds out about owners serves all of it.
@@ -87,6 +98,9 @@ func (o *Observer) Taken(ref identity.Ref) { o.memory.Taken(ref) }
 // owner. It does not wait, so event handlers may call it. Writes to pods need no wait: a second
 // create of a pod is refused, and so is a delete.
 func (o *Observer) pods(ctx context.Context, statefulSet types.NamespacedName) ([]*corev1.Pod, error) {
+	if o.podStore != nil {
+		return storedPods(o.podStore, statefulSet)
+	}
 	var list corev1.PodList
 	err := o.cached.List(ctx, &list, client.InNamespace(statefulSet.Namespace),
 		client.MatchingFields{indexClaim: byName(statefulSet.Name)}, client.DisableReadYourWritesConsistency)
@@ -94,6 +108,21 @@ func (o *Observer) pods(ctx context.Context, statefulSet types.NamespacedName) (
 		return nil, fmt.Errorf("list pods under %q: %w", statefulSet, err)
 	}
 	return pointers(list.Items), nil
+}
+
+// storedPods reads the index of Index by the name and the keys that the cache gives it.
+func storedPods(store toolscache.Indexer, statefulSet types.NamespacedName) ([]*corev1.Pod, error) {
+	found, err := store.ByIndex("field:"+indexClaim, statefulSet.Namespace+"/"+byName(statefulSet.Name))
+	if err != nil {
+		return nil, fmt.Errorf("list pods under %q: %w", statefulSet, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(found))
+	for _, object := range found {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
 }
 
 // PodNames returns the names of pods.

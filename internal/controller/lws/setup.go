@@ -15,8 +15,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -66,6 +68,13 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
 		sets.add(gather, observer.SetNames(context.Background())...)
 		groups.add(0, everyGroup(observer)...)
 	}))
+	pods, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if shared, ok := pods.(toolscache.SharedIndexInformer); ok {
+		observer.WithPods(shared.GetIndexer())
+	}
 	p := &pass{
 		observe: observer,
 		memory:  memory,
