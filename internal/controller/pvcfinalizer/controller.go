@@ -37,8 +37,10 @@ const (
 	readers = 8
 	// writers is the number of writes at a time, of all passes together.
 	writers = 32
-	// gatherFor is how long PVCs are gathered: those of pods that end together share a read.
-	gatherFor = 50 * time.Millisecond
+	// PVCs of pods that end together share a read: they are gathered until none came for
+	// gatherFor, and gatherAtMost in all.
+	gatherFor    = 50 * time.Millisecond
+	gatherAtMost = 250 * time.Millisecond
 	// firstRetry and lastRetry bound the pause before a failed PVC is tried again.
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = time.Minute
@@ -115,12 +117,16 @@ func (c *Controller) Start(ctx context.Context) error {
 // the next one, which may run beside the writes of this one.
 func (c *Controller) take() [][]types.NamespacedName {
 	batches := map[string][]types.NamespacedName{}
+	var began time.Time
 	for key, ended := c.queue.Get(); !ended; key, ended = c.queue.Get() {
 		if len(batches) == 0 {
-			time.Sleep(gatherFor)
+			began = time.Now()
 		}
 		batches[key.Namespace] = append(batches[key.Namespace], key)
 		c.unfinished.Add(1)
+		if c.queue.Len() == 0 && time.Since(began) < gatherAtMost {
+			time.Sleep(gatherFor)
+		}
 		if c.queue.Len() == 0 {
 			break
 		}
