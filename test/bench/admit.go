@@ -30,9 +30,9 @@ const admitRounds = 15
 func admit(b *bed) {
 	with, without := b.newPlace(nil), b.newPlace(map[string]string{bareLabel: ""})
 	putBack := b.leaveOut()
+	must(errors.Join(b.Operator.Kill(), b.Plane.Kill(drill.ControllerManager))) // the operator removes holders that are none
 	with.guarded(true)
 	without.guarded(false)
-	must(errors.Join(b.Operator.Kill(), b.Plane.Kill(drill.ControllerManager)))
 	defer func() {
 		b.left = errors.Join(b.Plane.Restart(drill.ControllerManager), putBack(), attempt(func() { b.rerun(b.flags) }),
 			with.strike(), without.strike())
