@@ -23,7 +23,7 @@ import (
 )
 
 // pageSize is the number of objects in one page of a list.
-const pageSize = 2000
+const pageSize = 500
 
 // eachItem calls see for every object of a kind in a namespace, page by page.
 func eachItem(ctx context.Context, live client.Reader, list client.ObjectList, namespace string, see func(runtime.Object) error) error {

@@ -37,10 +37,8 @@ const (
 	readers = 8
 	// writers is the number of writes at a time, of all passes together.
 	writers = 32
-	// PVCs of pods that end together share a read: they are gathered until none came for
-	// gatherFor, and gatherAtMost in all.
-	gatherFor    = 50 * time.Millisecond
-	gatherAtMost = 250 * time.Millisecond
+	// gatherFor is how long PVCs are gathered: those of pods that end together share a read.
+	gatherFor = 50 * time.Millisecond
 	// firstRetry and lastRetry bound the pause before a failed PVC is tried again.
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = time.Minute
@@ -117,21 +115,25 @@ func (c *Controller) Start(ctx context.Context) error {
 // the next one, which may run beside the writes of this one.
 func (c *Controller) take() [][]types.NamespacedName {
 	batches := map[string][]types.NamespacedName{}
-	var began time.Time
 	for key, ended := c.queue.Get(); !ended; key, ended = c.queue.Get() {
 		if len(batches) == 0 {
-			began = time.Now()
+			c.gather()
 		}
 		batches[key.Namespace] = append(batches[key.Namespace], key)
 		c.unfinished.Add(1)
-		if c.queue.Len() == 0 && time.Since(began) < gatherAtMost {
-			time.Sleep(gatherFor)
-		}
 		if c.queue.Len() == 0 {
 			break
 		}
 	}
 	return slices.Collect(maps.Values(batches))
+}
+
+// gather lets PVCs come. While all writers are busy, nothing that is read could be written: one
+// read less, and a read may list all pods of a namespace.
+func (c *Controller) gather() {
+	for time.Sleep(gatherFor); len(c.writes) == writers; {
+		time.Sleep(gatherFor)
+	}
 }
 
 // done ends the work on a PVC. again retries it, later each time.

@@ -66,7 +66,7 @@ func inWorldThat(t *testing.T, settings pvc.Settings, change func(*fakeapi.Share
 		w.after(0)
 		test(w)
 		cancel()
-		time.Sleep(gatherAtMost)
+		time.Sleep(gatherFor)
 		synctest.Wait()
 	})
 }
@@ -99,7 +99,7 @@ func (w *world) blocks(verb string) (count *atomic.Int32, end func()) {
 
 // after lets time pass, and the controller come to rest.
 func (w *world) after(d time.Duration) {
-	time.Sleep(d + 2*gatherAtMost + time.Millisecond) // two reads of pods, and the informer starts its watch
+	time.Sleep(d + 2*gatherFor + time.Millisecond) // two reads of pods, and the informer starts its watch
 	synctest.Wait()
 }
 
