@@ -38,7 +38,7 @@ const (
 	// writers is the number of writes at a time, of all passes together.
 	writers = 32
 	// gatherFor is how long PVCs are gathered: those of pods that end together share a read.
-	gatherFor = 50 * time.Millisecond
+	gatherFor = 100 * time.Millisecond
 	// firstRetry and lastRetry bound the pause before a failed PVC is tried again.
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = time.Minute
@@ -117,7 +117,7 @@ func (c *Controller) take() [][]types.NamespacedName {
 	batches := map[string][]types.NamespacedName{}
 	for key, ended := c.queue.Get(); !ended; key, ended = c.queue.Get() {
 		if len(batches) == 0 {
-			c.gather()
+			time.Sleep(gatherFor)
 		}
 		batches[key.Namespace] = append(batches[key.Namespace], key)
 		c.unfinished.Add(1)
@@ -126,14 +126,6 @@ func (c *Controller) take() [][]types.NamespacedName {
 		}
 	}
 	return slices.Collect(maps.Values(batches))
-}
-
-// gather lets PVCs come. While all writers are busy, nothing that is read could be written: one
-// read less, and a read may list all pods of a namespace.
-func (c *Controller) gather() {
-	for time.Sleep(gatherFor); len(c.writes) == writers; {
-		time.Sleep(gatherFor)
-	}
 }
 
 // done ends the work on a PVC. again retries it, later each time.
