@@ -15,8 +15,8 @@ const (
 	// leastGrowth and mostGrowth bound what garbage is of the live heap, in percent.
 	leastGrowth, mostGrowth = 35, 200
 
-	// A burst of work is over when the process allocated less than a little, for some looks.
-	littleBytes, quietLooks = 256 << 10, 4
+	// A burst of work is over when the process allocated next to nothing between several checks.
+	quietBytes, quietChecks = 256 << 10, 4
 	// worthBytes is what a burst must have allocated before memory is given back after it.
 	worthBytes = 16 << 20
 )
@@ -51,14 +51,14 @@ type burst struct {
 	quiet       int
 }
 
-// isOver takes one look, and reports whether a burst that is worth it is over. The next one
+// isOver is called at each check, and reports whether a burst that is worth it is over. The next one
 // begins then. A large heap takes longer to collect, so its burst must be larger.
 func (b *burst) isOver(allocated, live uint64) bool {
-	if b.quiet++; allocated-b.last > littleBytes {
+	if b.quiet++; allocated-b.last > quietBytes {
 		b.quiet = 0
 	}
 	b.last = allocated
-	if b.quiet < quietLooks || allocated-b.began < max(worthBytes, live/2) {
+	if b.quiet < quietChecks || allocated-b.began < max(worthBytes, live/2) {
 		return false
 	}
 	b.began = allocated
