@@ -9,6 +9,7 @@ package action
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -123,13 +124,26 @@ type Annotate struct {
 	Tell        Telling
 }
 
-// SetFinalizers replaces the finalizers of the version of a PVC or volume in Object.
+// SetFinalizers replaces the finalizers of the version of an object.
 type SetFinalizers struct {
 	Object     identity.Ref
 	Finalizers []string
 	Because    Reason
 	Tell       Telling
 }
+
+// Ungate replaces the scheduling gates of the version of a pod.
+type Ungate struct {
+	Pod     identity.Ref
+	Gates   []corev1.PodSchedulingGate
+	Because Reason
+}
+
+// Target implements Action.
+func (a Ungate) Target() identity.Ref { return a.Pod }
+
+// About implements Action.
+func (a Ungate) About() About { return About{"ungate", a.Because, Telling{}} }
 
 // Tie replaces the ownerReferences of the version of a PVC in Object. They decide when the garbage
 // collector deletes the PVC.

@@ -7,14 +7,19 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -107,6 +112,8 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err erro
 		err = a.writeStatus(ctx, what)
 	case action.SetFinalizers:
 		err = a.setFinalizers(ctx, what)
+	case action.Ungate:
+		err = a.change(ctx, what.Pod, fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates)}})
 	case pvc.Release:
 		err = a.release(ctx, what)
 	case pvc.DropUnused:
@@ -157,15 +164,34 @@ func orGone(err error) error {
 }
 
 func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) error {
-	set := &lwsv1.LeaderWorkerSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: what.Set.Namespace, Name: what.Set.Name,
-			UID: what.Set.UID, ResourceVersion: what.Set.ResourceVersion,
-		},
-		Status: what.Status,
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&what.Status)
+	if err != nil {
+		return err
 	}
-	return quiet(a.writer.Status().Update(ctx, set, client.FieldOwner(fieldOwner)))
+	for _, field := range statusFields {
+		if _, has := status[field]; !has {
+			status[field] = nil
+		}
+	}
+	patch, err := json.Marshal(fields{
+		"metadata": fields{"uid": what.Set.UID, "resourceVersion": what.Set.ResourceVersion}, "status": status,
+	})
+	if err != nil {
+		return err
+	}
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: what.Set.Namespace, Name: what.Set.Name}}
+	return quiet(a.writer.Status().Patch(ctx, set, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)))
 }
+
+// statusFields are the fields of the status that this version knows. An update of the whole status
+// would remove all others.
+var statusFields = func() (names []string) {
+	for field := range reflect.TypeFor[lwsv1.LeaderWorkerSetStatus]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}()
 
 // create creates an object. An existing PVC of the name is used, as by the StatefulSet controller.
 // No read waits for the cache to show PVCs, or objects of kinds that may not be served.

@@ -51,6 +51,8 @@ type Options struct {
 	KeepProtection bool
 	// KeepSets makes a removal leave the definitions, and so every set and its objects.
 	KeepSets bool
+	// KeepFields keeps the fields of definitions in the cluster that this version lacks.
+	KeepFields bool
 	// Print writes manifests to Out instead, as for an API server of today.
 	Print bool
 	// DryRun asks the API server what would happen, and writes nothing.
@@ -71,11 +73,17 @@ func Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := c.inherit(ctx); err != nil {
+		return err
+	}
 	s, err := c.shapeFor()
 	if err != nil {
 		return err
 	}
-	wanted := s.manifests()
+	wanted, err := c.keepFields(ctx, s.manifests())
+	if err != nil {
+		return err
+	}
 	r, err := s.stale(ctx, c)
 	if err != nil {
 		return err
@@ -249,6 +257,7 @@ func NewCommand() *cobra.Command {
 	fs.BoolVar(&o.Print, "print", false, "write the manifests for a current API server, and send no request")
 	fs.BoolVar(&o.ProtectOnly, "protect-only", false, "protect PVCs in use, and install nothing for LeaderWorkerSets")
 	fs.BoolVar(&protect, "protection", true, "protect PVCs in use; if false, remove what an earlier install added for it")
+	fs.BoolVar(&o.KeepFields, "keep-fields", false, "keep the fields of the definition in the cluster that this version lacks; sets that use them are left alone")
 	fs.StringVar(&o.Image, "image", "", "deploy the operator from this `image`, which holds the program at /lockstep")
 	return cmd
 }

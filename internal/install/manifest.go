@@ -100,19 +100,9 @@ func (o Options) shape(lacks []string) (shape, error) {
 }
 
 // fixed refuses a configuration that the Deployment and the Services of install do not fit.
-// Behind a wrong port the webhooks would refuse every set.
 func fixed(c *v1alpha1.Configuration) error {
-	for field, differs := range map[string]bool{
-		"webhook.port":                              *c.Webhook.Port != v1alpha1.DefaultWebhookPort,
-		"health.healthProbeBindAddress":             c.Health.HealthProbeBindAddress != v1alpha1.DefaultHealthProbeAddress,
-		"health.readinessEndpointName":              c.Health.ReadinessEndpointName != v1alpha1.DefaultReadinessEndpoint,
-		"health.livenessEndpointName":               c.Health.LivenessEndpointName != v1alpha1.DefaultLivenessEndpoint,
-		"internalCertManagement.webhookServiceName": *c.InternalCertManagement.WebhookServiceName != v1alpha1.DefaultWebhookServiceName,
-		"internalCertManagement.webhookSecretName":  *c.InternalCertManagement.WebhookSecretName != v1alpha1.DefaultWebhookSecretName,
-	} {
-		if differs {
-			return fmt.Errorf("configuration: %s: install --image knows the default alone; leave it out, or run the operator from manifests of your own (--print)", field)
-		}
+	for _, path := range unfit(c) {
+		return fmt.Errorf("configuration: %s: install --image knows the default alone; leave it out, or run the operator from manifests of your own (--print)", path)
 	}
 	return nil
 }

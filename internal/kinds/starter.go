@@ -28,11 +28,13 @@ type Starter struct {
 	objects     dynamic.Interface
 	definitions metadata.Interface
 	kinds       []*Kind
+	// changed are called with each version of the definition of their name.
+	changed map[string]func(metav1.Object)
 }
 
 // New returns a Starter. It does nothing before Run.
 func New(config *rest.Config, httpClient *http.Client) (*Starter, error) {
-	s := &Starter{}
+	s := &Starter{changed: map[string]func(metav1.Object){}}
 	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
@@ -51,9 +53,13 @@ func (s *Starter) Add(kind *Kind) {
 	s.kinds = append(s.kinds, kind)
 }
 
+// OnDefinition calls changed with each version of a CustomResourceDefinition. It must be called
+// before Run.
+func (s *Starter) OnDefinition(name string, changed func(metav1.Object)) { s.changed[name] = changed }
+
 // Run watches until ctx ends. It returns at once if there are no kinds.
 func (s *Starter) Run(ctx context.Context) error {
-	if len(s.kinds) == 0 {
+	if len(s.kinds)+len(s.changed) == 0 {
 		return nil
 	}
 	informer := metadatainformer.NewFilteredMetadataInformer(s.definitions, definitions, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
@@ -78,6 +84,9 @@ func (s *Starter) defined(object any) {
 	if err != nil {
 		return
 	}
+	if is, ok := object.(metav1.Object); ok && s.changed[key] != nil {
+		s.changed[key](is)
+	}
 	_, group, _ := strings.Cut(key, ".")
 	for _, k := range s.kinds {
 		if k.Group == group {
@@ -93,7 +102,7 @@ func nameOnly(object any) (any, error) {
 		return object, nil
 	}
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion,
+		Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion, Generation: d.Generation,
 	}}, nil
 }
 

@@ -63,6 +63,9 @@ const gangLook = 10 * time.Second
 // notices are what users are told beside the progress of a set.
 func (d *setDecision) notices() []status.Notice {
 	return []status.Notice{
+		{ // it says something only in leftAlone
+			Kind: CodeUnsupported, OverReason: "Supported", Over: "this version of Lockstep knows all that the set has", Ended: "Supported",
+		},
 		{
 			Kind: CodeGangSchedulerMissing, Says: d.GangMissing, Again: gangLook,
 			OverReason: "GangSchedulerFound", Over: "the gang scheduler of this set is there", Ended: "GangSchedulerFound",

@@ -29,13 +29,18 @@ type groupDecision struct {
 func DecideGroup(w GroupSnapshot) Plan {
 	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	d := &groupDecision{GroupSnapshot: &w}
-	if w.Set.DeletionTimestamp != nil {
-		return Plan{}
+	if released := Release(w.Retained, w.LeaderName); len(released.Actions) > 0 || w.Set.DeletionTimestamp != nil {
+		return released
+	}
+	if len(w.Beyond) > 0 {
+		d.plan.await(w.Now.Add(unsupportedAgain), CodeUnsupported, unsupportedText(w.Beyond))
+		return d.plan
 	}
 	rules := []func(*groupDecision) bool{
 		(*groupDecision).retained,
 		(*groupDecision).restart,
 		(*groupDecision).previous,
+		(*groupDecision).ungate,
 		(*groupDecision).foreign,
 		(*groupDecision).mistakenAnnotation,
 		(*groupDecision).ownService,

@@ -16,6 +16,10 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
+// RoleLabelKey is a label that another implementation puts on StatefulSets, where users select
+// on it.
+const RoleLabelKey = systemPrefix + "role"
+
 // leaders creates the leader StatefulSet, or applies it onto the version that was judged if it
 // differs from the spec.
 func (d *setDecision) leaders() (p Plan) {
@@ -24,6 +28,9 @@ func (d *setDecision) leaders() (p Plan) {
 	}
 	desired := workload.LeaderStatefulSet(d.Set, d.target.key, d.course.Replicas, d.course.Partition)
 	d.asFound(desired)
+	if sts := d.leaderStatefulSet(); sts != nil && sts.Labels[RoleLabelKey] != "" { // an apply without it would remove it
+		desired.Labels[RoleLabelKey] = sts.Labels[RoleLabelKey]
+	}
 	delete(desired.Annotations, AppliedAnnotationKey)
 	applied := fingerprint(desired)
 	desired.Annotations[AppliedAnnotationKey] = applied

@@ -56,6 +56,9 @@ func DecideSet(w SetSnapshot) Plan {
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{} // the garbage collector deletes what is left
 	}
+	if len(w.Beyond) > 0 {
+		return w.leftAlone()
+	}
 	d, plan := derive(w)
 	if plan.Needs != "" {
 		return Plan{Needs: plan.Needs}

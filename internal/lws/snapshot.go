@@ -18,6 +18,8 @@ import (
 type SetSnapshot struct {
 	Now time.Time
 	Set *lwsv1.LeaderWorkerSet
+	// Beyond says what the set has that this version lacks. The rest is not read then.
+	Beyond []string
 
 	// StatefulSet holds what bears the leader StatefulSet's name.
 	StatefulSet identity.Claim[*appsv1.StatefulSet]
@@ -67,9 +69,13 @@ type SetSnapshot struct {
 type GroupSnapshot struct {
 	Now time.Time
 	Set *lwsv1.LeaderWorkerSet
+	// Beyond says what the set has that this version lacks. The rest is not read then.
+	Beyond []string
 	Group
 	// LeaderSet is the leader StatefulSet if it is a member, else nil.
 	LeaderSet *appsv1.StatefulSet
+	// Retained are the terminating pods under the group's names that have BudgetFinalizer.
+	Retained []*corev1.Pod
 	// Leaving is the leader while it is on its way out, else nil: Leader is then nil.
 	Leaving *corev1.Pod
 	// Revisions holds what bears the set's revision labels. It is filled only where the

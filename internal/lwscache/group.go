@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,6 +28,11 @@ import (
 // and the group is decided again.
 func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, lws.Plan, error) {
 	w, err := o.Group(ctx, key, now)
+	if apierrors.IsNotFound(err) {
+		if w.Retained = o.retained(ctx, key); len(w.Retained) > 0 { // the set is gone, and its pods cannot go
+			return w, lws.Release(w.Retained, key.Name), nil
+		}
+	}
 	if err != nil {
 		return w, lws.Plan{}, err
 	}
@@ -107,8 +113,16 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed(w)...)
 	}
 	fillGroup := func(ctx context.Context, w *lws.GroupSnapshot) error { return r.fillGroup(ctx, &w.Group) }
+	if err := r.fillLeader(ctx, &w); err != nil {
+		return w, err
+	}
+	if set.DeletionTimestamp == nil {
+		if w.Beyond, err = r.beyond(ctx, w.LeaderSet); err != nil || len(w.Beyond) > 0 {
+			return w, err
+		}
+	}
 	for _, fill := range []func(context.Context, *lws.GroupSnapshot) error{
-		r.fillLeader, fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang,
+		fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang,
 	} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err
@@ -128,6 +142,7 @@ func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
 	w.LeaderSet = found.Own()
 	key := types.NamespacedName{Namespace: r.set.Namespace, Name: w.LeaderName}
 	pods, err := named(ctx, r.Observer, identity.KindPod, key, &corev1.Pod{})
+	w.Retained = append(w.Retained, retained(pods)...)
 	if err != nil || len(pods) == 0 || w.LeaderSet == nil || !metav1.IsControlledBy(pods[0], w.LeaderSet) {
 		return err
 	}
@@ -156,7 +171,28 @@ func (r *reading) fillWorkers(ctx context.Context, w *lws.GroupSnapshot) error {
 	if sts := w.Workers.Own(); sts != nil {
 		w.Stalled = r.memory.stalledSince(sts, w.Now)
 	}
-	return r.fillPods(ctx, &w.Group)
+	err := r.fillPods(ctx, &w.Group)
+	w.Retained = append(w.Retained, retained(w.Pods.Owned, w.Pods.Orphans, w.Pods.Previous)...)
+	return err
+}
+
+// retained returns the pods of lists that another implementation keeps from ending.
+func retained(lists ...[]*corev1.Pod) []*corev1.Pod {
+	all := slices.Concat(lists...)
+	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !lws.IsRetained(pod) })
+}
+
+// retained returns such pods under the names of a group whose set is gone.
+func (o *Observer) retained(ctx context.Context, leader types.NamespacedName) []*corev1.Pod {
+	pods, err := o.pods(ctx, leader)
+	if err != nil {
+		return nil // the cache has the index
+	}
+	pod := &corev1.Pod{}
+	if err := o.cached.Get(ctx, leader, pod, client.DisableReadYourWritesConsistency); err == nil {
+		pods = append(pods, pod)
+	}
+	return retained(pods)
 }
 
 // fillGroup reads the group's StatefulSet, Service and gang object.

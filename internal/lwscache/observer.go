@@ -28,6 +28,8 @@ type Observer struct {
 	gangs  GangObjects
 	// podStore is what cached reads pods from, or nil.
 	podStore toolscache.Indexer
+	// definition is nil where all fields of sets are known.
+	definition *Definition
 }
 
 // New returns an Observer. cached must have CacheOptions and Index; live must not be a cache.
@@ -40,6 +42,13 @@ func New(cached, live client.Reader, memory *Memory) *Observer {
 // observer.
 func (o *Observer) WithPods(store toolscache.Indexer) *Observer {
 	o.podStore = store
+	return o
+}
+
+// WithDefinition makes the observer look for fields of sets that this version lacks. It returns
+// the observer.
+func (o *Observer) WithDefinition(definition *Definition) *Observer {
+	o.definition = definition
 	return o
 }
 

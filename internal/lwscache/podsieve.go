@@ -19,7 +19,7 @@ func keptFields() *sieve.Sieve {
 	statuses := sieve.Only(1, 2, 3, 4, 5, 9) // name, state, lastState, ready, restartCount, started
 	return sieve.Only().
 		Within(1, sieve.Metadata()).
-		Within(2, sieve.Only(10).Within(2, containers).Within(20, containers)). // nodeName, containers, initContainers
+		Within(2, sieve.Only(10, 38).Within(2, containers).Within(20, containers)). // nodeName, schedulingGates, containers, initContainers
 		Within(3, sieve.Only(1, 2, 3, 4, 17).Within(8, statuses).Within(10, statuses))
 }
 

@@ -59,8 +59,16 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	r.wholeSet = true
 	w := lws.SetSnapshot{Now: now, Set: set, Lives: r.lives}
 	o.memory.recall(&w)
+	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{r.fillStatefulSet, r.fillBeyond} {
+		if err := fill(ctx, &w); err != nil {
+			return w, err
+		}
+	}
+	if len(w.Beyond) > 0 {
+		return w, nil
+	}
 	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{
-		r.fillStatefulSet, r.fillLeaders, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing,
+		r.fillLeaders, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing,
 	} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/json"
@@ -54,8 +55,9 @@ func decodeConfig(text []byte, config *v1alpha1.Configuration) error {
 	if err != nil {
 		return err
 	}
-	if want := v1alpha1.GroupVersion.WithKind("Configuration"); config.GroupVersionKind() != want {
-		return fmt.Errorf("wants apiVersion: %s and kind: %s", want.GroupVersion(), want.Kind)
+	read := []string{v1alpha1.GroupVersion.String(), v1alpha1.NextVersion.String()}
+	if !slices.Contains(read, config.APIVersion) || config.Kind != "Configuration" {
+		return fmt.Errorf("wants apiVersion: %s and kind: Configuration", strings.Join(read, " or "))
 	}
 	return errors.Join(strict...)
 }

@@ -83,9 +83,9 @@ func TestReadErrorsNameTheFile(t *testing.T) {
 		"field twice":     {header + "webhook:\n  port: 1\n  port: 2\n", `key "port" already set in map`},
 		"wrong type":      {header + "webhook: {port: x}", `webhook.port of type int32`},
 		"wrong duration":  {header + "leaderElection: {leaseDuration: 5 parsecs}", `5 parsecs`},
-		"no kind":         {"webhook: {port: 1}", "wants apiVersion: config.lws.x-k8s.io/v1alpha1 and kind: Configuration"},
-		"another kind":    {"apiVersion: v1\nkind: Pod", "wants apiVersion: config.lws.x-k8s.io/v1alpha1 and kind: Configuration"},
-		"another version": {"apiVersion: config.lws.x-k8s.io/v9\nkind: Configuration", "wants apiVersion: config.lws.x-k8s.io/v1alpha1 and kind: Configuration"},
+		"no kind":         {"webhook: {port: 1}", "wants apiVersion: config.lws.x-k8s.io/v1alpha1 or config.lws.x-k8s.io/v1 and kind: Configuration"},
+		"another kind":    {"apiVersion: v1\nkind: Pod", "wants apiVersion: config.lws.x-k8s.io/v1alpha1 or config.lws.x-k8s.io/v1 and kind: Configuration"},
+		"another version": {"apiVersion: config.lws.x-k8s.io/v9\nkind: Configuration", "wants apiVersion: config.lws.x-k8s.io/v1alpha1 or config.lws.x-k8s.io/v1 and kind: Configuration"},
 		"no YAML":         {"{", "config.yaml"},
 		"nothing at all":  {"", "wants apiVersion"},
 	} {

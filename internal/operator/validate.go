@@ -22,6 +22,16 @@ import (
 // longest is a day in seconds, the longest time that can be configured.
 const longest = 86400
 
+// validateGates refuses what another implementation would switch on.
+func validateGates(gates map[string]bool, at *field.Path) (faults field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		if gates[name] {
+			faults = append(faults, field.Invalid(at.Key(name), true, "this version of Lockstep has no feature gates; leave it out"))
+		}
+	}
+	return faults
+}
+
 // ValidateConfig returns all faults of a configuration that has its defaults, each with the
 // path of its field.
 func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
@@ -52,6 +62,7 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		unless(badSuites == nil, field.Invalid(tls.Child("cipherSuites"), t.CipherSuites, "must be Go's names of TLS 1.2 cipher suites")),
 		invalid(management.Child("webhookServiceName"), *m.WebhookServiceName, validation.IsDNS1035Label(*m.WebhookServiceName)...),
 		invalid(management.Child("webhookSecretName"), *m.WebhookSecretName, validation.IsDNS1123Subdomain(*m.WebhookSecretName)...),
+		validateGates(c.FeatureGates, field.NewPath("featureGates")),
 		validateGangs(c.GangSchedulingManagement, field.NewPath("gangSchedulingManagement", "schedulerProvider")),
 		unless(*r.QPS > 0, field.Invalid(connection.Child("qps"), *r.QPS, "must be greater than 0")),
 		unless(*r.Burst > 0, field.Invalid(connection.Child("burst"), *r.Burst, "must be greater than 0")),

@@ -51,18 +51,21 @@ var (
 )
 
 // Metrics returns the metrics of a Reporter.
-func Metrics() []prometheus.Collector { return []prometheus.Collector{actions, restarts} }
+func Metrics() []prometheus.Collector {
+	return []prometheus.Collector{actions, restarts, fieldsUnknown, setsUnsupported}
+}
 
 // Reporter reports writes and waits. It is safe for concurrent use.
 type Reporter struct {
 	recorder events.EventRecorder
 	// waits holds the sentences of the waits that were reported last, by the UID that waits.
-	waits *lru.Cache
+	waits       *lru.Cache
+	unsupported unsupported
 }
 
 // New returns a Reporter that records events through recorder.
 func New(recorder events.EventRecorder) *Reporter {
-	return &Reporter{recorder: recorder, waits: lru.New(remembered)}
+	return &Reporter{recorder: recorder, waits: lru.New(remembered), unsupported: unsupported{sets: map[types.NamespacedName]bool{}}}
 }
 
 // Tell reports the result of an action on behalf of owner.

@@ -338,23 +338,30 @@ type statusWriter struct {
 	server                   *Server
 }
 
-// Update writes the status of a LeaderWorkerSet.
-func (w *statusWriter) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
-	given, ok := object.(*lwsv1.LeaderWorkerSet)
-	if !ok {
-		return fmt.Errorf("update the status of a %T: no such kind", object)
+// Patch writes the status of a LeaderWorkerSet, by a merge patch that names all of its fields.
+func (w *statusWriter) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	var given lwsv1.LeaderWorkerSet
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &given); err != nil {
+		return fmt.Errorf("patch the status of %T %s: %w", object, object.GetName(), err)
 	}
 	w.server.writes.Lock()
 	defer w.server.writes.Unlock()
 	if err := w.server.ask(Request{Verb: "status", Of: NameOf(object), Waits: true}); err != nil {
 		return err
 	}
-	found, err := w.server.exactly(object, object.GetUID(), object.GetResourceVersion())
+	found, err := w.server.exactly(object, given.UID, given.ResourceVersion)
 	if err != nil {
 		return err
 	}
-	set, _ := found.DeepCopyObject().(*lwsv1.LeaderWorkerSet)
-	set.Status = *given.Status.DeepCopy()
+	set, ok := found.DeepCopyObject().(*lwsv1.LeaderWorkerSet)
+	if !ok {
+		return fmt.Errorf("patch the status of a %T: no such kind", object)
+	}
+	set.Status = given.Status
 	w.server.Put(set)
 	return nil
 }

@@ -41,6 +41,9 @@ type Configuration struct {
 	// ClientConnection bounds the requests sent to the API server.
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
 
+	// FeatureGates switch features by name. This version has none: only false is valid.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+
 	// Protection is how PersistentVolumeClaims in use are kept from being lost.
 	Protection Protection `json:"protection,omitempty"`
 }

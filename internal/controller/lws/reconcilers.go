@@ -36,6 +36,7 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	reading, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	snapshot, plan, err := r.observe.SetPlan(reading, req.NamespacedName, now)
+	r.report.Unsupported(req.NamespacedName, err == nil && plan.IsUnsupported())
 	if err != nil {
 		r.pace.forget(req.NamespacedName)
 		return unread(req, err)
@@ -60,6 +61,9 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	waiting := types.UID(req.Name)
 	if snapshot.Leader != nil {
 		waiting = snapshot.Leader.UID
+	}
+	if snapshot.Set == nil {
+		return r.carryOut(ctx, errand{set: snapshot.Retained[0], waiting: waiting, leader: req.Name}, plan, now)
 	}
 	r.reportConflict(snapshot.Set, plan)
 	return r.carryOut(ctx, errand{set: snapshot.Set, waiting: waiting, leader: req.Name}, plan, now)

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -75,6 +76,14 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
 	if shared, ok := pods.(toolscache.SharedIndexInformer); ok {
 		observer.WithPods(shared.GetIndexer())
 	}
+	definition := lwscache.NewDefinition(mgr.GetAPIReader(), report.NewDefinition(mgr.GetLogger()).Lacks)
+	observer.WithDefinition(definition)
+	starter.OnDefinition(lwscache.DefinitionName, func(is metav1.Object) {
+		if definition.Changed(is) {
+			sets.add(gather, observer.SetNames(context.Background())...)
+			groups.add(0, everyGroup(observer)...)
+		}
+	})
 	p := &pass{
 		observe: observer,
 		memory:  memory,

@@ -1,0 +1,108 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/json"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/operator"
+)
+
+// Where another implementation keeps its configuration.
+const (
+	othersConfigMap = "lws-manager-config"
+	othersKey       = "controller_manager_config.yaml"
+)
+
+// inherit takes over the configuration of an implementation that --image replaces, unless the
+// user gives one. It names what does not apply, and leaves it out.
+func (c *cluster) inherit(ctx context.Context) error {
+	if c.Image == "" || c.ProtectOnly || len(c.Config) > 0 {
+		return nil
+	}
+	found, err := c.get(ctx, object("v1", "ConfigMap", namespaceName, othersConfigMap))
+	if err != nil || found == nil {
+		return err
+	}
+	text, _, _ := unstructured.NestedString(found.Object, "data", othersKey)
+	config, dropped, err := applicable(text)
+	if err != nil {
+		return fmt.Errorf("%s holds no configuration that can be taken over: %w; nothing was installed; give one: --config FILE", title(found), err)
+	}
+	c.Config = config
+	c.say("%s is the configuration; to have another: --config FILE", title(found))
+	for _, path := range dropped {
+		c.say("%s: %s does not apply, and is left out", title(found), path)
+	}
+	return nil
+}
+
+var unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
+
+// applicable returns a configuration without the paths that do not apply to an operator that
+// --image deploys, and these paths.
+func applicable(text string) (config []byte, dropped []string, err error) {
+	document, err := sigsyaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		return nil, nil, err
+	}
+	parsed, all := &v1alpha1.Configuration{}, map[string]any{}
+	strict, err := json.UnmarshalStrict(document, parsed)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(document, &all); err != nil {
+		return nil, nil, err
+	}
+	for _, fault := range strict {
+		if found := unknownField.FindStringSubmatch(fault.Error()); found != nil {
+			dropped = append(dropped, found[1])
+		}
+	}
+	for name, on := range parsed.FeatureGates {
+		if on {
+			dropped = append(dropped, "featureGates."+name)
+		}
+	}
+	if !ptr.Deref(parsed.InternalCertManagement.Enable, true) { // the Deployment mounts no certificate
+		dropped = append(dropped, "internalCertManagement.enable")
+	}
+	v1alpha1.SetDefaults(parsed)
+	dropped = append(dropped, unfit(parsed)...)
+	slices.Sort(dropped)
+	for _, path := range dropped {
+		unstructured.RemoveNestedField(all, strings.Split(path, ".")...)
+	}
+	config, err = sigsyaml.Marshal(all)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, err = operator.ParseConfig(config)
+	return config, dropped, err
+}
+
+// unfit returns the paths of a configuration that the Deployment and the Services of install do
+// not fit. Behind a wrong port the webhooks would refuse every set.
+func unfit(c *v1alpha1.Configuration) (paths []string) {
+	for path, differs := range map[string]bool{
+		"webhook.port":                              *c.Webhook.Port != v1alpha1.DefaultWebhookPort,
+		"health.healthProbeBindAddress":             c.Health.HealthProbeBindAddress != v1alpha1.DefaultHealthProbeAddress,
+		"health.readinessEndpointName":              c.Health.ReadinessEndpointName != v1alpha1.DefaultReadinessEndpoint,
+		"health.livenessEndpointName":               c.Health.LivenessEndpointName != v1alpha1.DefaultLivenessEndpoint,
+		"internalCertManagement.webhookServiceName": *c.InternalCertManagement.WebhookServiceName != v1alpha1.DefaultWebhookServiceName,
+		"internalCertManagement.webhookSecretName":  *c.InternalCertManagement.WebhookSecretName != v1alpha1.DefaultWebhookSecretName,
+	} {
+		if differs {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}

@@ -1,0 +1,58 @@
+package lws
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Another implementation may have left these on pods. Without it nothing takes them off: a
+// gated pod is never scheduled, and a terminating pod never ends.
+const (
+	// ReplacementGate holds back a leader until the pods of the group before it are gone.
+	ReplacementGate = systemPrefix + "group-replacement"
+	// BudgetFinalizer keeps the terminating pods of a group that failed too often.
+	BudgetFinalizer = systemPrefix + "group-restart-budget-cleanup"
+
+	codeHeldByOthers = "HeldByOthers"
+)
+
+// ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group.
+func (d *groupDecision) ungate() bool {
+	isGate := func(gate corev1.PodSchedulingGate) bool { return gate.Name == ReplacementGate }
+	gates := d.Leader.Spec.SchedulingGates
+	if !slices.ContainsFunc(gates, isGate) {
+		return true
+	}
+	d.plan.do(action.Ungate{
+		Pod:     identity.RefOf(identity.KindPod, d.Leader),
+		Gates:   slices.DeleteFunc(slices.Clone(gates), isGate),
+		Because: because(codeHeldByOthers, fmt.Sprintf("leader %s has the gate %s, and its group has no other pod", d.Leader.Name, ReplacementGate)),
+	})
+	return false
+}
+
+// IsRetained reports whether a terminating pod has the finalizer.
+func IsRetained(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && slices.Contains(pod.Finalizers, BudgetFinalizer)
+}
+
+// Release lets retained pods of a group end, workers before their leader: the StatefulSet creates
+// another leader at once.
+func Release(retained []*corev1.Pod, leaderName string) (p Plan) {
+	for _, pod := range retained {
+		if pod.Name == leaderName && len(retained) > 1 {
+			continue
+		}
+		p.do(action.SetFinalizers{
+			Object:     identity.RefOf(identity.KindPod, pod),
+			Finalizers: slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == BudgetFinalizer }),
+			Because:    because(codeHeldByOthers, fmt.Sprintf("pod %s is being deleted, and has the finalizer %s of another implementation", pod.Name, BudgetFinalizer)),
+		})
+	}
+	return p
+}

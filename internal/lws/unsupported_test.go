@@ -1,0 +1,49 @@
+package lws_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// Nothing is written for a set with what this version lacks but one condition, once, with its event.
+func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
+	c := running(t, 2, 2)
+	gone[StatefulSet]("w-0")(c)
+	gone[Pod]("w-0-1")(c)
+	set := find[Set](c, "w").DeepCopy()
+	w := lws.SetSnapshot{Now: time.Now(), Set: set, Beyond: []string{`spec.groupIdentity="Hash"`}}
+	before := set.Status.DeepCopy()
+
+	plan := lws.DecideSet(w)
+	write := one[action.WriteStatus](t, plan)
+	if told := meta.FindStatusCondition(write.Status.Conditions, lws.CodeUnsupported); told == nil || told.Status != metav1.ConditionTrue || told.Reason != "UnknownFields" {
+		t.Errorf("condition %+v", told)
+	}
+	if events := write.Tell.Done; len(plan.Actions) != 1 || len(events) != 1 || events[0].Reason != lws.CodeUnsupported || !events[0].Warning {
+		t.Errorf("%d actions, events %+v", len(plan.Actions), events)
+	}
+	after := write.Status.DeepCopy()
+	after.Conditions = after.Conditions[:len(after.Conditions)-1]
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the rest of the status (-want +got)\n%s", diff)
+	}
+
+	set.Status = write.Status
+	if again := lws.DecideSet(w); len(again.Actions) > 0 || !again.IsUnsupported() {
+		t.Errorf("once more: %v", again.Actions)
+	}
+	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond}); len(plan.Actions) > 0 || !plan.IsUnsupported() {
+		t.Errorf("its group: %v", plan.Actions)
+	}
+	w.Set.DeletionTimestamp = &metav1.Time{Time: w.Now}
+	if plan := lws.DecideSet(w); len(plan.Actions)+len(plan.Waits) > 0 {
+		t.Errorf("a terminating set: %+v", plan)
+	}
+}

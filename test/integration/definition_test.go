@@ -1,0 +1,149 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// extend adds fields of a later version to the definition of sets.
+func (c *cluster) extend() {
+	c.t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	c.must(c.Get(c.t.Context(), client.ObjectKey{Name: crdName}, crd))
+	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	schema.Properties["spec"].Properties["groupIdentity"] = apiextensionsv1.JSONSchemaProps{
+		Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"Ordinal"`)},
+	}
+	schema.Properties["status"].Properties["forecast"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	c.must(c.Update(c.t.Context(), crd))
+}
+
+// raw returns a set with all of its fields.
+func (c *cluster) raw(name string) *unstructured.Unstructured {
+	c.t.Helper()
+	set := &unstructured.Unstructured{}
+	set.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
+	c.must(c.Get(c.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, set))
+	return set
+}
+
+// createWith creates a set with more fields in its spec.
+func (c *cluster) createWith(name string, more map[string]any) {
+	c.t.Helper()
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(newSet("default", name))
+	c.must(err)
+	set := &unstructured.Unstructured{Object: object}
+	set.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
+	for field, value := range more {
+		c.must(unstructured.SetNestedField(set.Object, value, "spec", field))
+	}
+	said := ""
+	c.eventually("the API server takes the set", func(ctx context.Context) bool {
+		err := c.Create(ctx, set.DeepCopy())
+		said = fmt.Sprint(err)
+		return err == nil
+	}, &said)
+}
+
+func (c *cluster) hasLeaders(name string) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &appsv1.StatefulSet{}) == nil
+	}
+}
+
+func (c *cluster) untilUnsupported(name string, status metav1.ConditionStatus) {
+	c.t.Helper()
+	set := &lwsv1.LeaderWorkerSet{}
+	c.eventually("Unsupported is "+string(status), func(ctx context.Context) bool {
+		err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, set)
+		return err == nil && meta.IsStatusConditionPresentAndEqual(set.Status.Conditions, lws.CodeUnsupported, status)
+	}, nil)
+}
+
+// The operator leaves a set alone that has what this version lacks, and a definition that comes to have
+// more fields needs no restart. A field that no decision knows stays, in the spec and in the status.
+func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
+	c := newCluster(t)
+	r := c.replica(nil)
+	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	r.start().untilReady()
+	c.createWith("known", nil)
+	c.eventually("a set of this version has leaders", c.hasLeaders("known"), nil)
+
+	c.extend()
+	var hash *unstructured.Unstructured
+	c.eventually("the API server stores the new field", func(ctx context.Context) bool {
+		if hash != nil {
+			_ = c.Delete(ctx, hash)
+		}
+		c.createWith("hash", map[string]any{"groupIdentity": "Hash"})
+		hash = c.raw("hash")
+		_, stored, _ := unstructured.NestedString(hash.Object, "spec", "groupIdentity")
+		return stored
+	}, nil)
+	c.untilUnsupported("hash", metav1.ConditionTrue)
+	if identity, _, _ := unstructured.NestedString(c.raw("hash").Object, "spec", "groupIdentity"); identity != "Hash" {
+		t.Errorf("groupIdentity became %q", identity)
+	}
+	if c.hasLeaders("hash")(t.Context()) {
+		t.Error("a set with an unknown field got leaders")
+	}
+
+	known := c.raw("known")
+	c.must(c.Status().Patch(t.Context(), known, merge(`{"status":{"forecast":"sun"}}`)))
+	c.must(c.Patch(t.Context(), known, merge(`{"spec":{"replicas":3}}`)))
+	c.eventually("a set with the default of the new field is scaled", func(ctx context.Context) bool {
+		sts := &appsv1.StatefulSet{}
+		return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "known"}, sts) == nil && *sts.Spec.Replicas == 3
+	}, nil)
+	c.eventually("the status is written", func(context.Context) bool {
+		observed, _, _ := unstructured.NestedInt64(c.raw("known").Object, "status", "observedGeneration")
+		return observed == c.raw("known").GetGeneration()
+	}, nil)
+	if forecast, _, _ := unstructured.NestedString(c.raw("known").Object, "status", "forecast"); forecast != "sun" {
+		t.Errorf("the forecast of the status became %q", forecast)
+	}
+
+	c.must(c.Patch(t.Context(), c.raw("hash"), merge(`{"spec":{"groupIdentity":"Ordinal"}}`)))
+	c.eventually("the set has leaders once the field is gone", c.hasLeaders("hash"), nil)
+	c.untilUnsupported("hash", metav1.ConditionFalse)
+	c.leftByADeployment()
+}
+
+// leftByADeployment checks a set whose field was removed: its Deployment says what it was.
+func (c *cluster) leftByADeployment() {
+	c.t.Helper()
+	c.createWith("pruned", map[string]any{"groupIdentity": "Hash"})
+	c.untilUnsupported("pruned", metav1.ConditionTrue)
+	set, labels := c.raw("pruned"), map[string]string{"app": "pruned"}
+	template := newSet("default", "pruned").Spec.LeaderWorkerTemplate.WorkerTemplate
+	template.Labels = labels
+	c.create(&appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pruned", OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(set, lwsv1.GroupVersion.WithKind("LeaderWorkerSet")),
+		}},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+	})
+	c.must(c.Patch(c.t.Context(), set, merge(`{"spec":{"groupIdentity":null}}`)))
+	c.eventually("the Deployment is named", func(context.Context) bool {
+		conditions, _, _ := unstructured.NestedSlice(c.raw("pruned").Object, "status", "conditions")
+		return len(conditions) == 1 && strings.Contains(fmt.Sprint(conditions[0]), "deployment pruned")
+	}, nil)
+	if c.hasLeaders("pruned")(c.t.Context()) {
+		c.t.Error("a set with a Deployment got leaders")
+	}
+}
