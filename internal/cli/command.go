@@ -38,7 +38,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Show and roll out LeaderWorkerSets, and explain and release PersistentVolumeClaims",
 		Long: `Show the state of LeaderWorkerSets, what each group waits for, and what the operator will do and
 why. Follow, undo, restart, pause and resume rollouts. Explain why a PersistentVolumeClaim is in use
-or is not deleted, and release it.
+or is not deleted, and release it. Check the installation.
 
 Only rollout undo, restart, pause and resume, and release, write to the cluster. With kubectl-lockstep
 on the PATH, run it as kubectl lockstep.`,
@@ -49,7 +49,8 @@ on the PATH, run it as kubectl lockstep.`,
   kubectl lockstep rollout status llama
   kubectl lockstep rollout undo llama
   kubectl lockstep why pvc/data-llama-0
-  kubectl lockstep release pvc/data-llama-0`,
+  kubectl lockstep release pvc/data-llama-0
+  kubectl lockstep check`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lockstep"},
 		Version:       version.Get().String(),
 		SilenceErrors: true,
@@ -63,7 +64,7 @@ on the PATH, run it as kubectl lockstep.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), o.releaseCommand(), versionCommand())
+	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), o.releaseCommand(), o.checkCommand(), versionCommand())
 	return root
 }
 

@@ -101,8 +101,8 @@ var beside = map[string][]string{
 	"internal/report":  {"internal/apply"},
 	"internal/webhook": {"internal/webhook/certs"},
 	"internal/pvc":     {"internal/pvc/workloads"},
-	"internal/cli/...": {"internal/cli/..."},
-	"internal/install": {"internal/operator"}, // the configuration it reads
+	"internal/cli/...": {"internal/cli/...", "internal/install", "internal/operator"}, // check knows what install writes
+	"internal/install": {"internal/operator"},                                         // the configuration it reads
 	"internal/connect": {"internal/version"},
 	"config":           {"config/crd"},
 	"test/...":         {"test/..."},

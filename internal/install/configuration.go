@@ -16,9 +16,9 @@ import (
 	"lockstep.dev/lockstep/internal/operator"
 )
 
-// Where another implementation keeps its configuration.
+// OthersConfigMap is where another implementation keeps its configuration, under a key.
 const (
-	othersConfigMap = "lws-manager-config"
+	OthersConfigMap = "lws-manager-config"
 	othersKey       = "controller_manager_config.yaml"
 )
 
@@ -28,7 +28,7 @@ func (c *cluster) inherit(ctx context.Context) error {
 	if c.Image == "" || c.ProtectOnly || len(c.Config) > 0 {
 		return nil
 	}
-	found, err := c.get(ctx, object("v1", "ConfigMap", namespaceName, othersConfigMap))
+	found, err := c.get(ctx, object("v1", "ConfigMap", namespaceName, OthersConfigMap))
 	if err != nil || found == nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (c *cluster) refuseLoss(ctx context.Context, objects []*unstructured.Unstru
 		if err := c.client.List(ctx, sets); err != nil && !unknownKind(err) {
 			return fmt.Errorf("list LeaderWorkerSets: %w", err)
 		}
-		fields, err := lostFields(live, u, sets.Items)
+		fields, err := LostFields(live, u, sets.Items)
 		if err != nil {
 			return fmt.Errorf("compare %s with the live one: %w", title(u), err)
 		}
@@ -82,10 +82,10 @@ func inTemplate(field string) bool {
 	return slices.ContainsFunc(templates, func(prefix string) bool { return strings.HasPrefix(field, prefix) })
 }
 
-// lostFields returns the property paths of the live storage version that the candidate
+// LostFields returns the property paths of the live storage version that the candidate
 // lacks in the version of the same name. In templates only those count that a stored set
 // has: another Kubernetes version has other fields, which most sets do not use.
-func lostFields(live, candidate *unstructured.Unstructured, sets []unstructured.Unstructured) ([]string, error) {
+func LostFields(live, candidate *unstructured.Unstructured, sets []unstructured.Unstructured) ([]string, error) {
 	from, name, err := definition.SchemaOf(live, definition.IsStored)
 	if err != nil || name == "" {
 		return nil, err

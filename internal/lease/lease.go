@@ -30,6 +30,17 @@ const mark = "lockstep_"
 // Identity returns the identity of a replica in the lease.
 func Identity(host string) string { return mark + host + "_" + string(uuid.NewUUID()) }
 
+// versionLabel names the version of the leader on its lease.
+const versionLabel = "app.kubernetes.io/version"
+
+// Labels returns the labels of a lease that a version of Lockstep holds.
+func Labels(version string) map[string]string {
+	return map[string]string{versionLabel: VersionLabel(version)}
+}
+
+// VersionLabel returns a version as a label names it: it may have no plus sign.
+func VersionLabel(version string) string { return strings.ReplaceAll(version, "+", "_") }
+
 // Holder holds a lease now.
 type Holder struct {
 	// Namespace is that of the lease and of its holder.
@@ -38,8 +49,11 @@ type Holder struct {
 	Identity string
 }
 
-// holderOf returns the holder of a lease. It reports false if the lease has none now.
-func holderOf(lease *coordinationv1.Lease, now time.Time) (Holder, bool) {
+// VersionOf returns the version of the leader that wrote a lease, or nothing.
+func VersionOf(lease *coordinationv1.Lease) string { return lease.Labels[versionLabel] }
+
+// HolderOf returns the holder of a lease. It reports false if the lease has none now.
+func HolderOf(lease *coordinationv1.Lease, now time.Time) (Holder, bool) {
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 	if holder == "" || lease.Spec.RenewTime == nil {
 		return Holder{}, false
@@ -61,7 +75,7 @@ func Holders(ctx context.Context, client kubernetes.Interface, name, own string,
 	}
 	var holders []Holder
 	for i := range list.Items {
-		if holder, held := holderOf(&list.Items[i], now); held {
+		if holder, held := HolderOf(&list.Items[i], now); held {
 			holders = append(holders, holder)
 		}
 	}

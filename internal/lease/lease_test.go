@@ -41,7 +41,7 @@ func TestHolderOf(t *testing.T) {
 		"never taken":         {&coordinationv1.Lease{}, false},
 	}
 	for name, tt := range tests {
-		if _, held := holderOf(tt.lease, now); held != tt.held {
+		if _, held := HolderOf(tt.lease, now); held != tt.held {
 			t.Errorf("%s: got %t", name, held)
 		}
 	}

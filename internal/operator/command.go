@@ -136,10 +136,16 @@ func (f *flags) options(given *pflag.FlagSet) (Options, error) {
 	o := f.Options
 	if f.protectOnly {
 		o.Controllers, o.Webhooks = []string{Protection}, false
-		if c.LeaderElection.ResourceName == v1alpha1.DefaultResourceName {
-			c.LeaderElection.ResourceName = protectionLease
-		}
 	}
+	c.LeaderElection.ResourceName = LeaseName(c, f.protectOnly)
 	o.Config = *c
 	return o, err
+}
+
+// LeaseName returns the name of the lease that replicas with a configuration compete for.
+func LeaseName(c *v1alpha1.Configuration, protectOnly bool) string {
+	if protectOnly && c.LeaderElection.ResourceName == v1alpha1.DefaultResourceName {
+		return protectionLease
+	}
+	return c.LeaderElection.ResourceName
 }

@@ -230,8 +230,8 @@ func (o *Options) lease() (resourcelock.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
 	}
-	return resourcelock.New(election.ResourceLock, o.Namespace, election.ResourceName, client.CoreV1(), client.CoordinationV1(),
-		resourcelock.ResourceLockConfig{Identity: lease.Identity(host)})
+	return resourcelock.NewWithLabels(election.ResourceLock, o.Namespace, election.ResourceName, client.CoreV1(), client.CoordinationV1(),
+		resourcelock.ResourceLockConfig{Identity: lease.Identity(host)}, lease.Labels(version.Get().Version))
 }
 
 // addChecks answers the probes. A process that answers is alive. It is ready when its

@@ -61,7 +61,7 @@ func (k *Keeper) publish(ctx context.Context, bundle []byte) (found callers, err
 		}
 		isStale := false
 		for _, to := range hooks {
-			found.hosts = append(found.hosts, hostOf(to))
+			found.hosts = append(found.hosts, HostOf(to))
 			isStale = isStale || !bytes.Equal(to.CABundle, bundle)
 			to.CABundle = bundle
 		}
@@ -105,8 +105,8 @@ func trusts(bundle []byte, presented *tls.Certificate, host string, now time.Tim
 	return err == nil
 }
 
-// hostOf returns the name that the API server expects in the certificate.
-func hostOf(to *admissionv1.WebhookClientConfig) string {
+// HostOf returns the name that the API server expects in the certificate.
+func HostOf(to *admissionv1.WebhookClientConfig) string {
 	if to.Service != nil {
 		return to.Service.Name + "." + to.Service.Namespace + ".svc"
 	}

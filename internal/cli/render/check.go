@@ -1,0 +1,49 @@
+package render
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"lockstep.dev/lockstep/internal/cli/check"
+)
+
+// Checked is what "check -o json" prints.
+type Checked struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Failures counts the lines with that result.
+	Failures int          `json:"failures"`
+	Lines    []check.Line `json:"lines"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (c *Checked) DeepCopyObject() runtime.Object { copied := *c; return &copied }
+
+// Check returns the findings of a check.
+func Check(lines []check.Line) *Checked {
+	c := &Checked{TypeMeta: kind("Check"), Lines: lines}
+	for _, l := range lines {
+		if l.Result == check.Failure {
+			c.Failures++
+		}
+	}
+	return c
+}
+
+// write names the help for what is not well.
+func (c *Checked) write(p *page) {
+	var rows []row
+	for _, l := range c.Lines {
+		rows = append(rows, row{l.Result, l.Check, l.Message})
+	}
+	p.table(row{"RESULT", "CHECK", "FOUND"}, rows)
+	var help []string
+	seen := map[string]bool{}
+	for _, l := range c.Lines {
+		if l.Result != check.OK && !seen[l.Help] {
+			help = append(help, l.Help)
+			seen[l.Help] = true
+		}
+	}
+	p.section("what to do:", help...)
+}

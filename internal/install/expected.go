@@ -1,0 +1,139 @@
+package install
+
+import (
+	"context"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/webhook"
+)
+
+// Expected is what this version would install in place of the installation in a cluster.
+type Expected struct {
+	Objects []*unstructured.Unstructured
+	Config  *v1alpha1.Configuration
+	// ConfigRead reports whether the configuration was read. Without it, it is the defaults, and
+	// policies may have other parts.
+	ConfigRead bool
+	// Namespace is that of the operator, and Lease the name of its lease.
+	Namespace, Lease string
+	// ProtectOnly reports whether only PVCs are protected.
+	ProtectOnly bool
+	// Unread are errors of reads that the user may not make. What they read counts as absent.
+	Unread []error
+}
+
+// Expect returns what this version would install in place of the installation that a client
+// reads. lacks are the kinds of policies that the API server does not serve.
+func Expect(ctx context.Context, c client.Client, lacks []string) (e Expected, err error) {
+	r := &reading{cluster: &cluster{client: c}}
+	o := r.options(ctx)
+	if r.err != nil {
+		return e, r.err
+	}
+	e, err = o.expected(lacks)
+	e.Unread = r.unread
+	return e, err
+}
+
+// Plan returns what install writes into a cluster that has nothing, with an operator.
+func Plan(lacks []string) (Expected, error) { return Options{Image: "any"}.expected(lacks) }
+
+func (o Options) expected(lacks []string) (Expected, error) {
+	s, err := o.shape(lacks)
+	if err != nil {
+		return Expected{}, err
+	}
+	config, err := operator.ParseConfig(o.Config)
+	if err != nil {
+		return Expected{}, err
+	}
+	return Expected{
+		Objects: s.manifests(), Config: config, ConfigRead: o.Config != nil,
+		Namespace: o.namespace(), Lease: operator.LeaseName(config, o.ProtectOnly), ProtectOnly: o.ProtectOnly,
+	}, nil
+}
+
+// reading reads one object after the other, until one read fails.
+type reading struct {
+	*cluster
+	unread []error
+	err    error
+}
+
+// options returns the choices that an installation shows.
+func (r *reading) options(ctx context.Context) (o Options) {
+	role := func(name string) bool {
+		return r.read(ctx, object("rbac.authorization.k8s.io/v1", "ClusterRole", "", name)) != nil
+	}
+	o.ProtectOnly = !role(managerRole) && role(standalone[proxyRole])
+	isUnprotected := !role(protectionRole) && r.read(ctx, object(policies, operator.ValidatingPolicy, "", guardPolicy)) == nil
+	o.NoProtection = isUnprotected && !o.ProtectOnly && len(r.unread) == 0
+	deployment := deploymentName
+	if o.ProtectOnly {
+		deployment = standalone[deploymentName]
+	}
+	if u := r.read(ctx, object("apps/v1", "Deployment", o.namespace(), deployment)); u != nil {
+		o.Image = imageOf(u)
+	}
+	if u := r.read(ctx, object("v1", "ConfigMap", o.namespace(), configMapName)); u != nil {
+		text, _, _ := unstructured.NestedString(u.Object, "data", configFile)
+		o.Config = []byte(text)
+	}
+	if u := r.read(ctx, object(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration)); u != nil {
+		o.WebhookURL = addressOf(u)
+	}
+	return o
+}
+
+const (
+	policies    = "admissionregistration.k8s.io/v1"
+	guardPolicy = "guard.protection.lockstep.dev"
+)
+
+// read returns nil for what does not exist, and for what the user may not read.
+func (r *reading) read(ctx context.Context, want *unstructured.Unstructured) *unstructured.Unstructured {
+	if r.err != nil {
+		return nil
+	}
+	live, err := r.get(ctx, want)
+	if apierrors.IsForbidden(err) {
+		r.unread = append(r.unread, err)
+		return nil
+	}
+	r.err = err
+	return live
+}
+
+// imageOf returns the image of a Deployment that runs Lockstep, or nothing.
+func imageOf(deployment *unstructured.Unstructured) string {
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	for _, c := range containers {
+		c, _ := c.(map[string]any)
+		command, _, _ := unstructured.NestedStringSlice(c, "command")
+		if len(command) > 0 && command[0] == Program {
+			image, _, _ := unstructured.NestedString(c, "image")
+			return image
+		}
+	}
+	return ""
+}
+
+// Program is the path of the operator in its image.
+const Program = "/lockstep"
+
+// addressOf returns the URL of the server that webhooks call, or nothing if they call a Service.
+func addressOf(webhooks *unstructured.Unstructured) string {
+	for _, hook := range webhooksOf(webhooks) {
+		text, _, _ := unstructured.NestedString(hook, "clientConfig", "url")
+		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			return u.Scheme + "://" + u.Host
+		}
+	}
+	return ""
+}

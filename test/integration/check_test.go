@@ -1,0 +1,309 @@
+package integration
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/cli/check"
+	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/version"
+)
+
+const (
+	otherImplementation = "lws-controller-manager-5d4f8c7b9-x2k4m_0b6f"
+	setsLease           = "b8b2488c.x-k8s.io"
+)
+
+// checking checks installations of a cluster, as an administrator or another user.
+type checking struct {
+	*cluster
+	user    string
+	find    func(*checking, check.Options) []check.Line
+	version string
+	later   time.Duration
+}
+
+func installedNow(c *checking, o check.Options) []check.Line {
+	return check.Installed(c.t.Context(), o)
+}
+func beforeInstall(c *checking, o check.Options) []check.Line {
+	return check.Before(c.t.Context(), o)
+}
+
+func (c *checking) lines() []check.Line {
+	c.t.Helper()
+	config := rest.CopyConfig(c.cfg)
+	config.Impersonate.UserName = c.user
+	server, err := discovery.NewDiscoveryClientForConfig(config)
+	c.must(err)
+	return c.find(c, check.Options{
+		Client: c.as(c.user, nil), Discovery: server, TestNamespace: "default", Version: c.version, Now: time.Now().Add(c.later),
+	})
+}
+
+// worst returns the worst result of each check, and all lines that are not ok.
+func (c *checking) worst() (map[string]check.Result, string) {
+	c.t.Helper()
+	severity := map[check.Result]int{check.OK: 1, check.Warning: 2, check.Failure: 3}
+	results, text := map[string]check.Result{}, ""
+	for _, l := range c.lines() {
+		if severity[l.Result] > severity[results[l.Check]] {
+			results[l.Check] = l.Result
+		}
+		if l.Result != check.OK {
+			text += string(l.Result) + " " + l.Check + ": " + l.Message + "\n"
+		}
+	}
+	return results, text
+}
+
+// finds waits until a check has a result, and returns all that is not ok. Watches take a moment.
+func (c *checking) finds(name string, want check.Result) string {
+	c.t.Helper()
+	text := ""
+	c.until(name+" is "+string(want), func() bool {
+		var results map[string]check.Result
+		results, text = c.worst()
+		return results[name] == want
+	})
+	return text
+}
+
+// allOK waits until no check finds anything.
+func (c *checking) allOK() {
+	c.t.Helper()
+	text := ""
+	c.eventually("all checks are ok", func(context.Context) bool { _, text = c.worst(); return text == "" }, &text)
+}
+
+// Each thing that check looks at is broken, seen, and mended by install.
+func TestCheckSeesWhatIsBroken(t *testing.T) {
+	c := &checking{cluster: newCluster(t), find: installedNow, version: version.Get().Version}
+	if _, text := c.worst(); strings.Count(text, "failure") < 5 {
+		t.Errorf("before install:\n%s", text)
+	}
+	r := c.replica(nil)
+	withURL := func(o *install.Options) { o.WebhookURL = r.webhookURL() }
+	c.install(withURL)
+	r.start().untilReady()
+	c.allOK()
+
+	for _, tt := range []struct {
+		name, check string
+		want        check.Result
+		damage      func()
+	}{
+		{"the definition lacks a field", "definition", check.Failure, func() {
+			c.editDefinition(func(spec, status map[string]apiextensionsv1.JSONSchemaProps) { delete(status, "restartsSince") })
+		}},
+		{"a webhook configuration is deleted", "webhooks", check.Failure, func() { c.must(c.Delete(t.Context(), c.validating())) }},
+		{"a webhook fails open", "webhooks", check.Warning, func() {
+			m := c.mutating()
+			m.Webhooks[0].FailurePolicy = new(admissionv1.Ignore)
+			c.must(c.Update(t.Context(), m))
+		}},
+		{"a binding of a policy is deleted", "policies", check.Failure, func() {
+			c.must(c.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "guard.protection.lockstep.dev"}}))
+		}},
+		{"a role loses a right", "roles", check.Failure, func() {
+			role := &rbacv1.ClusterRole{}
+			c.read(role, "", "lws-manager-role")
+			role.Rules = role.Rules[1:]
+			c.must(c.Update(t.Context(), role))
+		}},
+		{"a binding loses its subject", "roles", check.Failure, func() {
+			binding := &rbacv1.ClusterRoleBinding{}
+			c.read(binding, "", "lws-proxy-rolebinding")
+			binding.Subjects = nil
+			c.must(c.Update(t.Context(), binding))
+		}},
+	} {
+		c.part(tt.name, func() {
+			tt.damage()
+			c.finds(tt.check, tt.want)
+			c.install(withURL)
+			c.allOK()
+		})
+	}
+	c.part("a newer definition", func() {
+		c.editDefinition(func(spec, _ map[string]apiextensionsv1.JSONSchemaProps) {
+			spec["groupIdentity"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		})
+		c.finds("definition", check.Warning)
+		before := *c
+		before.find = beforeInstall
+		before.finds("definition", check.Failure)
+		c.editDefinition(func(spec, _ map[string]apiextensionsv1.JSONSchemaProps) { delete(spec, "groupIdentity") })
+	})
+	c.part("what another implementation left", c.checkLeftovers)
+	c.part("another version", func() {
+		other := *c
+		other.version = "v9.9.9+dirty"
+		other.finds("version", check.Warning)
+	})
+	c.part("a certificate that ends", func() {
+		late := *c
+		late.later = 340 * 24 * time.Hour
+		late.finds("certificate", check.Warning)
+		late.later = 400 * 24 * time.Hour
+		late.finds("certificate", check.Failure)
+	})
+	c.part("a user without rights", func() {
+		user := *c
+		user.user = "nobody"
+		results, text := user.worst()
+		for name, result := range results {
+			if name != "kubernetes" && name != "features" && result != check.Warning {
+				c.t.Errorf("%s is %s:\n%s", name, result, text)
+			}
+		}
+		if !strings.Contains(text, "get clusterroles.rbac.authorization.k8s.io") {
+			c.t.Errorf("no line names the missing right:\n%s", text)
+		}
+	})
+
+	r.shut()
+	c.part("no operator", func() {
+		c.finds("leader", check.Failure)
+		c.finds("admission", check.Failure)
+	})
+	c.part("a certificate that nothing trusts", func() {
+		m := c.mutating()
+		m.Webhooks[0].ClientConfig.CABundle = c.cfg.CAData
+		c.must(c.Update(t.Context(), m))
+		c.finds("certificate", check.Failure)
+	})
+	c.part("no CA bundle", func() {
+		m := c.mutating()
+		m.Webhooks[0].ClientConfig.CABundle = nil
+		c.must(c.Update(t.Context(), m))
+		c.finds("webhooks", check.Failure)
+	})
+	c.part("no pod behind the Service", func() {
+		c.install(withImage)
+		m := c.mutating()
+		for i := range m.Webhooks {
+			m.Webhooks[i].ClientConfig.CABundle = c.cfg.CAData
+		}
+		c.must(c.Update(t.Context(), m))
+		if text := c.finds("webhooks", check.Failure); !strings.Contains(text, "no ready endpoint") {
+			c.t.Errorf("got:\n%s", text)
+		}
+	})
+	c.part("a policy that was edited", func() { // its configuration is known now
+		policy := &admissionv1.ValidatingAdmissionPolicy{}
+		c.read(policy, "", "guard.protection.lockstep.dev")
+		policy.Spec.FailurePolicy = new(admissionv1.Ignore)
+		policy.Spec.Validations = policy.Spec.Validations[:1]
+		c.must(c.Update(t.Context(), policy))
+		c.finds("policies", check.Warning)
+	})
+}
+
+// editDefinition changes the properties of spec and status in the definition of sets.
+func (c *cluster) editDefinition(edit func(spec, status map[string]apiextensionsv1.JSONSchemaProps)) {
+	c.t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	c.read(crd, "", crdName)
+	all := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
+	edit(all["spec"].Properties, all["status"].Properties)
+	c.must(c.Update(c.t.Context(), crd))
+}
+
+func (c *checking) checkLeftovers() {
+	system := metav1.ObjectMeta{Namespace: systemName}
+	config := &corev1.ConfigMap{ObjectMeta: system}
+	config.Name = install.OthersConfigMap
+	hooks := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "v.theirs.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionv1.SideEffectClassNone), FailurePolicy: new(admissionv1.Ignore),
+		ClientConfig: admissionv1.WebhookClientConfig{URL: new(someURL)},
+		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Delete}, Rule: admissionv1.Rule{
+			APIGroups: []string{"leaderworkerset.x-k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"leaderworkersets"},
+		}}},
+	}}}
+	labels := map[string]string{"control-plane": "controller-manager", "app.kubernetes.io/name": "lws"}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs", Labels: labels}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "i"}}}},
+	}}
+	for _, left := range []client.Object{config, hooks, deployment} {
+		c.create(left)
+		c.finds("leftovers", check.Warning)
+		c.must(c.Delete(c.t.Context(), left))
+		c.finds("leftovers", check.OK)
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: setsLease}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: new(otherImplementation), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro()),
+	}}
+	c.create(lease)
+	c.finds("leftovers", check.Failure)
+	before := *c
+	before.find = beforeInstall
+	before.finds("leftovers", check.Failure)
+	c.must(c.Delete(c.t.Context(), lease))
+}
+
+// Before an installation, check sees what install would refuse.
+func TestCheckBeforeInstall(t *testing.T) {
+	c := &checking{cluster: newCluster(t), find: beforeInstall}
+	c.allOK()
+	user := *c
+	user.user = "ina"
+	user.finds("rights", check.Failure)
+	all := []string{"*"}
+	c.grant("installers", []string{"ina"}, rbacv1.PolicyRule{APIGroups: all, Resources: all, Verbs: []string{"get", "list", "create", "update"}})
+	user.finds("rights", check.Warning)
+	c.grant("escalators", []string{"ina"}, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"escalate"}})
+	user.finds("rights", check.OK)
+	c.create(namespaced(systemName))
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: setsLease}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: new(otherImplementation), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro()),
+	}}
+	c.create(lease) // install --image replaces it
+	c.finds("leftovers", check.Warning)
+}
+
+// Without mutating policies, check says what is missing, and misses nothing else.
+func TestCheckNamesMissingFeatures(t *testing.T) {
+	c := &checking{cluster: older(t), find: beforeInstall}
+	c.finds("features", check.Warning)
+	c.find = installedNow
+	c.install(func(o *install.Options) { o.ProtectOnly = true })
+	if results, text := c.worst(); results["features"] != check.Warning || results["policies"] != check.OK || results["roles"] != check.OK || results["admission"] != check.OK {
+		t.Errorf("got:\n%s", text)
+	}
+}
+
+// The command ends with an error if a check fails, in every format.
+func TestCheckCommand(t *testing.T) {
+	c := newCluster(t)
+	p := newPlugin(t, c.cfg, "default")
+	for _, tt := range []struct {
+		args string
+		fail bool
+		want string
+	}{
+		{"check --pre", false, "definition"},
+		{"check", true, "docs/how-to/check-an-installation.md#roles"},
+		{"check -o json", true, `"result": "failure"`},
+		{"check --pre -o jsonpath={.failures}", false, "0"},
+	} {
+		out, _, err := p.run(t, "", strings.Fields(tt.args)...)
+		if (err != nil) != tt.fail || !strings.Contains(out, tt.want) {
+			t.Errorf("%s: %v\n%s", tt.args, err, out)
+		}
+	}
+}
