@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"testing"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -160,6 +162,39 @@ func TestPatchesNameTheVersionThatWasJudged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The status that the operator writes replaces the fields of the status that it knows, and no other.
+func TestAStatusKeepsFieldsOfALaterVersion(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newScene()
+		set := &lwsv1.LeaderWorkerSet{ObjectMeta: object("w")}
+		set.Status.Replicas, set.Status.HPAPodSelector = 3, "a=b"
+		raw, err := json.Marshal(fakeapi.Add(s.Server, set))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw = fakeapi.WithLater(rt, raw)
+		status := lwsv1.LeaderWorkerSetStatus{Replicas: rapid.Int32Range(0, 3).Draw(rt, "replicas")}
+		ref := identity.RefOf(identity.KindLeaderWorkerSet, set)
+		if _, err := s.Do(t.Context(), action.WriteStatus{Set: ref, Status: status}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := jsonpatch.MergePatch(raw, []byte(s.asked(t).Body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(fakeapi.LaterOf(raw), fakeapi.LaterOf(after)); diff != "" {
+			rt.Errorf("fields of a later version (-before +after)\n%s", diff)
+		}
+		var written lwsv1.LeaderWorkerSet
+		if err := json.Unmarshal(after, &written); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(status, written.Status); diff != "" {
+			rt.Errorf("the status (-want +got)\n%s", diff)
+		}
+	})
 }
 
 // statuses records a patch of the subresource status.

@@ -10,14 +10,18 @@ import (
 	"strings"
 	"testing"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func mux(t testing.TB) http.Handler {
@@ -70,6 +74,35 @@ const (
 		"annotations":{"leaderworkerset.sigs.k8s.io/size":"2"}},
 		"spec":{"newer":1,"subdomain":"a","containers":[{"name":"c","image":"i","env":[{"name":"A","newer":1}]}]}}`
 )
+
+// An answer changes what its rules name, and removes no field that this version lacks.
+func TestAnswersKeepFieldsOfALaterVersion(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, raw string
+		kind      metav1.GroupVersionKind
+	}{
+		"a set": {PathMutateSet, goodSet, setKind},
+		"a pod": {PathMutatePod, leader, podKind},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				raw := fakeapi.WithLater(rt, []byte(c.raw))
+				response := post(t, c.path, review(admissionv1.Create, c.kind, string(raw), ""))
+				patch, err := jsonpatch.DecodePatch(response.Patch)
+				if err != nil || len(patch) == 0 {
+					t.Fatalf("%d changes, %v: %s", len(patch), err, response.Patch)
+				}
+				after, err := patch.Apply(raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(fakeapi.LaterOf(raw), fakeapi.LaterOf(after)); diff != "" {
+					rt.Errorf("fields of a later version (-before +after)\n%s", diff)
+				}
+			})
+		})
+	}
+}
 
 func TestRefusalNamesEveryFault(t *testing.T) {
 	bad := strings.ReplaceAll(goodSet, `"size":2`, `"size":5,"subGroupPolicy":{"subGroupSize":7}`)

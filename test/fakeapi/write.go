@@ -350,7 +350,7 @@ func (w *statusWriter) Patch(_ context.Context, object client.Object, patch clie
 	}
 	w.server.writes.Lock()
 	defer w.server.writes.Unlock()
-	if err := w.server.ask(Request{Verb: "status", Of: NameOf(object), Waits: true}); err != nil {
+	if err := w.server.ask(Request{Verb: "status", Of: NameOf(object), Body: string(data), Waits: true}); err != nil {
 		return err
 	}
 	found, err := w.server.exactly(object, given.UID, given.ResourceVersion)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/revision"
 )
@@ -141,6 +142,9 @@ func Undo(number int64) Decide {
 	return func(set *lwsv1.LeaderWorkerSet, read revisions) (Change, error) {
 		if err := notPaused("undo the rollout of", set); err != nil {
 			return Change{}, err
+		}
+		if condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported) {
+			return Change{}, fmt.Errorf("leaderworkerset %q has fields that this version lacks, and its revisions may not have them; upgrade Lockstep first", set.Name)
 		}
 		to, err := chosen(set, read, number)
 		if err != nil {

@@ -1,17 +1,20 @@
 package lws
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -26,6 +29,9 @@ func TestAmend(t *testing.T) {
 		at := metav1.NewTime(now)
 		set.DeletionTimestamp, set.Finalizers = &at, []string{"example.com/hold"}
 	}
+	unsupported := func(set *lwsv1.LeaderWorkerSet) {
+		set.Status.Conditions = []metav1.Condition{{Type: lws.CodeUnsupported, Status: metav1.ConditionTrue}}
+	}
 	for _, tt := range []struct {
 		name   string
 		edit   func(*lwsv1.LeaderWorkerSet)
@@ -37,6 +43,7 @@ func TestAmend(t *testing.T) {
 	}{
 		{"undo", nil, []string{"one", "two", "three"}, Undo(Previous), "", "rolled back to revision 2", "two"},
 		{"undo to a revision", nil, []string{"one", "two", "three"}, Undo(1), "", "rolled back to revision 1", "one"},
+		{"undo of an unsupported set", unsupported, []string{"one", "three"}, Undo(Previous), "", "upgrade Lockstep", ""},
 		{"undo while paused", paused, []string{"one", "three"}, Undo(Previous), "", "resume it first with: kubectl lockstep rollout resume llama -n ns", ""},
 		{"undo without history", nil, nil, Undo(Previous), "", "no rollout history found", ""},
 		{"undo with one revision", nil, []string{"three"}, Undo(Previous), "", "nothing to go back to", ""},
@@ -68,9 +75,36 @@ func TestAmend(t *testing.T) {
 			if image(now) != "three" && now.Annotations[lwsrevision.ChangeCauseAnnotationKey] != "of "+tt.image {
 				t.Errorf("the change cause is %q", now.Annotations)
 			}
-			if want := tt.edit != nil && tt.verb != "resumed" && set.DeletionTimestamp == nil || tt.image != "" && tt.verb == "paused"; lws.Paused(now) != want {
+			if want := lws.Paused(set) && tt.verb != "resumed" || tt.image != "" && tt.verb == "paused"; lws.Paused(now) != want {
 				t.Errorf("paused: %t", lws.Paused(now))
 			}
+		})
+	}
+}
+
+// A verb changes what it names. A set that this version does not wholly know is not undone: its
+// revisions lack what it has.
+func TestVerbsKeepFieldsOfALaterVersion(t *testing.T) {
+	for name, decide := range map[string]Decide{"pause": Pause, "restart": Restart(now)} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				s := serverOf(t, imageSet("three"))
+				raw, err := json.Marshal(stored(s))
+				if err != nil {
+					t.Fatal(err)
+				}
+				raw = fakeapi.WithLater(rt, raw)
+				if _, _, err := (&Editor{Client: s}).Amend(t.Context(), key, decide); err != nil {
+					t.Fatal(err)
+				}
+				after, err := jsonpatch.MergePatch(raw, []byte(s.Asked("patch")[0].Body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(fakeapi.LaterOf(raw), fakeapi.LaterOf(after)); diff != "" {
+					rt.Errorf("fields of a later version (-before +after)\n%s", diff)
+				}
+			})
 		})
 	}
 }
