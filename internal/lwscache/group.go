@@ -29,9 +29,11 @@ import (
 func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, lws.Plan, error) {
 	w, err := o.Group(ctx, key, now)
 	if apierrors.IsNotFound(err) {
-		if w.Retained = o.retained(ctx, key); len(w.Retained) > 0 { // the set is gone, and its pods cannot go
+		var failed error
+		if w.Retained, failed = o.retained(ctx, key); len(w.Retained) > 0 { // the set is gone, and its pods cannot go
 			return w, lws.Release(w.Retained, key.Name), nil
 		}
+		err = cmp.Or(failed, err)
 	}
 	if err != nil {
 		return w, lws.Plan{}, err
@@ -183,16 +185,16 @@ func retained(lists ...[]*corev1.Pod) []*corev1.Pod {
 }
 
 // retained returns such pods under the names of a group whose set is gone.
-func (o *Observer) retained(ctx context.Context, leader types.NamespacedName) []*corev1.Pod {
+func (o *Observer) retained(ctx context.Context, leader types.NamespacedName) ([]*corev1.Pod, error) {
 	pods, err := o.pods(ctx, leader)
 	if err != nil {
-		return nil // the cache has the index
+		return nil, err
 	}
 	pod := &corev1.Pod{}
-	if err := o.cached.Get(ctx, leader, pod, client.DisableReadYourWritesConsistency); err == nil {
+	if err = o.cached.Get(ctx, leader, pod, client.DisableReadYourWritesConsistency); err == nil {
 		pods = append(pods, pod)
 	}
-	return retained(pods)
+	return retained(pods), client.IgnoreNotFound(err)
 }
 
 // fillGroup reads the group's StatefulSet, Service and gang object.

@@ -192,6 +192,34 @@ func TestALeaderIsOwnedThroughTheWholeChain(t *testing.T) {
 	}
 }
 
+// Another implementation keeps the pods of a group that failed too often. They can end when their
+// set is gone too, the worker before its leader.
+func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
+	e := open(t)
+	for name, leader := range map[string]string{"w-0": "w", "w-0-1": "w-0"} {
+		pod := fakeapi.Pod(name, "w", 0)
+		pod.Finalizers = []string{"a/b", lws.BudgetFinalizer}
+		fakeapi.OwnedBy(pod, "apps/v1", identity.Ref{Kind: identity.KindStatefulSet, Name: leader, UID: "gone"})
+		fakeapi.Add(e.Server, pod)
+	}
+	if _, plan, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now); !apierrors.IsNotFound(err) {
+		t.Fatalf("pods that do not end are left alone: %v, %v", plan, err)
+	}
+	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lws.BudgetFinalizer)
+	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lws.BudgetFinalizer)
+	for _, name := range []string{"w-0-1", "w-0"} {
+		_, plan, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now)
+		if err != nil || len(plan.Actions) != 1 {
+			t.Fatalf("%s: %v, %v", name, plan.Actions, err)
+		}
+		took, _ := plan.Actions[0].(action.SetFinalizers)
+		if took.Object.Name != name || len(took.Finalizers) != 1 || took.Finalizers[0] != "a/b" {
+			t.Fatalf("%s: %+v", name, took)
+		}
+		fakeapi.Drop[*corev1.Pod](e.Server, name)
+	}
+}
+
 func TestAnObjectWithoutLabelsUnderATakenNameIsRead(t *testing.T) {
 	e, _, _ := chained(t)
 	fakeapi.Add(e.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
