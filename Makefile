@@ -65,6 +65,17 @@ push: image ## Push dist/image to IMAGE=HOST/NAME:TAG with your registry credent
 	@test -n "$(IMAGE)" || { echo "say where: make push IMAGE=HOST/NAME:TAG" >&2; exit 2; }
 	@go -C release run ./cmd/lockstep-release push --from $(DIST)/image $(if $(KEY),--key $(abspath $(KEY))) $(IMAGE)
 
+.PHONY: package-chart
+package-chart: ## Write dist/lockstep-VERSION.tgz, the Helm chart; IMAGE=HOST/NAME@DIGEST is its default image
+	@go -C release run ./cmd/lockstep-release chart package --chart $(CURDIR)/charts/lockstep --version $(VERSION) \
+	  --created $$(git log -1 --format=%ct) --image '$(IMAGE)' --out $(DIST)
+
+.PHONY: install-yaml
+install-yaml: ## Write dist/install.yaml, for kubectl apply --server-side; IMAGE=HOST/NAME@DIGEST is the operator's
+	@mkdir -p $(DIST)
+	@go run -ldflags '$(LDFLAGS)' ./cmd/lockstep install --print --image '$(or $(IMAGE),lockstep:$(VERSION))' >$(DIST)/install.yaml.new
+	@mv $(DIST)/install.yaml.new $(DIST)/install.yaml
+
 .PHONY: demo
 demo: build ## Bring up a control plane, the operator and an example; show it live
 	@hack/demo.sh
@@ -136,12 +147,18 @@ lint: ## Run the linters
 	go -C local vet ./...
 	go -C release vet ./...
 
+# The parts of config that the chart copies.
+MANIFESTS := crd deployment policy protection rbac webhook
+
 .PHONY: generate
-generate: ## Generate deep copies, the CustomResourceDefinition and the API reference
+generate: ## Generate deep copies, the CustomResourceDefinition, the API reference and parts of the chart
 	$(GOTOOL) controller-gen object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	go run ./hack/slimcrd -embedded leaderTemplate,workerTemplate,volumeClaimTemplates config/crd/*.yaml
 	$(GOTOOL) crd-ref-docs --source-path=api --config=hack/apidocs/config.yaml --templates-dir=hack/apidocs/templates \
 	  --renderer=markdown --output-path=docs/api.md --log-level=ERROR
+	@for part in $(MANIFESTS); do rm -rf charts/lockstep/files/manifests/$$part && mkdir -p charts/lockstep/files/manifests/$$part && \
+	  cp config/$$part/*.yaml charts/lockstep/files/manifests/$$part/ || exit 1; done
+	go -C release run ./cmd/lockstep-release chart generate --chart $(CURDIR)/charts/lockstep
 
 .PHONY: verify
 verify: generate ## Check that everything generated and tidied is committed

@@ -3,6 +3,8 @@
 //
 //	lockstep-release image --version V --commit C --created SECONDS --out dist/image DIR…
 //	lockstep-release push --from dist/image HOST/NAME:TAG
+//	lockstep-release chart generate --chart charts/lockstep
+//	lockstep-release chart package --chart charts/lockstep --version V --created SECONDS --out dist
 //
 // DIR is named OS_ARCHITECTURE and holds the program lockstep.
 package main
@@ -25,7 +27,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	root := &cobra.Command{Use: "lockstep-release", Short: "Make a release of Lockstep", SilenceUsage: true}
-	root.AddCommand(imageCommand(), pushCommand())
+	root.AddCommand(imageCommand(), pushCommand(), chartCommand())
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {

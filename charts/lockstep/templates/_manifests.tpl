@@ -1,0 +1,221 @@
+{{- /*
+The manifests under files/ are those of "lockstep install". These templates choose among them, and write the values
+into them, as install does with its flags. Objects are changed in place.
+*/ -}}
+
+{{- /* Reports whether the API server has mutating policies. */ -}}
+{{- define "lockstep.mutates" -}}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" }}true{{ end }}
+{{- end }}
+
+{{- /* Reports whether an object protects PVCs: (object). */ -}}
+{{- define "lockstep.ofProtection" -}}
+{{- $labels := .metadata.labels | default dict }}
+{{- if and (eq (get $labels "app.kubernetes.io/name") "lockstep") (eq (get $labels "app.kubernetes.io/component") "protection") }}true{{ end }}
+{{- end }}
+
+{{- /* Reports whether an object is part of this release: (list root object). */ -}}
+{{- define "lockstep.wants" -}}
+{{- $root := index . 0 }}{{- $object := index . 1 }}{{- $values := $root.Values }}
+{{- $mutates := include "lockstep.mutates" $root | not | not }}
+{{- $holds := dict
+  "sets" (not $values.protectOnly)
+  "image" $values.operator.enabled
+  "service" (or (not $values.webhook.url) $values.operator.enabled)
+  "alone" $values.protection.alone
+  "initialHold" (eq $values.protection.initialHold "Pending")
+  "older" (not $mutates)
+  "newer" $mutates }}
+{{- $wanted := true }}
+{{- range get ($object.metadata.annotations | default dict) "lockstep.dev/install-when" | splitList " " | compact }}
+{{- if not (get $holds .) }}{{ $wanted = false }}{{ end }}
+{{- end }}
+{{- if and (hasPrefix "Mutating" $object.kind) (contains "AdmissionPolicy" $object.kind) (not $mutates) }}{{ $wanted = false }}{{ end }}
+{{- if and (include "lockstep.ofProtection" $object) (not $values.protection.enabled) }}{{ $wanted = false }}{{ end }}
+{{- if and (eq $object.kind "CustomResourceDefinition") $values.protectOnly }}{{ $wanted = false }}{{ end }}
+{{- if and (contains "certificates" $object.metadata.name) (ne $values.certificates.source "Operator") }}{{ $wanted = false }}{{ end }}
+{{- if $wanted }}true{{ end }}
+{{- end }}
+
+{{- /* Writes the values into an object and prints it: (list root object). */ -}}
+{{- define "lockstep.render" -}}
+{{- $root := index . 0 }}{{- $object := index . 1 }}{{- $values := $root.Values }}
+{{- $annotations := omit ($object.metadata.annotations | default dict) "lockstep.dev/install-when" }}
+{{- if include "lockstep.ofProtection" $object }}
+  {{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "lockstep-protection-role") }}
+    {{- $_ := set $annotations "lockstep.dev/protects-alone" (toString $values.protection.alone) }}
+    {{- include "lockstep.letRead" (list $root $object) }}
+  {{- else }}
+    {{- include "lockstep.chooseProtection" (list $root $object) }}
+  {{- end }}
+{{- end }}
+{{- if eq $object.kind "Deployment" }}{{ include "lockstep.setOperator" (list $root $object) }}{{ end }}
+{{- if hasSuffix "WebhookConfiguration" $object.kind }}
+  {{- include "lockstep.setWebhooks" (list $root $object) }}
+  {{- if eq $values.certificates.source "CertManager" }}
+    {{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/lws-serving-cert" $root.Release.Namespace) }}
+  {{- end }}
+{{- end }}
+{{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "lws-manager-role") $values.crashLogLines }}
+  {{- $_ := set $object "rules" (append $object.rules (dict "apiGroups" (list "") "resources" (list "pods/log") "verbs" (list "get"))) }}
+{{- end }}
+{{- if eq $object.kind "CustomResourceDefinition" }}
+  {{- include "lockstep.keepFields" (list $root $object) }}
+  {{- $_ := set $annotations "helm.sh/resource-policy" "keep" }}
+{{- end }}
+{{- $_ := unset $object.metadata "annotations" }}
+{{- with $annotations }}{{ $_ := set $object.metadata "annotations" . }}{{ end }}
+{{- with merge (dict) ($object.metadata.labels | default dict) $values.extraLabels }}{{ $_ := set $object.metadata "labels" . }}{{ end }}
+{{- if eq $object.kind "CustomResourceDefinition" }}
+  {{- toYaml $object }}
+{{- else }}
+  {{- include "lockstep.rename" (list $root (toJson $object)) | fromJson | toYaml }}
+{{- end }}
+{{- end }}
+
+{{- /* Prints JSON with the names of this release: (list root JSON). */ -}}
+{{- define "lockstep.rename" -}}
+{{- $root := index . 0 }}{{- $text := index . 1 }}{{- $names := $root.Values.names }}
+{{- if $root.Values.protectOnly }}
+  {{- $text = $text | replace "\"lws-controller-manager-metrics-service\"" "\"lockstep-metrics-service\"" }}
+  {{- $text = regexReplaceAll "\"lws-(controller-manager|proxy-role|proxy-rolebinding|metrics-reader)\"" $text "\"lockstep-${1}\"" }}
+  {{- $text = $text | replace "\"lws\"" "\"lockstep\"" }}
+{{- else }}
+  {{- $text = regexReplaceAll "\"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|leaderworkerset-)[a-z-]*)\"" $text (printf "\"%s-${1}\"" $names.prefix) }}
+  {{- $text = $text | replace "\"app.kubernetes.io/instance\":\"lws\"" (printf "\"app.kubernetes.io/instance\":%s" (toJson $names.instance)) }}
+{{- end }}
+{{- $text | replace "\"lws-system\"" (toJson $root.Release.Namespace) }}
+{{- end }}
+
+{{- /* Name of the Deployment and of the objects beside it. */ -}}
+{{- define "lockstep.name" -}}
+{{ if .Values.protectOnly }}lockstep{{ else }}{{ .Values.names.prefix }}{{ end }}-controller-manager
+{{- end }}
+
+{{- /* Metadata of an object that "lockstep install" does not have: (list root name labels). */ -}}
+{{- define "lockstep.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ index . 1 }}
+namespace: {{ $root.Release.Namespace }}
+labels: {{- merge (dict) (index . 2) $root.Values.extraLabels (include "lockstep.selector" $root | fromYaml) | toYaml | nindent 2 }}
+{{- end }}
+
+{{- /* Labels of the operator's pods. */ -}}
+{{- define "lockstep.selector" -}}
+control-plane: controller-manager
+app.kubernetes.io/name: {{ if .Values.protectOnly }}lockstep{{ else }}lws{{ end }}
+app.kubernetes.io/instance: {{ if .Values.protectOnly }}lockstep{{ else }}{{ toJson .Values.names.instance }}{{ end }}
+{{- end }}
+
+{{- /* The operator's Configuration. */ -}}
+{{- define "lockstep.configuration" -}}
+apiVersion: config.lws.x-k8s.io/v1alpha1
+kind: Configuration
+{{- with .Values.gangScheduler }}
+gangSchedulingManagement:
+  schedulerProvider: {{ . }}
+{{- end }}
+{{- with .Values.featureGates }}
+featureGates: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if ne .Values.certificates.source "Operator" }}
+internalCertManagement:
+  enable: false
+{{- end }}
+protection: {{- toYaml .Values.protection | nindent 2 }}
+{{ end }}
+
+{{- /* Arguments of the operator beyond those of its log, as a list in JSON. */ -}}
+{{- define "lockstep.arguments" -}}
+{{- $args := list "--config=/etc/lockstep/config.yaml" }}
+{{- if .Values.protectOnly }}{{ $args = append $args "--protect-only" }}{{ end }}
+{{- toJson $args }}
+{{- end }}
+
+{{- define "lockstep.image" -}}
+{{- with .Values.image }}
+{{- .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* Writes the values into the Deployment: (list root object). */ -}}
+{{- define "lockstep.setOperator" -}}
+{{- $root := index . 0 }}{{- $spec := (index . 1).spec }}{{- $values := $root.Values }}
+{{- $pod := $spec.template.spec }}{{- $operator := first $pod.containers }}
+{{- $arguments := include "lockstep.arguments" $root | fromJsonArray }}
+{{- $mark := printf "%q %s" $arguments (include "lockstep.configuration" $root) | sha256sum | trunc 16 }}
+{{- $labels := $spec.template.metadata.labels }}
+{{- $_ := set $spec.template.metadata "labels" (merge (dict "lockstep.dev/configuration" $mark) $labels $values.extraLabels) }}
+{{- $_ := set $spec "replicas" $values.replicas }}
+{{- range list "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" }}
+  {{- $key := . }}
+  {{- with get $values $key }}{{ $_ := set $pod $key . }}{{ end }}
+{{- end }}
+{{- $args := concat (list "run" (printf "--zap-log-level=%v" $values.log.level) (printf "--zap-encoder=%s" $values.log.format)) $arguments }}
+{{- with $values.crashLogLines }}{{ $args = append $args (printf "--crash-log-lines=%v" .) }}{{ end }}
+{{- $_ := set $operator "image" (include "lockstep.image" $root) }}
+{{- with $values.image.pullPolicy }}{{ $_ := set $operator "imagePullPolicy" . }}{{ end }}
+{{- $_ := set $operator "args" $args }}
+{{- $_ := set $operator "resources" $values.resources }}
+{{- $mounts := list (dict "name" "lockstep-configuration" "mountPath" "/etc/lockstep" "readOnly" true) }}
+{{- $volumes := list (dict "name" "lockstep-configuration" "configMap" (dict "name" "lockstep-configuration")) }}
+{{- if ne $values.certificates.source "Operator" }}
+  {{- $mounts = append $mounts (dict "name" "certificate" "mountPath" "/tmp/k8s-webhook-server/serving-certs" "readOnly" true) }}
+  {{- $volumes = append $volumes (dict "name" "certificate" "secret" (dict "secretName" $values.certificates.secretName)) }}
+{{- end }}
+{{- $_ := set $operator "volumeMounts" $mounts }}
+{{- $_ := set $pod "volumes" $volumes }}
+{{- end }}
+
+{{- /* Writes address and trusted certificates into webhooks: (list root object). */ -}}
+{{- define "lockstep.setWebhooks" -}}
+{{- $values := (index . 0).Values }}
+{{- range $hook := (index . 1).webhooks }}
+  {{- with $values.webhook.url }}
+    {{- $_ := set $hook "clientConfig" (dict "url" (printf "%s%s" (trimSuffix "/" .) $hook.clientConfig.service.path)) }}
+  {{- end }}
+  {{- with $values.certificates.caBundle }}{{ $_ := set $hook.clientConfig "caBundle" (b64enc .) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* Lets the operator read workloads of configured kinds, whose plural is unknown: (list root object). */ -}}
+{{- define "lockstep.letRead" -}}
+{{- $role := index . 1 }}{{- $groups := list "jobset.x-k8s.io" }}
+{{- range (index . 0).Values.protection.kinds }}
+  {{- $groups = append $groups (ternary (first (splitList "/" .apiVersion)) "" (contains "/" .apiVersion)) }}
+{{- end }}
+{{- range $groups | uniq | sortAlpha }}
+  {{- $resources := ternary "*" "replicationcontrollers" (ne . "") }}
+  {{- $_ := set $role "rules" (append $role.rules (dict "apiGroups" (list .) "resources" (list $resources) "verbs" (list "get" "list" "watch"))) }}
+{{- end }}
+{{- end }}
+
+{{- /* Writes default mode, exempt namespaces and the initial hold into all parts of a policy: (list root part). */ -}}
+{{- define "lockstep.chooseProtection" -}}
+{{- $root := index . 0 }}{{- $part := index . 1 }}{{- $protection := $root.Values.protection }}
+{{- if kindIs "slice" $part }}
+  {{- range $part }}{{ include "lockstep.chooseProtection" (list $root .) }}{{ end }}
+{{- else if kindIs "map" $part }}
+  {{- if eq (toString (get $part "name")) "initialHold" }}
+    {{- $_ := set $part "expression" (toString (eq $protection.initialHold "Pending")) }}
+  {{- end }}
+  {{- $key := toString (get $part "key") }}
+  {{- if eq $key "kubernetes.io/metadata.name" }}
+    {{- $_ := set $part "values" (append $protection.exemptNamespaces $root.Release.Namespace | uniq) }}
+  {{- else if eq $key "protection.lockstep.dev/mode" }}
+    {{- include "lockstep.chooseModes" (list (lower $protection.mode) $part) }}
+  {{- end }}
+  {{- range values $part }}{{ include "lockstep.chooseProtection" (list $root .) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* Keeps which modes a selector means. A namespace without a mode has the default: (list default selector). */ -}}
+{{- define "lockstep.chooseModes" -}}
+{{- $default := index . 0 }}{{- $selector := index . 1 }}{{- $meant := list }}{{- $others := list }}
+{{- range list "off" "observe" "barrier" "hold" "strict" }}
+  {{- if eq (has . $selector.values) (eq $selector.operator "In") }}{{ $meant = append $meant . }}{{ else }}{{ $others = append $others . }}{{ end }}
+{{- end }}
+{{- $isDefault := has $default $meant }}
+{{- $_ := set $selector "operator" (ternary "NotIn" "In" $isDefault) }}
+{{- $_ := set $selector "values" (ternary $others $meant $isDefault) }}
+{{- end }}

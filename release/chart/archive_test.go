@@ -1,0 +1,38 @@
+package chart
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	helm3 "helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+)
+
+// The archive has the same bytes each time, and both versions of Helm read it.
+func TestArchive(t *testing.T) {
+	release := Release{Version: "v1.2.3-4-gabc", Image: "registry.example:5000/lockstep:v1@sha256:00", Created: time.Unix(1700000000, 0)}
+	first, err := release.Archive(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := release.Archive(chartDir)
+	if err != nil || !bytes.Equal(first, second) {
+		t.Fatal("the archives differ", err)
+	}
+	chart, err := loader.LoadArchive(bytes.NewReader(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if chart.Metadata.Version != "1.2.3-4-gabc" || chart.Metadata.AppVersion != "v1.2.3-4-gabc" {
+		t.Errorf("the chart is %+v", chart.Metadata)
+	}
+	image := chart.Values["image"].(map[string]any)
+	if image["repository"] != "registry.example:5000/lockstep" || image["tag"] != "v1" || image["digest"] != "sha256:00" {
+		t.Errorf("the image is %v", image)
+	}
+	former, err := helm3.LoadArchive(bytes.NewReader(first))
+	if err != nil || len(former.Templates) != len(chart.Templates) || len(former.Files) != len(chart.Files) {
+		t.Errorf("Helm 3 reads another chart: %v", err)
+	}
+}

@@ -1,0 +1,133 @@
+package chart
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const operatorName = "Deployment lws-system/lws-controller-manager"
+
+// Each row is a choice that "lockstep install" does not have, and what it makes of an object.
+func TestChoices(t *testing.T) {
+	for name, tt := range map[string]struct{ values, object, want string }{
+		"digest": {`{image: {repository: a/b, tag: v2, digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000", pullPolicy: Always}}`, operatorName,
+			`{spec: {template: {spec: {containers: [{name: manager, imagePullPolicy: Always,
+			image: "a/b@sha256:0000000000000000000000000000000000000000000000000000000000000000"}]}}}}`},
+		"tag of the chart": {`{image: {repository: a/b}}`, operatorName, `{spec: {template: {spec: {containers: [{image: "a/b:v0.1.0-dev"}]}}}}`},
+		"scheduling": {`{replicas: 3, nodeSelector: {a: b}, tolerations: [{key: x, operator: Exists}], priorityClassName: high, imagePullSecrets: [{name: s}],
+			affinity: {podAntiAffinity: {}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}`, operatorName,
+			`{spec: {replicas: 3, template: {spec: {nodeSelector: {a: b}, tolerations: [{key: x, operator: Exists}], priorityClassName: high,
+			imagePullSecrets: [{name: s}], affinity: {podAntiAffinity: {}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}}}`},
+		"resources": {`{resources: {limits: {memory: 2Gi}}}`, operatorName, `{spec: {template: {spec: {containers: [{resources: {limits: {memory: 2Gi}, requests: {cpu: "1"}}}]}}}}`},
+		"log":       {`{log: {format: console, level: 4}}`, operatorName, `{spec: {template: {spec: {containers: [{args: [run, --zap-log-level=4, --zap-encoder=console, --config=/etc/lockstep/config.yaml]}]}}}}`},
+		"crash logs": {`{crashLogLines: 20}`, operatorName,
+			`{spec: {template: {spec: {containers: [{args: [run, --zap-log-level=2, --zap-encoder=json, --config=/etc/lockstep/config.yaml, --crash-log-lines=20]}]}}}}`},
+		"labels":        {`{extraLabels: {team: a, app.kubernetes.io/name: other}}`, operatorName, `{metadata: {labels: {team: a, app.kubernetes.io/name: lws}}, spec: {template: {metadata: {labels: {team: a}}}}}`},
+		"labels of all": {`{extraLabels: {team: a}}`, "CustomResourceDefinition /leaderworkersets.leaderworkerset.x-k8s.io", `{metadata: {labels: {team: a}}}`},
+		"a budget": {`{podDisruptionBudget: {enabled: true, maxUnavailable: "50%"}}`, "PodDisruptionBudget lws-system/lws-controller-manager",
+			`{spec: {maxUnavailable: 50%, selector: {matchLabels: {control-plane: controller-manager, app.kubernetes.io/instance: lws}}}}`},
+		"a network policy": {`{networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}]}}`, "NetworkPolicy lws-system/lws-controller-manager",
+			`{spec: {policyTypes: [Ingress], ingress: [{ports: [{port: 9443}, {port: 8081}]}, {ports: [{port: 8443}], from: [{namespaceSelector: {matchLabels: {a: b}}}]}]}}`},
+		"a service monitor": {`{metrics: {monitor: ServiceMonitor, labels: {release: p}}}`, "ServiceMonitor lws-system/lws-controller-manager",
+			`{metadata: {labels: {release: p}}, spec: {endpoints: [{port: https, scheme: https, interval: 30s}]}}`},
+		"a pod monitor": {`{metrics: {monitor: PodMonitor, tokenSecret: {name: token}}}`, "PodMonitor lws-system/lws-controller-manager",
+			`{spec: {podMetricsEndpoints: [{port: metrics, authorization: {credentials: {name: token, key: token}}}]}}`},
+		"a reader": {`{metrics: {reader: {serviceAccount: prometheus}}}`, "ClusterRoleBinding /lws-metrics-reader",
+			`{roleRef: {name: lws-metrics-reader}, subjects: [{name: prometheus, namespace: monitoring}]}`},
+		"cert-manager": {`{certificates: {source: CertManager}}`, "Certificate lws-system/lws-serving-cert",
+			`{spec: {secretName: lws-webhook-server-cert, dnsNames: [lws-webhook-service.lws-system.svc, lws-webhook-service.lws-system.svc.cluster.local], issuerRef: {name: lws-selfsigned-issuer}}}`},
+		"cert-manager's bundle": {`{certificates: {source: CertManager}}`, "MutatingWebhookConfiguration /lws-mutating-webhook-configuration",
+			`{metadata: {annotations: {cert-manager.io/inject-ca-from: lws-system/lws-serving-cert}}}`},
+		"own certificates": {`{certificates: {source: Secret, secretName: mine, caBundle: PEM}}`, operatorName,
+			`{spec: {template: {spec: {volumes: [{configMap: {name: lockstep-configuration}}, {name: certificate, secret: {secretName: mine}}],
+			containers: [{volumeMounts: [{name: lockstep-configuration}, {mountPath: /tmp/k8s-webhook-server/serving-certs}]}]}}}}`},
+		"own bundle": {`{certificates: {source: Secret, secretName: mine, caBundle: PEM}}`, "ValidatingWebhookConfiguration /lws-validating-webhook-configuration",
+			`{webhooks: [{clientConfig: {caBundle: UEVN}}]}`},
+		"names": {`{names: {prefix: old-lws, instance: old}}`, "Deployment lws-system/old-lws-controller-manager",
+			`{spec: {selector: {matchLabels: {app.kubernetes.io/instance: old}}, template: {metadata: {labels: {app.kubernetes.io/instance: old}}, spec: {serviceAccountName: old-lws-controller-manager}}}}`},
+		"fixed names": {`{names: {prefix: old-lws, instance: old}}`, "Service lws-system/lws-webhook-service", `{spec: {selector: {app.kubernetes.io/instance: old}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := mustRender(t, tt.values)[tt.object]
+			if got == nil {
+				t.Fatalf("%s is not rendered", tt.object)
+			}
+			want := map[string]any{}
+			if err := yaml.Unmarshal([]byte(tt.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, part(got.Object, want)); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", tt.object, diff)
+			}
+		})
+	}
+}
+
+// part returns what a value has at the fields of a pattern.
+func part(of, pattern any) any {
+	switch pattern := pattern.(type) {
+	case map[string]any:
+		from, isMap := of.(map[string]any)
+		if !isMap {
+			return of
+		}
+		found := map[string]any{}
+		for name, inner := range pattern {
+			if value, has := from[name]; has {
+				found[name] = part(value, inner)
+			}
+		}
+		return found
+	case []any:
+		from, isList := of.([]any)
+		if !isList || len(from) != len(pattern) {
+			return of
+		}
+		found := []any{}
+		for i := range from {
+			found = append(found, part(from[i], pattern[i]))
+		}
+		return found
+	}
+	return of
+}
+
+// The operator may read logs only where the user asked for it.
+func TestLogsAreReadOnlyOnRequest(t *testing.T) {
+	for text, want := range map[string]bool{``: false, `{crashLogLines: 5}`: true} {
+		role, err := json.Marshal(mustRender(t, text)["ClusterRole /lws-manager-role"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(role), "pods/log"); got != want {
+			t.Errorf("with %q the role contains pods/log: %v", text, got)
+		}
+	}
+}
+
+// In another namespace than the default one no object refers to that one.
+func TestAnotherNamespace(t *testing.T) {
+	objects, err := render(t, "elsewhere", values(t, `{protection: {exemptNamespaces: []}, metrics: {monitor: ServiceMonitor}, podDisruptionBudget: {enabled: true}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, u := range objects {
+		text, err := u.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "lws-system") {
+			t.Errorf("%s refers to lws-system", name)
+		}
+	}
+	policy := objects["MutatingAdmissionPolicyBinding /barrier.protection.lockstep.dev"]
+	selector, _, _ := unstructured.NestedFieldNoCopy(policy.Object, "spec", "matchResources", "namespaceSelector", "matchExpressions")
+	if text, _ := json.Marshal(selector); !strings.Contains(string(text), `"elsewhere"`) {
+		t.Errorf("the operator's namespace is not exempt: %s", text)
+	}
+}

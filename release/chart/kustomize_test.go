@@ -1,0 +1,45 @@
+package chart
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"lockstep.dev/lockstep/internal/install"
+)
+
+// The default base is what "lockstep install" applies with the defaults.
+func TestTheKustomizeBaseIsWhatInstallApplies(t *testing.T) {
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]*unstructured.Unstructured{}
+	for _, resource := range built.Resources() {
+		text, err := resource.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := decode(t, resource.GetName(), string(text))
+		if len(u.GetAnnotations()) == 0 {
+			u.SetAnnotations(nil)
+		}
+		if u.GetKind() != "Namespace" {
+			got[title(u)] = u
+		}
+	}
+	want := applied(t, install.Options{Image: "lockstep"})
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
+		t.Fatalf("objects (-install +kustomize)\n%s", diff)
+	}
+	for name, u := range want {
+		if diff := cmp.Diff(u.Object, got[name].Object); diff != "" {
+			t.Errorf("%s (-install +kustomize)\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package chart
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"lockstep.dev/lockstep/internal/install"
+)
+
+// With the same choices, the chart and "lockstep install" give the same objects.
+func TestTheChartIsWhatInstallApplies(t *testing.T) {
+	for name, tt := range map[string]struct {
+		values  string
+		options install.Options
+	}{
+		"defaults":             {``, install.Options{Image: image}},
+		"outside the cluster":  {`{operator: {enabled: false}, webhook: {url: "https://127.0.0.1:9443/"}}`, install.Options{WebhookURL: "https://127.0.0.1:9443/"}},
+		"both":                 {`{webhook: {url: "https://127.0.0.1:9443"}}`, install.Options{Image: image, WebhookURL: "https://127.0.0.1:9443"}},
+		"protection off":       {`{protection: {enabled: false}}`, install.Options{Image: image}},
+		"protection alone":     {`{protectOnly: true}`, install.Options{Image: image, ProtectOnly: true}},
+		"mode Off":             {`{protection: {mode: "Off"}}`, install.Options{Image: image}},
+		"mode Observe":         {`{protection: {mode: Observe}}`, install.Options{Image: image}},
+		"mode Hold":            {`{protection: {mode: Hold, initialHold: Pending}}`, install.Options{Image: image}},
+		"mode Strict":          {`{protection: {mode: Strict, exemptNamespaces: [a, b]}}`, install.Options{Image: image}},
+		"no exempt namespaces": {`{protection: {exemptNamespaces: []}}`, install.Options{Image: image}},
+		"without the built-in": {`{protection: {alone: true, idle: Free, graceSeconds: 0}}`, install.Options{Image: image}},
+		"kinds": {`{protection: {kinds: [{apiVersion: example.com/v1, kind: Shard, podTemplates: [spec.template]},
+			{apiVersion: v1, kind: ReplicationController, podTemplates: [spec.template]}]}}`, install.Options{Image: image}},
+		"gangs": {`{gangScheduler: volcano}`, install.Options{Image: image}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := namespace
+			if tt.options.ProtectOnly {
+				in = "lockstep-system"
+			}
+			got, err := render(t, in, values(t, tt.values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.options.Config = configuration(t, tt.values)
+			want := applied(t, tt.options)
+			for _, u := range got {
+				if u.GetKind() == "CustomResourceDefinition" {
+					annotations := u.GetAnnotations()
+					if annotations["helm.sh/resource-policy"] != "keep" {
+						t.Errorf("%s goes with the release", title(u))
+					}
+					delete(annotations, "helm.sh/resource-policy")
+					u.SetAnnotations(annotations)
+				}
+			}
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
+				t.Errorf("objects (-install +chart)\n%s", diff)
+			}
+			for name, u := range want {
+				if chart := got[name]; chart != nil {
+					if diff := cmp.Diff(u.Object, chart.Object); diff != "" {
+						t.Errorf("%s (-install +chart)\n%s", name, diff)
+					}
+				}
+			}
+		})
+	}
+}
+
+// configuration returns the Configuration that the chart makes of values.
+func configuration(t *testing.T, text string) []byte {
+	t.Helper()
+	set := values(t, text)
+	set["operator"] = map[string]any{"enabled": true}
+	objects, err := render(t, namespace, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, _, _ := unstructured.NestedString(objects["ConfigMap "+namespace+"/lockstep-configuration"].Object, "data", "config.yaml")
+	return []byte(config)
+}
+
+// applied returns the objects of "lockstep install", without the namespace: Helm creates it.
+func applied(t *testing.T, o install.Options) map[string]*unstructured.Unstructured {
+	t.Helper()
+	out := &bytes.Buffer{}
+	o.Print, o.Out = true, out
+	if err := install.Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string]*unstructured.Unstructured{}
+	for document := range strings.SplitSeq(out.String(), "---\n") {
+		u := decode(t, "install --print", document)
+		if u != nil && u.GetKind() != "Namespace" {
+			objects[title(u)] = u
+		}
+	}
+	return objects
+}

@@ -1,0 +1,104 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	helmchart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	chartDir  = "../../charts/lockstep"
+	namespace = "lws-system"
+	image     = "registry.example/lockstep:v1"
+)
+
+// values are written as YAML. Each test names an image, unless it runs none.
+func values(t *testing.T, text string) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := all["image"]; !found {
+		all["image"] = map[string]any{"repository": "registry.example/lockstep", "tag": "v1"}
+	}
+	return all
+}
+
+func load(t *testing.T) *helmchart.Chart {
+	t.Helper()
+	chart, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart
+}
+
+// render returns the objects of a release in a namespace, by kind and name.
+func render(t *testing.T, in string, set map[string]any) (map[string]*unstructured.Unstructured, error) {
+	t.Helper()
+	chart := load(t)
+	options := common.ReleaseOptions{Name: "lockstep", Namespace: in, Revision: 1, IsInstall: true}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.APIVersions = append(capabilities.APIVersions, "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")
+	all, err := util.ToRenderValues(chart, set, options, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(chart, all)
+	if err != nil {
+		return nil, err
+	}
+	objects := map[string]*unstructured.Unstructured{}
+	for name, text := range files {
+		if strings.HasSuffix(name, "NOTES.txt") {
+			continue
+		}
+		for document := range strings.SplitSeq(text, "\n---\n") {
+			u := decode(t, name, document)
+			if u == nil {
+				continue
+			}
+			if objects[title(u)] != nil {
+				t.Errorf("%s is rendered twice", title(u))
+			}
+			objects[title(u)] = u
+		}
+	}
+	return objects, nil
+}
+
+func decode(t *testing.T, name, document string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, document)
+	}
+	if len(u.Object) == 0 {
+		return nil
+	}
+	if u.GetKind() == "" || u.GetName() == "" {
+		t.Fatalf("%s: no object:\n%.500s", name, document)
+	}
+	return u
+}
+
+func title(u *unstructured.Unstructured) string {
+	return u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
+}
+
+func mustRender(t *testing.T, text string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	objects, err := render(t, namespace, values(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
