@@ -2,16 +2,16 @@ package image
 
 import (
 	"archive/tar"
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -20,11 +20,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	spdx "github.com/spdx/tools-golang/json"
 
 	"lockstep.dev/lockstep/release/sign"
 )
@@ -83,10 +82,11 @@ func files(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-func TestTheSameProgramsGiveTheSameBytes(t *testing.T) {
-	o := options(t)
+// The programs are built twice as well, in other directories.
+func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "image"), filepath.Join(t.TempDir(), "image")
 	for _, dir := range []string{first, second, second} { // the last writes over the second
+		o := options(t)
 		if err := build(t, o).Write(dir, o.Version); err != nil {
 			t.Fatal(err)
 		}
@@ -116,10 +116,7 @@ func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, image := range platforms(t, read.Index) {
-		file, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := config(t, image)
 		if file.Architecture != architectures[i] || file.OS != "linux" || file.Config.User != "65532:65532" ||
 			strings.Join(file.Config.Entrypoint, " ") != "/lockstep" || file.Config.Labels["org.opencontainers.image.revision"] != o.Commit {
 			t.Errorf("configuration %+v", file)
@@ -159,73 +156,101 @@ func platforms(t *testing.T, index v1.ImageIndex) (images []v1.Image) {
 	return images
 }
 
-// A registry serves both platforms, and the bill of materials of each as its referrer.
+// A registry serves both platforms, the bill of materials of each as its referrer, and all signatures:
+// with an API for referrers and without, and to users with credentials alone.
 func TestARegistryServesWhatIsPushed(t *testing.T) {
-	o := options(t)
-	dir := filepath.Join(t.TempDir(), "image")
-	if err := build(t, o).Write(dir, o.Version); err != nil {
-		t.Fatal(err)
+	for name, referrers := range map[string]bool{"with referrers": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			o, key := options(t), newKey(t)
+			host := serve(t, referrers)
+			tag := host + "/team/lockstep:v1.2.3"
+			pushed := build(t, o)
+			if _, err := pushed.Push(t.Context(), tag, key); err == nil || !strings.Contains(err.Error(), "401") {
+				t.Fatalf("pushed without credentials: %v", err)
+			}
+			logIn(t, host)
+			digest, err := pushed.Push(t.Context(), tag, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := Verify(t.Context(), tag, key.Public())
+			if err != nil || found.Digest != digest || len(found.Materials) != len(architectures) {
+				t.Fatalf("verified %+v, %v, want %s", found, err, digest)
+			}
+			for i, image := range platforms(t, pushed.Index) {
+				checkMaterials(t, found.Materials["linux/"+architectures[i]], image)
+			}
+			if _, err := Verify(t.Context(), tag, newKey(t).Public()); err == nil {
+				t.Error("verified with another key")
+			}
+			if _, err := pushed.Push(t.Context(), host+"/team/unsigned:v1.2.3", nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Verify(t.Context(), host+"/team/unsigned:v1.2.3", key.Public()); err == nil {
+				t.Error("verified an image without signatures")
+			}
+		})
 	}
-	read, err := Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
+}
+
+const login, password = "someone", "secret"
+
+// serve starts a registry that wants credentials, and returns its address.
+func serve(t *testing.T, referrers bool) string {
+	t.Helper()
+	files := registry.New(registry.WithReferrersSupport(referrers), registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u, p, _ := r.BasicAuth(); u != login || p != password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		files.ServeHTTP(w, r)
+	}))
 	t.Cleanup(server.Close)
-	tag, key := strings.TrimPrefix(server.URL, "http://")+"/team/lockstep:v1.2.3", newKey(t)
-	digest, err := read.Push(t.Context(), tag, key)
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// logIn writes the registry configuration that "docker login" writes.
+func logIn(t *testing.T, host string) {
+	t.Helper()
+	text := fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, host, login, password)
+	if err := os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkMaterials reads a bill of materials with SPDX' own library.
+func checkMaterials(t *testing.T, text []byte, of v1.Image) {
+	t.Helper()
+	digest, err := of.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref, err := name.ParseReference(tag)
+	bill, err := spdx.Read(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var packages []string
+	for _, one := range bill.Packages {
+		packages = append(packages, one.PackageName)
+	}
+	if got := strings.Join(packages, " "); got != "lockstep-linux-"+config(t, of).Architecture+" stdlib example.com/program" {
+		t.Errorf("packages %s", got)
+	}
+	if got := bill.Packages[0].PackageChecksums[0].Value; got != digest.Hex {
+		t.Errorf("the bill of materials is for %s, want %s", got, digest)
+	}
+}
+
+func config(t *testing.T, image v1.Image) *v1.ConfigFile {
+	t.Helper()
+	file, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pulled, err := remote.Index(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := pulled.Digest(); err != nil || got != digest {
-		t.Errorf("pulled %s, %v, want %s", got, err, digest)
-	}
-	checkSignature(t, ref.Context(), digest, key)
-	images := platforms(t, pulled)
-	if len(images) != len(architectures) {
-		t.Fatalf("%d platforms", len(images))
-	}
-	for _, image := range images {
-		of, err := image.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		referrers, err := remote.Referrers(ref.Context().Digest(of.String()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		manifest, err := referrers.IndexManifest()
-		if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].ArtifactType != string(SPDX) {
-			t.Fatalf("referrers of %s: %+v, %v", of, manifest, err)
-		}
-		artifact, err := remote.Image(ref.Context().Digest(manifest.Manifests[0].Digest.String()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := Bill(artifact)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var bill document
-		if err := json.Unmarshal(text, &bill); err != nil || bill.Version != "SPDX-2.3" {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		var packages []string
-		for _, one := range bill.Packages {
-			packages = append(packages, one.Name)
-		}
-		if got := strings.Join(packages, " "); got != "lockstep stdlib example.com/program" {
-			t.Errorf("packages %s", got)
-		}
-	}
+	return file
 }
 
 func newKey(t *testing.T) *sign.Key {
@@ -247,42 +272,6 @@ func newKey(t *testing.T) *sign.Key {
 		t.Fatal(err)
 	}
 	return key
-}
-
-// checkSignature verifies a signature as cosign does, with the public key alone.
-func checkSignature(t *testing.T, of name.Repository, digest v1.Hash, key *sign.Key) {
-	t.Helper()
-	signed, err := remote.Image(of.Tag("sha256-" + digest.Hex + ".sig"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := signed.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	payload, err := Bill(signed)
-	if err != nil || !strings.Contains(string(payload), digest.String()) {
-		t.Fatalf("payload %s, %v", payload, err)
-	}
-	signature, err := base64.StdEncoding.DecodeString(manifest.Layers[0].Annotations["dev.cosignproject.cosign/signature"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode(text)
-	public, err := x509.ParsePKIXPublicKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for change, want := range map[string]bool{"": true, " ": false} {
-		hash := sha256.Sum256([]byte(string(payload) + change))
-		if ecdsa.VerifyASN1(public.(*ecdsa.PublicKey), hash[:], signature) != want {
-			t.Errorf("the payload with %q: want verified %t", change, want)
-		}
-	}
 }
 
 func TestWhatIsNoImageIsRefused(t *testing.T) {

@@ -1,20 +1,12 @@
 package image
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-
-	"lockstep.dev/lockstep/release/sign"
 )
 
 // refName names the index in a layout.
@@ -72,37 +64,4 @@ func Read(dir string) (Image, error) {
 		return Image{}, fmt.Errorf("%s holds no index of platforms; make one: make image", dir)
 	}
 	return read, nil
-}
-
-// Push pushes an image under a tag, with the credentials of the user's registry configuration, and
-// returns its digest. It signs the digest if there is a key. The tag goes last: nobody sees an image
-// without its bills of materials and its signature.
-func (i Image) Push(ctx context.Context, to string, key *sign.Key, options ...remote.Option) (v1.Hash, error) {
-	tag, err := name.NewTag(to, name.StrictValidation)
-	if err != nil {
-		return v1.Hash{}, fmt.Errorf("IMAGE %q: %w; wants HOST/NAME:TAG", to, err)
-	}
-	options = append([]remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}, options...)
-	digest, err := partial.Descriptor(i.Index)
-	if err != nil {
-		return v1.Hash{}, err
-	}
-	if err := remote.WriteIndex(tag.Context().Digest(digest.Digest.String()), i.Index, options...); err != nil {
-		return v1.Hash{}, fmt.Errorf("push %s: %w", tag, err)
-	}
-	for _, materials := range i.Materials {
-		of, err := materials.Digest()
-		if err != nil {
-			return v1.Hash{}, err
-		}
-		if err := remote.Write(tag.Context().Digest(of.String()), materials, options...); err != nil {
-			return v1.Hash{}, fmt.Errorf("push the bill of materials of %s: %w", tag, err)
-		}
-	}
-	if key != nil {
-		if err := pushSignature(tag.Context(), digest.Digest, key, options...); err != nil {
-			return v1.Hash{}, err
-		}
-	}
-	return digest.Digest, remote.WriteIndex(tag, i.Index, options...)
 }

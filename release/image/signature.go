@@ -62,3 +62,30 @@ func pushSignature(to name.Repository, digest v1.Hash, key *sign.Key, options ..
 	}
 	return remote.Write(signatureTag(to, digest), signed, options...)
 }
+
+// verifySignature returns an error unless a registry has a signature of the digest that was made with the key.
+func verifySignature(of name.Repository, digest v1.Hash, key *sign.Public, options ...remote.Option) error {
+	signed, err := remote.Image(signatureTag(of, digest), options...)
+	if err != nil {
+		return fmt.Errorf("signature of %s: %w", digest, err)
+	}
+	manifest, err := signed.Manifest()
+	if err != nil {
+		return err
+	}
+	payload, err := content(signed)
+	if err != nil {
+		return fmt.Errorf("signature of %s: %w", digest, err)
+	}
+	if err := key.Verify(payload, manifest.Layers[0].Annotations[signatureAnnotation]); err != nil {
+		return fmt.Errorf("%s: %w", digest, err)
+	}
+	var s statement
+	if err := json.Unmarshal(payload, &s); err != nil {
+		return err
+	}
+	if s.Critical.Image.Digest != digest.String() {
+		return fmt.Errorf("signature of %s: it was made for %s", digest, s.Critical.Image.Digest)
+	}
+	return nil
+}
