@@ -49,21 +49,38 @@ local: ## Build bin/lockstep-local, the local control plane
 	@$(LOCKSTEP_LOCAL) assets $(ASSETS) >/dev/null
 
 PLATFORMS := linux_amd64 linux_arm64
+RELEASED := $(PLATFORMS) darwin_amd64 darwin_arm64
 DIST := $(CURDIR)/dist
+# Everything in a release has the time of its commit, so that it can be made twice with the same bytes.
+CREATED ?= $(shell git log -1 --format=%ct)
+URL ?= https://lockstep.dev/releases/$(VERSION)
+RELEASE := go -C release run ./cmd/lockstep-release
+BUILT_AT = $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
+# build-for builds commands, the second argument, for platforms, the first.
+build-for = for platform in $(1); do \
+	  GOOS=$${platform%_*} GOARCH=$${platform\#*_} hack/progress.sh go build -buildvcs=false \
+	    -ldflags '$(LDFLAGS) -X $(BUILT).BuildDate=$(BUILT_AT)' -o $(DIST)/programs/$$platform/ $(2) || exit 1; done
 
 .PHONY: image
 image: ## Write the operator's image for linux/amd64 and linux/arm64 to dist/image, without Docker
 	@echo "building lockstep for $(PLATFORMS) (2-3 minutes each the first time)"
-	@for platform in $(PLATFORMS); do \
-	  GOOS=$${platform%_*} GOARCH=$${platform#*_} hack/progress.sh go build -buildvcs=false -ldflags '$(LDFLAGS)' \
-	    -o $(DIST)/programs/$$platform/ ./cmd/lockstep || exit 1; done
-	@go -C release run ./cmd/lockstep-release image --version $(VERSION) --commit $(COMMIT) \
-	  --created $$(git log -1 --format=%ct) --out $(DIST)/image $(PLATFORMS:%=$(DIST)/programs/%)
+	@$(call build-for,$(PLATFORMS),./cmd/lockstep)
+	@$(RELEASE) image --version $(VERSION) --commit $(COMMIT) --created $(CREATED) --out $(DIST)/image $(PLATFORMS:%=$(DIST)/programs/%)
+
+.PHONY: release
+release: image ## Write everything that is released to dist, with checksums; KEY signs them
+	@echo "building lockstep and kubectl-lockstep for $(RELEASED)"
+	@$(call build-for,$(RELEASED),./cmd/lockstep ./cmd/kubectl-lockstep)
+	@find $(DIST) -maxdepth 1 -type f -delete # those of another version
+	@$(RELEASE) archive --version $(VERSION) --created $(CREATED) --url $(URL) --image $(DIST)/image \
+	  --license $(CURDIR)/LICENSE --out $(DIST) $(RELEASED:%=$(DIST)/programs/%)
+	@$(RELEASE) checksums $(if $(KEY),--key $(abspath $(KEY))) $(DIST)
+	@cat $(DIST)/checksums.txt
 
 .PHONY: push
 push: image ## Push dist/image to IMAGE=HOST/NAME:TAG with your registry credentials; KEY signs it
 	@test -n "$(IMAGE)" || { echo "say where: make push IMAGE=HOST/NAME:TAG" >&2; exit 2; }
-	@go -C release run ./cmd/lockstep-release push --from $(DIST)/image $(if $(KEY),--key $(abspath $(KEY))) $(IMAGE)
+	@$(RELEASE) push --from $(DIST)/image $(if $(KEY),--key $(abspath $(KEY))) $(IMAGE)
 
 .PHONY: package-chart
 package-chart: ## Write dist/lockstep-VERSION.tgz, the Helm chart; IMAGE=HOST/NAME@DIGEST is its default image

@@ -30,10 +30,28 @@ import (
 
 var architectures = []string{"amd64", "arm64"}
 
-// options builds a small program for each platform. It stands in for the operator, whose build takes minutes.
+// standIns is the directory of programs that most tests share.
+var standIns string
+
+func TestMain(m *testing.M) {
+	var err error
+	if standIns, err = os.MkdirTemp("", "image"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(standIns)
+	os.Exit(code)
+}
+
+// options returns the programs that most tests share.
 func options(t *testing.T) Options {
 	t.Helper()
-	dir := t.TempDir()
+	return optionsIn(t, standIns)
+}
+
+// optionsIn builds a small program for each platform. It stands in for the operator, whose build takes minutes.
+func optionsIn(t *testing.T, dir string) Options {
+	t.Helper()
 	for file, text := range map[string]string{
 		"go.mod": "module example.com/program\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n",
 	} {
@@ -44,13 +62,16 @@ func options(t *testing.T) Options {
 	o := Options{Version: "v1.2.3", Commit: "0123abc", Created: time.Unix(1_700_000_000, 0).UTC()}
 	for _, architecture := range architectures {
 		path := filepath.Join(dir, "linux_"+architecture, "lockstep")
+		o.Programs = append(o.Programs, Program{OS: "linux", Architecture: architecture, Path: path})
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
 		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, ".")
 		build.Dir = dir
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		o.Programs = append(o.Programs, Program{OS: "linux", Architecture: architecture, Path: path})
 	}
 	return o
 }
@@ -86,7 +107,7 @@ func files(t *testing.T, dir string) map[string]string {
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "image"), filepath.Join(t.TempDir(), "image")
 	for _, dir := range []string{first, second, second} { // the last writes over the second
-		o := options(t)
+		o := optionsIn(t, t.TempDir())
 		if err := build(t, o).Write(dir, o.Version); err != nil {
 			t.Fatal(err)
 		}

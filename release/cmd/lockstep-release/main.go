@@ -2,11 +2,15 @@
 // already built.
 //
 //	lockstep-release image --version V --commit C --created SECONDS --out dist/image DIR…
-//	lockstep-release push --from dist/image HOST/NAME:TAG
 //	lockstep-release chart generate --chart charts/lockstep
 //	lockstep-release chart package --chart charts/lockstep --version V --created SECONDS --out dist
+//	lockstep-release push --from dist/image [--key KEY] HOST/NAME:TAG
+//	lockstep-release archive --version V --created SECONDS --url URL --out dist DIR…
+//	lockstep-release checksums [--key KEY] dist
+//	lockstep-release verify --key PUBLIC dist
+//	lockstep-release verify-image --key PUBLIC HOST/NAME:TAG
 //
-// DIR is named OS_ARCHITECTURE and holds the program lockstep.
+// DIR is named OS_ARCHITECTURE and holds the programs lockstep and, for archives, kubectl-lockstep.
 package main
 
 import (
@@ -27,7 +31,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	root := &cobra.Command{Use: "lockstep-release", Short: "Make a release of Lockstep", SilenceUsage: true}
-	root.AddCommand(imageCommand(), pushCommand(), chartCommand())
+	root.AddCommand(imageCommand(), pushCommand(), chartCommand(),
+		archiveCommand(), checksumsCommand(), verifyCommand(), verifyImageCommand())
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {
@@ -78,11 +83,9 @@ func pushCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var key *sign.Key
-		if keyFile != "" {
-			if key, err = sign.Load(keyFile); err != nil {
-				return err
-			}
+		key, err := load(keyFile)
+		if err != nil {
+			return err
 		}
 		digest, err := read.Push(cmd.Context(), args[0], key)
 		if err == nil {
@@ -93,4 +96,12 @@ func pushCommand() *cobra.Command {
 	cmd.Flags().StringVar(&keyFile, "key", "", "`file` with the private key that signs the image, in PEM; without, it is not signed")
 	cmd.Flags().StringVar(&from, "from", "dist/image", "directory of the layout")
 	return cmd
+}
+
+// load reads a signing key. Without a file there is none.
+func load(file string) (*sign.Key, error) {
+	if file == "" {
+		return nil, nil
+	}
+	return sign.Load(file)
 }

@@ -1,0 +1,345 @@
+package dist
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	spdx "github.com/spdx/tools-golang/json"
+
+	"lockstep.dev/lockstep/release/sign"
+)
+
+var released = []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"}
+
+const version = "v1.2.3"
+
+// standIns is the directory of programs that most tests share.
+var standIns string
+
+func TestMain(m *testing.M) {
+	var err error
+	if standIns, err = os.MkdirTemp("", "dist"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(standIns)
+	os.Exit(code)
+}
+
+// options returns the programs that most tests share.
+func options(t *testing.T) Options {
+	t.Helper()
+	return optionsIn(t, standIns)
+}
+
+// optionsIn builds small programs for each platform, which stand in for Lockstep's, whose builds take minutes.
+func optionsIn(t *testing.T, dir string) Options {
+	t.Helper()
+	write(t, filepath.Join(dir, "go.mod"), "module example.com/program\n\ngo 1.26\n")
+	for _, program := range programs {
+		write(t, filepath.Join(dir, program, "main.go"), "package main\n\nfunc main() { println(\"here is "+program+"\") }\n")
+	}
+	write(t, filepath.Join(dir, "image", "index.json"), "{}")
+	write(t, filepath.Join(dir, "image", "blobs", "sha256", "0"), "blob")
+	write(t, filepath.Join(dir, "LICENSE"), "the license")
+	o := Options{
+		Version: version, Created: time.Unix(1_700_000_000, 0).UTC(), URL: "https://example.com/" + version,
+		Image: filepath.Join(dir, "image"), License: filepath.Join(dir, "LICENSE"),
+	}
+	for _, platform := range released {
+		to := filepath.Join(dir, "programs", platform)
+		o.Programs = append(o.Programs, to)
+		if _, err := os.Stat(to); err == nil {
+			continue
+		}
+		system, architecture, _ := strings.Cut(platform, "_")
+		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", to+"/", "./lockstep", "./"+plugin)
+		build.Dir = dir
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOFLAGS=")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	return o
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// newKey writes a private key and its public one, and returns their paths.
+func newKey(t *testing.T) (private, public string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	private, public = filepath.Join(dir, "lockstep.key"), filepath.Join(dir, "lockstep.pub")
+	write(t, private, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})))
+	write(t, public, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: open})))
+	return private, public
+}
+
+func load(t *testing.T, private string) *sign.Key {
+	t.Helper()
+	key, err := sign.Load(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// make writes a signed release to a new directory.
+func (o Options) make(t *testing.T, private string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(o.Write(dir), Seal(dir, load(t, private))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// The programs are built twice as well, in other directories.
+func TestTheSameSourcesGiveTheSameRelease(t *testing.T) {
+	private, _ := newKey(t)
+	one, other := options(t).make(t, private), optionsIn(t, t.TempDir()).make(t, private)
+	want, err := os.ReadDir(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadDir(other)
+	if err != nil || len(got) != len(want) || len(want) != 2*len(programs)*len(released)+4 {
+		t.Fatalf("%d files and %d, %v", len(want), len(got), err)
+	}
+	for _, file := range want {
+		if !bytes.Equal(read(t, filepath.Join(one, file.Name())), read(t, filepath.Join(other, file.Name()))) {
+			t.Errorf("%s differs", file.Name())
+		}
+	}
+}
+
+func TestAnArchiveHoldsAProgramAndTheLicense(t *testing.T) {
+	private, _ := newKey(t)
+	o := options(t)
+	dir := o.make(t, private)
+	for _, from := range o.Programs {
+		for _, program := range programs {
+			name := filepath.Join(dir, program+"_"+version+"_"+filepath.Base(from))
+			compressed, err := gzip.NewReader(bytes.NewReader(read(t, name+".tar.gz")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkTar(t, compressed, map[string][]byte{"LICENSE": read(t, o.License), program: read(t, filepath.Join(from, program))})
+			digest, err := sum(name + ".tar.gz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			bill, err := spdx.Read(bytes.NewReader(read(t, name+".spdx.json")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			subject := bill.Packages[0]
+			if subject.PackageFileName != filepath.Base(name)+".tar.gz" || subject.PackageChecksums[0].Value != digest || len(bill.Packages) != 3 {
+				t.Errorf("%s: %+v and %d more packages", name, subject, len(bill.Packages)-1)
+			}
+		}
+	}
+	checkTar(t, bytes.NewReader(read(t, filepath.Join(dir, "lockstep_"+version+"_image.tar"))),
+		map[string][]byte{"index.json": []byte("{}"), "blobs/sha256/0": []byte("blob")})
+}
+
+func checkTar(t *testing.T, from io.Reader, want map[string][]byte) {
+	t.Helper()
+	files := tar.NewReader(from)
+	for range len(want) {
+		header, err := files.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(files)
+		if err != nil || !bytes.Equal(text, want[header.Name]) {
+			t.Errorf("%s: %v", header.Name, err)
+		}
+		executable := slices.Contains(programs, header.Name)
+		if header.Uid != 0 || header.Uname != "" || header.ModTime.Unix() != 1_700_000_000 || (header.Mode == 0o755) != executable {
+			t.Errorf("%+v", header)
+		}
+	}
+	if _, err := files.Next(); err != io.EOF {
+		t.Errorf("the archive goes on: %v", err)
+	}
+}
+
+func TestAProgramOfAnotherPlatformIsRefused(t *testing.T) {
+	o := options(t)
+	wrong := filepath.Join(t.TempDir(), "linux_arm64")
+	if err := os.CopyFS(wrong, os.DirFS(o.Programs[0])); err != nil {
+		t.Fatal(err)
+	}
+	o.Programs = []string{wrong}
+	if err := o.Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), "GOARCH=arm64") {
+		t.Errorf("linux_amd64 as linux_arm64: %v", err)
+	}
+}
+
+// verifications verify a release, each in its own way.
+func verifications(t *testing.T) map[string]func(dir, public string) error {
+	all := map[string]func(dir, public string) error{
+		"lockstep-release verify": func(dir, public string) error {
+			key, err := sign.LoadPublic(public)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Verify(dir, key)
+			return err
+		},
+	}
+	for _, tool := range []string{"openssl", "sha256sum"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Logf("%s is not installed: the commands of the page do not run", tool)
+			return all
+		}
+	}
+	commands := blockWith(t, "openssl dgst")
+	all["the page"] = func(dir, public string) error {
+		if err := os.CopyFS(dir, os.DirFS(filepath.Dir(public))); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
+		script := exec.Command("sh", "-ec", commands)
+		script.Dir = dir
+		out, err := script.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	}
+	return all
+}
+
+// blockWith returns the command block of the page that contains a text.
+func blockWith(t *testing.T, text string) string {
+	t.Helper()
+	for _, block := range strings.Split(string(read(t, "../../docs/how-to/verify-a-release.md")), "\n\n") {
+		if strings.HasPrefix(block, "    ") && strings.Contains(block, text) {
+			return block
+		}
+	}
+	t.Fatalf("no block of the page has %q", text)
+	return ""
+}
+
+func TestAReleaseIsVerified(t *testing.T) {
+	private, public := newKey(t)
+	_, another := newKey(t)
+	made := options(t).make(t, private)
+	archived := "lockstep_" + version + "_linux_amd64.tar.gz"
+	for name, verify := range verifications(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				name   string
+				change func(dir string) error
+				key    string
+				ok     bool
+			}{
+				{"as made", func(string) error { return nil }, public, true},
+				{"one file alone", func(dir string) error {
+					return os.Remove(filepath.Join(dir, "lockstep_"+version+"_darwin_arm64.tar.gz"))
+				}, public, true},
+				{"another key", func(string) error { return nil }, another, false},
+				{"a file that is changed", func(dir string) error {
+					return os.WriteFile(filepath.Join(dir, archived), []byte("other"), 0o644)
+				}, public, false},
+				{"a file that is changed with its checksum", func(dir string) error {
+					path := filepath.Join(dir, checksums)
+					return os.WriteFile(path, bytes.Replace(read(t, path), []byte(archived), []byte("another"), 1), 0o644)
+				}, public, false},
+				{"without signature", func(dir string) error { return os.Remove(filepath.Join(dir, signature)) }, public, false},
+			} {
+				dir := t.TempDir()
+				if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.change(dir); err != nil {
+					t.Fatal(err)
+				}
+				if err := verify(dir, c.key); (err == nil) != c.ok {
+					t.Errorf("%s: %v", c.name, err)
+				}
+			}
+		})
+	}
+}
+
+// krew's own validator installs the plugin with krew on every platform, as it does for krew's index.
+func TestKrewInstallsThePlugin(t *testing.T) {
+	private, _ := newKey(t)
+	tools := t.TempDir()
+	build := exec.Command("go", "build", "-modfile=../go.krew.mod", "-o", tools+"/", "tool")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	// kubectl runs its plugins like this.
+	write(t, filepath.Join(tools, "kubectl"), "#!/bin/sh\nplugin=$1\nshift\nexec \"$plugin\" \"$@\"\n")
+	if err := os.Chmod(filepath.Join(tools, "kubectl"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", tools+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	o := options(t)
+	files := http.NewServeMux()
+	server := httptest.NewServer(files)
+	t.Cleanup(server.Close)
+	o.URL = server.URL
+	dir := o.make(t, private)
+	files.Handle("/", http.FileServer(http.Dir(dir)))
+	if out, err := exec.Command("validate-krew-manifest", "-manifest", filepath.Join(dir, manifestName)).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	t.Setenv("KREW_ROOT", t.TempDir())
+	if out, err := exec.Command("kubectl", "krew", "install", "--manifest", filepath.Join(dir, manifestName)).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	said, err := exec.Command(filepath.Join(os.Getenv("KREW_ROOT"), "bin", plugin)).CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "here is "+plugin) {
+		t.Errorf("the installed plugin: %v\n%s", err, said)
+	}
+}
