@@ -68,10 +68,11 @@ image: ## Write the operator's image for linux/amd64 and linux/arm64 to dist/ima
 	@$(RELEASE) image --version $(VERSION) --commit $(COMMIT) --created $(CREATED) --out $(DIST)/image $(PLATFORMS:%=$(DIST)/programs/%)
 
 .PHONY: release
-release: image ## Write everything that is released to dist, with checksums; KEY signs them
+release: image ## Write all that is released to dist, with checksums; KEY signs them
 	@echo "building lockstep and kubectl-lockstep for $(RELEASED)"
 	@$(call build-for,$(RELEASED),./cmd/lockstep ./cmd/kubectl-lockstep)
 	@find $(DIST) -maxdepth 1 -type f -delete # those of another version
+	@$(MAKE) --no-print-directory package-chart install-yaml
 	@$(RELEASE) archive --version $(VERSION) --created $(CREATED) --url $(URL) --image $(DIST)/image \
 	  --license $(CURDIR)/LICENSE --out $(DIST) $(RELEASED:%=$(DIST)/programs/%)
 	@$(RELEASE) checksums $(if $(KEY),--key $(abspath $(KEY))) $(DIST)
