@@ -44,12 +44,18 @@ func TestIdentity(t *testing.T) {
 				{Name: "Ready", Type: "integer", JSONPath: ".status.readyReplicas"},
 				{Name: "Desired", Type: "integer", JSONPath: ".spec.replicas"},
 				{Name: "Up-to-date", Type: "integer", JSONPath: ".status.updatedReplicas"},
+				{Name: "Restarts", Type: "integer", JSONPath: ".status.groupRestarts"},
+				{Name: "Status", Type: "string", JSONPath: `.status.conditions[?(@.type=="Ready")].reason`},
 				{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
+				{Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=="Ready")].message`, Priority: 1},
 			},
 		}},
 	}
 	got := definition.Spec.DeepCopy()
 	got.Versions[0].Schema = nil
+	for i := range got.Versions[0].AdditionalPrinterColumns {
+		got.Versions[0].AdditionalPrinterColumns[i].Description = ""
+	}
 	if diff := cmp.Diff(want, *got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

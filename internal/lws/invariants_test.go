@@ -234,6 +234,9 @@ func (w *world) checkAtRest() {
 	if status := set.Status; brief(status)[available] != isAvailable || status.ReadyReplicas != replicas || status.UpdatedReplicas != replicas || status.Replicas != replicas {
 		w.t.Fatalf("of %d groups %v; %+v; %v\n%s", replicas, brief(status), status, w.decideAll(), w.all())
 	}
+	if checkForTools(w.t, set); kstatus(set.Status, set.Generation) != current {
+		w.t.Fatalf("at rest, yet not current: %+v", set.Status.Conditions)
+	}
 	away := slices.ContainsFunc(set.Status.Restarts, func(r lwsv1.GroupRestarts) bool { return r.Index >= replicas }) ||
 		slices.ContainsFunc(set.Status.Started, func(s lwsv1.StartedGroup) bool { return s.Index >= replicas })
 	if w.met.when("a group recorded", len(set.Status.Started) > 0); away {

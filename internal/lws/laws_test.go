@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/dump"
@@ -113,6 +114,7 @@ func (w *world) checkLaws() {
 			d.checkWrite(a)
 			d.checkPrevious(a)
 			d.checkTarget(a)
+			d.checkStatus(a)
 		}
 		w.checkPure(d)
 	}
@@ -150,6 +152,23 @@ func (d decided) checkWrite(a action.Action) {
 		create.Kind != identity.KindPersistentVolumeClaim && (controller == nil || controller.UID != create.Owner.UID || controller.Name != create.Owner.Name) {
 		d.t.Fatalf("%s: %s belongs to %+v, created for %+v", d, ref, controller, create.Owner)
 	}
+}
+
+// checkStatus checks that no status is written for the conditions alone that tools judge a set by.
+func (d decided) checkStatus(a action.Action) {
+	write, is := a.(action.WriteStatus)
+	if !is || condition(d.set.Set.Status, ready).Type == "" {
+		return
+	}
+	if before, after := untooled(d.set.Set.Status), untooled(write.Status); equality.Semantic.DeepEqual(before, after) {
+		d.t.Fatalf("%s: a status is written for %+v, with no other change", d, write.Status.Conditions)
+	}
+}
+
+// untooled is a status without the conditions for tools.
+func untooled(status lwsv1.LeaderWorkerSetStatus) lwsv1.LeaderWorkerSetStatus {
+	status.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c metav1.Condition) bool { return slices.Contains(forTools, c.Type) })
+	return status
 }
 
 // mayApply reports whether an apply onto the leader StatefulSet has the field owner of every

@@ -26,6 +26,8 @@ type Refusal struct {
 	Sentence string
 	// At is when the write was last refused, and Since when it first was.
 	At, Since time.Time
+	// Passes is set where the cause may end by itself.
+	Passes bool
 }
 
 // Refused is a refusal that costs a part of a set only.
@@ -36,10 +38,10 @@ type Refused struct {
 }
 
 // RefusalOf returns what an error says of a write, and reports whether the error is a refusal.
-// An error that passes by itself, such as a timeout, is none.
+// A timeout is none. A webhook without an answer, and a quota that is not counted yet, may pass.
 func RefusalOf(err error, now time.Time) (Refusal, bool) {
-	refused := refuses(err) || strings.Contains(err.Error(), "failed calling webhook")
-	return Refusal{Sentence: err.Error(), At: now, Since: now}, refused
+	passes := strings.Contains(err.Error(), "failed calling webhook") || strings.Contains(err.Error(), "status unknown for quota")
+	return Refusal{Sentence: err.Error(), At: now, Since: now, Passes: passes}, refuses(err) || passes
 }
 
 // refuses reports whether an error is the API server's answer to this very write. A webhook

@@ -44,7 +44,7 @@ func (d *setDecision) targetOf(key string, data []byte) target {
 	}
 	known, hash := d.revisionWithData(data), revision.Key(data)
 	switch {
-	case known == nil && !d.HistoryRead && (key != "" || d.Set.Status.ObservedGeneration != 0): // a new set has no history
+	case known == nil && !d.HistoryRead && (key != "" || d.Set.Status.ObservedGeneration > 0): // a new set has no history
 		return target{plan: Plan{Needs: NeedHistory}}
 	case current == nil && hash == key:
 		return d.newRevision(data, fmt.Sprintf("Creating missing revision with key %s for existing LeaderWorkerSet", key))

@@ -43,6 +43,7 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 	shared.Started, shared.Restarts = nil, nil
 	want = shared.DeepCopy()
 	want.Started, want.Restarts, want.RestartsSince = d.restarted.Started, d.restarted.Restarts, d.restarted.Since
+	want.GroupRestarts = d.restarted.Total()
 	counts := d.count()
 	want.Replicas, want.ReadyReplicas, want.UpdatedReplicas = 0, counts.ready, counts.updated
 	if sts := d.StatefulSet.Own(); sts != nil {
@@ -51,11 +52,12 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 	if want.HPAPodSelector == "" {
 		want.HPAPodSelector = fmt.Sprintf("%s=%s,%s=%s", lwsv1.SetNameLabelKey, d.Set.Name, lwsv1.WorkerIndexLabelKey, workload.LeaderIndex)
 	}
-	if d.refusal == "" {
-		want.ObservedGeneration = d.Set.Generation
-	}
-	want.Conditions, changed = condition.Merge(d.Set.Status.Conditions, d.wantedConditions(), d.Set.Generation, d.Now)
-	return want, changed
+	want.ObservedGeneration = d.Set.Generation
+	wanted := d.wantedConditions()
+	wanted = append(wanted, d.ready(wanted, want)...)
+	kept := status.Kept(d.Set.Status.Conditions, wanted)
+	want.Conditions, changed = condition.Merge(kept, wanted, d.Set.Generation, d.Now)
+	return want, changed || len(kept) < len(d.Set.Status.Conditions)
 }
 
 // statusEvents reports progress, and waits that begin and end.
@@ -79,7 +81,7 @@ func (d *setDecision) waitEvent() (action.Event, bool) {
 	waited = waited && before.Status == metav1.ConditionTrue && before.Reason == CodePreviousIncarnation
 	switch {
 	case d.waiting.stuck && before.Message != d.waiting.message:
-		return action.Event{Warning: true, Reason: "PreviousIncarnationStuck", Action: "Wait", Note: d.waiting.message}, true
+		return action.Event{Warning: true, Reason: CodePreviousStuck, Action: "Wait", Note: d.waiting.message}, true
 	case d.waiting.any() && !waited:
 		return action.Event{Reason: CodePreviousIncarnation, Action: "Wait", Note: d.waiting.message}, true
 	case !d.waiting.any() && waited:

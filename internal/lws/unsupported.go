@@ -4,8 +4,11 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/lws/status"
@@ -27,23 +30,28 @@ func unsupportedText(beyond []string) string {
 		"; upgrade Lockstep, run the implementation that the set was made for, or remove the fields"
 }
 
-// leftAlone writes nothing for a set but one condition with its event. To ignore a field would
-// run the set as its user did not ask.
+// leftAlone writes nothing for a set but its condition with an event, and the conditions that tools
+// judge it by. To ignore a field would run the set as its user did not ask.
 func (w *SetSnapshot) leftAlone() (p Plan) {
 	text := unsupportedText(w.Beyond)
 	p.await(w.Now.Add(unsupportedAgain), CodeUnsupported, text)
 	told, _ := condition.Of(w.Set.Status.Conditions, CodeUnsupported)
-	if condition.IsTrue(w.Set.Status.Conditions, CodeUnsupported) && told.Message == text {
+	want := *w.Set.Status.DeepCopy()
+	want.ObservedGeneration = w.Set.Generation
+	wanted := append(status.Unready(lwsv1.LeaderWorkerSetStalled, CodeUnsupported, text), status.Holding(CodeUnsupported, "UnknownFields", text))
+	want.Conditions = status.Kept(want.Conditions, wanted)
+	for _, c := range wanted {
+		c.ObservedGeneration, c.LastTransitionTime = w.Set.Generation, metav1.NewTime(w.Now)
+		meta.SetStatusCondition(&want.Conditions, c)
+	}
+	if equality.Semantic.DeepEqual(w.Set.Status, want) {
 		return p
 	}
-	want := *w.Set.Status.DeepCopy()
-	holds := status.Holding(CodeUnsupported, "UnknownFields", text)
-	holds.ObservedGeneration = w.Set.Generation
-	meta.SetStatusCondition(&want.Conditions, holds)
-	p.do(action.WriteStatus{
-		Set: setRef(w.Set), Status: want, Because: because(CodeUnsupported, text),
-		Tell: action.Telling{Done: []action.Event{*warning(CodeUnsupported, "Wait", text, nil)}},
-	})
+	write := action.WriteStatus{Set: setRef(w.Set), Status: want, Because: because(CodeUnsupported, text)}
+	if told.Status != metav1.ConditionTrue || told.Message != text {
+		write.Tell.Done = []action.Event{*warning(CodeUnsupported, "Wait", text, nil)}
+	}
+	p.do(write)
 	return p
 }
 

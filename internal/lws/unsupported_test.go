@@ -1,6 +1,7 @@
 package lws_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,8 +30,14 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	if events := write.Tell.Done; len(plan.Actions) != 1 || len(events) != 1 || events[0].Reason != lws.CodeUnsupported || !events[0].Warning {
 		t.Errorf("%d actions, events %+v", len(plan.Actions), events)
 	}
+	if got := kstatus(write.Status, set.Generation); got != failed {
+		t.Errorf("it is %s", got)
+	}
 	after := write.Status.DeepCopy()
-	after.Conditions = after.Conditions[:len(after.Conditions)-1]
+	isNew := func(c metav1.Condition) bool {
+		return c.Type == lws.CodeUnsupported || slices.Contains(forTools, c.Type)
+	}
+	before.Conditions, after.Conditions = slices.DeleteFunc(before.Conditions, isNew), slices.DeleteFunc(after.Conditions, isNew)
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the rest of the status (-want +got)\n%s", diff)
 	}
@@ -38,6 +45,10 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	set.Status = write.Status
 	if again := lws.DecideSet(w); len(again.Actions) > 0 || !again.IsUnsupported() {
 		t.Errorf("once more: %v", again.Actions)
+	}
+	set.Generation++
+	if write := one[action.WriteStatus](t, lws.DecideSet(w)); write.Status.ObservedGeneration != set.Generation || len(write.Tell.Done) > 0 {
+		t.Errorf("another generation: %+v", write)
 	}
 	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond}); len(plan.Actions) > 0 || !plan.IsUnsupported() {
 		t.Errorf("its group: %v", plan.Actions)

@@ -141,7 +141,7 @@ func (c *cluster) leftByADeployment() {
 	c.must(c.Patch(c.t.Context(), set, merge(`{"spec":{"groupIdentity":null}}`)))
 	c.eventually("the Deployment is named", func(context.Context) bool {
 		conditions, _, _ := unstructured.NestedSlice(c.raw("pruned").Object, "status", "conditions")
-		return len(conditions) == 1 && strings.Contains(fmt.Sprint(conditions[0]), "deployment pruned")
+		return len(conditions) == 3 && strings.Contains(fmt.Sprint(conditions), "deployment pruned") // Unsupported, Ready, Stalled
 	}, nil)
 	if c.hasLeaders("pruned")(c.t.Context()) {
 		c.t.Error("a set with a Deployment got leaders")

@@ -53,6 +53,13 @@ func (in *Configuration) DeepCopyInto(out *Configuration) {
 		(*in).DeepCopyInto(*out)
 	}
 	in.ClientConnection.DeepCopyInto(&out.ClientConnection)
+	if in.FeatureGates != nil {
+		in, out := &in.FeatureGates, &out.FeatureGates
+		*out = make(map[string]bool, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	in.Protection.DeepCopyInto(&out.Protection)
 }
 

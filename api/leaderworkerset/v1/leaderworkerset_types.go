@@ -16,7 +16,10 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.updatedReplicas`
+// +kubebuilder:printcolumn:name="Restarts",type=integer,JSONPath=`.status.groupRestarts`,description="The failures in a row of all groups."
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="What the set waits for, or that all groups are ready."
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What the operator says of the status."
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')`,message="metadata.name: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || self.metadata.name.size() <= 63`,message="metadata.name: must be no more than 63 characters"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || has(self.spec)`,message="spec: a set needs at least spec.leaderWorkerTemplate.workerTemplate",reason=FieldValueRequired
@@ -29,8 +32,10 @@ type LeaderWorkerSet struct {
 	// +optional
 	Spec LeaderWorkerSetSpec `json:"spec,omitempty"`
 
-	// status is what was found.
+	// status is what was found. Until the operator finds something, observedGeneration
+	// is -1: tools do not take a new set for one that is ready.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status LeaderWorkerSetStatus `json:"status,omitempty"`
 }
 

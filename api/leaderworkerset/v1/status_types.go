@@ -49,6 +49,10 @@ type LeaderWorkerSetStatus struct {
 	// +listType=atomic
 	Restarts []GroupRestarts `json:"restarts,omitempty"`
 
+	// groupRestarts is the sum of the counts in restarts.
+	// +optional
+	GroupRestarts int32 `json:"groupRestarts,omitempty"`
+
 	// restartsSince is since when failures are watched for. Groups from before are
 	// taken as they were found. Absent while the restart policy is None.
 	// +optional
@@ -68,4 +72,16 @@ const (
 	// LeaderWorkerSetUpdateInProgress says that groups are being brought
 	// to the current template.
 	LeaderWorkerSetUpdateInProgress LeaderWorkerSetConditionType = "UpdateInProgress"
+
+	// LeaderWorkerSetReady is True while the set is Available, and otherwise False
+	// with what the set waits for. It is always present.
+	LeaderWorkerSetReady LeaderWorkerSetConditionType = "Ready"
+
+	// LeaderWorkerSetReconciling is True while the set is not ready and controllers
+	// work on it. It is absent otherwise.
+	LeaderWorkerSetReconciling LeaderWorkerSetConditionType = "Reconciling"
+
+	// LeaderWorkerSetStalled is True while the set is not ready and waits for
+	// what only a person can change. It is absent otherwise.
+	LeaderWorkerSetStalled LeaderWorkerSetConditionType = "Stalled"
 )

@@ -53,10 +53,10 @@ func waits(s clilws.Survey, plan lws.Plan) (all []Wait) {
 	return all
 }
 
-// since is when the condition with a reason became true.
+// since is when the first condition with a reason became true.
 func since(s clilws.Survey, reason string) (at *metav1.Time) {
 	for _, c := range s.Set.Set.Status.Conditions {
-		if c.Status == metav1.ConditionTrue && c.Reason == reason {
+		if c.Status == metav1.ConditionTrue && c.Reason == reason && (at == nil || c.LastTransitionTime.Before(at)) {
 			at = c.LastTransitionTime.DeepCopy()
 		}
 	}

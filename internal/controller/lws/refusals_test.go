@@ -45,7 +45,7 @@ func TestAForbiddenLeaderStatefulSetIsReportedAndRetried(t *testing.T) {
 		if result, err := c.tryAgain(); err != nil || result.RequeueAfter != again {
 			t.Fatalf("try %d: got %+v, %v, want the next in %s", i+1, result, err, again)
 		}
-		if got := c.progressing(); got.Reason != lws.CodeRefused || !strings.Contains(got.Message, "exceeded quota") || c.status().ObservedGeneration != 0 {
+		if got := c.progressing(); got.Reason != lws.CodeRefused || !strings.Contains(got.Message, "exceeded quota") || c.status().ObservedGeneration != 1 {
 			t.Errorf("got %+v", c.status())
 		}
 		if tries, statuses := c.asked("create", identity.KindStatefulSet, ""), len(c.Asked("status")); tries != i+1 || statuses != 1 {

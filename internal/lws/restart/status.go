@@ -34,6 +34,14 @@ type Status struct {
 	Failures []string
 }
 
+// Total returns the sum of the counts.
+func (s *Status) Total() (total int32) {
+	for i := range s.Restarts {
+		total += s.Restarts[i].Count
+	}
+	return total
+}
+
 // Entry returns what the status says about the failures of a group, or nil.
 func Entry(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.GroupRestarts {
 	return find(set.Status.Restarts, index, restartsIndex)
