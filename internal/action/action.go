@@ -51,8 +51,15 @@ type Telling struct {
 	Done []Event
 	// Refused is reported when it did not, with the error after the note.
 	Refused *Event
-	// Failures are the codes of failures of groups, to be counted when the write succeeded.
-	Failures []string
+	// Failures are failures of groups, to be counted when the write succeeded.
+	Failures []Failure
+}
+
+// Failure is a failure of a group.
+type Failure struct {
+	Code string
+	// ExitCode is that of the container that failed, or nil.
+	ExitCode *int32
 }
 
 // Event is one event about the owner of a plan (events.k8s.io/v1).

@@ -117,6 +117,7 @@ func (w *world) checkLaws() {
 			d.checkStatus(a)
 		}
 		w.checkPure(d)
+		w.checkStanding(d)
 	}
 }
 

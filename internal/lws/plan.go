@@ -16,6 +16,9 @@ type Plan struct {
 	// Needs is what the decision still has to read, or empty. Until it is read, the rest of the
 	// plan is void.
 	Needs Need
+	// Standing is what the plan of a set was decided from, counted. It is nil for a group, and for a
+	// set that is left alone or is being deleted.
+	Standing *Standing
 }
 
 // Need is something that a decision asks the reader for.
@@ -100,6 +103,7 @@ func (p *Plan) do(actions ...action.Action) {
 // add appends what another rule decided.
 func (p *Plan) add(other Plan) {
 	p.Needs = cmp.Or(p.Needs, other.Needs)
+	p.Standing = cmp.Or(p.Standing, other.Standing)
 	p.Actions = append(p.Actions, other.Actions...)
 	p.Waits = append(p.Waits, other.Waits...)
 }

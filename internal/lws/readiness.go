@@ -109,32 +109,3 @@ func one(yes bool) int32 {
 	}
 	return 0
 }
-
-// Standing is the progress of a set, counted as its status counts.
-type Standing struct {
-	// Key is the revision key that groups should be at, or empty while unknown.
-	Key string
-	// Ready and Updated include groups above replicas.
-	Ready, Updated int32
-	// Pending is set while the spec asks for a template that is not taken in: the rollout is
-	// paused, or the template mounts PVCs that the set does not have. Key is then the former one.
-	Pending bool
-	// Target is how many wanted groups are to be at the revision: those from the
-	// user's partition on. TargetUpdated and TargetReady of them are there, and
-	// there and ready.
-	Target, TargetUpdated, TargetReady int32
-	// Surge is how many groups above those wanted are to go, once the rollout is
-	// done. Where the user's partition keeps others back, surge groups stay.
-	Surge int32
-}
-
-// Stand returns the progress of a set.
-func Stand(w SetSnapshot) Standing {
-	d, _ := derive(w)
-	counts := d.count()
-	return Standing{
-		Key: d.target.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,
-		Target: max(0, workload.Replicas(d.Set)-workload.Partition(d.Set)), TargetUpdated: counts.currentUpdated, TargetReady: counts.currentUpdatedReady,
-		Surge: counts.surplus,
-	}
-}

@@ -110,7 +110,7 @@ func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failu
 		Object:      identity.RefOf(identity.KindPod, leader),
 		Annotations: map[string]string{restart.AnnotationKey: decision.Annotation()},
 		Because:     because(CodeRestart, fmt.Sprintf("group %d failed: %s", d.Index, restart.Text(failure.PodFailure))),
-		Tell:        action.Telling{Failures: []string{failure.Code}},
+		Tell:        action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}},
 	})
 	return decision
 }

@@ -18,6 +18,7 @@ import (
 func (d *setDecision) status() (p Plan) {
 	have := &d.Set.Status
 	want, changed := d.newStatus()
+	p.Standing = d.stand(want.Conditions)
 	if equality.Semantic.DeepEqual(have, want) {
 		return p
 	}

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	goruntime "runtime"
 	"slices"
 	"time"
 
@@ -125,7 +126,8 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 	if err != nil {
 		return nil, err
 	}
-	register(report.WatchMetrics())
+	build := version.Get()
+	register(report.WatchMetrics(), report.BuildMetrics(build.Version, build.Commit, goruntime.Version()))
 	starter, err := kinds.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
@@ -145,6 +147,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 	}
 	if o.Webhooks {
 		webhook.Register(mgr.GetWebhookServer(), o.gangs(mgr))
+		register(report.CertificateMetrics(o.certificateExpiry(keeper)))
 	}
 	if keeper != nil {
 		if err := keeper.Setup(mgr); err != nil {

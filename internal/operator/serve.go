@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -57,6 +59,25 @@ func (o *Options) webhookServer(keeper *certs.Keeper, secured []func(*tls.Config
 		secured = append(secured, func(t *tls.Config) { t.GetCertificate = keeper.GetCertificate })
 	}
 	return crwebhook.NewServer(crwebhook.Options{Host: o.Config.Webhook.Host, Port: int(*o.Config.Webhook.Port), CertDir: o.certDir(), TLSOpts: secured})
+}
+
+// certificateExpiry returns when the certificate that the webhook server presents expires: the keeper's, or the
+// one in a directory.
+func (o *Options) certificateExpiry(keeper *certs.Keeper) func() (time.Time, error) {
+	presented := func() (*tls.Certificate, error) { return keeper.GetCertificate(nil) }
+	if keeper == nil {
+		presented = func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir(), "tls.crt"), filepath.Join(o.certDir(), "tls.key"))
+			return &pair, err
+		}
+	}
+	return func() (time.Time, error) {
+		certificate, err := presented()
+		if err != nil {
+			return time.Time{}, err
+		}
+		return certificate.Leaf.NotAfter, nil
+	}
 }
 
 // gangs returns what the pod webhook knows of gangs. It reads the controllers' cache, or

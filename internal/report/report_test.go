@@ -69,11 +69,11 @@ func TestResultsOfActions(t *testing.T) {
 }
 
 func TestFailuresAreCountedOnceTheyAreWritten(t *testing.T) {
-	write := action.WriteStatus{Tell: action.Telling{Failures: []string{"X", "X", "Y"}}}
+	write := action.WriteStatus{Tell: action.Telling{Failures: []action.Failure{{Code: "X"}, {Code: "X"}, {Code: "X", ExitCode: new(int32(137))}, {Code: "Y", ExitCode: new(int32(1))}}}}
 	for _, err := range []error{errors.New("boom"), nil} {
 		New(&recorder{}).Tell(t.Context(), &corev1.Pod{}, write, err)
 	}
-	if diff := cmp.Diff(map[string]float64{"group_restarts_total X": 2, "group_restarts_total Y": 1}, fakeapi.Metrics(t, restarts)); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"group_restarts_total none X": 2, "group_restarts_total 137 X": 1, "group_restarts_total 1-127 Y": 1}, fakeapi.Metrics(t, restarts)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

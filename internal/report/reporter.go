@@ -46,13 +46,14 @@ var (
 	}, []string{"verb", "kind", "reason", "outcome"})
 	restarts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lockstep_group_restarts_total",
-		Help: "Failures of groups that are recreated, by cause (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted, LeaderReplaced).",
-	}, []string{"failure"})
+		Help: "Failures of groups that are recreated, by cause (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted, " +
+			"LeaderReplaced) and exit code (none, 0, 1-127, 137, 128-255).",
+	}, []string{"failure", "exit"})
 )
 
-// Metrics returns the metrics of a Reporter.
-func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{actions, restarts, fieldsUnknown, setsUnsupported}
+// Metrics returns the metrics about sets and groups.
+func (r *Reporter) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{actions, restarts, decisions, fieldsUnknown, setsUnsupported, r.sets}
 }
 
 // Reporter reports writes and waits. It is safe for concurrent use.
@@ -61,11 +62,12 @@ type Reporter struct {
 	// waits holds the sentences of the waits that were reported last, by the UID that waits.
 	waits       *lru.Cache
 	unsupported unsupported
+	sets        *sets
 }
 
 // New returns a Reporter that records events through recorder.
 func New(recorder events.EventRecorder) *Reporter {
-	return &Reporter{recorder: recorder, waits: lru.New(remembered), unsupported: unsupported{sets: map[types.NamespacedName]bool{}}}
+	return &Reporter{recorder: recorder, waits: lru.New(remembered), unsupported: unsupported{sets: map[types.NamespacedName]bool{}}, sets: newSets()}
 }
 
 // Tell reports the result of an action on behalf of owner.
@@ -88,13 +90,28 @@ func (r *Reporter) Tell(ctx context.Context, owner runtime.Object, a action.Acti
 	default:
 		count(a, "done")
 		for _, failure := range about.Tell.Failures {
-			restarts.WithLabelValues(failure).Inc()
+			restarts.WithLabelValues(failure.Code, exitClass(failure.ExitCode)).Inc()
 		}
 		log.Info("done")
 		for _, event := range about.Tell.Done {
 			r.event(owner, event)
 		}
 	}
+}
+
+// exitClass is the class of an exit code: one over 128 is a signal, and 137 is SIGKILL, as when memory runs out.
+func exitClass(code *int32) string {
+	switch {
+	case code == nil:
+		return "none"
+	case *code == 0:
+		return "0"
+	case *code == 137:
+		return "137"
+	case *code > 0 && *code < 128:
+		return "1-127"
+	}
+	return "128-255"
 }
 
 func count(a action.Action, outcome string) {

@@ -14,6 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/report"
 )
 
 const (
@@ -36,7 +37,11 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	reading, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	snapshot, plan, err := r.observe.SetPlan(reading, req.NamespacedName, now)
+	r.report.Decided(report.OfSet, r.now().Sub(now))
 	r.report.Unsupported(req.NamespacedName, err == nil && plan.IsUnsupported())
+	if err == nil || apierrors.IsNotFound(err) {
+		r.report.Stands(req.NamespacedName, snapshot.Set, plan.Standing)
+	}
 	if err != nil {
 		r.pace.forget(req.NamespacedName)
 		return unread(req, err)
@@ -55,6 +60,7 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	reading, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	snapshot, plan, err := r.observe.GroupPlan(reading, req.NamespacedName, now)
+	r.report.Decided(report.OfGroup, r.now().Sub(now))
 	if err != nil {
 		return unread(req, err)
 	}

@@ -56,7 +56,8 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
 	if err := lwscache.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	for _, collector := range report.Metrics() {
+	reporter := report.New(mgr.GetEventRecorder(Name))
+	for _, collector := range reporter.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	sets, groups := &requests{}, &requests{}
@@ -88,7 +89,7 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
 		observe: observer,
 		memory:  memory,
 		act:     apply.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing),
-		report:  report.New(mgr.GetEventRecorder(Name)),
+		report:  reporter,
 		now:     time.Now,
 		wakeSet: func(set client.Object) { sets.add(0, keyOf(set)) },
 	}

@@ -188,3 +188,16 @@ func replacesUncounted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod
 	_, revision, _ := strings.Cut(started.Pods, revisionSeparator)
 	return revision != "" && revision == leader.Labels[lwsv1.RevisionKey]
 }
+
+// IsRestarting reports whether a group failed and was not seen to start since. leader is that of
+// the group now, or nil.
+func IsRestarting(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
+	entry, started := Entry(set, index), startedAt(set, index)
+	switch {
+	case entry == nil:
+		return false
+	case leader == nil:
+		return started == nil || started.Leader == entry.Leader
+	}
+	return entry.Leader != leader.UID && entry.Revision == leader.Labels[lwsv1.RevisionKey] && !HasStarted(set, index, leader)
+}

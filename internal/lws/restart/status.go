@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
@@ -30,8 +31,8 @@ type Status struct {
 	Since    *metav1.Time
 	// IsNew is set when a group failed since the last write: the write is then urgent.
 	IsNew bool
-	// Failures are the codes of failures that no group's reconcile reported.
-	Failures []string
+	// Failures are those that no group's reconcile reported.
+	Failures []action.Failure
 }
 
 // Total returns the sum of the counts.
@@ -61,7 +62,7 @@ func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now ti
 				continue
 			}
 			decision = replaced(set, index, leader, now)
-			s.Failures = append(s.Failures, CodeLeaderReplaced)
+			s.Failures = append(s.Failures, action.Failure{Code: CodeLeaderReplaced})
 		}
 		restarts = append(restarts, s.entry(set, index, leader.Labels[lwsv1.RevisionKey], decision))
 		if record := startedAt(set, index); record != nil {

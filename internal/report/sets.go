@@ -1,0 +1,169 @@
+package report
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+var (
+	groupsDesc    = describeSet("groups", "Wanted groups by state (ready, refused, backingOff, restarting, waiting, unready, starting).", "state")
+	conditionDesc = describeSet("condition_seconds", "Seconds since a condition became True; the reason is the present one.", "condition", "reason")
+	leftDesc      = describeSet("rollout_groups_left", "Wanted groups from the partition on that are not at the revision of the spec.")
+	usedDesc      = describeSet("rollout_budget_used", "Wanted groups that are down, as the rollout counts them.")
+	allowedDesc   = describeSet("rollout_budget_allowed", "Groups that the rollout may have down: maxUnavailable, and each ready surge group.")
+	beyondDesc    = describeSet("pods_beyond_need_total", "Pods of groups that were replaced or removed before all of their pods had run.")
+	lostDesc      = describeSet("accelerator_seconds_lost_total",
+		"Extended resources that wanted groups request, times the seconds that these are not ready, by state of the group.", "resource", "reason")
+)
+
+func describeSet(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_set_"+name, help, append([]string{"namespace", "name"}, labels...), nil)
+}
+
+// sets has the metrics of each set: what the last decision counted, and two sums. No decision reads them.
+type sets struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	known map[types.NamespacedName]*setFigures
+}
+
+// setFigures is the metrics of one incarnation of a set.
+type setFigures struct {
+	uid    types.UID
+	wanted int32
+	lws.Standing
+	// unstarted are the groups that have not started, by index.
+	unstarted map[int]lws.UnstartedGroup
+	// beyond counts pods beyond need.
+	beyond int32
+	// losing is how many accelerators are not in use since since, and lost sums up what was lost before.
+	losing, lost map[loss]float64
+	since        time.Time
+}
+
+// loss is a resource that is not in use, and the state of the groups that request it.
+type loss struct {
+	resource string
+	state    lws.GroupState
+}
+
+func newSets() *sets { return &sets{now: time.Now, known: map[types.NamespacedName]*setFigures{}} }
+
+// Stands counts what the plan of a set was decided from. The series of a set that is left alone, is being
+// deleted or does not exist are removed.
+func (r *Reporter) Stands(key types.NamespacedName, set *lwsv1.LeaderWorkerSet, standing *lws.Standing) {
+	r.sets.mu.Lock()
+	defer r.sets.mu.Unlock()
+	if standing == nil {
+		delete(r.sets.known, key)
+		return
+	}
+	f := r.sets.known[key]
+	if f == nil || f.uid != set.UID {
+		f = &setFigures{uid: set.UID, lost: map[loss]float64{}}
+		r.sets.known[key] = f
+	}
+	f.take(standing, r.sets.now())
+}
+
+// take replaces the counts, and adds to the sums.
+func (f *setFigures) take(s *lws.Standing, now time.Time) {
+	f.lost, f.since = f.lostBy(now), now
+	f.Standing, f.wanted = *s, 0
+	for _, n := range s.States {
+		f.wanted += n
+	}
+	f.losing = losing(s)
+	f.countBeyond(s.Unstarted)
+}
+
+// losing returns how many accelerators are requested by groups that are not ready.
+func losing(s *lws.Standing) map[loss]float64 {
+	lost := map[loss]float64{}
+	for name, quantity := range s.Accelerators {
+		for state, n := range s.States {
+			if n > 0 && lws.GroupState(state) != lws.GroupReady {
+				lost[loss{string(name), lws.GroupState(state)}] = float64(n) * quantity.AsApproximateFloat64()
+			}
+		}
+	}
+	return lost
+}
+
+// lostBy returns the accelerator-seconds that are lost until now.
+func (f *setFigures) lostBy(now time.Time) map[loss]float64 {
+	lost := make(map[loss]float64, len(f.lost)+len(f.losing))
+	for what, seconds := range f.lost {
+		lost[what] = seconds
+	}
+	for what, accelerators := range f.losing {
+		lost[what] += accelerators * max(0, now.Sub(f.since).Seconds())
+	}
+	return lost
+}
+
+// countBeyond counts the pods of groups that had not started, and have another leader or are not wanted now. A
+// wanted group that is no longer listed has started.
+func (f *setFigures) countBeyond(unstarted []lws.UnstartedGroup) {
+	now := make(map[int]lws.UnstartedGroup, len(unstarted))
+	for _, g := range unstarted {
+		now[g.Index] = g
+	}
+	for index, before := range f.unstarted {
+		is, listed := now[index]
+		switch {
+		case !listed && int32(index) >= f.wanted, listed && is.Leader != before.Leader:
+			f.beyond += before.Pods
+		case listed:
+			is.Pods = max(is.Pods, before.Pods)
+			now[index] = is
+		}
+	}
+	f.unstarted = now
+}
+
+// Describe implements prometheus.Collector.
+func (s *sets) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{groupsDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, beyondDesc, lostDesc} {
+		to <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *sets) Collect(to chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for key, f := range s.known {
+		f.collect(to, key, now)
+	}
+}
+
+func (f *setFigures) collect(to chan<- prometheus.Metric, key types.NamespacedName, now time.Time) {
+	tell := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{key.Namespace, key.Name}, labels...)...)
+	}
+	for state, n := range f.States {
+		tell(groupsDesc, prometheus.GaugeValue, float64(n), lws.GroupState(state).String())
+	}
+	for i := range f.Conditions {
+		if c := &f.Conditions[i]; c.Status == metav1.ConditionTrue {
+			tell(conditionDesc, prometheus.GaugeValue, max(0, now.Sub(c.LastTransitionTime.Time).Seconds()), c.Type, c.Reason)
+		}
+	}
+	tell(leftDesc, prometheus.GaugeValue, float64(f.Target-f.TargetUpdated))
+	tell(usedDesc, prometheus.GaugeValue, float64(f.Down))
+	tell(allowedDesc, prometheus.GaugeValue, float64(f.Budget))
+	tell(beyondDesc, prometheus.CounterValue, float64(f.beyond))
+	for what, seconds := range f.lostBy(now) {
+		tell(lostDesc, prometheus.CounterValue, seconds, what.resource, what.state.String())
+	}
+}
