@@ -110,7 +110,7 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 	$(MAKE) --no-print-directory fuzz FUZZTIME=3000x FUZZED="internal/webhook internal/lws/revision internal/lws/admission"
 	go -C local test -vet=off -timeout 20m ./...
 	go -C release test -timeout 10m ./...
-	go test ./test/bench ./test/delay ./test/history
+	go test ./test/bench ./test/delay ./test/history ./test/monitoring
 	LOCKSTEP_SEED=1 LOCKSTEP_INTERLEAVINGS=20 go test -count=1 -timeout 20m ./test/integration
 	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestSmoke$$'
 
@@ -133,6 +133,11 @@ node: ## Drill on a real kubelet and containerd on this machine (root, Linux), N
 	@hack/progress.sh go -C local build -tags kubelet -o $(CURDIR)/bin/ \
 	  -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go -C local list -m -f '{{.Version}}' k8s.io/kubernetes)" ./cmd/lockstep-kubelet
 	LOCKSTEP_NODE=1 go test -count=1 -timeout 30m $(NODEFLAGS) ./test/node
+
+.PHONY: monitoring
+monitoring: build ## Test alerts and dashboards with Prometheus during a drill; PLOTS=DIR draws the dashboards
+	@hack/prometheus.sh $(CURDIR)/bin/prometheus
+	LOCKSTEP_MONITORING=$(CURDIR)/bin/prometheus LOCKSTEP_PLOTS=$(abspath $(PLOTS)) go test -count=1 -timeout 15m ./test/monitoring
 
 .PHONY: laws
 laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)

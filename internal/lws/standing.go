@@ -94,13 +94,22 @@ func (d *setDecision) stand(conditions []metav1.Condition) *Standing {
 		Key: d.target.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,
 		Target: max(0, workload.Replicas(d.Set)-workload.Partition(d.Set)), TargetUpdated: counts.currentUpdated, TargetReady: counts.currentUpdatedReady,
 		Surge: counts.surplus, Conditions: conditions,
-		Down: d.rollout.Down(), Budget: d.rollout.Budget(d.course.Replicas),
+		Down: d.down(), Budget: d.rollout.Budget(d.course.Replicas),
 		States: d.countStates(), Unstarted: d.unstarted(),
 	}
 	if s.States[GroupReady] < workload.Replicas(d.Set) {
 		s.Accelerators = d.accelerators()
 	}
 	return s
+}
+
+// down is how many wanted groups are down. A template that the StatefulSet was not given yet replaces no group.
+func (d *setDecision) down() int32 {
+	state := d.rollout
+	if state.Changed {
+		state.Partition = state.Replicas
+	}
+	return state.Down()
 }
 
 // countStates counts the wanted groups by state.

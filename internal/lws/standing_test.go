@@ -91,6 +91,19 @@ func TestStatesOfASetThatWaits(t *testing.T) {
 	}
 }
 
+// A new template takes no group down before the StatefulSet has it.
+func TestGroupsThatAreDown(t *testing.T) {
+	c := running(t, 4, 2, onRestart)
+	image(c, "image:2")
+	if s := c.decideSet().Standing; s.Down != 0 || s.Budget != 1 || s.Target-s.TargetUpdated != 4 {
+		t.Errorf("before: %d groups are down of %d that may be, %d of %d are updated", s.Down, s.Budget, s.TargetUpdated, s.Target)
+	}
+	on("w-1", unready)(c)
+	if s := c.decideSet().Standing; s.Down != 1 {
+		t.Errorf("%d groups are down, want the one that is not ready", s.Down)
+	}
+}
+
 // A group counts as not started until its record is in the status: its pods are beyond need if
 // another leader comes first.
 func TestGroupsThatHaveNotStarted(t *testing.T) {

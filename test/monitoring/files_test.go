@@ -1,0 +1,206 @@
+package monitoring
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	root       = "../../"
+	alertsFile = root + "charts/lockstep/files/alerts.yaml"
+	dashboards = root + "charts/lockstep/files/dashboards/"
+	pages      = root + "docs/alerts/"
+)
+
+// rules is a file of Prometheus rules, or of their tests.
+type rules struct {
+	Groups []struct {
+		Rules []struct {
+			Alert, Expr         string
+			Labels, Annotations map[string]string
+		}
+	}
+	Tests []struct {
+		Cases []struct {
+			Alert    string `json:"alertname"`
+			Expected []any  `json:"exp_alerts"`
+		} `json:"alert_rule_test"`
+	}
+}
+
+func readRules(t *testing.T, path string) (r rules) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// metric is a row of the table in docs/metrics.md, which a test of package report keeps true.
+type metric struct {
+	kind   string
+	labels []string
+}
+
+var tableRow = regexp.MustCompile("(?m)^\\| `(lockstep_\\w+)` \\| (\\w+) \\| ([^|]*) \\|")
+
+func readMetrics(t *testing.T) map[string]metric {
+	t.Helper()
+	text, err := os.ReadFile(root + "docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := map[string]metric{}
+	for _, row := range tableRow.FindAllStringSubmatch(string(text), -1) {
+		metrics[row[1]] = metric{row[2], strings.Split(strings.TrimSpace(row[3]), ", ")}
+	}
+	return metrics
+}
+
+// familyOf returns the metric that a series belongs to: a histogram has three series.
+func familyOf(metrics map[string]metric, series string) (metric, bool) {
+	if m, ok := metrics[series]; ok {
+		return m, m.kind != "histogram"
+	}
+	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+		if m, ok := metrics[strings.TrimSuffix(series, suffix)]; ok && m.kind == "histogram" {
+			m.labels = append(slices.Clone(m.labels), "le")
+			return m, true
+		}
+	}
+	return metric{}, false
+}
+
+var ours = regexp.MustCompile(`\blockstep_\w+`)
+
+func checkExpression(t *testing.T, where, expression string) {
+	t.Helper()
+	names, metrics := ours.FindAllString(expression, -1), readMetrics(t)
+	if len(names) == 0 {
+		t.Errorf("%s asks for no metric of Lockstep: %s", where, expression)
+	}
+	for _, name := range names {
+		if _, known := familyOf(metrics, name); !known {
+			t.Errorf("%s asks for %s, which does not exist", where, name)
+		}
+	}
+}
+
+func TestEveryAlertHasItsPage(t *testing.T) {
+	var names []string
+	for _, group := range readRules(t, alertsFile).Groups {
+		for _, rule := range group.Rules {
+			names = append(names, rule.Alert+".md")
+			checkExpression(t, rule.Alert, rule.Expr)
+			if !strings.HasSuffix(rule.Annotations["runbook_url"], "/docs/alerts/"+rule.Alert+".md") {
+				t.Errorf("%s links to %q", rule.Alert, rule.Annotations["runbook_url"])
+			}
+			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
+				t.Errorf("%s lacks a summary, a description or a severity", rule.Alert)
+			}
+		}
+	}
+	found, err := os.ReadDir(pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, page := range found {
+		have = append(have, page.Name())
+		text, err := os.ReadFile(pages + page.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"# " + strings.TrimSuffix(page.Name(), ".md"), "**What it means.**", "**How to look**", "**What to do"} {
+			if !strings.Contains(string(text), part) {
+				t.Errorf("%s lacks %q", page.Name(), part)
+			}
+		}
+	}
+	if slices.Sort(names); !slices.Equal(names, have) {
+		t.Errorf("alerts %v have pages %v", names, have)
+	}
+}
+
+func TestEveryAlertIsTested(t *testing.T) {
+	fires, rests := map[string]bool{}, map[string]bool{}
+	for _, test := range readRules(t, "rules.yaml").Tests {
+		for _, c := range test.Cases {
+			fires[c.Alert] = fires[c.Alert] || len(c.Expected) > 0
+			rests[c.Alert] = rests[c.Alert] || len(c.Expected) == 0
+		}
+	}
+	for _, group := range readRules(t, alertsFile).Groups {
+		for _, rule := range group.Rules {
+			if !fires[rule.Alert] || !rests[rule.Alert] {
+				t.Errorf("rules.yaml shows that %s fires: %t, that it rests: %t", rule.Alert, fires[rule.Alert], rests[rule.Alert])
+			}
+		}
+	}
+}
+
+// dashboard is what a test reads of a Grafana dashboard.
+type dashboard struct {
+	UID, Title string
+	Panels     []board
+}
+
+// board is one panel of a dashboard.
+type board struct {
+	Title, Type, Description string
+	Targets                  []struct {
+		Expr         string
+		LegendFormat string `json:"legendFormat"`
+	}
+}
+
+// mayBeEmpty reports whether the panel says that it may show nothing.
+func (b board) mayBeEmpty() bool { return strings.Contains(b.Description, "Empty ") }
+
+func readDashboards(t *testing.T) map[string]dashboard {
+	t.Helper()
+	found, err := filepath.Glob(dashboards + "*.json")
+	if err != nil || len(found) != 2 {
+		t.Fatalf("dashboards %v, %v", found, err)
+	}
+	all := map[string]dashboard{}
+	for _, path := range found {
+		var d dashboard
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(text, &d)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		all[strings.TrimSuffix(filepath.Base(path), ".json")] = d
+	}
+	return all
+}
+
+func TestDashboardsAskForMetricsThatExist(t *testing.T) {
+	for name, d := range readDashboards(t) {
+		if d.UID == "" || d.Title == "" || len(d.Panels) == 0 {
+			t.Errorf("%s has uid %q, title %q and %d panels", name, d.UID, d.Title, len(d.Panels))
+		}
+		for _, panel := range d.Panels {
+			if panel.Description == "" || len(panel.Targets) == 0 {
+				t.Errorf("%s: panel %q has no description or no query", name, panel.Title)
+			}
+			for _, target := range panel.Targets {
+				checkExpression(t, name+": "+panel.Title, target.Expr)
+			}
+		}
+	}
+}
