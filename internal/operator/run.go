@@ -45,7 +45,7 @@ import (
 )
 
 // graceful is how long requests and reconciles in flight may take to end. It is shorter
-// than the grace period of the Deployment's pods, 10 s.
+// than the grace period of the Deployment's pods, 15 s, without their preStop hook, 4 s.
 const graceful = 8 * time.Second
 
 // glance bounds one check of a probe.

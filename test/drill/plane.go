@@ -30,6 +30,8 @@ type Plane struct {
 	QPS int
 	// Stages names kwok's pod stages, where they are not the default ones.
 	Stages string
+	// Egress is the Unix socket of a proxy through which the API server reaches Services and kubelets.
+	Egress string
 }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
@@ -43,6 +45,9 @@ func (p *Plane) Up() error {
 	args := []string{"up", "--nodes", strconv.Itoa(p.Nodes), "--audit", "--kcm-qps", strconv.Itoa(p.QPS)}
 	if p.Stages != "" {
 		args = append(args, "--stages", p.Stages)
+	}
+	if p.Egress != "" {
+		args = append(args, "--egress", p.Egress)
 	}
 	return p.do(args...)
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,7 @@ type realNode struct {
 	dir     string
 	group   string
 	ports   []int // of the kubelet, and of its health checks
+	relay   *relay
 }
 
 // containerdConfig keeps the files of containerd in dir, and its sockets on loopback. A process with a
@@ -68,15 +70,12 @@ state = "%[1]s/containerd/state"
         SystemdCgroup = false
 `
 
-// network joins the pods by a bridge in the network namespace of containerd, which has no route out.
-const network = `{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"bridge","bridge":"pods0","isGateway":false,
-"ipam":{"type":"host-local","dataDir":"%s/addresses","ranges":[[{"subnet":"10.201.0.0/24"}]]}}]}`
 
 // kubeletConfig changes the defaults of a kubelet: it uses directories of the test, accepts version 1
 // of control groups, and evicts no pod because of a full disk.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-address: 127.0.0.1
+address: %[5]s
 port: %[2]d
 readOnlyPort: 0
 healthzBindAddress: 127.0.0.1
@@ -119,8 +118,9 @@ func newNode(dir string) (*realNode, error) {
 	}
 	return n, errors.Join(
 		n.write("containerd.toml", containerdConfig, dir, pauseImage, networkPlugins),
-		n.write("cni/10-pods.conflist", network, dir),
-		n.write("kubelet.yaml", kubeletConfig, dir, n.ports[0], n.ports[1], n.group),
+		n.write("cni/10-pods.conflist", podNetwork, dir),
+		n.write("kubelet.yaml", kubeletConfig, dir, n.ports[0], n.ports[1], n.group, nodeAddress),
+		n.write("proxy.yaml", proxyConfig, dir, nodeName, nodeAddress),
 	)
 }
 
@@ -137,9 +137,8 @@ func (n *realNode) start() (err error) {
 	if n.stage, err = openStage(n.dir, n.group); err != nil {
 		return err
 	}
-	const withLoopback = `ip link set lo up && exec containerd --config "$1"`
 	if err := n.stage.ask(order{Do: "start", Name: "containerd", Log: n.log("containerd"), Apart: true,
-		Args: []string{"sh", "-c", withLoopback, "sh", filepath.Join(n.dir, "containerd.toml")}}); err != nil {
+		Args: []string{"sh", "-ec", makeNetwork + `exec containerd --config "$1"`, "sh", filepath.Join(n.dir, "containerd.toml")}}); err != nil {
 		return fmt.Errorf("%w\n%s", err, drill.LastLines(n.log("stage"), 10))
 	}
 	if err := n.awaitContainerd(); err != nil {
@@ -148,7 +147,10 @@ func (n *realNode) start() (err error) {
 	if out, err := n.ctr("images", "import", images); err != nil {
 		return fmt.Errorf("import images: %w\n%s", err, out)
 	}
-	return n.startKubelet()
+	if err := n.startRelay(); err != nil {
+		return err
+	}
+	return errors.Join(n.startKubelet(), n.startProxy())
 }
 
 func (n *realNode) awaitContainerd() error {
@@ -167,10 +169,11 @@ func (n *realNode) awaitContainerd() error {
 
 // startKubelet starts the kubelet, also after a kill: it then finds its pods.
 func (n *realNode) startKubelet() error {
-	return n.stage.ask(order{Do: "start", Name: "kubelet", Log: n.log("kubelet"), Args: []string{n.program,
+	return n.stage.ask(order{Do: "start", Name: "kubelet", Log: n.log("kubelet"), Beside: "containerd", Args: []string{n.program,
 		"--config", filepath.Join(n.dir, "kubelet.yaml"),
 		"--kubeconfig", filepath.Join(n.dir, "kubeconfig"),
 		"--hostname-override", nodeName,
+		"--node-ip", nodeAddress,
 		"--root-dir", filepath.Join(n.dir, "kubelet"),
 		"--cert-dir", filepath.Join(n.dir, "certificates"),
 		"--v", "2"}})
@@ -207,7 +210,8 @@ type testbed struct {
 
 // raise starts everything and waits until the node accepts pods.
 func (b *testbed) raise(dir string, reaper *drill.Reaper) (err error) {
-	if b.Bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: 1, QPS: 200}); err != nil {
+	plane := drill.Plane{Nodes: 1, QPS: 200, Egress: filepath.Join(dir, "node", egressSocket)}
+	if b.Bed, err = drill.NewBed(dir, reaper, plane); err != nil {
 		return err
 	}
 	if b.node, err = newNode(filepath.Join(dir, "node")); err != nil {
@@ -225,7 +229,7 @@ func (b *testbed) leave() error {
 	if b.node == nil || b.node.stage == nil {
 		return nil
 	}
-	return b.node.stage.close()
+	return errors.Join(b.node.stage.close(), b.node.relay.close())
 }
 
 // join joins the node, with the permissions of a node. It makes the simulated node of the control
@@ -240,6 +244,9 @@ func (b *testbed) join() error {
 		return err
 	}
 	if err := b.identify(); err != nil {
+		return err
+	}
+	if err := b.announce(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -288,17 +295,25 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// identify writes the kubeconfig of the kubelet: an administrator that impersonates the node.
+// identify writes the kubeconfigs of the kubelet and of kube-proxy: an administrator that impersonates them.
 func (b *testbed) identify() error {
-	node := rest.CopyConfig(b.Rest)
-	if err := rest.LoadTLSFiles(node); err != nil {
+	admin := rest.CopyConfig(b.Rest)
+	if err := rest.LoadTLSFiles(admin); err != nil {
 		return err
 	}
+	server, err := url.Parse(admin.Host)
+	if err != nil {
+		return err
+	}
+	b.node.relay = &relay{dir: b.node.dir, port: server.Port()}
+	node, proxy := rest.CopyConfig(admin), rest.CopyConfig(admin)
 	node.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + nodeName, Groups: []string{"system:nodes"}}
-	if err := os.WriteFile(filepath.Join(b.node.dir, "ca.crt"), node.CAData, 0o644); err != nil {
-		return err
-	}
-	return delay.WriteKubeconfig(node, filepath.Join(b.node.dir, "kubeconfig"))
+	proxy.Impersonate = rest.ImpersonationConfig{UserName: "system:kube-proxy"}
+	return errors.Join(
+		os.WriteFile(filepath.Join(b.node.dir, "ca.crt"), admin.CAData, 0o644),
+		delay.WriteKubeconfig(node, filepath.Join(b.node.dir, "kubeconfig")),
+		delay.WriteKubeconfig(proxy, filepath.Join(b.node.dir, "proxy.kubeconfig")),
+	)
 }
 
 // diskStorage is the class of the disks of the node. The test creates them, and the scheduler binds

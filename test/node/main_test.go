@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 		drill.Exit(keep(os.Args[1], os.Args[2]))
 	case os.Getenv(stageEnv) == "first":
 		drill.Exit(first(os.Args[1]))
+	case os.Getenv(stageEnv) == "relay":
+		drill.Exit((&relay{dir: os.Args[1], port: os.Args[2]}).run())
 	case os.Getenv(drill.ReaperEnv) != "": // drill.Main then acts as the reaper
 	case os.Getenv(askedFor) == "":
 		fmt.Println("the drills on a real node need \"make node\"")
@@ -60,7 +62,8 @@ func needs() error {
 	if os.Geteuid() != 0 {
 		missing = append(missing, errors.New("not root: the test creates control groups, mounts and networks. Run: sudo -E make node"))
 	}
-	for program, from := range map[string]string{"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"} {
+	for program, from := range map[string]string{"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2",
+		"iptables": "iptables", "nsenter": "util-linux"} {
 		if _, err := exec.LookPath(program); err != nil {
 			missing = append(missing, fmt.Errorf("%s is not installed. On Debian: apt-get install --no-install-recommends %s", program, from))
 		}

@@ -45,6 +45,8 @@ type order struct {
 	Log  string   `json:",omitempty"`
 	// Apart gives the program its own network namespace.
 	Apart bool `json:",omitempty"`
+	// Beside names the program whose network namespace it joins.
+	Beside string `json:",omitempty"`
 }
 
 type answer struct{ Error string }
@@ -168,6 +170,12 @@ func (h *household) carryOut(o order) error {
 }
 
 func (h *household) start(o order) error {
+	if o.Beside != "" {
+		h.mu.Lock()
+		pid := h.running[o.Beside]
+		h.mu.Unlock()
+		o.Args = append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", pid), "--"}, o.Args...)
+	}
 	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err

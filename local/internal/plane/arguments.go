@@ -24,6 +24,7 @@ const (
 	auditPolicy   = "audit-policy.yaml"
 	schedulerFile = "scheduler.yaml"
 	kwokFile      = "kwok.yaml"
+	egressFile    = "egress.yaml"
 )
 
 // frontProxyUser is the user of the API server at extension API servers.
@@ -93,6 +94,9 @@ func apiServerArguments(s Settings, p Ports, l Layout) []string {
 	}
 	if len(s.DisableAdmission) > 0 {
 		args = append(args, "--disable-admission-plugins="+strings.Join(s.DisableAdmission, ","))
+	}
+	if s.Egress != "" {
+		args = append(args, "--egress-selector-config-file="+l.config(egressFile))
 	}
 	return withFeatureGates(args, s)
 }
@@ -283,6 +287,18 @@ options:
 ---
 `
 
+// egressTemplate takes the path of a Unix socket. Webhooks with a URL are still called directly.
+const egressTemplate = `apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+- name: cluster
+  connection:
+    proxyProtocol: HTTPConnect
+    transport:
+      uds:
+        udsName: %q
+`
+
 // stockSchedulerQPS is the scheduler's default client limit, with twice that as
 // burst.
 const stockSchedulerQPS = 50
@@ -297,6 +313,7 @@ func writeConfiguration(l Layout, s Settings) error {
 		auditPolicy:   auditPolicyText,
 		schedulerFile: schedulerConfiguration(l, s),
 		kwokFile:      kwokOptions + kwokStages,
+		egressFile:    fmt.Sprintf(egressTemplate, s.Egress),
 	}
 	for name, text := range files {
 		if err := writeFile(l.config(name), []byte(text), 0o644); err != nil {

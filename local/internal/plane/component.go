@@ -59,6 +59,9 @@ type Settings struct {
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// DisableAdmission lists admission plugins to switch off.
 	DisableAdmission []string `json:"disableAdmission,omitempty"`
+	// Egress is the Unix socket of an HTTP CONNECT proxy, through which the API server reaches
+	// Services and kubelets of nodes that have a network of their own.
+	Egress string `json:"egress,omitempty"`
 	// Controllers selects controllers as --controllers of the controller
 	// manager does: "*" is all default ones, "-x" is all but x.
 	Controllers []string `json:"controllers"`

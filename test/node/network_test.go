@@ -1,0 +1,171 @@
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// nodeAddress is that of the node in its own network, and the gateway of its pods.
+const nodeAddress = "10.201.0.1"
+
+// makeNetwork makes the bridge of the pods before the first pod does. The default route lets a
+// connection to a Service begin: kube-proxy's rules then give it the address of a pod.
+const makeNetwork = `ip link set lo up
+ip link add pods0 type bridge
+ip addr add ` + nodeAddress + `/24 dev pods0
+ip link set pods0 up
+ip route add default dev pods0
+`
+
+// podNetwork joins the pods by the bridge. The network has no route to the machine's own.
+const podNetwork = `{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"bridge","bridge":"pods0","isDefaultGateway":true,
+"ipam":{"type":"host-local","dataDir":"%s/addresses","ranges":[[{"subnet":"10.201.0.0/24","gateway":"` + nodeAddress + `"}]]}}]}`
+
+// proxyConfig leaves the kernel's settings of the machine alone.
+const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+hostnameOverride: %[2]s
+bindAddress: %[3]s
+healthzBindAddress: 127.0.0.1:10256
+metricsBindAddress: 127.0.0.1:10249
+clientConnection: {kubeconfig: %[1]s/proxy.kubeconfig}
+mode: iptables
+clusterCIDR: 10.201.0.0/24
+iptables: {localhostNodePorts: false}
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+`
+
+// startProxy starts kube-proxy, which makes Services of pods reachable in the network of the node.
+func (n *realNode) startProxy() error {
+	return n.stage.ask(order{Do: "start", Name: "kube-proxy", Log: n.log("kube-proxy"), Beside: "containerd",
+		Args: []string{n.program, "proxy", "--config", filepath.Join(n.dir, "proxy.yaml")}})
+}
+
+// Sockets between the network of the node and that of the machine, in the directory of the node.
+const (
+	apiSocket    = "api.sock"
+	egressSocket = "egress.sock"
+)
+
+// A relay joins the network of the node and the API server, and nothing else. The sockets are files,
+// which both networks share.
+//
+//	kubelet, kube-proxy, pods ──► port of the API server ──► api.sock ──► API server
+//	Services, pods, kubelet ◄── egress.sock (HTTP CONNECT) ◄── API server
+type relay struct {
+	dir, port string
+	api       net.Listener
+}
+
+// startRelay starts both ends.
+func (n *realNode) startRelay() (err error) {
+	if n.relay.api, err = net.Listen("unix", filepath.Join(n.dir, apiSocket)); err != nil {
+		return err
+	}
+	go forward(n.relay.api, "tcp", net.JoinHostPort("127.0.0.1", n.relay.port))
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return n.stage.ask(order{Do: "start", Name: "relay", Log: n.log("relay"), Beside: "containerd",
+		Args: []string{"env", stageEnv + "=relay", self, n.dir, n.relay.port}})
+}
+
+// close ends the end on the machine.
+func (r *relay) close() error {
+	if r == nil || r.api == nil {
+		return nil
+	}
+	return r.api.Close()
+}
+
+// run is the program of the end on the node.
+func (r *relay) run() error {
+	pods, err := net.Listen("tcp", net.JoinHostPort("0.0.0.0", r.port))
+	if err != nil {
+		return err
+	}
+	egress, err := net.Listen("unix", filepath.Join(r.dir, egressSocket))
+	if err != nil {
+		return err
+	}
+	go forward(pods, "unix", filepath.Join(r.dir, apiSocket))
+	return http.Serve(egress, http.HandlerFunc(connect))
+}
+
+// forward joins every connection of a listener to an address.
+func forward(from net.Listener, network, address string) {
+	for {
+		near, err := from.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			far, err := net.Dial(network, address)
+			if err != nil {
+				near.Close()
+				return
+			}
+			join(near, far)
+		}()
+	}
+}
+
+// connect answers one CONNECT request of the API server.
+func connect(w http.ResponseWriter, r *http.Request) {
+	far, err := net.Dial("tcp", r.URL.Host)
+	if r.Method != http.MethodConnect || err != nil {
+		http.Error(w, errors.Join(errors.New(r.Method), err).Error(), http.StatusBadGateway)
+		return
+	}
+	near, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		far.Close()
+		return
+	}
+	if _, err := io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+		near.Close()
+		far.Close()
+		return
+	}
+	join(near, far)
+}
+
+// join copies in both directions until either side ends.
+func join(near, far net.Conn) {
+	var once sync.Once
+	end := func() { near.Close(); far.Close() }
+	go func() { _, _ = io.Copy(near, far); once.Do(end) }()
+	_, _ = io.Copy(far, near)
+	once.Do(end)
+}
+
+// announce makes the node's end of the relay the endpoint of the Service kubernetes: pods then reach the
+// API server as on any cluster.
+func (b *testbed) announce(ctx context.Context) error {
+	port, err := strconv.ParseInt(b.node.relay.port, 10, 32)
+	if err != nil {
+		return err
+	}
+	return b.Client.Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "kubernetes", Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{nodeAddress}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP)}},
+	})
+}
