@@ -30,7 +30,7 @@ definition that is newer, and another implementation. Nothing is written: a set 
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&before, "pre", false, "check whether Lockstep can be installed")
-	out := addOutput(cmd)
+	out := o.addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		find := check.Installed
 		if before {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,6 +40,9 @@ func (o *options) reach(ctx context.Context) (*cluster, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, noConfig(err)
+	}
+	if err := o.readClock(); err != nil {
+		return nil, err
 	}
 	config, err := o.flags.ToRESTConfig()
 	if clientcmd.IsEmptyConfig(err) || err == nil && config.Host == defaultHost && *o.flags.APIServer == "" {
@@ -89,7 +91,7 @@ func (o *options) session(ctx context.Context) (*session, error) {
 
 // survey reads a set that must exist.
 func (s *session) survey(ctx context.Context, key types.NamespacedName) (lws.Survey, error) {
-	found, err := s.Set(ctx, key, time.Now())
+	found, err := s.Set(ctx, key, s.now())
 	if apierrors.IsNotFound(err) {
 		return found, noSuch("leaderworkerset", key)
 	}

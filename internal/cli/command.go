@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -21,6 +22,8 @@ import (
 // options are the flags and streams of all commands.
 type options struct {
 	flags *genericclioptions.ConfigFlags
+	// at is the moment of a replayed report, or zero.
+	at time.Time
 	genericiooptions.IOStreams
 }
 
@@ -38,7 +41,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Show and roll out LeaderWorkerSets, and explain and release PersistentVolumeClaims",
 		Long: `Show the state of LeaderWorkerSets, what each group waits for, and what the operator will do and
 why. Follow, undo, restart, pause and resume rollouts. Explain why a PersistentVolumeClaim is in use
-or is not deleted, and release it. Check the installation.
+or is not deleted, and release it. Check the installation, and write an archive for a report of a problem.
 
 Only rollout undo, restart, pause and resume, and release, write to the cluster. With kubectl-lockstep
 on the PATH, run it as kubectl lockstep.`,
@@ -50,7 +53,8 @@ on the PATH, run it as kubectl lockstep.`,
   kubectl lockstep rollout undo llama
   kubectl lockstep why pvc/data-llama-0
   kubectl lockstep release pvc/data-llama-0
-  kubectl lockstep check`,
+  kubectl lockstep check
+  kubectl lockstep report llama`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lockstep"},
 		Version:       version.Get().String(),
 		SilenceErrors: true,
@@ -64,7 +68,8 @@ on the PATH, run it as kubectl lockstep.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), o.releaseCommand(), o.checkCommand(), versionCommand())
+	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), o.releaseCommand(),
+		o.checkCommand(), o.reportCommand(), versionCommand())
 	return root
 }
 

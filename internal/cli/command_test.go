@@ -61,6 +61,10 @@ func TestErrorsOfArguments(t *testing.T) {
 		"release persistentvolumeclaim/a": noCluster,
 		"release NS/a":                    noCluster,
 
+		"report pod/a":    "lws/NAME",
+		"report a --at b": "kubectl lockstep report --help",
+		"report a":        noCluster,
+
 		"rollout staus a":                 "staus",
 		"rollout status":                  "kubectl lockstep rollout status NAME",
 		"rollout status a --timeout=-1s":  "--timeout -1s",

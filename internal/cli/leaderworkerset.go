@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +29,7 @@ in the set's namespace.`,
   kubectl lockstep status llama -o json
   kubectl lockstep status llama -o jsonpath='{.groups[*].nodes}'`,
 	}
-	out := addOutput(cmd)
+	out := o.addOutput(cmd)
 	addWatch(cmd, &watch)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return o.about(cmd, args, out, watch, func(s lws.Survey) render.Report { return render.Status(s) })
@@ -56,7 +55,7 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 	if watch {
 		seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
 		return out.watch(cmd.Context(), o.Out, session.Session, gone, func() (render.Report, error) {
-			found, err := session.Set(cmd.Context(), key, time.Now())
+			found, err := session.Set(cmd.Context(), key, o.now())
 			switch {
 			case apierrors.IsNotFound(err) && seen:
 				return nil, nil
@@ -104,7 +103,7 @@ validates the sets in a dry run; this needs the permission to create or patch th
 			return nil
 		},
 	}
-	out := addOutput(cmd)
+	out := o.addOutput(cmd)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "`file` with LeaderWorkerSets, in YAML or JSON; - is standard input")
 	addWatch(cmd, &watch)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -157,7 +156,7 @@ func (c *cluster) planOf(ctx context.Context, manifest *unstructured.Unstructure
 	if err != nil {
 		return nil, c.explain(err, writeSets)
 	}
-	found, err := session.As(ctx, set, time.Now())
+	found, err := session.As(ctx, set, c.now())
 	if err != nil {
 		return nil, c.explain(err, readSets)
 	}

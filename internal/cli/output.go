@@ -24,12 +24,13 @@ const table = "table"
 type output struct {
 	flags   *genericclioptions.PrintFlags
 	printer printers.ResourcePrinter // nil for a table
+	now     func() time.Time
 }
 
 // addOutput adds --output and --template to a command. They are read before it runs.
-func addOutput(cmd *cobra.Command) *output {
+func (opts *options) addOutput(cmd *cobra.Command) *output {
 	format := table
-	o := &output{flags: &genericclioptions.PrintFlags{
+	o := &output{now: opts.now, flags: &genericclioptions.PrintFlags{
 		JSONYamlPrintFlags:   genericclioptions.NewJSONYamlPrintFlags(),
 		TemplatePrinterFlags: genericclioptions.NewKubeTemplatePrintFlags(),
 		OutputFormat:         &format,
@@ -71,7 +72,7 @@ func (o *output) text(r render.Report, now time.Time) (string, error) {
 // print prints values one after the other.
 func (o *output) print(to io.Writer, all ...render.Report) error {
 	for i, r := range all {
-		text, err := o.text(r, time.Now())
+		text, err := o.text(r, o.now())
 		if err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, 
 		r, err := see()
 		text, ageless := gone, gone
 		if err == nil && r != nil {
-			text, err = o.text(r, time.Now())
+			text, err = o.text(r, o.now())
 			ageless, _ = o.text(r, time.Time{})
 		}
 		switch {

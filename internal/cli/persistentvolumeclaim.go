@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -70,7 +69,7 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.why(cmd.Context(), q) },
 	}
-	q.out = addOutput(cmd)
+	q.out = o.addOutput(cmd)
 	cmd.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "list the PVCs of all namespaces")
 	cmd.Flags().BoolVar(&q.ifDeleted, "if-deleted", false, "try a DELETE as a dry run: would it be refused, and why")
 	cmd.Flags().Bool("live", true, "")
@@ -93,7 +92,7 @@ func (o *options) why(ctx context.Context, q *question) error {
 	if err := live.List(ctx, &all, client.InNamespace(c.namespace)); err != nil {
 		return c.explain(err, readPVCs)
 	}
-	reports, err := c.reports(ctx, &clipvc.Reader{Client: live, Brief: true}, all.Items)
+	reports, err := c.reports(ctx, &clipvc.Reader{Client: live, Brief: true, Now: c.at}, all.Items)
 	if err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (c *cluster) whyNamed(ctx context.Context, live client.Client, q *question)
 			found = append(found, claim)
 		}
 	}
-	reports, err := c.reports(ctx, &clipvc.Reader{Client: live}, found)
+	reports, err := c.reports(ctx, &clipvc.Reader{Client: live, Now: c.at}, found)
 	if err != nil {
 		return err
 	}
@@ -244,7 +243,7 @@ func (r *release) run(ctx context.Context, c client.Client) error {
 	case !held:
 		return fmt.Errorf("%s is not held: nothing refuses its deletion, and there is nothing to release", r.what())
 	}
-	if err := r.show(ctx, &clipvc.Reader{Client: c}, object); err != nil {
+	if err := r.show(ctx, &clipvc.Reader{Client: c, Now: r.at}, object); err != nil {
 		return err
 	}
 	if !r.yes {
@@ -299,6 +298,6 @@ func (r *release) show(ctx context.Context, reader *clipvc.Reader, object client
 	if err != nil {
 		return r.explain(err, readPVCs)
 	}
-	_, err = fmt.Fprint(r.ErrOut, render.Release(render.Claim(found[0]), time.Now()))
+	_, err = fmt.Fprint(r.ErrOut, render.Release(render.Claim(found[0]), r.now()))
 	return err
 }

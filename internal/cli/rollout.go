@@ -181,7 +181,7 @@ lockstep.dev/revision-history-limit on the set is the number of unused revisions
 		Example: `  kubectl lockstep rollout history llama
   kubectl lockstep rollout history llama -o yaml`,
 	}
-	out := addOutput(cmd)
+	out := o.addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
 		if err != nil {
@@ -321,7 +321,7 @@ func (s *session) followRollout(ctx context.Context, key types.NamespacedName, f
 	var uid types.UID
 	last := fmt.Sprintf("reading leaderworkerset %q", key.Name)
 	for {
-		found, err := s.Set(ctx, key, time.Now())
+		found, err := s.Set(ctx, key, s.now())
 		switch {
 		case apierrors.IsNotFound(err) && uid == "":
 			return noSuch("leaderworkerset", key)

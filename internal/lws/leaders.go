@@ -23,16 +23,11 @@ const RoleLabelKey = systemPrefix + "role"
 // leaders creates the leader StatefulSet, or applies it onto the version that was judged if it
 // differs from the spec.
 func (d *setDecision) leaders() (p Plan) {
-	if d.held || d.target.key == "" {
+	desired := d.wantedLeaders()
+	if desired == nil {
 		return p
 	}
-	desired := workload.LeaderStatefulSet(d.Set, d.target.key, d.course.Replicas, d.course.Partition)
-	d.asFound(desired)
-	if sts := d.leaderStatefulSet(); sts != nil && sts.Labels[RoleLabelKey] != "" { // an apply without it would remove it
-		desired.Labels[RoleLabelKey] = sts.Labels[RoleLabelKey]
-	}
-	delete(desired.Annotations, AppliedAnnotationKey)
-	applied := fingerprint(desired)
+	applied := Fingerprint(desired)
 	desired.Annotations[AppliedAnnotationKey] = applied
 	if sts := d.StatefulSet.Orphan(); sts != nil {
 		owner := setRef(d.Set)
@@ -52,6 +47,34 @@ func (d *setDecision) leaders() (p Plan) {
 		p.do(d.createLeaders(desired))
 	}
 	return p
+}
+
+// wantedLeaders returns the leader StatefulSet as it is applied, without the record of the apply, or nil
+// while none is wanted.
+func (d *setDecision) wantedLeaders() *appsv1.StatefulSet {
+	if d.held || d.target.key == "" {
+		return nil
+	}
+	desired := workload.LeaderStatefulSet(d.Set, d.target.key, d.course.Replicas, d.course.Partition)
+	d.asFound(desired)
+	if sts := d.leaderStatefulSet(); sts != nil && sts.Labels[RoleLabelKey] != "" { // an apply without it would remove it
+		desired.Labels[RoleLabelKey] = sts.Labels[RoleLabelKey]
+	}
+	delete(desired.Annotations, AppliedAnnotationKey)
+	return desired
+}
+
+// WantedLeaders returns the leader StatefulSet that a decided snapshot wants, or nil. Its Fingerprint is what
+// an apply of it records.
+func WantedLeaders(w SetSnapshot) *appsv1.StatefulSet {
+	if w.Set.DeletionTimestamp != nil || len(w.Beyond) > 0 {
+		return nil
+	}
+	d, plan := derive(w)
+	if plan.Needs != "" {
+		return nil
+	}
+	return d.wantedLeaders()
 }
 
 func (d *setDecision) createLeaders(desired *appsv1.StatefulSet) action.Create {

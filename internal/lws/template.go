@@ -107,8 +107,8 @@ func within(have, want any) bool {
 	}
 }
 
-// fingerprint is a short hash of all fields that object sets.
-func fingerprint(object any) string {
+// Fingerprint is a short hash of all fields that object sets.
+func Fingerprint(object any) string {
 	encoded, err := json.Marshal(object)
 	if err != nil {
 		return "" // typed API objects always encode

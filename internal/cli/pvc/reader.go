@@ -36,6 +36,8 @@ type Reader struct {
 	Client source
 	// Brief reads no volumes and nodes for PVCs that are not being deleted.
 	Brief bool
+	// Now is the time at which PVCs are explained. Zero: that of the read.
+	Now time.Time
 	// config is nil until it is read.
 	config *configuration
 }
@@ -59,7 +61,11 @@ func (r *Reader) Explain(ctx context.Context, namespace string, claims []corev1.
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	shared := pvc.Case{HoldView: pvc.HoldView{Now: time.Now()}, Pods: map[types.UID]*corev1.Pod{}, Nodes: map[string]*corev1.Node{}}
+	now := r.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	shared := pvc.Case{HoldView: pvc.HoldView{Now: now}, Pods: map[types.UID]*corev1.Pod{}, Nodes: map[string]*corev1.Node{}}
 	config := r.configuration(ctx)
 	reader := pvccache.Reader{Live: r.Client, Kinds: config.kinds, Started: restart.LargestStarted, Served: r.served}
 	n := reader.Read(ctx, namespace, func(pod *corev1.Pod) {

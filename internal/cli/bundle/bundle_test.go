@@ -1,0 +1,185 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// collect collects a report on objects of namespace ns. The API server answers only reads of objects, and
+// refuses those of one type.
+func collect(t *testing.T, refused client.Object, names []string, objects ...client.Object) (map[string]string, error) {
+	t.Helper()
+	scheme, mapper := clilws.Scheme(), meta.NewDefaultRESTMapper(nil)
+	for kind := range scheme.AllKnownTypes() {
+		scope := meta.RESTScopeNamespace
+		if slices.Contains([]string{"Node", "Namespace", "PersistentVolume"}, kind.Kind) {
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(kind, scope)
+	}
+	live := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			if _, isNode := into.(*corev1.Node); isNode && refused != nil {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, key.Name, errors.New("no"))
+			}
+			return c.Get(ctx, key, into, options...)
+		},
+	}).Build()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	packed, err := Collect(t.Context(), Request{
+		Config: &rest.Config{Host: server.URL}, Live: live, Namespace: "ns", Names: names,
+		Command: "kubectl lockstep report", Now: time.Now, Warn: io.Discard,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var archive bytes.Buffer
+	if _, err := packed.WriteTo(&archive); err != nil {
+		t.Fatal(err)
+	}
+	return unpack(t, &archive), nil
+}
+
+// unpack returns the files of an archive. The report is the first.
+func unpack(t *testing.T, archive io.Reader) map[string]string {
+	t.Helper()
+	packed, err := gzip.NewReader(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for reader := tar.NewReader(packed); ; {
+		head, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) == 0 && head.Name != pageName {
+			t.Errorf("the first file is %s", head.Name)
+		}
+		text, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[head.Name] = string(text)
+	}
+}
+
+func pod(name, node, claim string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)}}
+	p.Spec.NodeName = node
+	p.Spec.Containers = []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "TOKEN", Value: "hidden-value"}}}}
+	if claim != "" {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}}
+	}
+	return p
+}
+
+// A bundle has what belongs to a set and what uses its PVCs, and nothing of other applications.
+func TestABundleHasWhatConcernsTheSet(t *testing.T) {
+	set := fakeapi.Set("llama", 1, 2)
+	set.Namespace = "ns"
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "data-llama-0", UID: "claim", Labels: map[string]string{lwsv1.SetNameLabelKey: "llama"},
+	}}
+	reader, other, leader := pod("reader", "", "data-llama-0"), pod("other", "", "others"), pod("llama-0", "n", "")
+	objects := []client.Object{set, claim, reader, other, leader, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}}
+	files, err := collect(t, &corev1.Node{}, []string{"llama"}, objects...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		"objects/leaderworkersets.leaderworkerset.x-k8s.io/ns/llama.json": true,
+		"objects/persistentvolumeclaims/ns/data-llama-0.json":             true,
+		"objects/pods/ns/llama-0.json":                                    true,
+		"objects/pods/ns/reader.json":                                     true,
+		"objects/pods/ns/other.json":                                      false,
+		"objects/nodes/n.json":                                            false,
+		"seen/why/data-llama-0.txt":                                       true,
+		momentName:                                                        true,
+	} {
+		if _, has := files[name]; has != want {
+			t.Errorf("%s: %t", name, has)
+		}
+	}
+	for _, missed := range []string{"Nodes: you may not read it", "status and plan", "the operator"} {
+		if !strings.Contains(files[pageName], "- "+missed) {
+			t.Errorf("the report does not say that it lacks %s", missed)
+		}
+	}
+	for name, text := range files {
+		if strings.Contains(text, "hidden-value") {
+			t.Errorf("%s has a value of the environment", name)
+		}
+	}
+}
+
+func TestASetThatDoesNotExistIsAnError(t *testing.T) {
+	if _, err := collect(t, nil, []string{"llama"}); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatDoesNotFitIsNamed(t *testing.T) {
+	noise := make([]byte, 4096)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	files := []file{{"first", noise}, {"second", noise}, {"small", []byte("text")}}
+	fit, left := fitting(files, 6000)
+	if len(fit) != 2 || fit[1].name != "small" || len(left) != 1 || !strings.HasPrefix(left[0], "second: ") {
+		t.Errorf("%d files fit, and %v is left", len(fit), left)
+	}
+}
+
+// A definition that is replayed serves its kind. Its schema, with descriptions and defaults, is not in the bundle.
+func TestADefinitionHasNamesAlone(t *testing.T) {
+	full := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "things.example.com", "annotations": map[string]any{"a": "hidden-value"}},
+		"spec": map[string]any{
+			"group": "example.com", "scope": "Namespaced", "names": map[string]any{"plural": "things", "kind": "Thing"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "description": "hidden-value"}},
+			}},
+		},
+		"status": map[string]any{"storedVersions": []any{"v1"}},
+	}}
+	text, err := definitionOf(full).MarshalJSON()
+	if err != nil || bytes.Contains(text, []byte("hidden-value")) || !bytes.Contains(text, []byte(`"x-kubernetes-preserve-unknown-fields":true`)) {
+		t.Errorf("%v: %s", err, text)
+	}
+}

@@ -1,0 +1,175 @@
+package bundle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/version"
+)
+
+const (
+	unknown = "unknown"
+	// eventsShown and setsShown bound the page; the bundle has the others.
+	eventsShown, setsShown = 100, 20
+	// shownBytes bounds each output on the page.
+	shownBytes = 32 << 10
+)
+
+// page is report.md. Everything that was read passes through the redactor.
+func (c *collector) page(left []string) string {
+	p := &page{text: c.redactor.Text}
+	p.line("# Report of a problem with Lockstep\n")
+	p.line("`%s` wrote this at %s. Values that may be secret are tokens; equal values have equal tokens.", c.redactor.Text(c.Command), c.moment.UTC().Format(time.RFC3339))
+	p.line("Please answer the three questions, look through the files, and attach the archive.\n")
+	p.line("## What happened\n")
+	p.line("- **What did you do?**\n- **What did you expect?**\n- **What happened instead?**\n")
+	p.line("What the sets say:\n")
+	c.conditions(p)
+	c.versions(p)
+	c.configuration(p)
+	c.nodes(p)
+	c.outputs(p)
+	c.lastEvents(p)
+	p.line("## What is missing\n")
+	missing := slices.Concat(c.missed, left)
+	if len(missing) == 0 {
+		p.line("Nothing.")
+	}
+	for _, m := range missing {
+		p.line("- %s", p.text(m))
+	}
+	return p.String()
+}
+
+// page is a text in Markdown.
+type page struct {
+	strings.Builder
+	text func(string) string
+}
+
+func (p *page) line(format string, values ...any) { fmt.Fprintf(p, format+"\n", values...) }
+
+// row is a row of a table. A cell has one line.
+func (p *page) row(cells ...any) {
+	for _, cell := range cells {
+		text := strings.Join(strings.Fields(strings.ReplaceAll(fmt.Sprint(cell), "|", "/")), " ")
+		p.WriteString("| " + p.text(text) + " ")
+	}
+	p.WriteString("|\n")
+}
+
+func (p *page) head(cells ...string) {
+	p.line("| %s |\n|%s", strings.Join(cells, " | "), strings.Repeat(" --- |", len(cells)))
+}
+
+func (p *page) block(text string) {
+	if len(text) > shownBytes {
+		text = text[:shownBytes] + "\n(the file has the rest)\n"
+	}
+	p.line("```\n%s```\n", strings.ReplaceAll(p.text(text), "```", "'''"))
+}
+
+func (c *collector) conditions(p *page) {
+	p.head("set", "groups", "ready", "condition", "status", "reason", "message")
+	for _, set := range c.sets {
+		groups := int32(1)
+		if set.Spec.Replicas != nil {
+			groups = *set.Spec.Replicas
+		}
+		if len(set.Status.Conditions) == 0 {
+			p.row(set.Name, groups, set.Status.ReadyReplicas, "", "", "", "")
+		}
+		for _, condition := range set.Status.Conditions {
+			p.row(set.Name, groups, set.Status.ReadyReplicas, condition.Type, condition.Status, condition.Reason, condition.Message)
+		}
+	}
+	p.line("")
+}
+
+func (c *collector) versions(p *page) {
+	p.line("## Versions\n")
+	p.head("what", "version")
+	kubernetes := unknown
+	if c.server != nil {
+		kubernetes = c.server.GitVersion + ", " + c.server.Platform
+	}
+	p.line("| Kubernetes | %s |", kubernetes)
+	build := version.Get()
+	p.line("| kubectl lockstep | %s, commit %s |", build.Version, build.Commit)
+	for _, deployment := range c.operator.deployments {
+		for i := range deployment.Spec.Template.Spec.Containers {
+			p.row("operator "+deployment.Namespace+"/"+deployment.Name, deployment.Spec.Template.Spec.Containers[i].Image)
+		}
+		p.line("| installed by | %s |", tool(deployment))
+	}
+	p.line("")
+}
+
+func (c *collector) configuration(p *page) {
+	for _, object := range c.objects {
+		if found, ok := object.(*corev1.ConfigMap); ok && found.Name == v1alpha1.InstalledName {
+			p.line("## Configuration\n")
+			p.block(c.redactor.Object(found).(*corev1.ConfigMap).Data[v1alpha1.InstalledKey])
+		}
+	}
+}
+
+// nodes counts the nodes of each sort on which pods of the report run.
+func (c *collector) nodes(p *page) {
+	sorts := map[[7]string]int{}
+	for _, object := range c.objects {
+		if node, ok := object.(*corev1.Node); ok {
+			info := node.Status.NodeInfo
+			cloud, _, _ := strings.Cut(node.Spec.ProviderID, "://")
+			sorts[[7]string{
+				info.OSImage + " " + info.Architecture, info.KernelVersion, info.ContainerRuntimeVersion, info.KubeletVersion,
+				cloud, node.Labels[corev1.LabelInstanceTypeStable], accelerators(node),
+			}]++
+		}
+	}
+	p.line("## Nodes\n")
+	p.head("nodes", "OS", "kernel", "container runtime", "kubelet", "cloud", "instance type", "accelerators of each")
+	for _, sort := range slices.SortedFunc(maps.Keys(sorts), func(a, b [7]string) int { return slices.Compare(a[:], b[:]) }) {
+		p.row(sorts[sort], sort[0], sort[1], sort[2], sort[3], sort[4], sort[5], sort[6])
+	}
+	p.line("")
+}
+
+// accelerators are the resources of a node that a device plugin adds.
+func accelerators(node *corev1.Node) string {
+	var found []string
+	for name, quantity := range node.Status.Capacity {
+		if strings.Contains(string(name), "/") && !quantity.IsZero() {
+			found = append(found, quantity.String()+" "+string(name))
+		}
+	}
+	slices.Sort(found)
+	return strings.Join(found, ", ")
+}
+
+func (c *collector) outputs(p *page) {
+	p.line("## Status and plan\n")
+	shown := 0
+	for _, f := range c.seen {
+		if !strings.HasPrefix(f.name, "seen/why/") && shown < 2*setsShown {
+			p.line("### %s\n", f.name)
+			p.block(string(f.content))
+			shown++
+		}
+	}
+}
+
+func (c *collector) lastEvents(p *page) {
+	p.line("## Events\n")
+	p.head("last", "times", "type", "object", "reason", "message")
+	for _, e := range c.events[max(0, len(c.events)-eventsShown):] {
+		p.row(eventTime(e).UTC().Format(time.RFC3339), max(1, e.Count), e.Type, e.InvolvedObject.Kind+" "+e.InvolvedObject.Name, e.Reason, e.Message)
+	}
+	p.line("")
+}

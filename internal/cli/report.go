@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"lockstep.dev/lockstep/internal/cli/bundle"
+)
+
+// readReport is what a report reads if it may.
+const readReport = "get, list and watch what status and why read"
+
+func (o *options) reportCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "report [NAME...]",
+		Short: "Write a redacted archive for a report of a problem",
+		Long: `Write one archive (tar.gz) about LeaderWorkerSets: all of the namespace, or those named. report.md in it
+comes first. It has versions, configuration, nodes, status, plan and events. The objects, the
+operator's log and its metrics follow.
+
+Values of environment variables, arguments, commands, annotations and configuration are replaced by
+tokens. Names, labels, images, resources and numbers stay. Look through it before you send it.
+
+It only reads, with your rights: what you may not read is listed in report.md.`,
+		Example: `  kubectl lockstep report llama
+  kubectl lockstep report -n inference -o problem.tar.gz`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names, err := sets.names(args)
+			if err != nil {
+				return err
+			}
+			command := strings.Join(append([]string{cmd.CommandPath()}, args...), " ")
+			return o.report(cmd.Context(), names, command, file)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "output", "o", "", "`file` to write; - is standard output (default lockstep-report-TIME.tar.gz)")
+	return cmd
+}
+
+func (o *options) report(ctx context.Context, names []string, command, path string) error {
+	c, live, err := o.client(ctx)
+	if err != nil {
+		return err
+	}
+	began := o.now()
+	packed, err := bundle.Collect(ctx, bundle.Request{
+		Config: c.config, Live: live, Namespace: c.namespace, Names: names, Command: command, Now: o.now, Warn: o.ErrOut,
+	})
+	switch {
+	case apierrors.IsNotFound(err) && len(names) > 0:
+		return fmt.Errorf("%w; list the sets with: kubectl get leaderworkersets -A", err)
+	case err != nil:
+		return c.explain(err, readReport)
+	}
+	if path == "-" {
+		_, err := packed.WriteTo(o.Out)
+		return err
+	}
+	if path == "" {
+		path = "lockstep-report-" + began.UTC().Format("20060102-150405") + ".tar.gz"
+	}
+	if err := writeFile(path, packed); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(o.Out, path)
+	return err
+}
+
+// writeFile writes a file for its owner alone: redaction is no reason to show it to others.
+func writeFile(path string, content io.WriterTo) (err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = content.WriteTo(file)
+	return err
+}
