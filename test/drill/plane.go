@@ -52,6 +52,9 @@ func (p *Plane) Up() error {
 	return p.do(args...)
 }
 
+// Replay starts etcd and an API server with the objects of a report.
+func (p *Plane) Replay(archive string) error { return p.do("up", "--from", archive) }
+
 // Down ends the control plane.
 func (p *Plane) Down() error { return p.do("down") }
 

@@ -323,9 +323,14 @@ func (s *Scene) RestartOperator(flags ...string) {
 
 // Plugin runs kubectl-lockstep in the namespace.
 func (s *Scene) Plugin(in string, args ...string) (out, errOut string, err error) {
+	return s.PluginOn(s.Plane, in, args...)
+}
+
+// PluginOn is Plugin on another control plane.
+func (s *Scene) PluginOn(plane *Plane, in string, args ...string) (out, errOut string, err error) {
 	path, err := Program("kubectl-lockstep")
 	s.Check("find the plugin", err)
-	cmd := exec.CommandContext(s.Context(), path, append(args, "-n", s.Namespace, "--kubeconfig", s.Plane.Kubeconfig())...)
+	cmd := exec.CommandContext(s.Context(), path, append(args, "-n", s.Namespace, "--kubeconfig", plane.Kubeconfig())...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(in), &stdout, &stderr
 	err = cmd.Run()

@@ -18,29 +18,49 @@ import (
 func (a *app) upCommand() *cobra.Command {
 	settings := plane.DefaultSettings()
 	var timeout time.Duration
+	var from string
 	cmd := &cobra.Command{
 		Use:   "up --dir DIR",
 		Short: "Bring a fresh cluster up, and print the path of its kubeconfig",
 		Long: `Bring a fresh cluster up. It returns when the API server, the controllers, the
 scheduler and all nodes are ready, and prints the path of the kubeconfig on standard
 output; progress goes to standard error. The cluster runs on until down. What an
-earlier cluster left in DIR is removed; other files in it are not touched.`,
+earlier cluster left in DIR is removed; other files in it are not touched.
+
+With --from, etcd and the API server alone come up, with the objects of an archive of
+kubectl lockstep report. Under the kubeconfig that is printed, the clock of kubectl
+lockstep stands at the moment of the report.`,
+		Example: `  lockstep-local up --dir .demo
+  lockstep-local up --dir .replay --from lockstep-report.tar.gz
+  kubectl lockstep plan llama --kubeconfig .replay/kubeconfig`,
 		Args: cobra.NoArgs,
 	}
 	addRestartable(cmd.Flags(), &settings)
 	cmd.Flags().IntVar(&settings.Nodes, "nodes", settings.Nodes, "number of simulated nodes")
 	cmd.Flags().StringVar(&settings.Stages, "stages", settings.Stages, "pod stages of kwok: guarded deletes a pod by UID, as a kubelet does; stock is what kwok ships, and deletes by name")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
+	cmd.Flags().StringVar(&from, "from", "", "archive of kubectl lockstep report to replay")
+	cmd.MarkFlagsMutuallyExclusive("from", "nodes")
 	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
 		if err := settings.Validate(); err != nil {
 			return err
+		}
+		bringUp := cluster.Up
+		if from != "" {
+			recording, err := plane.ReadRecording(from)
+			if err != nil {
+				return err
+			}
+			bringUp = func(ctx context.Context, settings plane.Settings) error {
+				return cluster.Replay(ctx, settings, recording)
+			}
 		}
 		ctx, cancel, err := limited(ctx, timeout)
 		if err != nil {
 			return err
 		}
 		defer cancel()
-		if err := cluster.Up(ctx, settings); err != nil {
+		if err := bringUp(ctx, settings); err != nil {
 			return err
 		}
 		fmt.Fprintln(a.out, cluster.Kubeconfig())

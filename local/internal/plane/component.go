@@ -65,6 +65,16 @@ type Settings struct {
 	// Controllers selects controllers as --controllers of the controller
 	// manager does: "*" is all default ones, "-x" is all but x.
 	Controllers []string `json:"controllers"`
+	// Replay is set for a cluster that has the objects of a report, and no controllers.
+	Replay bool `json:"replay,omitempty"`
+}
+
+// components are those of a cluster with these settings.
+func (s Settings) components() []Component {
+	if s.Replay {
+		return []Component{Etcd, APIServer}
+	}
+	return Components
 }
 
 // DefaultSettings are those of a stock cluster with twenty nodes.

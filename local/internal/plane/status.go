@@ -76,12 +76,13 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	components := state.Settings.components()
 	status := Status{
 		Dir: c.Dir, Kubeconfig: c.Kubeconfig(), Settings: state.Settings, Ports: state.Ports,
-		Components: make([]ComponentStatus, len(Components)),
+		Components: make([]ComponentStatus, len(components)),
 	}
 	var wait sync.WaitGroup
-	for i, component := range Components {
+	for i, component := range components {
 		wait.Go(func() { status.Components[i] = c.look(ctx, component, state, probe) })
 	}
 	wait.Wait()

@@ -40,6 +40,11 @@ const cleanupTime = 30 * time.Second
 // What an earlier cluster left in the directory is removed. On any error,
 // nothing is left running.
 func (c *Cluster) Up(ctx context.Context, settings Settings) error {
+	return c.up(ctx, settings, c.bringUp)
+}
+
+// up prepares the directory and has the cluster in it brought up.
+func (c *Cluster) up(ctx context.Context, settings Settings, bringUp func(context.Context, *State) error) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}
@@ -52,7 +57,7 @@ func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	if err != nil {
 		return err
 	}
-	if err := c.bringUp(ctx, &state); err != nil {
+	if err := bringUp(ctx, &state); err != nil {
 		c.tell("ending what was started")
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		defer cancel()

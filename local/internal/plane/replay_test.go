@@ -1,0 +1,118 @@
+package plane
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const moment = `{"at":"2026-11-26T04:36:50Z"}`
+
+// archived writes an archive with files, in the order of their names.
+func archived(t *testing.T, files map[string]string) string {
+	t.Helper()
+	var text bytes.Buffer
+	packed := gzip.NewWriter(&text)
+	writer := tar.NewWriter(packed)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := writer.Write([]byte(files[name])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := packed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "report.tar.gz")
+	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Objects are stored under the keys at which the API server looks for them.
+func TestKeysOfARecording(t *testing.T) {
+	r, err := ReadRecording(archived(t, map[string]string{
+		"moment.json":                         moment,
+		"report.md":                           "text",
+		"objects/pods/ns/a-0.json":            "pod",
+		"objects/nodes/n.json":                "node",
+		"objects/services/ns/a.json":          "service",
+		"objects/statefulsets.apps/ns/a.json": "statefulset",
+		"objects/leaderworkersets.leaderworkerset.x-k8s.io/ns/a.json":                         "set",
+		"objects/" + definitionsKind + "/" + "leaderworkersets.leaderworkerset.x-k8s.io.json": "definition",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"/registry/pods/ns/a-0":                                    "pod",
+		"/registry/minions/n":                                      "node",
+		"/registry/services/specs/ns/a":                            "service",
+		"/registry/statefulsets/ns/a":                              "statefulset",
+		"/registry/leaderworkerset.x-k8s.io/leaderworkersets/ns/a": "set",
+		"/registry/apiextensions.k8s.io/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io": "definition",
+	}
+	if diff := cmp.Diff(want, r.stored); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestWhatIsNoRecordingIsRefused(t *testing.T) {
+	for name, files := range map[string]map[string]string{
+		"no moment":     {"objects/nodes/n.json": "{}"},
+		"no time":       {"moment.json": "{}"},
+		"a path upward": {"moment.json": moment, "objects/../../x.json": "{}"},
+	} {
+		if _, err := ReadRecording(archived(t, files)); err == nil {
+			t.Errorf("%s: it was read", name)
+		}
+	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadRecording(plain); err == nil {
+		t.Error("a text was read")
+	}
+}
+
+func TestTheClockStandsInTheKubeconfig(t *testing.T) {
+	path, config := filepath.Join(t.TempDir(), "kubeconfig"), clientcmdapi.NewConfig()
+	config.Contexts["local"], config.CurrentContext = clientcmdapi.NewContext(), "local"
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Recording{moment: []byte(moment)}).stopClock(path); err != nil {
+		t.Fatal(err)
+	}
+	read, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	extension, ok := read.Contexts["local"].Extensions[replayExtension].(*runtime.Unknown)
+	if !ok {
+		t.Fatalf("got %#v", read.Contexts["local"].Extensions)
+	}
+	var at struct{ At time.Time }
+	if err := json.Unmarshal(extension.Raw, &at); err != nil || at.At.Second() != 50 {
+		t.Errorf("got %s, %v", extension.Raw, err)
+	}
+}

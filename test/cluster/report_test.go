@@ -1,0 +1,166 @@
+package cluster
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// A set waits with a changed template, another lost a worker while no operator runs, and a third is in step. The report
+// holds no secret of them, and a replay of it answers as the cluster did.
+func TestAReportReplays(t *testing.T) {
+	s := newScene(t)
+	secret := func(value string) func(*lwsv1.LeaderWorkerSet) {
+		return func(set *lwsv1.LeaderWorkerSet) {
+			template := &set.Spec.LeaderWorkerTemplate
+			template.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: s.Meta("data"), Spec: drill.ClaimSpec()}}
+			template.VolumeClaimTemplates[0].Namespace = ""
+			c := &template.WorkerTemplate.Spec.Containers[0]
+			c.Env, c.Args = []corev1.EnvVar{{Name: "TOKEN", Value: value}}, []string{"--token=" + value}
+			set.Annotations = map[string]string{"example.com/note": value}
+		}
+	}
+	sets := map[string]*lwsv1.LeaderWorkerSet{}
+	for _, name := range []string{"calm", "paused", "broken"} {
+		sets[name] = s.newSet(name, 2, 3, imageA, secret("hidden-value-1"))
+		s.Create(sets[name])
+	}
+	for _, set := range sets {
+		s.awaitSettled(set)
+	}
+	s.steer("pause", "paused")
+	s.become(s.Set("paused"), `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":"`+imageB+`",
+		"env":[{"name":"TOKEN","value":"hidden-value-2"}]}]}}}}}`)
+	s.awaitHolds("paused", lwsv1.LeaderWorkerSetProgressing, "RolloutPaused")
+	for name := range sets {
+		if name != "paused" {
+			s.Eventually("the plan is in step", func() error { return drill.Lacking("in step", true, s.ask("", "plan", name).InStep) })
+		}
+	}
+
+	s.Check("kill the operator", bed.Operator.Kill())
+	defer func() { s.Check("start the operator", bed.Operator.Start()) }()
+	s.Remove(s.Pod("broken-1-2"))
+	s.Eventually("its group lacks a worker", func() error {
+		if s.Pod("broken-1-2") != nil {
+			return drill.ErrStill
+		}
+		return nil
+	})
+
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "report.tar.gz")
+	if out, errOut, err := s.Plugin("", "report", "-o", archive); err != nil {
+		t.Fatalf("report: %v\n%s%s", err, out, errOut)
+	}
+	files := unpacked(t, archive)
+	for name, text := range files {
+		if strings.Contains(text, "hidden-value") {
+			t.Errorf("%s has a secret", name)
+		}
+	}
+
+	replay := &drill.Plane{Program: bed.Plane.Program, Dir: filepath.Join(dir, "replay"), Log: filepath.Join(dir, "local.log")}
+	s.Check("note the replay", bed.Reaper.Note("plane", replay.Program, replay.Dir))
+	if err := replay.Replay(archive); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Check("end the replay", replay.Down()) }()
+	for _, name := range slices.Sorted(maps.Keys(sets)) {
+		same(t, "the plan of "+name, s.decided(bed.Plane, name), s.decided(replay, name))
+		for _, verb := range []string{"status", "plan"} {
+			same(t, verb+" "+name, asAnswered(files["seen/"+name+"/"+verb+".txt"]), asAnswered(s.answer(replay, verb, name)))
+		}
+	}
+	explained := 0
+	for name, text := range files {
+		if claim, ok := strings.CutPrefix(strings.TrimSuffix(name, ".txt"), "seen/why/"); ok {
+			explained++
+			same(t, "why "+claim, asAnswered(text), asAnswered(s.answer(replay, "why", "pvc/"+claim)))
+		}
+	}
+	if explained < 18 {
+		t.Errorf("only %d PVCs are explained", explained)
+	}
+}
+
+// answer is what a command prints on a control plane.
+func (s *scene) answer(on *drill.Plane, args ...string) string {
+	out, errOut, err := s.PluginOn(on, "", args...)
+	if err != nil {
+		s.Fatalf("%v: %v\n%s", args, err, errOut)
+	}
+	return out
+}
+
+// decided lists the writes of a plan, with the incarnations that they are for. Revisions have other names in a replay.
+func (s *scene) decided(on *drill.Plane, set string) (all []string) {
+	var plan struct {
+		Parts []struct {
+			Group   *int
+			Actions []struct {
+				Verb, Reason  string
+				Object        struct{ Kind, Name string }
+				Preconditions struct{ UID string }
+			}
+			Waits []struct{ Reason string }
+		}
+	}
+	if err := json.Unmarshal([]byte(s.answer(on, "plan", set, "-o", "json")), &plan); err != nil {
+		s.Fatal(err)
+	}
+	for _, part := range plan.Parts {
+		for _, a := range part.Actions {
+			if a.Object.Kind == "ControllerRevision" {
+				a.Object.Name = ""
+			}
+			all = append(all, fmt.Sprint(a.Verb, a.Object, a.Reason, a.Preconditions))
+		}
+		for _, wait := range part.Waits {
+			all = append(all, "wait "+wait.Reason)
+		}
+	}
+	return all
+}
+
+// version is the resourceVersion in a plan: etcd gives it anew.
+var version = regexp.MustCompile(`, its version is \d+`)
+
+// asAnswered are the words of an answer: a token is longer than what it replaces, so columns move.
+func asAnswered(text string) []string { return strings.Fields(version.ReplaceAllString(text, "")) }
+
+// unpacked are the files of an archive.
+func unpacked(t *testing.T, path string) map[string]string {
+	t.Helper()
+	archive, err := os.Open(path)
+	must(t, err)
+	defer archive.Close()
+	packed, err := gzip.NewReader(archive)
+	must(t, err)
+	files := map[string]string{}
+	for reader := tar.NewReader(packed); ; {
+		head, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		must(t, err)
+		text, err := io.ReadAll(reader)
+		must(t, err)
+		files[head.Name] = string(text)
+	}
+}
