@@ -47,6 +47,9 @@ type Options struct {
 	ProtectOnly bool
 	// NoProtection switches the protection of PVCs off, whatever Config says.
 	NoProtection bool
+	// CrashLogLines is how many lines of the log of a failed container the operator keeps. Above
+	// zero it may read logs.
+	CrashLogLines int64
 	// KeepProtection makes a removal leave the protection of PVCs in force.
 	KeepProtection bool
 	// KeepSets makes a removal leave the definitions, and so every set and its objects.
@@ -258,6 +261,7 @@ func NewCommand() *cobra.Command {
 	fs.BoolVar(&o.ProtectOnly, "protect-only", false, "protect PVCs in use, and install nothing for LeaderWorkerSets")
 	fs.BoolVar(&protect, "protection", true, "protect PVCs in use; if false, remove what an earlier install added for it")
 	fs.BoolVar(&o.KeepFields, "keep-fields", false, "keep the fields of the definition in the cluster that this version lacks; sets that use them are left alone")
+	fs.Int64Var(&o.CrashLogLines, "crash-log-lines", 0, "grant the operator the logs of pods, and have the last `lines` of each failed container kept in the status of its set, for all who may read the set")
 	fs.StringVar(&o.Image, "image", "", "deploy the operator from this `image`, which holds the program at /lockstep")
 	return cmd
 }

@@ -86,6 +86,9 @@ func (o Options) shape(lacks []string) (shape, error) {
 	if faults := operator.ValidateConfig(config); len(faults) > 0 {
 		return shape{}, fmt.Errorf("configuration: %w", faults.ToAggregate())
 	}
+	if err := operator.CheckCrashLogLines(o.CrashLogLines); err != nil {
+		return shape{}, err
+	}
 	s := shape{
 		Options: o, lacks: lacks, settings: operator.SettingsOf(config.Protection, o.namespace()),
 		protects: *config.Protection.Enabled && !o.NoProtection,
@@ -137,6 +140,7 @@ func (s shape) wants(u *unstructured.Unstructured) bool {
 		"sets":        !s.ProtectOnly,
 		"image":       s.Image != "",
 		"service":     s.WebhookURL == "" || s.Image != "",
+		"crashLogs":   s.CrashLogLines > 0,
 		"alone":       s.settings.Alone,
 		"initialHold": s.settings.InitialHold,
 		"older":       s.isOlder(),
@@ -211,6 +215,9 @@ func (s shape) arguments() (args []string) {
 	}
 	if s.NoProtection {
 		args = append(args, "--protection=false")
+	}
+	if s.CrashLogLines > 0 {
+		args = append(args, fmt.Sprintf("--crash-log-lines=%d", s.CrashLogLines))
 	}
 	return args
 }

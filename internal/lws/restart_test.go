@@ -3,6 +3,7 @@ package lws_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,6 +218,57 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
+// TestFailedContainers holds which containers are kept with the failure of a group, and in which
+// order: the first to end comes first.
+func TestFailedContainers(t *testing.T) {
+	ends := func(name string, exit int32, ago time.Duration, message string) step {
+		return func(c *cluster) {
+			on(name, func(pod Pod) {
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "worker", RestartCount: 1, LastTerminationState: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: "Error", Message: message, FinishedAt: metav1.NewTime(c.Now.Add(-ago))},
+				}}}
+			})(c)
+		}
+	}
+	stopped := on("w-0-2", func(pod Pod) {
+		status := &pod.Status.ContainerStatuses[0]
+		status.State, status.LastTerminationState, status.RestartCount = status.LastTerminationState, corev1.ContainerState{}, 0
+	})
+	crowd := func(c *cluster) {
+		for worker := 1; worker < 12; worker++ {
+			ends(fmt.Sprintf("w-0-%d", worker), 1, time.Duration(20-worker)*time.Second, "")(c)
+		}
+	}
+	for name, tt := range map[string]struct {
+		fail step
+		want string
+	}{
+		"the first to end":       {then(ends("w-0", 1, time.Second, "peer lost"), ends("w-0-2", 139, 3*time.Second, "segfault")), "w-0-2 139 segfault, w-0 1 peer lost"},
+		"long before":            {then(ends("w-0", 1, time.Second, "now"), ends("w-0-2", 1, time.Hour, "long before")), "w-0 1 now"},
+		"done, and failed":       {then(ends("w-0-1", 0, 2*time.Second, "done"), ends("w-0-2", 3, time.Second, "lost")), "w-0-1 0 done, w-0-2 3 lost"},
+		"a pod that is deleted":  {then(ends("w-0-1", 1, time.Second, "peer lost"), ends("w-0-2", 143, 0, "stopped"), stopped, leaving[Pod]("w-0-2")), "w-0-1 1 peer lost"},
+		"a pod that is gone":     {gone[Pod]("w-0-2"), ""},
+		"the end of a long text": {ends("w-0-2", 1, 0, strings.Repeat("x", 4000)+"y"), "w-0-2 1 " + strings.Repeat("x", 1023) + "y"},
+		"control characters":     {ends("w-0-2", 1, 0, "\x1b]0;mine\x07one\ntwo"), "w-0-2 1 ]0;mineone\ntwo"},
+		"the first of very many": {crowd, "w-0-1 1 , w-0-2 1 , w-0-3 1 , w-0-4 1 , w-0-5 1 , w-0-6 1 , w-0-7 1 , w-0-8 1 "},
+	} {
+		c := running(t, 1, 12, onRestart)
+		tt.fail(c)
+		c.decided()
+		var got []string
+		for _, f := range c.status().Restarts[0].Containers {
+			got = append(got, fmt.Sprintf("%s %d %s", f.Pod, f.ExitCode, f.Message))
+		}
+		if got := strings.Join(got, ", "); got != tt.want {
+			t.Errorf("%s: got %.999q, want %.99q", name, got, tt.want)
+		}
+		settled(c)
+		if kept := c.status().Restarts[0].Containers; len(kept) != len(got) {
+			t.Errorf("%s: once the pods are gone, %+v", name, kept)
+		}
+	}
+}
+
 // TestWhatIsForgiven holds after which changes groups are taken as they are: what failed
 // before recreates nothing, what fails later does.
 func TestWhatIsForgiven(t *testing.T) {
@@ -287,6 +339,16 @@ func largeSet(many int, incarnation string, status lwsv1.LeaderWorkerSetStatus, 
 		Pod: strings.Repeat("p", 63), Container: strings.Repeat("c", 63), ExitCode: fakeapi.Ptr[int32](137), Reason: "OOMKilled",
 		Message: strings.Repeat("\"", 256), Node: strings.Repeat("n", 253), At: now,
 	}
+	containers := slices.Repeat([]lwsv1.ContainerFailure{{
+		Pod: failure.Pod, Name: failure.Container, ExitCode: 137, Reason: "OOMKilled", At: now,
+		Message: strings.Repeat("\"", 1<<10), Log: strings.Repeat("\"", restart.LogBytes),
+	}}, 8)
+	outspoken := func(group int) int { // others have none: their text would be decoded again and again
+		if group < 30 {
+			return len(containers)
+		}
+		return 0
+	}
 	runs := func(pod *corev1.Pod) *corev1.Pod {
 		pod.UID = types.UID(pod.Name + incarnation + strings.Repeat("x", 28))
 		pod.Status.Phase = corev1.PodRunning
@@ -295,7 +357,7 @@ func largeSet(many int, incarnation string, status lwsv1.LeaderWorkerSetStatus, 
 	for i := range many {
 		leader := runs(fakeapi.Pod(identity.LeaderName("w", i), "w", 0))
 		leader.Labels[lwsv1.RevisionKey] = "5f8f8c9d4b"
-		if decision := (&restart.Decision{Leader: leader.UID, Count: 1, At: now, Failure: failure}); failed {
+		if decision := (&restart.Decision{Leader: leader.UID, Count: 1, At: now, Failure: failure, Containers: containers[:outspoken(i)]}); failed {
 			leader.Annotations = map[string]string{restart.AnnotationKey: decision.Annotation()}
 		}
 		g := lws.Group{Index: i, LeaderName: leader.Name, Leader: leader}
@@ -322,7 +384,7 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		detailed := 0
+		detailed, withContainers := 0, 0
 		for i, r := range status.Restarts {
 			if i > 0 && status.Restarts[i-1].Index >= r.Index {
 				t.Fatalf("out of order at %d", i)
@@ -330,9 +392,12 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 			if len(r.Failures) > 0 {
 				detailed++
 			}
+			if len(r.Containers) > 0 {
+				withContainers++
+			}
 		}
-		if len(encoded) > most || len(status.Restarts) != 2500 || detailed != 64 {
-			t.Errorf("%d bytes, %d started, %d restarts, %d with evidence", len(encoded), len(status.Started), len(status.Restarts), detailed)
+		if len(encoded) > most || len(status.Restarts) != 2500 || detailed != 64 || withContainers < 3 || withContainers > 15 {
+			t.Errorf("%d bytes, %d started, %d restarts, %d with evidence, %d with containers", len(encoded), len(status.Started), len(status.Restarts), detailed, withContainers)
 		}
 		if again := of[action.WriteStatus](lws.DecideSet(largeSet(many, incarnation, status, true))); len(again) > 0 {
 			t.Errorf("a status that is full is written again")

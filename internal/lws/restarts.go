@@ -106,6 +106,9 @@ func madeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.Cont
 // decideRestart plans to write the decision onto the leader.
 func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failure) *restart.Decision {
 	decision := restart.Decide(d.Set, d.Index, leader, failure, d.Now)
+	if d.KeepsLogs {
+		decision.AwaitLogs()
+	}
 	d.plan.do(action.Annotate{
 		Object:      identity.RefOf(identity.KindPod, leader),
 		Annotations: map[string]string{restart.AnnotationKey: decision.Annotation()},
@@ -113,6 +116,16 @@ func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failu
 		Tell:        action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}},
 	})
 	return decision
+}
+
+// AddLogs plans to add the ends of logs to the decision on a leader, one for each of its containers.
+func AddLogs(leader *corev1.Pod, decision *restart.Decision, logs []restart.Log) (p Plan) {
+	p.do(action.Annotate{
+		Object:      identity.RefOf(identity.KindPod, leader),
+		Annotations: map[string]string{restart.AnnotationKey: decision.WithLogs(logs).Annotation()},
+		Because:     because(CodeRestart, "the logs of the containers that failed were read"),
+	})
+	return p
 }
 
 // deleteGroup deletes all pods of a group at once, so that there is one grace period.

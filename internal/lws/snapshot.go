@@ -91,6 +91,8 @@ type GroupSnapshot struct {
 	Vigil      Vigil
 	// Stalled is since when the worker StatefulSet has lacked pods and created none, or zero.
 	Stalled time.Time
+	// KeepsLogs is set where the logs of failed containers are kept.
+	KeepsLogs bool
 }
 
 // Group is one leader and what bears the names derived from it.

@@ -110,7 +110,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		return w, err
 	}
 	r := o.continued(set, nil)
-	w = lws.GroupSnapshot{Now: now, Set: set, Lives: r.lives, Group: lws.Group{Index: index, LeaderName: key.Name}}
+	w = lws.GroupSnapshot{Now: now, Set: set, Lives: r.lives, KeepsLogs: o.logs != nil, Group: lws.Group{Index: index, LeaderName: key.Name}}
 	fillVolumes := func(ctx context.Context, w *lws.GroupSnapshot) error {
 		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed(w)...)
 	}

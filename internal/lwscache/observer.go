@@ -28,6 +28,8 @@ type Observer struct {
 	gangs  GangObjects
 	// podStore is what cached reads pods from, or nil.
 	podStore toolscache.Indexer
+	// logs is nil where no logs are kept.
+	logs *Logs
 	// definition is nil where all fields of sets are known.
 	definition *Definition
 }

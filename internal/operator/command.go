@@ -87,6 +87,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.protectOnly, "protect-only", false, "only protect PersistentVolumeClaims: needs no LeaderWorkerSets in the cluster, and answers no admission requests for them")
 	fs.BoolVar(&f.Webhooks, "webhooks", isOn, "answer admission requests (environment: ENABLE_WEBHOOKS=false)")
 	fs.StringVar(&f.CertDir, "webhook-cert-dir", "", "`directory` of tls.crt and tls.key, whose provider also writes the CA bundles of the webhook configurations; without, the operator makes and renews its own certificate")
+	fs.Int64Var(&f.CrashLogLines, "crash-log-lines", 0, "`lines` of the log of each failed container to keep in the status of its set, for all who may read the set; needs the role of \"lockstep install --crash-log-lines\"")
 	fs.StringVar(&f.Pprof, "pprof-bind-address", off, "loopback `address` of /debug/pprof, for profiles; 0 turns it off. It is open to all users of the machine")
 	defaults := &v1alpha1.Configuration{}
 	v1alpha1.SetDefaults(defaults)

@@ -44,6 +44,9 @@ type Options struct {
 	// CertDir, if not empty, has the webhook certificate. Without it, the operator makes
 	// its own, unless Config has another directory.
 	CertDir string
+	// CrashLogLines is how many lines of the log of a failed container are kept in the status
+	// of its set.
+	CrashLogLines int64
 	// Pprof is the address of profiles, on loopback. "0" is none.
 	Pprof string
 	Log   logr.Logger
@@ -64,8 +67,22 @@ func (o *Options) validate() error {
 	if o.Pprof != off && o.Pprof != "" && !onLoopback(o.Pprof) {
 		return fmt.Errorf("--pprof-bind-address %q: profiles are for this machine only; use a loopback address such as 127.0.0.1:6060", o.Pprof)
 	}
+	if err := CheckCrashLogLines(o.CrashLogLines); err != nil {
+		return err
+	}
 	if !o.Webhooks && !o.controls() {
 		return errors.New(`nothing to run: --webhooks=false, --controllers and --protection leave nothing; drop one of them`)
+	}
+	return nil
+}
+
+// maxCrashLogLines bounds what the kubelet reads of a log of which 2 KiB are kept.
+const maxCrashLogLines = 1000
+
+// CheckCrashLogLines refuses a number of lines that cannot be meant.
+func CheckCrashLogLines(lines int64) error {
+	if lines < 0 || lines > maxCrashLogLines {
+		return fmt.Errorf("--crash-log-lines %d: give 0 to %d", lines, maxCrashLogLines)
 	}
 	return nil
 }

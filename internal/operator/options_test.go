@@ -66,6 +66,10 @@ func TestNotEverythingCanBeSwitchedOff(t *testing.T) {
 		"--controllers=leaderworkerset,foo": `there is no controller "foo", only: leaderworkerset, protection`,
 		"--webhook-port=70000":              "webhook.port",
 
+		"--crash-log-lines=20":   "",
+		"--crash-log-lines=1001": "--crash-log-lines 1001",
+		"--crash-log-lines=-1":   "--crash-log-lines -1",
+
 		"--gang-scheduler=volcano": "",
 		"--gang-scheduler=":        "",
 		"--gang-scheduler=foo":     `schedulerProvider: Unsupported value: "foo": supported values: "volcano"`,

@@ -102,8 +102,48 @@ func TestContainerRestartRecreatesTheGroup(t *testing.T) {
 		r[0].Failures[0].Reason != "OOMKilled" || *r[0].Failures[0].ExitCode != 137 || r[0].Failures[0].Node == "" {
 		t.Errorf("evidence: %+v", r)
 	}
+	same(t, "messages", []string{"a-1-2 loading shard 7\nno memory left "}, lastWords(now))
 	if status, _, err := s.Plugin("", "status", "a"); err != nil || !strings.Contains(status, "no memory left") || !strings.Contains(status, "137") {
 		t.Errorf("the plugin does not show it: %v\n%s", err, status)
+	}
+}
+
+// lastWords are what the failed containers of a set's groups left.
+func lastWords(set *lwsv1.LeaderWorkerSet) (words []string) {
+	for _, r := range set.Status.Restarts {
+		for _, c := range r.Containers {
+			words = append(words, c.Pod+" "+c.Message+" "+c.Log)
+		}
+	}
+	return words
+}
+
+// A group is recreated as ever when the logs of its containers cannot be read: nodes here have no
+// kubelet. The status says so.
+func TestLogsThatCannotBeRead(t *testing.T) {
+	s := newScene(t)
+	s.RestartOperator("--crash-log-lines=5")
+	t.Cleanup(func() { s.RestartOperator() })
+	set := s.settled(s.newSet("a", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = set.Spec.LeaderWorkerTemplate.WorkerTemplate.DeepCopy()
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": "5s"}
+	}))
+	before, mark := s.UIDs(), s.Changes()
+	s.crash("a-1-1", 1)
+	s.crash("a-0", 1)
+	s.awaitRecreated(set, before, 0, 1)
+	s.wantBorn(set.UID, mark, births{Pods: 4, StatefulSets: 2})
+	var why []string
+	for _, r := range s.Set("a").Status.Restarts {
+		for _, c := range r.Containers {
+			why = append(why, c.LogUnread)
+		}
+	}
+	if len(why) != 2 || !strings.Contains(why[0], "containerLogs") || why[1] == "" {
+		t.Errorf("why there are no logs: %q", why)
+	}
+	if status, _, err := s.Plugin("", "status", "a"); err != nil || !strings.Contains(status, "log not read: ") || !strings.Contains(status, "| no memory left") {
+		t.Errorf("the plugin does not say so: %v\n%s", err, status)
 	}
 }
 

@@ -49,6 +49,43 @@ type GroupRestarts struct {
 	// +optional
 	// +listType=atomic
 	Failures []PodFailure `json:"failures,omitempty"`
+
+	// containers are those that failed with the group when it failed last, the first to end
+	// first.
+	// +optional
+	// +listType=atomic
+	Containers []ContainerFailure `json:"containers,omitempty"`
+}
+
+// ContainerFailure is what a container left when it failed.
+type ContainerFailure struct {
+	// pod is the name of its pod.
+	Pod string `json:"pod"`
+
+	// name is that of the container.
+	Name string `json:"name"`
+
+	// exitCode is that of the container.
+	ExitCode int32 `json:"exitCode"`
+
+	// reason is a word for what happened, such as OOMKilled or Error.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// message is the end of its termination message.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// log is the end of its log. It is kept only if the operator runs with --crash-log-lines.
+	// +optional
+	Log string `json:"log,omitempty"`
+
+	// logUnread is why there is no log although one is to be kept.
+	// +optional
+	LogUnread string `json:"logUnread,omitempty"`
+
+	// at is when it ended, or was found.
+	At metav1.Time `json:"at"`
 }
 
 // PodFailure is what was seen of a pod for whose sake a group is recreated.

@@ -110,6 +110,8 @@ type GroupFailure struct {
 	Due *metav1.Time `json:"due,omitempty"`
 	// Pods are those that failed, the latest last.
 	Pods []lwsv1.PodFailure `json:"pods,omitempty"`
+	// Containers are those that failed with the group when it failed last, the first to end first.
+	Containers []lwsv1.ContainerFailure `json:"containers,omitempty"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -194,7 +196,7 @@ func failureOf(g clilws.Group) *GroupFailure {
 	if r == nil {
 		return nil
 	}
-	f := &GroupFailure{Count: r.Count, At: r.FailedAt, Pods: r.Failures}
+	f := &GroupFailure{Count: r.Count, At: r.FailedAt, Pods: r.Failures, Containers: r.Containers}
 	if g.Leader != nil && g.Leader.UID == r.Leader {
 		f.Due = &r.DueAt
 	}
@@ -263,6 +265,7 @@ func (s *SetStatus) write(p *page) {
 	s.waits(p)
 	s.groups(p)
 	s.failures(p)
+	s.containers(p)
 	s.previous(p)
 }
 
@@ -367,6 +370,39 @@ func (s *SetStatus) failures(p *page) {
 		}
 	}
 	p.table(row{"GROUP", "FAILED POD", "WHEN", "IN A ROW", "NODE", "WHY"}, rows)
+}
+
+// containers shows what the failed containers of each group left.
+func (s *SetStatus) containers(p *page) {
+	for _, g := range s.Groups {
+		if g.Failed == nil {
+			continue
+		}
+		var lines []string
+		for _, c := range g.Failed.Containers {
+			lines = append(lines, fmt.Sprintf("pod %s, container %s: %s (exit code %d), %s ago", c.Pod, c.Name, dash(c.Reason), c.ExitCode, p.age(&c.At)))
+			lines = append(lines, quoted("", c.Message)...)
+			lines = append(lines, quoted("  log:", c.Log)...)
+			if c.LogUnread != "" {
+				lines = append(lines, "  log not read: "+c.LogUnread)
+			}
+		}
+		p.section(fmt.Sprintf("CONTAINERS THAT FAILED WITH GROUP %d", g.Index), lines...)
+	}
+}
+
+// quoted returns a text line by line under its title, or nothing.
+func quoted(title, text string) (lines []string) {
+	if text == "" {
+		return nil
+	}
+	if title != "" {
+		lines = append(lines, title)
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		lines = append(lines, "  | "+line)
+	}
+	return lines
 }
 
 func reasonOf(f lwsv1.PodFailure) string {

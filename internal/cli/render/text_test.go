@@ -63,6 +63,15 @@ func TestTextOfStatus(t *testing.T) {
 				{Pod: "llama-0-1", Container: "serve", ExitCode: &exit, Reason: "OOMKilled", Message: "loading\nno memory left", Node: "n1", At: metav1.NewTime(now)},
 			}}}
 		}, []string{"\n0 llama-0-1 0s ago 2 n1 serve: OOMKilled (exit code 137): loading no memory", "\n0 llama-0 60s ago 2 - Evicted: low on memory\n"}, ""},
+		{"failed containers", with(newSurvey(1, 2), 0, "++"), func(s *clilws.Survey) {
+			s.Set.Set.Status.Restarts = []lwsv1.GroupRestarts{{Index: 0, Containers: []lwsv1.ContainerFailure{
+				{Pod: "llama-0-1", Name: "serve", ExitCode: 137, Reason: "OOMKilled", Message: "loading\nno memory left", Log: "a\tb\nc\x1b[2J", At: metav1.NewTime(now)},
+				{Pod: "llama-0", Name: "serve", ExitCode: 1, LogUnread: "no kubelet", At: metav1.NewTime(now)},
+			}}}
+		}, []string{
+			"\nCONTAINERS THAT FAILED WITH GROUP 0\npod llama-0-1, container serve: OOMKilled (exit code 137), 0s ago\n| loading\n| no memory left\nlog:\n| a b\n| c [2J\n",
+			"\npod llama-0, container serve: - (exit code 1), 0s ago\nlog not read: no kubelet\n",
+		}, ""},
 		{"a failure without evidence", with(newSurvey(1, 2), 0, "++"), func(s *clilws.Survey) {
 			s.Set.Set.Status.Restarts = []lwsv1.GroupRestarts{{Index: 0, Count: 1, FailedAt: metav1.NewTime(now)}}
 		}, []string{"\n0 - 0s ago 1 - -\n"}, ""},

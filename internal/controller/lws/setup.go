@@ -51,8 +51,9 @@ func ClientOptions() client.Options {
 }
 
 // Setup adds the controllers to the manager. Its client must read its own writes. The starter
-// watches the objects of gang schedulers once it runs.
-func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
+// watches the objects of gang schedulers once it runs. Of the logs of failed containers, the last
+// lines are kept, or none.
+func Setup(mgr ctrl.Manager, starter *kinds.Starter, crashLogLines int64) error {
 	if err := lwscache.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -96,7 +97,10 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
 	if err := setupSets(mgr, p, sets); err != nil {
 		return err
 	}
-	return setupGroups(mgr, p, groups)
+	if err := setupGroups(mgr, p, groups); err != nil || crashLogLines == 0 {
+		return err
+	}
+	return setupLogs(mgr, p, crashLogLines)
 }
 
 // options fill the caches of a replica that does not lead, so that it can take over at once. A

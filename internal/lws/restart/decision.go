@@ -31,6 +31,8 @@ type Decision struct {
 	At metav1.Time `json:"at"`
 	// Failure is the evidence.
 	Failure lwsv1.PodFailure `json:"failure"`
+	// Containers are those that failed with the group.
+	Containers []lwsv1.ContainerFailure `json:"containers,omitempty"`
 }
 
 // Of returns the decision to recreate the group of a leader, or nil. A decision from before
@@ -52,7 +54,7 @@ func Of(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *Decision {
 // Decide returns the decision to recreate the group of a leader for a failure.
 func Decide(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, failure *Failure, now time.Time) *Decision {
 	decision := &Decision{
-		Leader: leader.UID, Disrupted: failure.Disrupted, At: moment(now), Failure: failure.PodFailure,
+		Leader: leader.UID, Disrupted: failure.Disrupted, At: moment(now), Failure: failure.PodFailure, Containers: failure.Containers,
 		Count: inARow(set, index, leader.Labels[lwsv1.RevisionKey], now),
 	}
 	if replacesUncounted(set, index, leader) {

@@ -45,10 +45,16 @@ func evidence(code string, pod *corev1.Pod, now time.Time) *Failure {
 		f.Reason = cmp.Or(pod.Status.Reason, f.Reason)
 		f.Message = cmp.Or(f.Message, lastLines(pod.Status.Message))
 	}
-	if len(validation.IsValidLabelValue(f.Reason)) > 0 {
-		f.Reason = code
-	}
+	f.Reason = word(f.Reason, code)
 	return f
+}
+
+// word returns a reason, or what stands for one that is no label value.
+func word(reason, otherwise string) string {
+	if len(validation.IsValidLabelValue(reason)) > 0 {
+		return otherwise
+	}
+	return reason
 }
 
 // end is a container that ended.
@@ -60,12 +66,7 @@ type end struct {
 // lastEnd returns the last container that ended, or nil. Of those that ended together it
 // is one with an exit code other than zero.
 func lastEnd(pod *corev1.Pod) *end {
-	var ends []end
-	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
-		if terminated := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated); terminated != nil {
-			ends = append(ends, end{c.Name, terminated})
-		}
-	}
+	ends := endsOf(pod)
 	if len(ends) == 0 {
 		return nil
 	}
@@ -76,13 +77,27 @@ func lastEnd(pod *corev1.Pod) *end {
 	return &ends[max(0, failed)]
 }
 
-// lastLines returns the end of a message without control characters: it is shown on
-// terminals.
+// endsOf returns how the containers of a pod ended last.
+func endsOf(pod *corev1.Pod) (ends []end) {
+	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		if terminated := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated); terminated != nil {
+			ends = append(ends, end{c.Name, terminated})
+		}
+	}
+	return ends
+}
+
+// lastLines returns the last lines of a message.
 func lastLines(message string) string {
 	lines := strings.Split(strings.TrimSpace(message), "\n")
-	message = strings.Join(lines[max(0, len(lines)-messageLines):], "\n")
-	message = message[max(0, len(message)-messageBytes):]
-	return strings.Map(printable, strings.ToValidUTF8(message, ""))
+	return lastBytes(strings.Join(lines[max(0, len(lines)-messageLines):], "\n"), messageBytes)
+}
+
+// lastBytes returns the end of a text without control characters: it is shown on terminals.
+func lastBytes(text string, atMost int) string {
+	text = strings.TrimSpace(text)
+	text = text[max(0, len(text)-atMost):]
+	return strings.Map(printable, strings.ToValidUTF8(text, ""))
 }
 
 // printable drops control characters other than newline and tab.

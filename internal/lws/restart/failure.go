@@ -29,6 +29,8 @@ type Failure struct {
 	// Disrupted is set when the pod has the condition DisruptionTarget: it was drained,
 	// preempted or evicted.
 	Disrupted bool
+	// Containers are those that failed with the group.
+	Containers []lwsv1.ContainerFailure
 }
 
 // Codes of failures. They are stable.
@@ -41,11 +43,20 @@ const (
 	CodeLeaderReplaced   = "LeaderReplaced"
 )
 
-// Failure returns why the group is to be recreated, or nil. Once the group has started,
-// its pods are compared with the record. Until then only pods that exist count.
+// Failure returns why the group is to be recreated, or nil.
+func (g Group) Failure(now time.Time) *Failure { return g.withContainers(g.failure(now), now) }
+
+// FailureOfLeader returns how the leader failed, which is terminating, or nil.
+func (g Group) FailureOfLeader(now time.Time) *Failure {
+	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
+	return g.withContainers(failureOf(g.Leader, started.restartsAt(0), true, now), now)
+}
+
+// failure compares the pods of a group that has started with the record. Until then only pods
+// that exist count.
 //
 // Terminating workers come first: containers of other pods fail when a worker is drained.
-func (g Group) Failure(now time.Time) *Failure {
+func (g Group) failure(now time.Time) *Failure {
 	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
 	if started == nil && ForgivesAnyStart(g.Set, g.Leader) {
 		return nil
@@ -80,11 +91,6 @@ func (g Group) failureOfWorkers(started record, now time.Time) *Failure {
 		}
 	}
 	return nil
-}
-
-// FailureOfLeader returns how the leader failed, which is terminating.
-func (g Group) FailureOfLeader(now time.Time) *Failure {
-	return failureOf(g.Leader, recordOfLeader(g.Set, g.Index, g.Leader.UID).restartsAt(0), true, now)
 }
 
 // counts returns the index of a worker whose failure is one of the group, or 0. A group

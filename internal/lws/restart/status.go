@@ -22,6 +22,8 @@ const (
 	// detailedAtMost is how many groups keep the evidence of their failures, the latest,
 	// and restartsAtMost how many have an entry at all.
 	detailedAtMost, restartsAtMost = 64, 2500
+	// textBytes bounds what the containers of all groups left, the latest failures first.
+	textBytes = 128 << 10
 )
 
 // Status is the part of a set's status about restarts, as it is to be.
@@ -79,7 +81,7 @@ func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now ti
 func (s *Status) entry(set *lwsv1.LeaderWorkerSet, index int, revision string, decision *Decision) lwsv1.GroupRestarts {
 	entry := lwsv1.GroupRestarts{
 		Index: int32(index), Leader: decision.Leader, Revision: revision,
-		Count: decision.Count, FailedAt: decision.At, DueAt: decision.Due(set),
+		Count: decision.Count, FailedAt: decision.At, DueAt: decision.Due(set), Containers: decision.Containers,
 	}
 	last := Entry(set, index)
 	if last != nil {
@@ -135,17 +137,33 @@ func (s *Status) Record(started []lwsv1.StartedGroup) {
 func (s *Status) Trim(end int32) {
 	s.Started = below(s.Started, end, startedIndex)
 	s.Restarts = below(s.Restarts, end, restartsIndex)
-	if len(s.Restarts) <= detailedAtMost {
+	if len(s.Restarts) <= detailedAtMost && textOf(s.Restarts...) <= textBytes {
 		return
 	}
 	latest := slices.SortedFunc(slices.Values(s.Restarts), func(a, b lwsv1.GroupRestarts) int {
 		return cmp.Or(b.FailedAt.Compare(a.FailedAt.Time), cmp.Compare(a.Index, b.Index))
 	})
 	latest = latest[:min(len(latest), restartsAtMost)]
-	for i := detailedAtMost; i < len(latest); i++ {
-		latest[i].Failures = nil
+	for i, room := 0, textBytes; i < len(latest); i++ {
+		if i >= detailedAtMost {
+			latest[i].Failures = nil
+		}
+		if room -= textOf(latest[i]); room < 0 {
+			latest[i].Containers = nil
+		}
 	}
 	s.Restarts = merge(nil, latest, restartsIndex)
+}
+
+// textOf counts the bytes of the containers of groups.
+func textOf(groups ...lwsv1.GroupRestarts) (sum int) {
+	const keys = 160 // in JSON, of each container
+	for _, group := range groups {
+		for _, c := range group.Containers {
+			sum += keys + len(c.Pod) + len(c.Name) + len(c.Reason) + len(c.Message) + len(c.Log) + len(c.LogUnread)
+		}
+	}
+	return sum
 }
 
 func startedIndex(s lwsv1.StartedGroup) int32   { return s.Index }
