@@ -58,6 +58,7 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 	wanted = append(wanted, d.ready(wanted, want)...)
 	kept := status.Kept(d.Set.Status.Conditions, wanted)
 	want.Conditions, changed = condition.Merge(kept, wanted, d.Set.Generation, d.Now)
+	status.Sort(want.Conditions)
 	return want, changed || len(kept) < len(d.Set.Status.Conditions)
 }
 

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,19 @@ func Unready(kind lwsv1.LeaderWorkerSetConditionType, reason, message string) []
 // their presence.
 func Kept(have, wanted []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool {
-		abnormal := c.Type == string(lwsv1.LeaderWorkerSetReconciling) || c.Type == string(lwsv1.LeaderWorkerSetStalled)
-		return abnormal && !condition.IsTrue(wanted, c.Type)
+		return forTools(c) > 1 && !condition.IsTrue(wanted, c.Type)
 	})
+}
+
+// Sort puts the conditions for tools last: their order then does not depend on which status an operator
+// wrote first.
+func Sort(conditions []metav1.Condition) {
+	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int { return cmp.Compare(forTools(a), forTools(b)) })
+}
+
+// forTools is zero for a condition that people read.
+func forTools(c metav1.Condition) int {
+	return 1 + slices.Index([]lwsv1.LeaderWorkerSetConditionType{
+		lwsv1.LeaderWorkerSetReady, lwsv1.LeaderWorkerSetReconciling, lwsv1.LeaderWorkerSetStalled,
+	}, lwsv1.LeaderWorkerSetConditionType(c.Type))
 }
