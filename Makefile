@@ -11,6 +11,8 @@ GOTOOL  := go tool -modfile=go.tools.mod
 ASSETS  := $(CURDIR)/bin/assets
 ROUNDS  ?= 2
 SOAK_ROUNDS ?= 100
+# What the operator asked of the API server in all drills.
+RIGHTS := $(CURDIR)/bin/rights.json
 # Tests of test/cluster with targets of their own.
 NOT_DRILLS := ^Test(Smoke|Upgrade)$$
 FROM ?= 33f6c9c
@@ -115,8 +117,10 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestSmoke$$'
 
 .PHONY: drills
-drills: build ## Run every drill on the local control plane (an hour), ROUNDS of each recreation
-	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h ./test/cluster -skip '$(NOT_DRILLS)'
+drills: build ## Run every drill on the local control plane (an hour), ROUNDS of each recreation, and compare rights
+	@rm -f $(RIGHTS)
+	LOCKSTEP_RIGHTS=$(RIGHTS) LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h ./test/cluster -skip '$(NOT_DRILLS)'
+	LOCKSTEP_RIGHTS=$(RIGHTS) go test -count=1 ./test/rights
 
 .PHONY: upgrade
 upgrade: build ## Drill an upgrade in place from commit FROM (33f6c9c)

@@ -29,8 +29,12 @@ func guard(t *testing.T) {
 	const text = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\nprotection: {graceSeconds: 1, releaseTTLSeconds: 5, kinds: [" + shards + "]}\n"
 	must(t, os.WriteFile(config, []byte(text), 0o600))
 	s := newGuarded(t)
+	s.Check("let the operator read the kinds of the configuration", bed.Operator.Install("--config", config))
 	s.RestartOperator("--config", config)
-	t.Cleanup(func() { s.RestartOperator() })
+	t.Cleanup(func() {
+		must(t, bed.Operator.Install())
+		s.RestartOperator()
+	})
 	probe := s.claim("probe")
 	s.annotate(probe, pvc.HoldAnnotation, "a probe")
 	s.awaitHeld(probe.Name)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 		if bed == nil {
 			return nil
 		}
-		return bed.CheckWrites()
+		return errors.Join(bed.CheckWrites(), bed.CheckRights())
 	})
 }
 

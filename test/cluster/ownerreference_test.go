@@ -64,6 +64,10 @@ func TestForeignObjectsAreNeverTouched(t *testing.T) {
 			foreign:  &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a-1"}, Spec: template(imageB).Spec},
 			replicas: 4, ready: []int{0, 2, 3},
 		},
+		"leader pod of a set with PVCs": {
+			foreign:  &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a-1"}, Spec: template(imageB).Spec},
+			replicas: 4, ready: []int{0, 2, 3}, edits: []edit{volumes(keepClaims, keepClaims)},
+		},
 	}, func(s *scene, c row) {
 		foreign := s.squat(c.foreign)
 		set := s.newSet("a", c.replicas, 2, imageA, c.edits...)

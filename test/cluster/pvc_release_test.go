@@ -87,6 +87,15 @@ func TestClaimsInPlaceOfTheBuiltIn(t *testing.T) {
 		s.AwaitFinalizers(volume, foreign)
 		s.let(volume)
 	})
+	t.Run("a condition that an earlier version wrote", func(t *testing.T) {
+		s := asideScene(t)
+		claim := s.claim("unused")
+		unused := client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Unused","status":"True"}]}}`))
+		s.Check("write the condition", s.Client.Status().Patch(t.Context(), claim, unused))
+		s.Eventually("the operator removes the condition", func() error {
+			return errors.Join(s.Read(claim), drill.Lacking("conditions", 0, len(claim.Status.Conditions)))
+		})
+	})
 }
 
 // TestManyClaimsAreReleasedOverAKill kills the operator while it releases hundreds of PVCs, some of

@@ -42,6 +42,7 @@ type Audit struct {
 	file   *bufio.Reader
 	begun  string // the beginning of a line that the API server has not finished
 	kept   []Request
+	rights map[Right]bool
 	marker int // the highest marker seen
 	asked  int // the highest marker sent
 }
@@ -54,7 +55,7 @@ func FollowAudit(path string, config *rest.Config, keep func(Request) bool) (*Au
 	}
 	client.Timeout = Patience
 	file, err := os.Open(path)
-	return &Audit{keep: keep, path: path, host: strings.TrimRight(config.Host, "/"), http: client, file: bufio.NewReader(file)}, err
+	return &Audit{keep: keep, path: path, host: strings.TrimRight(config.Host, "/"), http: client, file: bufio.NewReader(file), rights: map[Right]bool{}}, err
 }
 
 // readOn reads the new lines, and reports whether a marker was seen. A restarted API server
@@ -77,8 +78,10 @@ func (a *Audit) readOn(marker int) bool {
 func (a *Audit) take(line string) {
 	var event struct {
 		Stage, Verb, UserAgent, RequestURI string
-		ObjectRef                          struct{ Resource, Subresource, Namespace, Name string }
+		ImpersonatedUser                   struct{ Username string }
+		ObjectRef                          struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 		ResponseStatus                     struct{ Code int }
+		Annotations                        map[string]string
 		RequestReceivedTimestamp           time.Time
 		StageTimestamp                     time.Time
 	}
@@ -93,6 +96,9 @@ func (a *Audit) take(line string) {
 	if _, err := fmt.Sscanf(r.URI, "/version?marker=%d", &marker); err == nil {
 		a.marker = max(a.marker, marker) // markers sent at the same time are logged in any order
 		return
+	}
+	if event.ImpersonatedUser.Username == Account && ByLockstep(r) {
+		a.use(ref.APIGroup, r, event.Annotations["authorization.k8s.io/decision"] == "forbid")
 	}
 	if a.keep(r) {
 		a.kept = append(a.kept, r)

@@ -67,7 +67,7 @@ func (b *Bed) Raise(agent string, keep func(Request) bool, flags ...string) erro
 	for _, step := range []func() error{
 		b.Plane.Up,
 		func() error { return b.connect(agent, keep) },
-		b.Operator.Install,
+		func() error { return b.Operator.Install() },
 		func() error { return b.Operator.Start(flags...) },
 	} {
 		if err := step(); err != nil {

@@ -15,7 +15,7 @@ import (
 // Operator is lockstep run, as a process that can be killed at any moment.
 type Operator struct {
 	Program    string
-	Kubeconfig string
+	Kubeconfig string // of an administrator, who installs
 	Log        string
 	Webhooks   int // port
 	Probes     int // port
@@ -28,24 +28,29 @@ type Operator struct {
 	exited chan struct{} // closed when cmd has ended
 }
 
-// Install applies the manifests of the operator to the cluster.
-func (o *Operator) Install() error {
-	out, err := exec.Command(o.Program, "install", "--kubeconfig", o.Kubeconfig,
-		"--webhook-url", "https://127.0.0.1:"+strconv.Itoa(o.Webhooks)).CombinedOutput()
+// Install applies the manifests of the operator to the cluster, with additional flags.
+func (o *Operator) Install(flags ...string) error {
+	out, err := exec.Command(o.Program, append([]string{"install", "--kubeconfig", o.Kubeconfig,
+		"--webhook-url", "https://127.0.0.1:" + strconv.Itoa(o.Webhooks)}, flags...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("lockstep install: %w\n%s", err, out)
 	}
-	return nil
+	return o.awaitRoles()
 }
 
-// Start starts the operator with additional flags, and returns when it is ready.
+// Start starts the operator as its service account, with additional flags, and returns when it is
+// ready.
 func (o *Operator) Start(flags ...string) error {
+	kubeconfig, err := o.accountKubeconfig()
+	if err != nil {
+		return err
+	}
 	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(o.Program, append([]string{"run", "--kubeconfig", o.Kubeconfig,
+	cmd := exec.Command(o.Program, append([]string{"run", "--kubeconfig", kubeconfig,
 		"--webhook-port", strconv.Itoa(o.Webhooks),
 		"--health-probe-bind-address", "127.0.0.1:" + strconv.Itoa(o.Probes),
 		"--metrics-bind-address", "0", "--leader-elect=false"}, flags...)...)
