@@ -287,13 +287,14 @@ func TestFullInstallReplacesProtectionAlone(t *testing.T) {
 	}
 }
 
-// older starts an API server without mutating policies, as before 1.36.
+// older starts an API server without what came later than 1.34.
 func older(t *testing.T) *cluster {
 	t.Helper()
 	return newClusterWith(t, map[string]string{
 		"disable-admission-plugins": "MutatingAdmissionPolicy,StorageObjectInUseProtection",
 		"runtime-config": "admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false," +
 			"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false",
+		"feature-gates": "MaxUnavailableStatefulSet=false",
 	})
 }
 

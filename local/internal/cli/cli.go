@@ -145,6 +145,7 @@ func addRestartable(flags *pflag.FlagSet, s *plane.Settings) {
 	flags.BoolVar(&s.Audit, "audit", s.Audit, "write one line of metadata per request to DIR/audit.log")
 	flags.IntVar(&s.ControllerQPS, "kcm-qps", s.ControllerQPS, "queries per second of the controller manager's client; burst is 1.5 times as much")
 	flags.Var(cliflag.NewMapStringBool(&s.FeatureGates), "feature-gates", "feature gates for API server, controller manager and scheduler: A=true,B=false")
+	flags.StringSliceVar(&s.RuntimeConfig, "runtime-config", s.RuntimeConfig, "APIs of the API server to switch on or off: GROUP/VERSION/RESOURCE=false,...")
 	flags.StringSliceVar(&s.DisableAdmission, "disable-admission", s.DisableAdmission, "admission plugins of the API server to switch off")
 	flags.StringVar(&s.Egress, "egress", s.Egress, "Unix socket of an HTTP CONNECT proxy through which the API server reaches Services and kubelets")
 	flags.StringSliceVar(&s.Controllers, "kcm-controllers", s.Controllers, "controllers to run: '*' is all default ones, '-x' is all but x")

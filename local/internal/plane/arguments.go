@@ -98,6 +98,9 @@ func apiServerArguments(s Settings, p Ports, l Layout) []string {
 	if s.Egress != "" {
 		args = append(args, "--egress-selector-config-file="+l.config(egressFile))
 	}
+	if len(s.RuntimeConfig) > 0 {
+		args = append(args, "--runtime-config="+strings.Join(s.RuntimeConfig, ","))
+	}
 	return withFeatureGates(args, s)
 }
 

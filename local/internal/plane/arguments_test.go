@@ -16,12 +16,13 @@ func TestArgumentsCarrySettings(t *testing.T) {
 		Audit: true, ControllerQPS: 25,
 		FeatureGates:     map[string]bool{"B": false, "A": true},
 		DisableAdmission: []string{"Priority", "PodSecurity"},
+		RuntimeConfig:    []string{"g/v1/a=true", "g/v1/b=false"},
 		Controllers:      []string{"*", "-job-controller"},
 	}
 	const gates = "--feature-gates=A=true,B=false"
 	for component, want := range map[Component][]string{
 		Etcd:              {"--unsafe-no-fsync", "--client-cert-auth", "--peer-client-cert-auth", "--data-dir=/c/control-plane/etcd"},
-		APIServer:         {"--secure-port=21000", "--disable-admission-plugins=Priority,PodSecurity", "--audit-log-path=/c/audit.log", gates},
+		APIServer:         {"--secure-port=21000", "--disable-admission-plugins=Priority,PodSecurity", "--audit-log-path=/c/audit.log", "--runtime-config=g/v1/a=true,g/v1/b=false", gates},
 		ControllerManager: {"--kube-api-qps=25", "--kube-api-burst=38", "--controllers=*,-job-controller", "--leader-elect=false", gates},
 		Scheduler:         {"--config=/c/control-plane/config/scheduler.yaml", gates},
 		Kwok:              {"--node-lease-duration-seconds=40", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake"},
@@ -41,7 +42,7 @@ func TestArgumentsCarrySettings(t *testing.T) {
 func TestArgumentsOfAStockCluster(t *testing.T) {
 	for _, component := range Components {
 		for _, argument := range Arguments(component, DefaultSettings(), portsFrom(21000), Layout{Dir: "/c"}) {
-			for _, absent := range []string{"--feature-gates", "--audit", "--disable-admission"} {
+			for _, absent := range []string{"--feature-gates", "--audit", "--disable-admission", "--runtime-config"} {
 				if strings.HasPrefix(argument, absent) {
 					t.Errorf("%s has %q by default", component, argument)
 				}

@@ -57,6 +57,9 @@ type Settings struct {
 	Stages string `json:"stages"`
 	// FeatureGates holds for the API server, controller manager and scheduler.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+	// RuntimeConfig switches APIs on or off as --runtime-config of the API server does:
+	// GROUP/VERSION/RESOURCE=false.
+	RuntimeConfig []string `json:"runtimeConfig,omitempty"`
 	// DisableAdmission lists admission plugins to switch off.
 	DisableAdmission []string `json:"disableAdmission,omitempty"`
 	// Egress is the Unix socket of an HTTP CONNECT proxy, through which the API server reaches
