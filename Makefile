@@ -129,6 +129,12 @@ upgrade: build ## Drill an upgrade in place from commit FROM (33f6c9c)
 	@hack/progress.sh go -C bin/from build -o $(CURDIR)/bin/former/ ./cmd/lockstep
 	LOCKSTEP_FROM=$(CURDIR)/bin/former/lockstep LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestUpgrade$$'
 
+CHART_FROM ?= HEAD~1
+.PHONY: chart
+chart: build ## Drill the chart with Helm 3 and Helm 4 on the local control plane, from the chart of CHART_FROM (HEAD~1)
+	@rm -rf bin/chart && mkdir -p bin/chart && git archive $(CHART_FROM) charts/lockstep | tar -x -C bin/chart
+	LOCKSTEP_CHART_FROM=$(CURDIR)/bin/chart/charts/lockstep go -C release test -tags drills -count=1 -timeout 1h ./helm
+
 .PHONY: node
 node: ## Drill on a real kubelet and containerd on this machine (root, Linux), NODEFLAGS choose
 	@LOCKSTEP_NODE=needs go test -count=1 ./test/node >/dev/null || LOCKSTEP_NODE=needs go test -count=1 ./test/node
@@ -172,7 +178,7 @@ fuzz: ## Fuzz the webhooks and the decoders, FUZZTIME each (30s)
 lint: ## Run the linters
 	$(GOTOOL) golangci-lint run ./...
 	go -C local vet ./...
-	go -C release vet ./...
+	go -C release vet -tags drills ./...
 
 # The parts of config that the chart copies.
 MANIFESTS := crd deployment policy protection rbac webhook

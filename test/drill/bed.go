@@ -61,12 +61,8 @@ func NewBed(dir string, reaper *Reaper, plane Plane) (*Bed, error) {
 // Raise starts the control plane, makes a client with a user agent, installs Lockstep and
 // runs the operator. The client has no rate limit. The audit keeps the requests for which keep is true.
 func (b *Bed) Raise(agent string, keep func(Request) bool, flags ...string) error {
-	if err := b.Reaper.Note("plane", b.Plane.Program, b.Plane.Dir); err != nil {
-		return err
-	}
 	for _, step := range []func() error{
-		b.Plane.Up,
-		func() error { return b.connect(agent, keep) },
+		func() error { return b.RaisePlane(agent, keep) },
 		func() error { return b.Operator.Install() },
 		func() error { return b.Operator.Start(flags...) },
 	} {
@@ -75,6 +71,17 @@ func (b *Bed) Raise(agent string, keep func(Request) bool, flags ...string) erro
 		}
 	}
 	return nil
+}
+
+// RaisePlane starts the control plane and makes a client. It installs nothing.
+func (b *Bed) RaisePlane(agent string, keep func(Request) bool) error {
+	if err := b.Reaper.Note("plane", b.Plane.Program, b.Plane.Dir); err != nil {
+		return err
+	}
+	if err := b.Plane.Up(); err != nil {
+		return err
+	}
+	return b.connect(agent, keep)
 }
 
 func (b *Bed) connect(agent string, keep func(Request) bool) (err error) {

@@ -1,0 +1,229 @@
+//go:build drills
+
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+const (
+	chartDir  = "../../charts/lockstep"
+	namespace = "lws-system"
+	setsName  = "leaderworkersets.leaderworkerset.x-k8s.io"
+)
+
+// bed is the control plane of all tests. Nothing is installed on it before a test.
+var bed *drill.Bed
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
+	drill.Main(m, func(dir string, reaper *drill.Reaper) (err error) {
+		if bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: 5, QPS: 200}); err != nil {
+			return err
+		}
+		return bed.RaisePlane("chart-test", func(drill.Request) bool { return false })
+	}, func() error { return nil })
+}
+
+// tools are both versions of Helm.
+func tools() map[string]tool {
+	return map[string]tool{"Helm 3": helm3{bed.Plane.Kubeconfig()}, "Helm 4": helm4{bed.Plane.Kubeconfig()}}
+}
+
+// merged are the values of a release whose operator runs here. Its Deployment's pods are simulated.
+func merged(more map[string]any) map[string]any {
+	all := map[string]any{
+		"image":   map[string]any{"repository": "registry.example/lockstep", "tag": "v1"},
+		"webhook": map[string]any{"url": webhookURL()},
+	}
+	for name, value := range more {
+		all[name] = value
+	}
+	return all
+}
+
+func webhookURL() string { return "https://127.0.0.1:" + strconv.Itoa(bed.Operator.Webhooks) }
+
+// from is the chart of the commit before: of this one, if that had none.
+func from(t *testing.T) string {
+	dir := os.Getenv("LOCKSTEP_CHART_FROM")
+	if dir == "" {
+		dir = chartDir
+	}
+	t.Logf("the former chart is %s", dir)
+	return dir
+}
+
+// scene has sets that run, of an installation that a test made before.
+type scene struct {
+	*drill.Scene
+	before map[string]types.UID
+}
+
+// newScene starts the operator, creates a set with PVCs and one without, and waits until both are
+// ready.
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	if err := bed.Operator.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bed.Operator.Kill() })
+	s := &scene{Scene: drill.NewScene(t, bed)}
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	s.Create(drill.NewSet(s.Namespace, "plain", 2, 2, pod))
+	s.Create(drill.NewSet(s.Namespace, "data", 1, 2, pod, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: s.Meta("disk"), Spec: drill.ClaimSpec()}}
+	}))
+	s.Eventually("the groups are ready", s.unready)
+	s.before = s.objects()
+	return s
+}
+
+func (s *scene) unready() error {
+	for name, want := range map[string]int32{"plain": 2, "data": 1} {
+		set := s.Set(name)
+		if set == nil || set.Status.ReadyReplicas != want || set.Status.ObservedGeneration != set.Generation {
+			return errors.New(name + " is not ready")
+		}
+	}
+	return nil
+}
+
+// objects are the sets, StatefulSets, Services and pods of the scene.
+func (s *scene) objects() map[string]types.UID {
+	all := map[string]types.UID{}
+	for _, list := range []client.ObjectList{&lwsv1.LeaderWorkerSetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}} {
+		s.Check("list objects", s.Client.List(s.Context(), list, client.InNamespace(s.Namespace)))
+		kept(list, all)
+	}
+	return all
+}
+
+func kept(list client.ObjectList, into map[string]types.UID) {
+	switch list := list.(type) {
+	case *lwsv1.LeaderWorkerSetList:
+		for _, o := range list.Items {
+			into["set "+o.Name] = o.UID
+		}
+	case *corev1.PodList:
+		for _, o := range list.Items {
+			into["pod "+o.Name] = o.UID
+		}
+	case *corev1.PersistentVolumeClaimList:
+		for _, o := range list.Items {
+			into["PVC "+o.Name] = o.UID
+		}
+	}
+}
+
+// wantAll checks that every object is the one that it was.
+func (s *scene) wantAll(after string) {
+	s.Helper()
+	now := s.objects()
+	for name, uid := range s.before {
+		s.Want(after+": "+name, drill.Lacking("UID", uid, now[name]))
+	}
+}
+
+// wantServed checks that a new set becomes ready, and deletes it.
+func (s *scene) wantServed(name string) {
+	s.Helper()
+	set := drill.NewSet(s.Namespace, name, 1, 2, corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}})
+	s.Create(set)
+	s.Until(name+" is ready", func() bool {
+		now := s.Set(name)
+		return now != nil && now.Status.ReadyReplicas == 1
+	})
+	s.Remove(set)
+	s.Until(name+" is gone", func() bool { return s.Set(name) == nil && s.Pod(name+"-0") == nil && s.Pod(name+"-0-1") == nil })
+}
+
+// get reads a cluster-scoped object, and returns nil if there is none.
+func get(t *testing.T, apiVersion, kind, in, name string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	err := bed.Client.Get(context.WithoutCancel(t.Context()), client.ObjectKey{Namespace: in, Name: name}, u)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func crd(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	return get(t, apiextensionsv1.SchemeGroupVersion.String(), "CustomResourceDefinition", "", name)
+}
+
+// remove deletes a definition and waits until it is gone, so that the next test begins without.
+func remove(t *testing.T, name string) {
+	t.Helper()
+	u := crd(t, name)
+	if u == nil {
+		return
+	}
+	if err := bed.Client.Delete(context.WithoutCancel(t.Context()), u); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.After(drill.Patience); crd(t, name) != nil; {
+		select {
+		case <-deadline:
+			t.Fatalf("%s does not go", name)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// lockstep runs the program against the control plane.
+func lockstep(args ...string) error {
+	out, err := exec.Command(bed.Operator.Program, append(args, "--kubeconfig", bed.Plane.Kubeconfig())...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("lockstep %v: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
+// clear removes what a test left, so that the next begins without: its releases, what protection left
+// on PVCs, and the definitions with all sets.
+func clear(t *testing.T, h tool, names ...string) {
+	for _, name := range names {
+		if err := h.uninstall(name, namespace); err != nil {
+			t.Logf("uninstall %s: %v", name, err)
+		}
+	}
+	must(t, "lockstep uninstall", lockstep("uninstall", "--keep-sets"))
+	remove(t, otherName)
+	remove(t, setsName)
+}

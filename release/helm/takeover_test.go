@@ -1,0 +1,134 @@
+//go:build drills
+
+package helm
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	otherName  = "disaggregatedsets.disaggregatedset.x-k8s.io"
+	definition = "../../config/crd/leaderworkerset.x-k8s.io_leaderworkersets.yaml"
+)
+
+// The chart is installed over the objects of another implementation's chart. Every set, pod and PVC
+// stays.
+func TestTakeover(t *testing.T) {
+	for name, h := range tools() {
+		for way, tt := range map[string]struct {
+			// dir is where the other's chart has its definitions.
+			dir, former, fullname string
+			// upgrades its release, or installs beside it.
+			upgrades bool
+		}{
+			"upgrade, definitions in crds":             {"crds", "lws", "lws", true},
+			"upgrade, definitions in templates":        {"templates", "lws", "lws", true},
+			"upgrade of another release":               {"crds", "serving", "serving-lws", true},
+			"take ownership, definitions in crds":      {"crds", "lws", "lws", false},
+			"take ownership, definitions in templates": {"templates", "lws", "lws", false},
+		} {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				must(t, "install the other", h.install(tt.former, namespace, reference(t, tt.dir),
+					map[string]any{"url": webhookURL(), "fullname": tt.fullname}, options{wait: patience}))
+				t.Cleanup(func() { clear(t, h, tt.former, release) })
+				s := newScene(t)
+				disaggregated := object("disaggregatedset.x-k8s.io/v1", "DisaggregatedSet", s.Namespace, "kept")
+				s.Create(disaggregated)
+
+				set := merged(map[string]any{"names": map[string]any{"prefix": tt.fullname, "instance": tt.former}})
+				if tt.upgrades {
+					upgraded(t, h, tt.former, tt.dir, set)
+				} else {
+					must(t, "install", h.install(release, namespace, chartDir, set, options{takes: true, wait: patience}))
+				}
+				s.wantAll("takeover")
+				s.Want("the DisaggregatedSet is kept", s.Client.Get(t.Context(), client.ObjectKeyFromObject(disaggregated), disaggregated))
+				s.RestartOperator()
+				s.Eventually("the groups are ready", s.unready)
+				s.wantAll("after takeover")
+				s.wantServed("new")
+				taken(t, tt.fullname, tt.upgrades)
+
+				after := tt.former
+				if !tt.upgrades {
+					after = release
+				}
+				must(t, "uninstall", h.uninstall(after, namespace))
+				s.wantAll("uninstall")
+			})
+		}
+	}
+}
+
+// upgraded upgrades the other's release. Where Helm would delete a definition with it, the chart
+// refuses until the user keeps it.
+func upgraded(t *testing.T, h tool, former, dir string, set map[string]any) {
+	o := options{takes: true, wait: patience}
+	err := h.upgrade(former, namespace, chartDir, set, o)
+	if dir == "templates" {
+		if err == nil || !strings.Contains(err.Error(), otherName) {
+			t.Fatalf("an upgrade that deletes %s: %v", otherName, err)
+		}
+		keep := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"helm.sh/resource-policy":"keep"}}}`))
+		must(t, "keep the definition", bed.Client.Patch(t.Context(), crd(t, otherName), keep))
+		err = h.upgrade(former, namespace, chartDir, set, o)
+	}
+	must(t, "upgrade", err)
+}
+
+// taken checks what became of objects under names that both have.
+func taken(t *testing.T, fullname string, upgraded bool) {
+	t.Helper()
+	deployment := get(t, "apps/v1", "Deployment", namespace, fullname+"-controller-manager")
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if command := containers[0].(map[string]any)["command"]; !slices.Equal(command.([]any), []any{"/lockstep"}) {
+		t.Errorf("the Deployment runs %v", command)
+	}
+	if crd(t, setsName) == nil || crd(t, otherName) == nil {
+		t.Fatal("a definition is gone")
+	}
+	if strategy, _, _ := unstructured.NestedString(crd(t, setsName).Object, "spec", "conversion", "strategy"); strategy != "None" {
+		t.Errorf("the definition converts by %s", strategy)
+	}
+	var left []string
+	hooks, _, _ := unstructured.NestedSlice(get(t, "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "lws-validating-webhook-configuration").Object, "webhooks")
+	for _, hook := range hooks {
+		left = append(left, hook.(map[string]any)["name"].(string))
+	}
+	if !slices.Equal(left, []string{"vleaderworkerset.kb.io"}) {
+		t.Errorf("the webhooks are %v", left)
+	}
+}
+
+// reference writes the other's chart with its definitions into a directory.
+func reference(t *testing.T, definitions string) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, "copy the chart", os.CopyFS(dir, os.DirFS("testdata/reference")))
+	must(t, "make a directory", os.MkdirAll(filepath.Join(dir, definitions), 0o755))
+	ours, err := os.ReadFile(definition)
+	must(t, "read the definition", err)
+	converts := "spec:\n  conversion:\n    strategy: Webhook\n    webhook:\n      conversionReviewVersions: [v1]\n      clientConfig: {service: {name: lws-webhook-service, namespace: lws-system, path: /convert}}\n"
+	must(t, "write a definition", os.WriteFile(filepath.Join(dir, definitions, "leaderworkersets.yaml"), bytes.Replace(ours, []byte("spec:\n"), []byte(converts), 1), 0o644))
+	others, err := os.ReadFile("testdata/disaggregatedsets.yaml")
+	must(t, "read a definition", err)
+	must(t, "write a definition", os.WriteFile(filepath.Join(dir, definitions, "disaggregatedsets.yaml"), others, 0o644))
+	return dir
+}
+
+func object(apiVersion, kind, in, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	u.SetNamespace(in)
+	u.SetName(name)
+	return u
+}
