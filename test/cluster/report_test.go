@@ -138,11 +138,11 @@ func (s *scene) decided(on *drill.Plane, set string) (all []string) {
 	return all
 }
 
-// version is the resourceVersion in a plan: etcd gives it anew.
-var version = regexp.MustCompile(`, its version is \d+`)
+// planVersion is the resourceVersion in a plan: etcd gives it anew.
+var planVersion = regexp.MustCompile(`, its version is \d+`)
 
 // asAnswered are the words of an answer: a token is longer than what it replaces, so columns move.
-func asAnswered(text string) []string { return strings.Fields(version.ReplaceAllString(text, "")) }
+func asAnswered(text string) []string { return strings.Fields(planVersion.ReplaceAllString(text, "")) }
 
 // unpacked are the files of an archive.
 func unpacked(t *testing.T, path string) map[string]string {
