@@ -22,8 +22,8 @@ func (o *options) reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [NAME...]",
 		Short: "Write a redacted archive for a report of a problem",
-		Long: `Write one archive (tar.gz) about LeaderWorkerSets: all of the namespace, or those named. report.md in it
-comes first. It has versions, configuration, nodes, status, plan and events. The objects, the
+		Long: `Write one archive (tar.gz) about the LeaderWorkerSets that are named, or about all of the namespace
+and its PersistentVolumeClaims. report.md in it comes first. It has versions, configuration, nodes, status, plan and events. The objects, the
 operator's log and its metrics follow.
 
 Values of environment variables, arguments, commands, annotations and configuration are replaced by

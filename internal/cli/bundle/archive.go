@@ -72,8 +72,9 @@ func pack(files []file, moment time.Time, page func(left []string) string) (*Bun
 // fitting returns the files that fit into a number of compressed bytes, and names the others. Files that are packed
 // together take less than the sum.
 func fitting(files []file, most int) (fit []file, left []string) {
+	packer := gzip.NewWriter(io.Discard)
 	for _, f := range files {
-		size := headBytes + compressed(f.content)
+		size := headBytes + compressed(packer, f.content)
 		if size > most {
 			left = append(left, fmt.Sprintf("%s: it does not fit, with %d bytes", f.name, len(f.content)))
 			continue
@@ -85,11 +86,11 @@ func fitting(files []file, most int) (fit []file, left []string) {
 }
 
 // compressed is the size of a text after compression.
-func compressed(text []byte) int {
+func compressed(packer *gzip.Writer, text []byte) int {
 	var size counter
-	packed := gzip.NewWriter(&size)
-	_, _ = packed.Write(text) // a counter takes everything
-	_ = packed.Close()
+	packer.Reset(&size)
+	_, _ = packer.Write(text) // a counter takes everything
+	_ = packer.Close()
 	return int(size)
 }
 

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -143,6 +144,57 @@ func TestABundleHasWhatConcernsTheSet(t *testing.T) {
 		if strings.Contains(text, "hidden-value") {
 			t.Errorf("%s has a value of the environment", name)
 		}
+	}
+}
+
+// Without names, a bundle is about the PVCs of the namespace too, whoever uses them.
+func TestABundleOfANamespaceHasItsPVCs(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "claim"}}
+	files, err := collect(t, nil, nil, claim, pod("reader", "", "data"), pod("other", "", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"persistentvolumeclaims/ns/data": true, "pods/ns/reader": true, "pods/ns/other": false} {
+		if _, has := files["objects/"+name+".json"]; has != want {
+			t.Errorf("%s: %t", name, has)
+		}
+	}
+}
+
+func TestWhatInstalledAnObject(t *testing.T) {
+	by := func(manager string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}, {Manager: manager}}}}
+	}
+	chart := by("helm")
+	chart.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "lockstep-1.0"}
+	catalog := by("catalog")
+	catalog.Labels = map[string]string{"olm.owner": "lockstep"}
+	for want, object := range map[string]client.Object{
+		"Helm lockstep-1.0": chart, "OLM": catalog, "kubectl": by("kubectl-client-side-apply"), "lockstep install": by("lockstep-install"),
+		"Flux": by("kustomize-controller"), unknown: by("someone"),
+	} {
+		if got := tool(object); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A report on 100 groups of 8 pods is whole.
+func TestALargeSetFits(t *testing.T) {
+	set := fakeapi.Set("llama", 100, 8)
+	set.Namespace = "ns"
+	objects := []client.Object{set}
+	for i := range 800 {
+		p := pod(fmt.Sprintf("llama-%d-%d", i/8, i%8), "", "")
+		for n := range 40 {
+			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("VAR_%d", n), Value: fmt.Sprint(i, n)})
+			p.Spec.Containers[0].Args = append(p.Spec.Containers[0].Args, fmt.Sprint(n, i))
+		}
+		objects = append(objects, p)
+	}
+	files, err := collect(t, nil, nil, objects...)
+	if err != nil || len(files) < 801 || strings.Contains(files[pageName], "does not fit") {
+		t.Errorf("%d files, %v", len(files), err)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	kubeversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -41,7 +42,7 @@ import (
 
 const (
 	// readWithin is how long all reads may take together. What is read later is missing.
-	readWithin = 8 * time.Second
+	readWithin = 7 * time.Second
 	// pageSize is the number of objects in one page of a list.
 	pageSize = 500
 )
@@ -50,7 +51,7 @@ const (
 type Request struct {
 	Config *rest.Config
 	Live   client.Client
-	// Namespace is that of the sets. Names are theirs; none means all sets of the namespace.
+	// Namespace is that of the sets. Names are theirs; none means all sets and PVCs of the namespace.
 	Namespace string
 	Names     []string
 	// Command is what the user typed.
@@ -126,7 +127,7 @@ func (c *collector) miss(what string, err error) {
 func (c *collector) readSets(ctx context.Context) error {
 	if len(c.Names) == 0 {
 		list := &lwsv1.LeaderWorkerSetList{}
-		if err := c.Live.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+		if err := c.Live.List(ctx, list, client.InNamespace(c.Namespace)); unlessAbsent(err) != nil {
 			return err
 		}
 		for i := range list.Items {
@@ -153,7 +154,7 @@ func (c *collector) readObjects(ctx context.Context) {
 		c.server, err = version.Discovery().ServerVersion()
 	}
 	c.miss("the version of Kubernetes", err)
-	s := newSelection(c.sets)
+	s := newSelection(c.sets, len(c.Names) == 0)
 	for _, list := range []client.ObjectList{
 		&corev1.PodList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.PersistentVolumeClaimList{}, untypedList(gang.Kind),
 	} {
@@ -208,17 +209,24 @@ func (c *collector) kindOf(object runtime.Object) string {
 	return strings.TrimSuffix(kind.Kind, "List") + "s"
 }
 
-// readCluster reads the namespace, and the PersistentVolumes and nodes of what is kept.
+// readCluster reads the namespace, the PersistentVolumes and nodes of what is kept, and the definitions of kinds.
 func (c *collector) readCluster(ctx context.Context) {
-	c.get(ctx, "", c.Namespace, &corev1.Namespace{})
-	for _, object := range slices.Clone(c.objects) {
-		switch o := object.(type) {
-		case *corev1.PersistentVolumeClaim:
-			c.get(ctx, "", o.Spec.VolumeName, &corev1.PersistentVolume{})
-		case *corev1.Pod:
-			c.get(ctx, "", o.Spec.NodeName, &corev1.Node{})
+	lookups := []*lookup{{Object: &corev1.Namespace{}, name: c.Namespace}}
+	seen := map[string]bool{}
+	want := func(object client.Object, name string) {
+		if key := fmt.Sprintf("%T %s", object, name); name != "" && !seen[key] {
+			seen[key], lookups = true, append(lookups, &lookup{Object: object, name: name})
 		}
 	}
+	for _, object := range c.objects {
+		switch o := object.(type) {
+		case *corev1.PersistentVolumeClaim:
+			want(&corev1.PersistentVolume{}, o.Spec.VolumeName)
+		case *corev1.Pod:
+			want(&corev1.Node{}, o.Spec.NodeName)
+		}
+	}
+	c.get(ctx, lookups...)
 	for _, name := range []string{"leaderworkersets." + lwsv1.GroupVersion.Group, "podgroups." + gang.Kind.Group} {
 		c.readDefinition(ctx, name)
 	}
@@ -229,21 +237,31 @@ func (c *collector) readCluster(ctx context.Context) {
 	}
 }
 
-// get reads an object that is not kept yet, and keeps it.
-func (c *collector) get(ctx context.Context, namespace, name string, into client.Object) bool {
-	known := func(o client.Object) bool {
-		return o.GetName() == name && o.GetNamespace() == namespace && fmt.Sprintf("%T", o) == fmt.Sprintf("%T", into)
+// lookup is an object to read by its name.
+type lookup struct {
+	client.Object
+	namespace, name string
+	err             error
+}
+
+// readsAtOnce bounds the reads that run at the same time.
+const readsAtOnce = 16
+
+// get reads objects by name, and keeps those that exist.
+func (c *collector) get(ctx context.Context, lookups ...*lookup) {
+	workqueue.ParallelizeUntil(ctx, readsAtOnce, len(lookups), func(i int) {
+		l := lookups[i]
+		l.err = c.Live.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: l.name}, l.Object)
+	})
+	for _, l := range lookups {
+		if l.err == nil && l.GetName() == "" { // the time was up before its turn
+			l.err = ctx.Err()
+		}
+		c.miss(c.kindOf(l.Object), unlessAbsent(l.err))
+		if l.err == nil {
+			c.objects = append(c.objects, l.Object)
+		}
 	}
-	what := c.kindOf(into)
-	if name == "" || slices.ContainsFunc(c.objects, known) || slices.ContainsFunc(c.missed, func(line string) bool { return strings.HasPrefix(line, what+":") }) {
-		return false
-	}
-	err := c.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
-	c.miss(what, unlessAbsent(err))
-	if err == nil {
-		c.objects = append(c.objects, into)
-	}
-	return err == nil
 }
 
 // readDefinition reads a CustomResourceDefinition. What is kept is made of names alone: a replay serves the kind, and
@@ -291,20 +309,7 @@ func eventTime(e corev1.Event) time.Time {
 
 // survey answers status and plan for each set, and why for each PVC.
 func (c *collector) survey(ctx context.Context) {
-	session, err := clilws.Open(ctx, c.Config, c.Namespace, c.Warn)
-	c.miss("status and plan", err)
-	for _, set := range c.sets {
-		if err != nil {
-			break
-		}
-		found, err := session.Set(ctx, client.ObjectKeyFromObject(set), c.moment)
-		c.miss("status and plan of "+set.Name, err)
-		if err == nil {
-			c.wanted = append(c.wanted, lws.WantedLeaders(found.Set))
-			c.see(set.Name+"/status.txt", render.Status(found))
-			c.see(set.Name+"/plan.txt", render.Plan(found))
-		}
-	}
+	c.surveySets(ctx)
 	var claims []corev1.PersistentVolumeClaim
 	for _, object := range c.objects {
 		if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
@@ -316,6 +321,26 @@ func (c *collector) survey(ctx context.Context) {
 	c.miss("why PVCs are in use", err)
 	for _, found := range explained {
 		c.see("why/"+found.Claim.Name+".txt", render.Claim(found))
+	}
+}
+
+func (c *collector) surveySets(ctx context.Context) {
+	if len(c.sets) == 0 {
+		return
+	}
+	session, err := clilws.Open(ctx, c.Config, c.Namespace, c.Warn)
+	if err != nil {
+		c.miss("status and plan", err)
+		return
+	}
+	for _, set := range c.sets {
+		found, err := session.Set(ctx, client.ObjectKeyFromObject(set), c.moment)
+		c.miss("status and plan of "+set.Name, err)
+		if err == nil {
+			c.wanted = append(c.wanted, lws.WantedLeaders(found.Set))
+			c.see(set.Name+"/status.txt", render.Status(found))
+			c.see(set.Name+"/plan.txt", render.Plan(found))
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ var installed = []string{v1alpha1.InstalledNamespace, v1alpha1.InstalledProtecti
 func (c *collector) readConfigurations(ctx context.Context) {
 	for _, namespace := range installed {
 		found := &corev1.ConfigMap{}
-		if !c.get(ctx, namespace, v1alpha1.InstalledName, found) {
+		if c.get(ctx, &lookup{Object: found, namespace: namespace, name: v1alpha1.InstalledName}); found.Name == "" {
 			continue
 		}
 		configuration, err := configurationIn(found)

@@ -15,8 +15,10 @@ import (
 // selection keeps what belongs to sets, what uses their PVCs, and the owners of both.
 type selection struct {
 	sets, claims map[string]bool
-	found        []candidate
-	keep         map[types.UID]bool
+	// allClaims keeps every PVC of the namespace.
+	allClaims bool
+	found     []candidate
+	keep      map[types.UID]bool
 }
 
 // candidate is an object, and what finds the PVCs that it uses or wants.
@@ -25,8 +27,8 @@ type candidate struct {
 	wants func(object any) workloads.Want
 }
 
-func newSelection(sets []*lwsv1.LeaderWorkerSet) *selection {
-	s := &selection{sets: map[string]bool{}, claims: map[string]bool{}, keep: map[types.UID]bool{}}
+func newSelection(sets []*lwsv1.LeaderWorkerSet, allClaims bool) *selection {
+	s := &selection{allClaims: allClaims, sets: map[string]bool{}, claims: map[string]bool{}, keep: map[types.UID]bool{}}
 	for _, set := range sets {
 		s.sets[set.Name] = true
 	}
@@ -69,6 +71,9 @@ func (s *selection) kept() (objects []client.Object) {
 
 // belongs reports whether an object has the label of a set, or a name that a set needs.
 func (s *selection) belongs(c candidate) bool {
+	if _, isClaim := c.Object.(*corev1.PersistentVolumeClaim); isClaim && s.allClaims {
+		return true
+	}
 	labels, name := c.GetLabels(), c.GetName()
 	if s.sets[labels[lwsv1.SetNameLabelKey]] || s.sets[labels[revision.HistoryLabelKey]] {
 		return true

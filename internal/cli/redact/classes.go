@@ -40,6 +40,7 @@ var classes = map[string]class{
 	// What the status of an object names.
 	"leader": name, "currentRevision": name, "updateRevision": name, "StartedGroup.pods": name,
 	"GroupRestarts.revision": name, "PodFailure.pod": name, "PodFailure.container": name, "PodFailure.node": name,
+	"ContainerFailure.pod": name, "ContainerFailure.log": words, "ContainerFailure.logUnread": words,
 
 	// What nodes are.
 	"kernelVersion": name, "osImage": name, "containerRuntimeVersion": name, "kubeletVersion": name,

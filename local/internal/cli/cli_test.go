@@ -32,6 +32,8 @@ func TestBadCallsAreRefused(t *testing.T) {
 		{"up --dir D --feature-gates A=perhaps", "A: perhaps"},
 		{"up --dir D --timeout 0s", "--timeout 0s"},
 		{"up --dir D extra", "extra"},
+		{"up --dir D --from /none.tar.gz", "/none.tar.gz"},
+		{"up --dir D --from x --nodes 3", "[from nodes]"},
 		{"kill --dir D", "give one component"},
 		{"kill kubelet --dir D", `unknown component "kubelet": it is one of etcd`},
 		{"restart bogus --dir D", `unknown component "bogus"`},

@@ -1,0 +1,98 @@
+package redact
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+func TestText(t *testing.T) {
+	r := New()
+	r.Learn([]client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "llama-0"}}})
+	for _, stays := range []string{
+		"0/3 nodes are available: 3 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint.",
+		"Successfully assigned prod/llama-0 to node", "FailedCreate: exceeded quota, since 2026-11-26T04:36:50Z",
+		"exit code 137, after 2m30s", "spec.template.spec.containers[0].imagePullPolicy", "127.0.0.1:9443", "",
+	} {
+		if got := r.Text(stays); got != stays {
+			t.Errorf("%q became %q", stays, got)
+		}
+	}
+	for text, goes := range map[string]string{
+		"password hunter2":        "hunter2",
+		"token=ghp16C7e42F292c69": "ghp16C7e42F292c69",
+		"dial tcp 10.11.12.13:80": "10.11.12.13",
+		"pin 1234567":             "1234567",
+		"pod opulent-0 failed":    "opulent",
+	} {
+		if got := r.Text(text); strings.Contains(got, goes) || got != r.Text(text) {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if r.Text("hunter2") == New().Text("hunter2") {
+		t.Error("two bundles have the same tokens")
+	}
+}
+
+// setWith is a set whose pods have a value in their environment, and stored its revision.
+func setWith(t *testing.T, value string) (*lwsv1.LeaderWorkerSet, *appsv1.ControllerRevision) {
+	t.Helper()
+	set := fakeapi.Set("llama", 2, 2)
+	c := &set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0]
+	c.Env = []corev1.EnvVar{{Name: "TOKEN", Value: value}}
+	data, err := revision.Data(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := revision.Key(data)
+	return set, &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: revision.Name(set.Name, key, 1), Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key},
+		},
+		Data: runtime.RawExtension{Raw: data},
+	}
+}
+
+// A decision compares a set with its revisions, and pods with both. Redaction changes none of the answers.
+func TestHashesAreMadeAgain(t *testing.T) {
+	set, stored := setWith(t, "one")
+	_, older := setWith(t, "two")
+	key := stored.Labels[lwsv1.RevisionKey]
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "llama-0", Labels: map[string]string{
+		lwsv1.RevisionKey: key, appsv1.ControllerRevisionHashLabelKey: "llama-5c5c8b4544",
+	}}}
+	sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "llama"}, Status: appsv1.StatefulSetStatus{UpdateRevision: "llama-5c5c8b4544"}}
+	r := New()
+	r.Learn([]client.Object{set, stored, older, pod, sts})
+	redactedSet, now := r.Object(set).(*lwsv1.LeaderWorkerSet), r.Object(stored).(*appsv1.ControllerRevision)
+	before, labels := r.Object(older).(*appsv1.ControllerRevision), r.Object(pod).GetLabels()
+	live, err := revision.Data(redactedSet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, holds := range map[string]bool{
+		"the revision is genuine":                  revision.Genuine(now, "llama"),
+		"the older revision is genuine":            revision.Genuine(before, "llama"),
+		"the set is at its revision":               revision.Same(redactedSet, now.Data.Raw, live),
+		"the set is not at the older one":          !revision.Same(redactedSet, before.Data.Raw, live),
+		"the pod is at the revision":               labels[lwsv1.RevisionKey] == now.Labels[lwsv1.RevisionKey],
+		"the name of the revision has its key":     now.Name == revision.Name("llama", now.Labels[lwsv1.RevisionKey], 1),
+		"the old key is gone":                      now.Labels[lwsv1.RevisionKey] != key,
+		"the hash of Kubernetes is replaced":       labels[appsv1.ControllerRevisionHashLabelKey] != "llama-5c5c8b4544",
+		"and is so everywhere":                     labels[appsv1.ControllerRevisionHashLabelKey] == r.Object(sts).(*appsv1.StatefulSet).Status.UpdateRevision,
+		"a message names the revision by its name": r.Text("revision "+key) == "revision "+now.Labels[lwsv1.RevisionKey],
+	} {
+		if !holds {
+			t.Errorf("it does not hold that %s", what)
+		}
+	}
+}
