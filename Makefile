@@ -121,6 +121,7 @@ drills: build ## Run every drill on the local control plane (an hour), ROUNDS of
 	@rm -f $(RIGHTS)
 	LOCKSTEP_RIGHTS=$(RIGHTS) LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h ./test/cluster -skip '$(NOT_DRILLS)'
 	LOCKSTEP_RIGHTS=$(RIGHTS) go test -count=1 ./test/rights
+	go -C release test -count=1 -timeout 20m -tags drills ./integrations
 
 .PHONY: upgrade
 upgrade: build ## Drill an upgrade in place from commit FROM (33f6c9c)

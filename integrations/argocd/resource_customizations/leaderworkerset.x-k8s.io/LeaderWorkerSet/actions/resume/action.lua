@@ -1,0 +1,3 @@
+-- Lets a paused rollout continue, with the changes made meanwhile.
+obj.metadata.annotations["lockstep.dev/paused"] = nil
+return obj

@@ -1,0 +1,190 @@
+package integrations
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
+)
+
+// healths are what Argo CD is to show for what kstatus finds. Only a pause has a word of its own.
+var healths = map[status.Status]string{
+	status.CurrentStatus: "Healthy", status.InProgressStatus: "Progressing", status.FailedStatus: "Degraded",
+}
+
+func healthOf(name string) string {
+	if name == "paused" {
+		return "Suspended"
+	}
+	return healths[verdicts[name]]
+}
+
+// readyMessage is the message of the condition Ready.
+func readyMessage(set *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(set.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c := c.(map[string]any); c["type"] == "Ready" {
+			return c["message"].(string)
+		}
+	}
+	return ""
+}
+
+func TestArgoCDJudgesSets(t *testing.T) {
+	for _, name := range names(t) {
+		set := recorded(t, name)
+		want := map[string]any{"status": healthOf(name), "message": readyMessage(set)}
+		if diff := cmp.Diff(want, run(t, "health.lua", set)); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+	for _, name := range sorted(edits) {
+		if got := run(t, "health.lua", edited(t, name)); got["status"] != "Progressing" || got["message"] == "" {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Argo CD's own test files say the same of every record.
+func TestArgoCDHealthTests(t *testing.T) {
+	var file struct {
+		Tests []struct {
+			HealthStatus struct{ Status, Message string }
+			InputPath    string
+		}
+	}
+	read(t, filepath.Join(scripts, "health_test.yaml"), &file)
+	left := map[string]bool{}
+	for _, name := range names(t) {
+		left[name] = true
+	}
+	for _, test := range file.Tests {
+		set := &unstructured.Unstructured{}
+		read(t, filepath.Join(scripts, test.InputPath), set)
+		want := map[string]any{"status": test.HealthStatus.Status, "message": test.HealthStatus.Message}
+		if diff := cmp.Diff(want, run(t, "health.lua", set)); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", test.InputPath, diff)
+		}
+		delete(left, strings.TrimSuffix(filepath.Base(test.InputPath), ".yaml"))
+	}
+	if len(left) > 0 {
+		t.Errorf("health_test.yaml lacks %v", sorted(left))
+	}
+}
+
+// typed returns a set as the command line reads it.
+func typed(t *testing.T, object map[string]any) *lwsv1.LeaderWorkerSet {
+	t.Helper()
+	set := &lwsv1.LeaderWorkerSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, set); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// withLeaderTemplate gives leaders a template of their own.
+func withLeaderTemplate(set *unstructured.Unstructured) {
+	template := set.Object["spec"].(map[string]any)["leaderWorkerTemplate"].(map[string]any)
+	template["leaderTemplate"] = runtime.DeepCopyJSONValue(template["workerTemplate"])
+}
+
+// An action changes a set as the verb of kubectl lockstep rollout does.
+func TestArgoCDActionsAreTheVerbs(t *testing.T) {
+	for _, name := range names(t) {
+		for action, decide := range map[string]func(map[string]any) clilws.Decide{
+			"restart": func(after map[string]any) clilws.Decide { return clilws.Restart(restartedAt(t, after)) },
+			"pause":   func(map[string]any) clilws.Decide { return clilws.Pause },
+			"resume":  func(map[string]any) clilws.Decide { return clilws.Resume },
+		} {
+			set := recorded(t, name)
+			if name == "rolling-out" {
+				withLeaderTemplate(set)
+			}
+			disabled := run(t, "actions/discovery.lua", set)[action].(map[string]any)["disabled"]
+			after := map[string]any{}
+			if disabled == false {
+				after = run(t, "actions/"+action+"/action.lua", set)
+			}
+			change, err := decide(after)(typed(t, set.Object), nil)
+			if (err != nil) != disabled.(bool) {
+				t.Errorf("%s of %s: disabled is %v, and the verb says %v", action, name, disabled, err)
+			}
+			if err != nil {
+				continue
+			}
+			if diff := cmp.Diff(pruned(floats(t, change.After)), pruned(floats(t, typed(t, pruned(after).(map[string]any))))); diff != "" {
+				t.Errorf("%s of %s (-verb +action)\n%s", action, name, diff)
+			}
+		}
+	}
+	for action, of := range run(t, "actions/discovery.lua", edited(t, "being deleted")) {
+		if of.(map[string]any)["disabled"] != true {
+			t.Errorf("%s of a set that is being deleted: %v", action, of)
+		}
+	}
+}
+
+// restartedAt is when a restarted set says that it was, or now.
+func restartedAt(t *testing.T, after map[string]any) time.Time {
+	t.Helper()
+	text, found, _ := unstructured.NestedString(after, "spec", "leaderWorkerTemplate", "workerTemplate", "metadata", "annotations", clilws.RestartedAtKey)
+	if !found {
+		return time.Now()
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Error(err)
+	}
+	return at
+}
+
+// Argo CD's own test file of actions holds. The time of a restart is replaced by that of the file.
+func TestArgoCDActionTests(t *testing.T) {
+	var file struct {
+		DiscoveryTests []struct {
+			InputPath string
+			Result    []struct {
+				Name     string
+				Disabled bool
+			}
+		}
+		ActionTests []struct{ Action, InputPath, ExpectedOutputPath string }
+	}
+	read(t, filepath.Join(scripts, "action_test.yaml"), &file)
+	for _, test := range file.DiscoveryTests {
+		set, want := &unstructured.Unstructured{}, map[string]any{}
+		read(t, filepath.Join(scripts, test.InputPath), set)
+		for _, action := range test.Result {
+			want[action.Name] = map[string]any{"disabled": action.Disabled}
+		}
+		if diff := cmp.Diff(want, run(t, "actions/discovery.lua", set)); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", test.InputPath, diff)
+		}
+	}
+	done := map[string]bool{}
+	for _, test := range file.ActionTests {
+		set, want := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+		read(t, filepath.Join(scripts, test.InputPath), set)
+		read(t, filepath.Join(scripts, test.ExpectedOutputPath), want)
+		got := run(t, "actions/"+test.Action+"/action.lua", set)
+		if test.Action == "restart" {
+			annotations := got["spec"].(map[string]any)["leaderWorkerTemplate"].(map[string]any)["workerTemplate"].(map[string]any)["metadata"].(map[string]any)["annotations"]
+			annotations.(map[string]any)[clilws.RestartedAtKey] = "0001-01-01T00:00:00Z"
+		}
+		if diff := cmp.Diff(pruned(floats(t, want.Object)), pruned(got)); diff != "" {
+			t.Errorf("%s of %s (-want +got)\n%s", test.Action, test.InputPath, diff)
+		}
+		done[test.Action] = true
+	}
+	if len(file.DiscoveryTests) == 0 || len(done) != 3 {
+		t.Errorf("%d discoveries, actions %v", len(file.DiscoveryTests), done)
+	}
+}

@@ -1,0 +1,194 @@
+//go:build drills
+
+package integrations
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+	kubectlget "k8s.io/kubectl/pkg/cmd/get"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/cmd/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// bed is a control plane with Lockstep.
+var bed *drill.Bed
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
+	drill.Main(m, func(dir string, reaper *drill.Reaper) (err error) {
+		if bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: 5, QPS: 200}); err != nil {
+			return err
+		}
+		return bed.Raise("integrations-test", func(drill.Request) bool { return false })
+	}, func() error { return nil })
+}
+
+const first, second = "registry.example/model:1", "registry.example/model:2"
+
+func newSet(s *drill.Scene, name string, replicas, size int32) *lwsv1.LeaderWorkerSet {
+	return drill.NewSet(s.Namespace, name, replicas, size, corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: first}}})
+}
+
+// followed is every version of a set that the API server showed.
+type followed struct {
+	mu       sync.Mutex
+	versions []*unstructured.Unstructured
+}
+
+// follow records every version of the sets of a scene from now on.
+func follow(s *drill.Scene) *followed {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"))
+	watch, err := s.Client.Watch(s.Context(), list, client.InNamespace(s.Namespace))
+	s.Check("watch sets", err)
+	s.Cleanup(watch.Stop)
+	f := &followed{}
+	go func() {
+		for event := range watch.ResultChan() {
+			if set, is := event.Object.(*unstructured.Unstructured); is {
+				f.mu.Lock()
+				f.versions = append(f.versions, set)
+				f.mu.Unlock()
+			}
+		}
+	}()
+	return f
+}
+
+// of returns what kstatus found of each version of a generation of a set, and each change of that once.
+func (f *followed) of(t *testing.T, name string, generation int64) (found []status.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, set := range f.versions {
+		if set.GetName() != name || set.GetGeneration() != generation {
+			continue
+		}
+		got := judged(t, set)
+		if argo := run(t, "health.lua", set)["status"]; argo != healths[got] {
+			t.Errorf("kstatus finds %s, and Argo CD shows %s", got, argo)
+		}
+		if len(found) == 0 || found[len(found)-1] != got {
+			found = append(found, got)
+		}
+	}
+	return found
+}
+
+// kubectl is what a command of kubectl prints.
+func kubectl(s *drill.Scene, args ...string) (string, error) {
+	flags := genericclioptions.NewConfigFlags(true)
+	kubeconfig := bed.Plane.Kubeconfig()
+	flags.KubeConfig, flags.Namespace = &kubeconfig, &s.Namespace
+	streams, _, out, errs := genericiooptions.NewTestIOStreams()
+	failure := error(nil)
+	cmdutil.BehaviorOnFatal(func(text string, _ int) { failure = errors.Join(failure, errors.New(text)); panic(failure) })
+	defer cmdutil.DefaultBehaviorOnFatal()
+	command := wait.NewCmdWait(flags, streams)
+	if args[0] == "get" {
+		command = kubectlget.NewCmdGet("kubectl", cmdutil.NewFactory(flags), streams)
+	}
+	command.SetArgs(args[1:])
+	func() {
+		defer func() { _ = recover() }()
+		failure = errors.Join(failure, command.ExecuteContext(s.Context()))
+	}()
+	return out.String() + errs.String(), failure
+}
+
+func waitReady(s *drill.Scene, name string) {
+	s.Helper()
+	if out, err := kubectl(s, "wait", "lws/"+name, "--for=condition=Ready", "--timeout=3m"); err != nil {
+		s.Fatalf("kubectl wait: %v\n%s", err, out)
+	}
+}
+
+// allRun checks that every pod of a set is ready and runs an image.
+func allRun(s *drill.Scene, image string, pods int) {
+	s.Helper()
+	list := &corev1.PodList{}
+	s.Check("list pods", s.Client.List(s.Context(), list, client.InNamespace(s.Namespace)))
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if pod.Spec.Containers[0].Image != image || pod.DeletionTimestamp != nil || !drill.PodReady(pod) {
+			s.Errorf("pod %s runs %s: %+v", pod.Name, pod.Spec.Containers[0].Image, pod.Status.Conditions)
+		}
+	}
+	if len(list.Items) != pods {
+		s.Errorf("%d pods, want %d", len(list.Items), pods)
+	}
+}
+
+func want(s *drill.Scene, what string, got []status.Status, want ...status.Status) {
+	s.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		s.Errorf("%s: kstatus found %v, want %v", what, got, want)
+	}
+}
+
+// A set is in progress from its creation, and from each change, until all its groups are ready and run
+// the template. It is never current in between.
+func TestToolsFollowARollout(t *testing.T) {
+	s := drill.NewScene(t, bed)
+	f := follow(s)
+	set := newSet(s, "a", 3, 2)
+	s.Create(set)
+	waitReady(s, "a")
+	allRun(s, first, 6)
+	s.Patch(set, fmt.Sprintf(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"c","image":%q}]}}}}}`, second))
+	waitReady(s, "a")
+	allRun(s, second, 6)
+	want(s, "creation", f.of(t, "a", 1), status.InProgressStatus, status.CurrentStatus)
+	want(s, "rollout", f.of(t, "a", 2), status.InProgressStatus, status.CurrentStatus)
+
+	out, err := kubectl(s, "get", "lws", "-o", "wide")
+	if err != nil || !bytes.Contains([]byte(out), []byte("AllGroupsReady")) {
+		t.Errorf("kubectl get: %v\n%s", err, out)
+	}
+	fmt.Fprint(os.Stderr, out)
+}
+
+// A set that a quota refuses has failed, and is current once the quota allows it.
+func TestToolsSeeAQuota(t *testing.T) {
+	s := drill.NewScene(t, bed)
+	f := follow(s)
+	quota := &corev1.ResourceQuota{ObjectMeta: s.Meta("few"), Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"count/statefulsets.apps": resource.MustParse("0")},
+	}}
+	s.Create(quota)
+	s.Eventually("the quota is counted", func() error {
+		now := &corev1.ResourceQuota{}
+		if err := s.Client.Get(s.Context(), s.Key("few"), now); err != nil || len(now.Status.Used) == 0 {
+			return errors.Join(err, drill.ErrStill)
+		}
+		return nil
+	})
+	s.Create(newSet(s, "b", 1, 1))
+	if out, err := kubectl(s, "wait", "lws/b", "--for=condition=Stalled", "--timeout=3m"); err != nil {
+		t.Fatalf("kubectl wait: %v\n%s", err, out)
+	}
+	s.Patch(quota, `{"spec":{"hard":{"count/statefulsets.apps":"9"}}}`)
+	waitReady(s, "b")
+	found := f.of(t, "b", 1)
+	if len(found) < 3 || found[0] != status.InProgressStatus || found[1] != status.FailedStatus || found[len(found)-1] != status.CurrentStatus {
+		t.Errorf("kstatus found %v", found)
+	}
+}
