@@ -33,6 +33,25 @@ func says(t *testing.T, text string, lacks string, has ...string) {
 	}
 }
 
+// A pod that a gate keeps from the scheduler says which, and Kueue's gate that it waits for quota.
+func TestAGatedPodNamesItsGates(t *testing.T) {
+	blocked := []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "blocked"}}
+	for gates, want := range map[string]string{
+		"":                         ": blocked",
+		"example.com/a":            ": held by the scheduling gate example.com/a",
+		"kueue.x-k8s.io/admission": ": waits for quota, by the scheduling gate kueue.x-k8s.io/admission",
+		"a.io/a b.io/b":            ": held by the scheduling gates a.io/a, b.io/b",
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: blocked}}
+		for gate := range strings.FieldsSeq(gates) {
+			pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
+		}
+		if got := schedulerSays(pod); got != want {
+			t.Errorf("%q: got %q, want %q", gates, got, want)
+		}
+	}
+}
+
 func TestTextOfStatus(t *testing.T) {
 	exit := int32(137)
 	for _, tt := range []struct {

@@ -153,8 +153,27 @@ func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 	return all
 }
 
-// schedulerSays is the scheduler's message about a pod without a node.
+// quotaGate is the gate of pods that wait for quota in Kueue.
+const quotaGate = "kueue.x-k8s.io/admission"
+
+// schedulerSays is why a pod has no node: the gates that keep it from the scheduler, or the scheduler's
+// message.
 func schedulerSays(pod *corev1.Pod) string {
+	var gates []string
+	why := "held by"
+	for _, gate := range pod.Spec.SchedulingGates {
+		gates = append(gates, gate.Name)
+		if gate.Name == quotaGate {
+			why = "waits for quota, by"
+		}
+	}
+	switch len(gates) {
+	case 0:
+	case 1:
+		return fmt.Sprintf(": %s the scheduling gate %s", why, gates[0])
+	default:
+		return fmt.Sprintf(": %s the scheduling gates %s", why, few(gates))
+	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
 			return ": " + c.Message

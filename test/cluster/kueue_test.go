@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+const (
+	queueLabel = "kueue.x-k8s.io/queue-name"
+	quotaGate  = "kueue.x-k8s.io/admission"
+)
+
+// gateQueued stands for Kueue's webhook: pods with a queue are created with its gate.
+func (s *scene) gateQueued() {
+	name, never := "stand-in-"+s.Namespace, admissionv1.ReinvocationPolicyType(admissionv1.NeverReinvocationPolicy)
+	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicySpec{
+		ReinvocationPolicy: never,
+		MatchConstraints: &admissionv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
+			ObjectSelector:    &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: queueLabel, Operator: metav1.LabelSelectorOpExists}}},
+			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}}},
+		},
+		Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
+			Expression: fmt.Sprintf(`Object{spec: Object.spec{schedulingGates: [Object.spec.schedulingGates{name: %q}]}}`, quotaGate),
+		}}},
+	}}
+	s.Lend(policy)
+	s.Lend(&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}})
+	s.Until("the stand-in gates pods", func() bool {
+		pod := &corev1.Pod{ObjectMeta: s.Meta("try"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: imageA}}}}
+		pod.Labels = map[string]string{queueLabel: "team"}
+		return s.Client.Create(s.Context(), pod, client.DryRunAll) == nil && isQueued(pod)
+	})
+}
+
+func isQueued(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == quotaGate })
+}
+
+// grant removes the gate from the pods of a group, as Kueue does when there is quota.
+func (s *scene) grant(names ...string) {
+	for _, name := range names {
+		s.Until("pod "+name+" is queued", func() bool { pod := s.Pod(name); return pod != nil && isQueued(pod) })
+		s.Patch(s.Pod(name), `{"spec":{"schedulingGates":null}}`)
+	}
+}
+
+// waitsForQuota is an error until the plugin says that exactly these groups wait for quota.
+func (s *scene) waitsForQuota(groups ...int) error {
+	out, _, err := s.Plugin("", "status", "a", "-o", "json")
+	if err != nil {
+		return err
+	}
+	var status struct {
+		Groups []struct {
+			Index   int
+			Waiting []struct{ Message string }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		return err
+	}
+	var waiting []int
+	for _, group := range status.Groups {
+		for _, wait := range group.Waiting {
+			if strings.Contains(wait.Message, "waits for quota") && strings.Contains(wait.Message, quotaGate) {
+				waiting = append(waiting, group.Index)
+			}
+		}
+	}
+	if !slices.Equal(waiting, groups) {
+		return fmt.Errorf("groups %v wait for quota, want %v:\n%s", waiting, groups, out)
+	}
+	return nil
+}
+
+// Groups wait for quota, each on its own, and the plugin says so. A group that is recreated asks for
+// quota again. Quota is no failure: nothing else is recreated.
+func TestASetThatWaitsForQuota(t *testing.T) {
+	s := asideScene(t)
+	s.gateQueued()
+	queued := func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Labels = map[string]string{queueLabel: "team"}
+	}
+	set := s.newSet("a", 2, 2, imageA, queued)
+	s.Create(set)
+	s.Eventually("both groups wait", func() error { return s.waitsForQuota(0, 1) })
+	s.grant("a-0", "a-0-1")
+	s.Eventually("one group waits", func() error {
+		if now := s.Set("a"); now.Status.ReadyReplicas != 1 {
+			return drill.Lacking("ready groups", 1, now.Status.ReadyReplicas)
+		}
+		return s.waitsForQuota(1)
+	})
+	s.grant("a-1", "a-1-1")
+	s.awaitSettled(set)
+
+	before := s.UIDs()
+	s.crash("a-0-1", 1)
+	s.Eventually("the recreated group waits", func() error {
+		if now := s.UIDs()["a-0"]; now == "" || now == before["a-0"] {
+			return drill.ErrStill
+		}
+		return s.waitsForQuota(0)
+	})
+	s.grant("a-0", "a-0-1")
+	s.awaitRecreated(set, before, 0)
+	if r := s.Set("a").Status.Restarts; len(r) != 1 || r[0].Count != 1 {
+		t.Errorf("restarts: %+v", r)
+	}
+}
