@@ -149,7 +149,7 @@ var isChosen = regexp.MustCompile(`^deployment.*(args|image|[vV]olume|lockstep.d
 // Every verb of every role is in a table of docs/roles.md with its reason, and the table has no other.
 func TestRolesAreDocumented(t *testing.T) {
 	var granted, bound []string
-	for _, u := range load(t, Options{}) {
+	for _, u := range load(t, Options{CrashLogLines: 1}) {
 		switch u.GetKind() {
 		case "Role", "ClusterRole":
 			for _, r := range convert[rbacv1.ClusterRole](t, u).Rules {

@@ -122,8 +122,12 @@ func lastWords(set *lwsv1.LeaderWorkerSet) (words []string) {
 // kubelet. The status says so.
 func TestLogsThatCannotBeRead(t *testing.T) {
 	s := newScene(t)
+	s.Check("install with the right to read logs", bed.Operator.Install("--crash-log-lines=5"))
 	s.RestartOperator("--crash-log-lines=5")
-	t.Cleanup(func() { s.RestartOperator() })
+	t.Cleanup(func() {
+		must(t, bed.Operator.Install())
+		s.RestartOperator()
+	})
 	set := s.settled(s.newSet("a", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = set.Spec.LeaderWorkerTemplate.WorkerTemplate.DeepCopy()
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": "5s"}
