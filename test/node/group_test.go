@@ -120,6 +120,9 @@ func TestACrashLoop(t *testing.T) {
 			t.Errorf("evidence: %+v", failure)
 		}
 	}
+	if len(r.Containers) == 0 || r.Containers[0].Message != "no shard 7" || r.Containers[0].LogUnread != "" {
+		t.Errorf("containers: %+v", r.Containers)
+	}
 	s.tell("evidence: %+v", r.Failures)
 	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "no shard 7", "exit code 3"))
 	leader := s.UIDs()["a-0"]
@@ -127,6 +130,35 @@ func TestACrashLoop(t *testing.T) {
 		now := s.UIDs()["a-0"]
 		return now != "" && now != leader
 	})
+}
+
+// With --crash-log-lines, the status has the log of a container that was killed, read from the
+// kubelet after it started the container again. The group is recreated as ever.
+func TestACrashLeavesItsLog(t *testing.T) {
+	s := newScene(t)
+	s.Check("install with the right to read logs", bed.Operator.Install("--crash-log-lines=5"))
+	s.RestartOperator("--crash-log-lines=5")
+	t.Cleanup(func() {
+		s.Check("install without it", bed.Operator.Install())
+		s.RestartOperator()
+	})
+	set := s.newSet("a", 1, 2)
+	s.Create(set)
+	s.awaitAvailable(set)
+	before := s.UIDs()
+	s.killContainerOf("a-0-1")
+	s.awaitAnother(set, before, "a-0", "a-0-1")
+	s.wantCreated(func(string) int { return 2 })
+	r := s.restarts(set, 0)
+	if r == nil || len(r.Containers) != 1 {
+		t.Fatalf("restarts: %+v", r)
+	}
+	want := fmt.Sprintf("born %s a-0-1", before["a-0-1"])
+	if c := r.Containers[0]; c.Pod != "a-0-1" || c.ExitCode != 137 || c.Log != want {
+		t.Errorf("the container left %+v, want the log %q", c, want)
+	}
+	s.tell("the container left: %+v", r.Containers[0])
+	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "| "+want))
 }
 
 // killContainerOf ends the container of a pod that runs.

@@ -30,8 +30,8 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// nodeName is the one node of the drills.
-const nodeName = "real-000"
+// nodeName is the one node of the drills. The API server reaches its kubelet by this name.
+const nodeName = nodeAddress
 
 // realNode is a kubelet and a containerd.
 type realNode struct {
@@ -69,7 +69,6 @@ state = "%[1]s/containerd/state"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
 `
-
 
 // kubeletConfig changes the defaults of a kubelet: it uses directories of the test, accepts version 1
 // of control groups, and evicts no pod because of a full disk.

@@ -78,6 +78,7 @@ func apiServerArguments(s Settings, p Ports, l Layout) []string {
 		"--etcd-certfile=" + l.cert(etcdClient), "--etcd-keyfile=" + l.key(etcdClient),
 		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
 		"--client-ca-file=" + l.cert(clusterCA),
+		"--kubelet-client-certificate=" + l.cert(admin), "--kubelet-client-key=" + l.key(admin),
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged",
 		"--profiling=false",
