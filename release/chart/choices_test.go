@@ -2,6 +2,8 @@ package chart
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,10 +25,8 @@ func TestChoices(t *testing.T) {
 			affinity: {podAntiAffinity: {}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}`, operatorName,
 			`{spec: {replicas: 3, template: {spec: {nodeSelector: {a: b}, tolerations: [{key: x, operator: Exists}], priorityClassName: high,
 			imagePullSecrets: [{name: s}], affinity: {podAntiAffinity: {}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}}}`},
-		"resources": {`{resources: {limits: {memory: 2Gi}}}`, operatorName, `{spec: {template: {spec: {containers: [{resources: {limits: {memory: 2Gi}, requests: {cpu: "1"}}}]}}}}`},
-		"log":       {`{log: {format: console, level: 4}}`, operatorName, `{spec: {template: {spec: {containers: [{args: [run, --zap-log-level=4, --zap-encoder=console, --config=/etc/lockstep/config.yaml]}]}}}}`},
-		"crash logs": {`{crashLogLines: 20}`, operatorName,
-			`{spec: {template: {spec: {containers: [{args: [run, --zap-log-level=2, --zap-encoder=json, --config=/etc/lockstep/config.yaml, --crash-log-lines=20]}]}}}}`},
+		"resources":     {`{resources: {limits: {memory: 2Gi}}}`, operatorName, `{spec: {template: {spec: {containers: [{resources: {limits: {memory: 2Gi}, requests: {cpu: "1"}}}]}}}}`},
+		"log":           {`{log: {format: console, level: 4}}`, operatorName, `{spec: {template: {spec: {containers: [{args: [run, --zap-log-level=4, --zap-encoder=console, --config=/etc/lockstep/config.yaml]}]}}}}`},
 		"labels":        {`{extraLabels: {team: a, app.kubernetes.io/name: other}}`, operatorName, `{metadata: {labels: {team: a, app.kubernetes.io/name: lws}}, spec: {template: {metadata: {labels: {team: a}}}}}`},
 		"labels of all": {`{extraLabels: {team: a}}`, "CustomResourceDefinition /leaderworkersets.leaderworkerset.x-k8s.io", `{metadata: {labels: {team: a}}}`},
 		"a budget": {`{podDisruptionBudget: {enabled: true, maxUnavailable: "50%"}}`, "PodDisruptionBudget lws-system/lws-controller-manager",
@@ -97,19 +97,6 @@ func part(of, pattern any) any {
 	return of
 }
 
-// The operator may read logs only where the user asked for it.
-func TestLogsAreReadOnlyOnRequest(t *testing.T) {
-	for text, want := range map[string]bool{``: false, `{crashLogLines: 5}`: true} {
-		role, err := json.Marshal(mustRender(t, text)["ClusterRole /lws-manager-role"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(string(role), "pods/log"); got != want {
-			t.Errorf("with %q the role contains pods/log: %v", text, got)
-		}
-	}
-}
-
 // In another namespace than the default one no object refers to that one.
 func TestAnotherNamespace(t *testing.T) {
 	objects, err := render(t, "elsewhere", values(t, `{protection: {exemptNamespaces: []}, metrics: {monitor: ServiceMonitor}, podDisruptionBudget: {enabled: true}}`))
@@ -129,5 +116,41 @@ func TestAnotherNamespace(t *testing.T) {
 	selector, _, _ := unstructured.NestedFieldNoCopy(policy.Object, "spec", "matchResources", "namespaceSelector", "matchExpressions")
 	if text, _ := json.Marshal(selector); !strings.Contains(string(text), `"elsewhere"`) {
 		t.Errorf("the operator's namespace is not exempt: %s", text)
+	}
+}
+
+// On request, the chart has every alert and every dashboard as they were tested.
+func TestMonitoring(t *testing.T) {
+	objects := mustRender(t, `{metrics: {alerts: true, dashboards: true, labels: {release: p}}}`)
+	rules := map[string]any{}
+	text, err := os.ReadFile(filepath.Join(chartDir, "files/alerts.yaml"))
+	if err != nil || yaml.Unmarshal(text, &rules) != nil {
+		t.Fatal(err)
+	}
+	rule := objects["PrometheusRule lws-system/lws-controller-manager"]
+	if rule == nil {
+		t.Fatal("no PrometheusRule is rendered")
+	}
+	if diff := cmp.Diff(rules, rule.Object["spec"]); diff != "" || rule.GetLabels()["release"] != "p" {
+		t.Errorf("labels %v, rules (-file +chart)\n%s", rule.GetLabels(), diff)
+	}
+	files, err := filepath.Glob(filepath.Join(chartDir, "files/dashboards/*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no dashboards", err)
+	}
+	for _, file := range files {
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(file)
+		u := objects["ConfigMap lws-system/lws-controller-manager-"+strings.TrimSuffix(name, ".json")]
+		if u == nil {
+			t.Errorf("no ConfigMap has %s", name)
+			continue
+		}
+		if got, _, _ := unstructured.NestedString(u.Object, "data", name); got != string(want) {
+			t.Errorf("%s differs in the chart", name)
+		}
 	}
 }

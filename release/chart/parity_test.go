@@ -32,7 +32,8 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 		"without the built-in": {`{protection: {alone: true, idle: Free, graceSeconds: 0}}`, install.Options{Image: image}},
 		"kinds": {`{protection: {kinds: [{apiVersion: example.com/v1, kind: Shard, podTemplates: [spec.template]},
 			{apiVersion: v1, kind: ReplicationController, podTemplates: [spec.template]}]}}`, install.Options{Image: image}},
-		"gangs": {`{gangScheduler: volcano}`, install.Options{Image: image}},
+		"crash logs": {`{crashLogLines: 20}`, install.Options{Image: image, CrashLogLines: 20}},
+		"gangs":      {`{gangScheduler: volcano}`, install.Options{Image: image}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := namespace

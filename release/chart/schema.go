@@ -73,8 +73,10 @@ func (v Value) schema() (schema object, err error) {
 	if pattern, found := v.Marks["pattern"]; found {
 		schema["pattern"] = pattern
 	}
-	if text, found := v.Marks["minimum"]; found {
-		schema["minimum"], err = strconv.Atoi(text)
+	for _, bound := range []string{"minimum", "maximum"} {
+		if text, found := v.Marks[bound]; found && err == nil {
+			schema[bound], err = strconv.Atoi(text)
+		}
 	}
 	return schema, err
 }

@@ -26,6 +26,7 @@ func lifecycle(t *testing.T, h tool) {
 	t.Cleanup(func() { clear(t, h, release) })
 	wait := options{wait: patience}
 	must(t, "install", h.install(release, namespace, from(t), merged(nil), wait))
+	must(t, "await the roles", bed.Operator.AwaitRoles())
 	s := newScene(t)
 
 	must(t, "upgrade", h.upgrade(release, namespace, chartDir, merged(map[string]any{"replicas": 3}), wait))
@@ -57,6 +58,7 @@ func lifecycle(t *testing.T, h tool) {
 	}
 
 	must(t, "install again", h.install(release, namespace, chartDir, merged(nil), wait))
+	must(t, "await the roles", bed.Operator.AwaitRoles())
 	s.RestartOperator()
 	s.Eventually("the groups are ready", s.unready)
 	s.wantAll("second install")

@@ -64,6 +64,9 @@ func merged(more map[string]any) map[string]any {
 	return all
 }
 
+// asAdministrator are the flags of an operator that runs without the roles of a release.
+func asAdministrator() []string { return []string{"--kubeconfig", bed.Plane.Kubeconfig()} }
+
 func webhookURL() string { return "https://127.0.0.1:" + strconv.Itoa(bed.Operator.Webhooks) }
 
 // from is the chart of the commit before: of this one, if that had none.
@@ -82,13 +85,11 @@ type scene struct {
 	before map[string]types.UID
 }
 
-// newScene starts the operator, creates a set with PVCs and one without, and waits until both are
-// ready.
-func newScene(t *testing.T) *scene {
+// newScene starts the operator with additional flags, creates a set with PVCs and one without, and
+// waits until both are ready.
+func newScene(t *testing.T, flags ...string) *scene {
 	t.Helper()
-	if err := bed.Operator.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, "start the operator", bed.Operator.Start(flags...))
 	t.Cleanup(func() { _ = bed.Operator.Kill() })
 	s := &scene{Scene: drill.NewScene(t, bed)}
 	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}

@@ -41,8 +41,8 @@ func (o *Operator) accountKubeconfig() (string, error) {
 	return path, clientcmd.WriteToFile(*config, path)
 }
 
-// awaitRoles returns when the API server applies what install granted: one right of each role.
-func (o *Operator) awaitRoles() error {
+// AwaitRoles returns when the API server applies what an installation granted: one right of each role.
+func (o *Operator) AwaitRoles() error {
 	admin, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return err

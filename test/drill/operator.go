@@ -35,7 +35,7 @@ func (o *Operator) Install(flags ...string) error {
 	if err != nil {
 		return fmt.Errorf("lockstep install: %w\n%s", err, out)
 	}
-	return o.awaitRoles()
+	return o.AwaitRoles()
 }
 
 // Start starts the operator as its service account, with additional flags, and returns when it is

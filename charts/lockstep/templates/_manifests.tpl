@@ -22,6 +22,7 @@ into them, as install does with its flags. Objects are changed in place.
   "sets" (not $values.protectOnly)
   "image" $values.operator.enabled
   "service" (or (not $values.webhook.url) $values.operator.enabled)
+  "crashLogs" (gt (int $values.crashLogLines) 0)
   "alone" $values.protection.alone
   "initialHold" (eq $values.protection.initialHold "Pending")
   "older" (not $mutates)
@@ -56,9 +57,6 @@ into them, as install does with its flags. Objects are changed in place.
     {{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/lws-serving-cert" $root.Release.Namespace) }}
   {{- end }}
 {{- end }}
-{{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "lws-manager-role") $values.crashLogLines }}
-  {{- $_ := set $object "rules" (append $object.rules (dict "apiGroups" (list "") "resources" (list "pods/log") "verbs" (list "get"))) }}
-{{- end }}
 {{- if eq $object.kind "CustomResourceDefinition" }}
   {{- include "lockstep.keepFields" (list $root $object) }}
   {{- $_ := set $annotations "helm.sh/resource-policy" "keep" }}
@@ -81,7 +79,7 @@ into them, as install does with its flags. Objects are changed in place.
   {{- $text = regexReplaceAll "\"lws-(controller-manager|proxy-role|proxy-rolebinding|metrics-reader)\"" $text "\"lockstep-${1}\"" }}
   {{- $text = $text | replace "\"lws\"" "\"lockstep\"" }}
 {{- else }}
-  {{- $text = regexReplaceAll "\"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|leaderworkerset-)[a-z-]*)\"" $text (printf "\"%s-${1}\"" $names.prefix) }}
+  {{- $text = regexReplaceAll "\"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|crash-logs-role|leaderworkerset-)[a-z-]*)\"" $text (printf "\"%s-${1}\"" $names.prefix) }}
   {{- $text = $text | replace "\"app.kubernetes.io/instance\":\"lws\"" (printf "\"app.kubernetes.io/instance\":%s" (toJson $names.instance)) }}
 {{- end }}
 {{- $text | replace "\"lws-system\"" (toJson $root.Release.Namespace) }}
@@ -129,6 +127,7 @@ protection: {{- toYaml .Values.protection | nindent 2 }}
 {{- define "lockstep.arguments" -}}
 {{- $args := list "--config=/etc/lockstep/config.yaml" }}
 {{- if .Values.protectOnly }}{{ $args = append $args "--protect-only" }}{{ end }}
+{{- with .Values.crashLogLines }}{{ $args = append $args (printf "--crash-log-lines=%v" .) }}{{ end }}
 {{- toJson $args }}
 {{- end }}
 
@@ -152,7 +151,6 @@ protection: {{- toYaml .Values.protection | nindent 2 }}
   {{- with get $values $key }}{{ $_ := set $pod $key . }}{{ end }}
 {{- end }}
 {{- $args := concat (list "run" (printf "--zap-log-level=%v" $values.log.level) (printf "--zap-encoder=%s" $values.log.format)) $arguments }}
-{{- with $values.crashLogLines }}{{ $args = append $args (printf "--crash-log-lines=%v" .) }}{{ end }}
 {{- $_ := set $operator "image" (include "lockstep.image" $root) }}
 {{- with $values.image.pullPolicy }}{{ $_ := set $operator "imagePullPolicy" . }}{{ end }}
 {{- $_ := set $operator "args" $args }}
