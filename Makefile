@@ -164,8 +164,7 @@ interleavings: build ## Play ROUNDS (2000) random interleavings of each kind aga
 	  go test -count=1 -v -timeout 12h ./test/integration -run '^TestInterleavings$$'
 
 .PHONY: bench
-bench: build ## Measure decisions, and the operator against bare StatefulSets, half an hour; BENCHFLAGS choose (--list)
-	go test -run '^$$' -bench . -benchmem ./internal/lws
+bench: build ## Measure the operator against bare StatefulSets, half an hour; BENCHFLAGS choose (--list)
 	go run ./test/bench $(BENCHFLAGS)
 
 .PHONY: fuzz
