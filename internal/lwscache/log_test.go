@@ -23,9 +23,9 @@ import (
 // A log is read of the pod and container that failed, and its end is added to the decision on the
 // leader. One that cannot be read says why.
 func TestLogsAreAddedToTheDecision(t *testing.T) {
-	e, set, _ := chained(t)
+	e, _, _ := chained(t)
 	at := metav1.NewTime(fakeapi.Epoch)
-	set = fakeapi.Edit(e.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+	set := fakeapi.Edit(e.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		set.Status.RestartsSince, set.Spec.LeaderWorkerTemplate.RestartPolicy = &at, lwsv1.RecreateGroupOnPodRestart
 	})
 	leader := fakeapi.Find[*corev1.Pod](e.Server, "w-0")

@@ -23,7 +23,7 @@ const (
 
 // gateQueued stands for Kueue's webhook: pods with a queue are created with its gate.
 func (s *scene) gateQueued() {
-	name, never := "stand-in-"+s.Namespace, admissionv1.ReinvocationPolicyType(admissionv1.NeverReinvocationPolicy)
+	name, never := "stand-in-"+s.Namespace, admissionv1.NeverReinvocationPolicy
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicySpec{
 		ReinvocationPolicy: never,
 		MatchConstraints: &admissionv1.MatchResources{

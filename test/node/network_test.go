@@ -116,7 +116,7 @@ func forward(from net.Listener, network, address string) {
 		go func() {
 			far, err := net.Dial(network, address)
 			if err != nil {
-				near.Close()
+				_ = near.Close()
 				return
 			}
 			join(near, far)
@@ -133,12 +133,12 @@ func connect(w http.ResponseWriter, r *http.Request) {
 	}
 	near, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		far.Close()
+		_ = far.Close()
 		return
 	}
 	if _, err := io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
-		near.Close()
-		far.Close()
+		_ = near.Close()
+		_ = far.Close()
 		return
 	}
 	join(near, far)
@@ -147,7 +147,7 @@ func connect(w http.ResponseWriter, r *http.Request) {
 // join copies in both directions until either side ends.
 func join(near, far net.Conn) {
 	var once sync.Once
-	end := func() { near.Close(); far.Close() }
+	end := func() { _, _ = near.Close(), far.Close() }
 	go func() { _, _ = io.Copy(near, far); once.Do(end) }()
 	_, _ = io.Copy(far, near)
 	once.Do(end)

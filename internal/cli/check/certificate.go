@@ -63,7 +63,7 @@ func (s *site) serving(ctx context.Context, f *findings) ([]*x509.Certificate, e
 		return nil, nil // another program provides it
 	}
 	secret := &corev1.Secret{}
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Expected.Namespace, Name: *s.Config.InternalCertManagement.WebhookSecretName}, secret)
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: *s.Config.InternalCertManagement.WebhookSecretName}, secret)
 	switch {
 	case apierrors.IsForbidden(err): // the CA bundles can be checked
 		f.take(err)

@@ -14,9 +14,11 @@ const (
 	// containersKept is how many failed containers of a group are kept: the first to end show
 	// the cause, and the others follow them.
 	containersKept = 8
-	// terminationBytes and LogBytes bound what is kept of a container's termination message and
-	// of its log, and unreadBytes why the log was not read.
-	terminationBytes, LogBytes, unreadBytes = 1 << 10, 2 << 10, 256
+	// terminationBytes bounds what is kept of a container's termination message, and unreadBytes
+	// why its log was not read.
+	terminationBytes, unreadBytes = 1 << 10, 256
+	// LogBytes bounds what is kept of a container's log.
+	LogBytes = 2 << 10
 )
 
 // withContainers adds the failed containers of the group to its failure, which may be nil.
