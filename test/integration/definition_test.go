@@ -85,16 +85,15 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	c.eventually("a set of this version has leaders", c.hasLeaders("known"), nil)
 
 	c.extend()
-	var hash *unstructured.Unstructured
-	c.eventually("the API server stores the new field", func(ctx context.Context) bool {
-		if hash != nil {
-			_ = c.Delete(ctx, hash)
-		}
-		c.createWith("hash", map[string]any{"groupIdentity": "Hash"})
-		hash = c.raw("hash")
-		_, stored, _ := unstructured.NestedString(hash.Object, "spec", "groupIdentity")
+	tries := 0
+	c.eventually("the API server stores the new field", func(context.Context) bool {
+		tries++
+		name := fmt.Sprint("try-", tries)
+		c.createWith(name, map[string]any{"groupIdentity": "Hash"})
+		_, stored, _ := unstructured.NestedString(c.raw(name).Object, "spec", "groupIdentity")
 		return stored
 	}, nil)
+	c.createWith("hash", map[string]any{"groupIdentity": "Hash"})
 	c.untilUnsupported("hash", metav1.ConditionTrue)
 	if identity, _, _ := unstructured.NestedString(c.raw("hash").Object, "spec", "groupIdentity"); identity != "Hash" {
 		t.Errorf("groupIdentity became %q", identity)
