@@ -29,7 +29,7 @@ operator's log and its metrics follow.
 Values of environment variables, arguments, commands, annotations and configuration are replaced by
 tokens. Names, labels, images, resources and numbers stay. Look through it before you send it.
 
-It only reads, with your rights: what you may not read is listed in report.md. Whoever gets the archive
+It only reads, with your rights: what you may not read is listed in report.md. A reader of the archive
 can ask status, plan and why as you did, on a copy: lockstep-local up --from FILE.`,
 		Example: `  kubectl lockstep report llama
   kubectl lockstep report -n inference -o problem.tar.gz`,

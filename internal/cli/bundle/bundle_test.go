@@ -147,7 +147,7 @@ func TestABundleHasWhatConcernsTheSet(t *testing.T) {
 	}
 }
 
-// Without names, a bundle is about the PVCs of the namespace too, whoever uses them.
+// Without names, a bundle is about the PVCs of the namespace too, used or not.
 func TestABundleOfANamespaceHasItsPVCs(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "claim"}}
 	files, err := collect(t, nil, nil, claim, pod("reader", "", "data"), pod("other", "", ""))
