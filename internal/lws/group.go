@@ -29,8 +29,11 @@ type groupDecision struct {
 func DecideGroup(w GroupSnapshot) Plan {
 	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	d := &groupDecision{GroupSnapshot: &w}
-	if released := Release(w.Retained, w.LeaderName); len(released.Actions) > 0 || w.Set.DeletionTimestamp != nil {
+	if released := Release(w.Retained, w.LeaderName); len(released.Actions) > 0 {
 		return released
+	}
+	if w.Set.DeletionTimestamp != nil {
+		return Plan{}
 	}
 	if len(w.Beyond) > 0 {
 		d.plan.await(w.Now.Add(unsupportedAgain), CodeUnsupported, unsupportedText(w.Beyond))
