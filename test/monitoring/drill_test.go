@@ -149,10 +149,14 @@ func TestDashboards(t *testing.T) {
 }
 
 // crashTwice makes a group fail twice in a row: the second restart waits for the back-off.
+// The pods show that the group is ready again, and the metrics of a moment ago do not.
 func (s *scene) crashTwice(pod, set string) {
 	first := s.Pod(pod).UID
 	s.crash(pod)
-	s.Until("the group is recreated", func() bool { return s.Pod(pod) != nil && s.Pod(pod).UID != first })
+	s.Until("the pod is recreated and ready", func() bool {
+		again := s.Pod(pod)
+		return again != nil && again.UID != first && drill.PodReady(again)
+	})
 	s.groups(2, set, "ready")
 	s.crash(pod)
 }
