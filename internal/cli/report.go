@@ -69,7 +69,7 @@ func (o *options) report(ctx context.Context, names []string, command, path stri
 		path = "lockstep-report-" + began.UTC().Format("20060102-150405") + ".tar.gz"
 	}
 	if err := writeFile(path, packed); err != nil {
-		return err
+		return fmt.Errorf("write the report: %w; name a file that you may write with -o, or - for standard output", err)
 	}
 	_, err = fmt.Fprintln(o.Out, path)
 	return err
