@@ -234,7 +234,7 @@ func releaseTokens(s *scene) {
 func namespaceStays(s *scene) {
 	set, claims := s.settle(1, 2, volumes(keepClaims, keepClaims))
 	s.wantRefused(s.Client.DeleteAllOf(s.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace(s.Namespace)))
-	dead := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"long-gone","uid":"00000000-0000-0000-0000-000000000001"}]}}`
+	dead := `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"long-gone","uid":"00000000-0000-0000-0000-000000000001"}]}}`
 	for name := range claims {
 		s.Patch(s.newClaim(name), dead)
 	}
