@@ -30,7 +30,7 @@ import (
 // stays are the fields that the docs promise to keep: names, labels, images, and what a node is. A secret there is a
 // name that its user chose.
 var stays = strings.Fields(`apiVersion kind name generateName namespace uid resourceVersion finalizers labels matchLabels nodeSelector
-	selector matchLabelKeys mismatchLabelKeys topologyKey topologyKeys key image imageID nodeName nominatedNodeName hostname subdomain
+	selector matchLabelKeys mismatchLabelKeys topologyKey topologyKeys key image imageID nodeName nominatedNodeName PodSpec.hostname subdomain
 	serviceName serviceAccountName serviceAccount schedulerName priorityClassName runtimeClassName storageClassName volumeName claimName
 	secretName containerName driver Toleration.value Taint.value values EventSource.host leader currentRevision updateRevision
 	StartedGroup.pods GroupRestarts.revision PodFailure.pod PodFailure.container PodFailure.node ContainerFailure.pod kernelVersion osImage

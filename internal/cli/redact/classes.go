@@ -30,7 +30,7 @@ var classes = map[string]class{
 	"apiVersion": name, "kind": name, "name": name, "generateName": name, "namespace": name, "uid": name,
 	"resourceVersion": name, "finalizers": name, "labels": name, "matchLabels": name, "nodeSelector": name,
 	"matchLabelKeys": name, "mismatchLabelKeys": name, "topologyKey": name, "topologyKeys": name, "key": name,
-	"image": name, "imageID": name, "nodeName": name, "nominatedNodeName": name, "hostname": name, "subdomain": name,
+	"image": name, "imageID": name, "nodeName": name, "nominatedNodeName": name, "PodSpec.hostname": name, "subdomain": name,
 	"serviceName": name, "serviceAccountName": name, "serviceAccount": name, "schedulerName": name,
 	"priorityClassName": name, "runtimeClassName": name, "storageClassName": name, "volumeName": name,
 	"claimName": name, "secretName": name, "containerName": name, "driver": name,

@@ -33,6 +33,7 @@ func TestText(t *testing.T) {
 		"dial tcp 10.11.12.13:80": "10.11.12.13",
 		"pin 1234567":             "1234567",
 		"pod opulent-0 failed":    "opulent",
+		"of MyDbPwIsOk":           "MyDbPwIsOk",
 	} {
 		if got := r.Text(text); strings.Contains(got, goes) || got != r.Text(text) {
 			t.Errorf("%q became %q", text, got)

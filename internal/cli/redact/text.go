@@ -57,7 +57,7 @@ func isVocabulary(text string) bool {
 		return true
 	}
 	for _, part := range part.FindAllString(text, -1) {
-		if len(part) > 2 && !known[strings.ToLower(part)] {
+		if !known[strings.ToLower(part)] {
 			return false
 		}
 	}
