@@ -29,15 +29,15 @@ type groupDecision struct {
 func DecideGroup(w GroupSnapshot) Plan {
 	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	d := &groupDecision{GroupSnapshot: &w}
+	if len(w.Beyond) > 0 { // the set's reconcile looks again, and wakes its groups
+		d.plan.wait(Wait{Reason: because(CodeUnsupported, unsupportedText(w.Beyond))})
+		return d.plan
+	}
 	if released := Release(w.Retained, w.LeaderName); len(released.Actions) > 0 {
 		return released
 	}
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{}
-	}
-	if len(w.Beyond) > 0 {
-		d.plan.await(w.Now.Add(unsupportedAgain), CodeUnsupported, unsupportedText(w.Beyond))
-		return d.plan
 	}
 	rules := []func(*groupDecision) bool{
 		(*groupDecision).retained,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -52,6 +53,10 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	}
 	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond}); len(plan.Actions) > 0 || !plan.IsUnsupported() {
 		t.Errorf("its group: %v", plan.Actions)
+	}
+	retained := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Finalizers: []string{lws.BudgetFinalizer}, DeletionTimestamp: &metav1.Time{Time: w.Now}}}
+	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond, Retained: []*corev1.Pod{retained}}); len(plan.Actions) > 0 {
+		t.Errorf("its group with a retained pod: %v", plan.Actions)
 	}
 	w.Set.DeletionTimestamp = &metav1.Time{Time: w.Now}
 	if plan := lws.DecideSet(w); len(plan.Actions)+len(plan.Waits) > 0 {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
@@ -65,7 +66,10 @@ func statusChanged(before, after client.Object) bool {
 // groupDesire reports whether an update of a set concerns groups that exist.
 func groupDesire(before, after client.Object) bool {
 	was, is, ok := both[*lwsv1.LeaderWorkerSet](before, after)
-	return ok && (was.Spec.StartupPolicy != is.Spec.StartupPolicy || restart.Recreates(was) != restart.Recreates(is) ||
+	isLeftAlone := func(set *lwsv1.LeaderWorkerSet) bool {
+		return condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported)
+	}
+	return ok && (isLeftAlone(was) && !isLeftAlone(is) || was.Spec.StartupPolicy != is.Spec.StartupPolicy || restart.Recreates(was) != restart.Recreates(is) ||
 		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
 		volumes.Keeps(was) != volumes.Keeps(is) ||
 		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey] ||
