@@ -274,10 +274,15 @@ func (r *Reader) List(_ context.Context, into client.ObjectList, opts ...client.
 	o.ApplyOptions(opts)
 	_, metadata := into.(*metav1.PartialObjectMetadataList)
 	kind := KindOf(into)
-	if metadata {
-		kind = identity.Kind(into.GetObjectKind().GroupVersionKind().Kind)
+	if told := into.GetObjectKind().GroupVersionKind().Kind; told != "" { // of metadata, and of what has no type
+		kind = identity.Kind(told)
 	}
 	kind = identity.Kind(strings.TrimSuffix(string(kind), "List"))
+	if r.Fail != nil {
+		if err := r.Fail(Name{Kind: kind}); err != nil {
+			return err
+		}
+	}
 	var items []runtime.Object
 	for _, object := range All[client.Object](r.objects) {
 		if KindOf(object) != kind || o.Namespace != "" && object.GetNamespace() != o.Namespace || !r.shows(object) || !r.indexed(object, o) || !matches(object, o) {

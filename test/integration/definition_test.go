@@ -3,8 +3,10 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	cli "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/lws"
 )
@@ -105,6 +108,7 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	if c.hasLeaders("hash")(t.Context()) {
 		t.Error("a set with an unknown field got leaders")
 	}
+	c.plansNothing("hash")
 
 	known := c.raw("known")
 	c.must(c.Status().Patch(t.Context(), known, merge(`{"status":{"forecast":"sun"}}`)))
@@ -126,6 +130,18 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	c.eventually("the set has leaders once the field is gone", c.hasLeaders("hash"), nil)
 	c.untilUnsupported("hash", metav1.ConditionFalse)
 	c.leftByADeployment()
+}
+
+// plansNothing checks that "kubectl lockstep plan" decides about a set as the operator does.
+func (c *cluster) plansNothing(name string) {
+	c.t.Helper()
+	session, err := cli.Open(c.t.Context(), c.cfg, "default", io.Discard)
+	c.must(err)
+	found, err := session.Set(c.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, time.Now())
+	c.must(err)
+	if !found.Plan.IsUnsupported() || len(found.Plan.Actions) > 0 {
+		c.t.Errorf("the plan of a set that is left alone: %+v", found.Plan)
+	}
 }
 
 // collect deletes what earlier incarnations of a set left, as the garbage collector would, which does not run here.

@@ -29,6 +29,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -69,12 +70,21 @@ func (s *Session) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.T
 
 // read reads a set and its groups, and decides.
 func (s *Session) read(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (found Survey, err error) {
-	observer := lwscache.New(cached, s.Live, lwscache.NewMemory())
-	if found.Set, _, err = observer.SetPlan(ctx, key, now); err != nil {
+	observer := lwscache.New(cached, s.Live, lwscache.NewMemory()).WithDefinition(lwscache.NewDefinition(s.Live, func([]string) {}))
+	found.Set, _, err = observer.SetPlan(ctx, key, now)
+	var told []lws.Wait
+	if apierrors.IsForbidden(err) { // the user may not read the definition or Deployments: the operator's condition counts
+		found.Set, _, err = observer.WithDefinition(nil).SetPlan(ctx, key, now)
+		told = toldUnsupported(found.Set.Set)
+	}
+	if err != nil {
 		return found, err
 	}
 	found.Set.Vigil = recall(found.Set.Vigil, found.Set.Set, now)
 	found.Plan, found.Standing = lws.DecideSet(found.Set), lws.Stand(found.Set)
+	if told != nil {
+		found.Plan = lws.Plan{Waits: told}
+	}
 	indices, err := indices(ctx, cached, found.Set)
 	if err != nil {
 		return found, err
@@ -93,9 +103,21 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 			g.Vigil = recall(g.Vigil, g.Set, now)
 			g.Plan = lws.DecideGroup(g.GroupSnapshot)
 		}
+		if told != nil {
+			g.Plan = lws.Plan{Waits: told}
+		}
 		found.Groups = append(found.Groups, g)
 	}
 	return found, nil
+}
+
+// toldUnsupported returns what the operator says of a set that it leaves alone, as a wait.
+func toldUnsupported(set *lwsv1.LeaderWorkerSet) []lws.Wait {
+	if set == nil || !condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported) {
+		return nil
+	}
+	said, _ := condition.Of(set.Status.Conditions, lws.CodeUnsupported)
+	return []lws.Wait{{Reason: action.Reason{Code: lws.CodeUnsupported, Sentence: said.Message}}}
 }
 
 // CodeNotAllowed is the wait of a group whose plan needs objects that the user may not read, as the

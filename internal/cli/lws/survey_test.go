@@ -130,6 +130,29 @@ func TestStuckObjectsStayStuck(t *testing.T) {
 	}
 }
 
+// Users need not read the definition: what the operator says of a set that it leaves alone is the plan.
+func TestUsersWithoutTheDefinitionSeeWhatTheOperatorSays(t *testing.T) {
+	set := fakeapi.Set("a", 1, 2)
+	server := up(t, set)
+	fakeapi.Edit(server, "a", func(set *lwsv1.LeaderWorkerSet) {
+		set.Status.Conditions = []metav1.Condition{{Type: lws.CodeUnsupported, Status: metav1.ConditionTrue, Message: "left alone"}}
+	})
+	s, live := sessionOf(server), server.Live()
+	live.Fail = func(n fakeapi.Name) error {
+		if n.Kind == "CustomResourceDefinition" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, n.Name, nil)
+		}
+		return nil
+	}
+	s.Live = live
+	found := surveyed(t, s, "a")
+	for _, plan := range []lws.Plan{found.Plan, found.Groups[0].Plan} {
+		if !plan.IsUnsupported() || len(plan.Actions) > 0 || plan.Waits[0].Sentence != "left alone" {
+			t.Errorf("got %+v", plan)
+		}
+	}
+}
+
 // Exclusive placement is decided by the node's labels, and nodes are in no namespace.
 func TestUsersWithoutNodesSeeTheRest(t *testing.T) {
 	server := serverOf(t, fakeapi.Set("a", 1, 2, fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")))
