@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -363,8 +364,10 @@ func (c *collector) bundle() (*Bundle, error) {
 		return nil, err
 	}
 	files = append(files, objects...)
-	for _, f := range c.logs {
-		files = append(files, file{f.name, []byte(c.redactor.Text(string(f.content)))})
+	for _, f := range c.logs { // named as the redacted pod is
+		dir, base := path.Split(f.name)
+		pod, extension, _ := strings.Cut(base, ".")
+		files = append(files, file{dir + c.redactor.Text(pod) + "." + extension, []byte(c.redactor.Text(string(f.content)))})
 	}
 	return pack(files, c.moment, func(left []string) string { return c.page(left) })
 }
