@@ -105,6 +105,11 @@ app.kubernetes.io/name: {{ if .Values.protectOnly }}lockstep{{ else }}lws{{ end 
 app.kubernetes.io/instance: {{ if .Values.protectOnly }}lockstep{{ else }}{{ toJson .Values.names.instance }}{{ end }}
 {{- end }}
 
+{{- /* Reports whether the operator reads its certificate from a Secret. Protection alone has no webhooks. */ -}}
+{{- define "lockstep.mountsCertificate" -}}
+{{- if and (ne .Values.certificates.source "Operator") (not .Values.protectOnly) }}true{{ end }}
+{{- end }}
+
 {{- /* The operator's Configuration. */ -}}
 {{- define "lockstep.configuration" -}}
 apiVersion: config.lws.x-k8s.io/v1alpha1
@@ -116,7 +121,7 @@ gangSchedulingManagement:
 {{- with .Values.featureGates }}
 featureGates: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if ne .Values.certificates.source "Operator" }}
+{{- if include "lockstep.mountsCertificate" . }}
 internalCertManagement:
   enable: false
 {{- end }}
@@ -157,7 +162,7 @@ protection: {{- toYaml .Values.protection | nindent 2 }}
 {{- $_ := set $operator "resources" $values.resources }}
 {{- $mounts := list (dict "name" "lockstep-configuration" "mountPath" "/etc/lockstep" "readOnly" true) }}
 {{- $volumes := list (dict "name" "lockstep-configuration" "configMap" (dict "name" "lockstep-configuration")) }}
-{{- if ne $values.certificates.source "Operator" }}
+{{- if include "lockstep.mountsCertificate" $root }}
   {{- $mounts = append $mounts (dict "name" "certificate" "mountPath" "/tmp/k8s-webhook-server/serving-certs" "readOnly" true) }}
   {{- $volumes = append $volumes (dict "name" "certificate" "secret" (dict "secretName" $values.certificates.secretName)) }}
 {{- end }}
