@@ -48,8 +48,8 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 			tt.options.Config = configuration(t, tt.values)
 			want := applied(t, tt.options)
 			for _, u := range got {
-				if u.GetKind() == "CustomResourceDefinition" {
-					annotations := u.GetAnnotations()
+				annotations := u.GetAnnotations()
+				if u.GetKind() == "CustomResourceDefinition" || annotations["lockstep.dev/protects-alone"] == "true" {
 					if annotations["helm.sh/resource-policy"] != "keep" {
 						t.Errorf("%s goes with the release", title(u))
 					}

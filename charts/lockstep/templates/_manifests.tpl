@@ -45,6 +45,8 @@ into them, as install does with its flags. Objects are changed in place.
 {{- if include "lockstep.ofProtection" $object }}
   {{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "lockstep-protection-role") }}
     {{- $_ := set $annotations "lockstep.dev/protects-alone" (toString $values.protection.alone) }}
+    {{- /* "lockstep uninstall" reads it after "helm uninstall". */ -}}
+    {{- if $values.protection.alone }}{{ $_ := set $annotations "helm.sh/resource-policy" "keep" }}{{ end }}
     {{- include "lockstep.letRead" (list $root $object) }}
   {{- else }}
     {{- include "lockstep.chooseProtection" (list $root $object) }}
