@@ -22,6 +22,7 @@ into them, as install does with its flags. Objects are changed in place.
   "sets" (not $values.protectOnly)
   "image" $values.operator.enabled
   "service" (or (not $values.webhook.url) $values.operator.enabled)
+  "certificates" (eq $values.certificates.source "Operator")
   "crashLogs" (gt (int $values.crashLogLines) 0)
   "alone" $values.protection.alone
   "initialHold" (eq $values.protection.initialHold "Pending")
@@ -34,7 +35,6 @@ into them, as install does with its flags. Objects are changed in place.
 {{- if and (hasPrefix "Mutating" $object.kind) (contains "AdmissionPolicy" $object.kind) (not $mutates) }}{{ $wanted = false }}{{ end }}
 {{- if and (include "lockstep.ofProtection" $object) (not $values.protection.enabled) }}{{ $wanted = false }}{{ end }}
 {{- if and (eq $object.kind "CustomResourceDefinition") $values.protectOnly }}{{ $wanted = false }}{{ end }}
-{{- if and (contains "certificates" $object.metadata.name) (ne $values.certificates.source "Operator") }}{{ $wanted = false }}{{ end }}
 {{- if $wanted }}true{{ end }}
 {{- end }}
 
