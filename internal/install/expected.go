@@ -24,6 +24,8 @@ type Expected struct {
 	Namespace, Lease string
 	// ProtectOnly reports whether only PVCs are protected.
 	ProtectOnly bool
+	// Command is what writes the objects again.
+	Command string
 	// Unread are errors of reads that the user may not make. What they read counts as absent.
 	Unread []error
 }
@@ -53,7 +55,12 @@ func (o Options) expected(lacks []string) (Expected, error) {
 	if err != nil {
 		return Expected{}, err
 	}
+	command := "lockstep install"
+	if o.place.byHelm {
+		command = "helm upgrade"
+	}
 	return Expected{
+		Command: command,
 		Objects: s.manifests(), Config: config, ConfigRead: o.Config != nil,
 		Namespace: o.namespace(), Lease: operator.LeaseName(config, o.ProtectOnly), ProtectOnly: o.ProtectOnly,
 	}, nil
@@ -68,13 +75,14 @@ type reading struct {
 
 // options returns the choices that an installation shows.
 func (r *reading) options(ctx context.Context) (o Options) {
-	role := func(name string) bool {
-		return r.read(ctx, object("rbac.authorization.k8s.io/v1", "ClusterRole", "", name)) != nil
-	}
-	o.ProtectOnly = !role(managerRole) && role(standalone[proxyRole])
+	at, err := placeOf(ctx, r.client)
+	r.take(err)
+	o.place = at
+	role := func(name string) bool { return r.read(ctx, object(rbac, "ClusterRole", "", name)) != nil }
+	o.ProtectOnly = !role(at.prefix()+"-manager-role") && role(standalone[proxyRole])
 	isUnprotected := !role(protectionRole) && r.read(ctx, object(policies, operator.ValidatingPolicy, "", guardPolicy)) == nil
 	o.NoProtection = isUnprotected && !o.ProtectOnly && len(r.unread) == 0
-	deployment := deploymentName
+	deployment := at.prefix() + "-controller-manager"
 	if o.ProtectOnly {
 		deployment = standalone[deploymentName]
 	}
@@ -92,6 +100,7 @@ func (r *reading) options(ctx context.Context) (o Options) {
 }
 
 const (
+	rbac        = "rbac.authorization.k8s.io/v1"
 	policies    = "admissionregistration.k8s.io/v1"
 	guardPolicy = "guard.protection.lockstep.dev"
 )
@@ -102,12 +111,17 @@ func (r *reading) read(ctx context.Context, want *unstructured.Unstructured) *un
 		return nil
 	}
 	live, err := r.get(ctx, want)
+	r.take(err)
+	return live
+}
+
+// take notes an error. What the user may not read ends nothing.
+func (r *reading) take(err error) {
 	if apierrors.IsForbidden(err) {
 		r.unread = append(r.unread, err)
-		return nil
+		return
 	}
 	r.err = err
-	return live
 }
 
 // imageOf returns the image of a Deployment that runs Lockstep, or nothing.

@@ -64,6 +64,8 @@ type Options struct {
 	Timeout time.Duration
 	// Out takes one line per object.
 	Out io.Writer
+	// place is where the chart installed the operator; empty is as install does.
+	place place
 }
 
 // Install makes the cluster hold exactly what this version needs. Run again, it changes

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +63,10 @@ func isStandalone(u *unstructured.Unstructured) bool {
 
 // namespace is where the operator runs.
 func (o Options) namespace() string {
-	if o.ProtectOnly {
+	switch {
+	case o.place.namespace != "":
+		return o.place.namespace
+	case o.ProtectOnly:
 		return standalone[namespaceName]
 	}
 	return namespaceName
@@ -74,6 +78,8 @@ type shape struct {
 	settings operator.ProtectionSettings
 	// protects reports whether PVCs in use are protected.
 	protects bool
+	// certifies reports whether the operator makes the certificate of the webhooks.
+	certifies bool
 	// lacks are the kinds of policies that the API server does not serve.
 	lacks []string
 }
@@ -91,7 +97,7 @@ func (o Options) shape(lacks []string) (shape, error) {
 	}
 	s := shape{
 		Options: o, lacks: lacks, settings: operator.SettingsOf(config.Protection, o.namespace()),
-		protects: *config.Protection.Enabled && !o.NoProtection,
+		protects: *config.Protection.Enabled && !o.NoProtection, certifies: *config.InternalCertManagement.Enable,
 	}
 	if o.ProtectOnly && !s.protects {
 		return s, errors.New("--protect-only with protection switched off leaves nothing to install; drop one of them")
@@ -137,14 +143,15 @@ func (s shape) manifests() []*unstructured.Unstructured {
 // wants reports whether an object is part of this installation.
 func (s shape) wants(u *unstructured.Unstructured) bool {
 	holds := map[string]bool{
-		"sets":        !s.ProtectOnly,
-		"image":       s.Image != "",
-		"service":     s.WebhookURL == "" || s.Image != "",
-		"crashLogs":   s.CrashLogLines > 0,
-		"alone":       s.settings.Alone,
-		"initialHold": s.settings.InitialHold,
-		"older":       s.isOlder(),
-		"newer":       !s.isOlder(), // without the gate, gated refuses all pods of mode strict
+		"sets":         !s.ProtectOnly,
+		"image":        s.Image != "",
+		"service":      s.WebhookURL == "" || s.Image != "",
+		"certificates": s.certifies,
+		"crashLogs":    s.CrashLogLines > 0,
+		"alone":        s.settings.Alone,
+		"initialHold":  s.settings.InitialHold,
+		"older":        s.isOlder(),
+		"newer":        !s.isOlder(), // without the gate, gated refuses all pods of mode strict
 	}
 	for when := range strings.FieldsSeq(u.GetAnnotations()[whenAnnotation]) {
 		if !holds[when] {
@@ -174,8 +181,23 @@ func (s shape) render(u *unstructured.Unstructured) {
 		}
 	}
 	if s.ProtectOnly {
-		rename(u)
+		rename(u, standalone)
 	}
+	if s.place.namespace != "" {
+		s.move(u)
+	}
+}
+
+// prefixed matches the names whose prefix the chart lets users choose.
+var prefixed = regexp.MustCompile(`"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|leaderworkerset-)[a-z-]*)"`)
+
+// move gives a manifest the namespace and the names that the chart gave it.
+func (s shape) move(u *unstructured.Unstructured) {
+	if !s.ProtectOnly {
+		text := prefixed.ReplaceAll(must(u.MarshalJSON()), []byte(`"`+s.place.prefix()+`-$1"`))
+		*u = *decode(text)
+	}
+	rename(u, map[string]string{namespaceName: s.place.namespace, standalone[namespaceName]: s.place.namespace})
 }
 
 // setOperator writes image, arguments and configuration into the Deployment.
@@ -228,11 +250,11 @@ func (s shape) mark() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// rename gives a manifest the names of protection alone.
-func rename(u *unstructured.Unstructured) {
+// rename replaces names in a manifest.
+func rename(u *unstructured.Unstructured, names map[string]string) {
 	text := must(u.MarshalJSON())
 	var pairs []string
-	for from, to := range standalone {
+	for from, to := range names {
 		pairs = append(pairs, strconv.Quote(from), strconv.Quote(to))
 	}
 	*u = *decode([]byte(strings.NewReplacer(pairs...).Replace(string(text))))

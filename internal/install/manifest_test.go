@@ -108,6 +108,7 @@ func TestManifestsFollowOptions(t *testing.T) {
 		{name: "in the cluster, configured anew", options: in("i", with("protection: {mode: Observe}"))},
 		{name: "in the cluster, protection off", options: in("i", Options{NoProtection: true})},
 		{name: "in the cluster, logs of crashes", options: in("i", Options{CrashLogLines: 20})},
+		{name: "in the cluster, own certificates", options: in("i", with("internalCertManagement: {enable: false}"))},
 		{name: "protection only", options: in("i", Options{ProtectOnly: true})},
 		{name: "protection only, before 1.36", options: in("i", Options{ProtectOnly: true}), lacks: []string{operator.MutatingPolicy}},
 		{name: "before 1.36", lacks: []string{operator.MutatingPolicy}},

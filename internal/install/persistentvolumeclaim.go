@@ -80,6 +80,7 @@ func (r *removal) releaseIn(ctx context.Context, namespace string, claims []*cor
 		if err := r.patch(ctx, read, next); err != nil && !isPassing(err) {
 			return nil, err
 		}
+		r.stripped++
 	}
 	return kept, live.Err()
 }
@@ -159,7 +160,7 @@ func (r *removal) stripAll(ctx context.Context) error {
 		}
 		total, stripped = total+count, append(stripped, count)
 	}
-	if total > 0 {
+	if r.stripped += total; total > 0 {
 		r.say("protection taken off %d PVCs, %d volumes, %d namespaces and %d pods", stripped...)
 	}
 	return nil

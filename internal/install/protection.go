@@ -27,8 +27,9 @@ const (
 // protectionRole is deleted last. Its annotation says whether protection was alone, so that
 // a removal that was cut short can be run again.
 const (
-	protectionRole  = "lockstep-protection-role"
-	aloneAnnotation = "lockstep.dev/protects-alone"
+	protectionRole    = "lockstep-protection-role"
+	protectionBinding = "lockstep-protection-rolebinding"
+	aloneAnnotation   = "lockstep.dev/protects-alone"
 )
 
 func ofProtection(u *unstructured.Unstructured) bool {

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/lease"
+	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -31,15 +33,18 @@ func Uninstall(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	// Beside protection alone, the names of a whole installation are another's.
-	isWhole := has(found, managerRole) || !has(found, standalone[proxyRole])
+	foreign, err := c.foreign(ctx)
+	if err != nil {
+		return err
+	}
+	if foreign != nil && has(found, managerRole) {
+		return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease, and what is installed under these names is its own; nothing was removed",
+			foreign.Namespace, foreign.Identity)
+	}
+	// Beside protection alone, or another implementation, the names of a whole installation are another's.
+	isWhole := has(found, managerRole) || foreign == nil && !has(found, standalone[proxyRole])
 	r := c.removal(found, func(u *unstructured.Unstructured) bool { return (isWhole || isStandalone(u)) && o.removes(u) })
 	r.strips = !o.KeepProtection
-	if isWhole {
-		if err := r.refuseForeign(ctx); err != nil {
-			return err
-		}
-	}
 	if isWhole && !o.KeepSets {
 		if err := r.refuseWithSets(ctx); err != nil {
 			return err
@@ -50,12 +55,13 @@ func Uninstall(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if len(r.toDelete) == 0 {
-		o.say("nothing to remove")
-		return nil
+	if len(r.toDelete) > 0 || r.strips { // Helm, or kubectl, may have deleted all objects
+		if err := r.run(ctx); err != nil {
+			return err
+		}
 	}
-	if err := r.run(ctx); err != nil {
-		return err
+	if r.deleted+r.stripped == 0 && (!o.DryRun || !r.strips) {
+		o.say("nothing to remove")
 	}
 	if o.DryRun {
 		return nil
@@ -75,20 +81,19 @@ func (o Options) removes(u *unstructured.Unstructured) bool {
 	return (!o.KeepSets || !isKept) && (!o.KeepProtection || !ofProtection(u) || isWebhooks(u))
 }
 
-// refuseForeign refuses to uninstall what another implementation runs on.
-func (r *removal) refuseForeign(ctx context.Context) error {
-	holders, err := r.holders(ctx)
+// foreign returns an operator of another implementation that runs, or nil.
+func (c *cluster) foreign(ctx context.Context) (*lease.Holder, error) {
+	holders, err := c.holders(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, holder := range holders {
 		if !holder.Ours() {
-			return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease, and what is installed under these names is its own; nothing was removed",
-				holder.Namespace, holder.Identity)
+			return &holder, nil
 		}
-		r.say("an operator still runs as %s; stop it as well, unless its Deployment goes now", holder.Identity)
+		c.say("an operator still runs as %s; stop it as well, unless its Deployment goes now", holder.Identity)
 	}
-	return nil
+	return nil, nil
 }
 
 func (c *cluster) refuseWithSets(ctx context.Context) error {
@@ -109,8 +114,9 @@ type removal struct {
 	*cluster
 	// found are all objects that an installation left, and toDelete those to delete.
 	found, toDelete []*unstructured.Unstructured
-	// strips makes it take protection off PVCs.
-	strips bool
+	// strips makes it take protection off PVCs, and stripped counts what lost it.
+	strips   bool
+	stripped int
 	// operators are the namespaces where the operator's pods end, except those of a
 	// configuration.
 	operators []string
@@ -190,6 +196,8 @@ func (r *removal) run(ctx context.Context) error {
 // after completes a phase.
 func (r *removal) after(ctx context.Context, phase int) error {
 	switch {
+	case r.DryRun && phase == refusalsPhase && r.strips:
+		r.say("PVCs, volumes, namespaces and pods lose what Lockstep wrote")
 	case r.DryRun:
 	case phase == operatorPhase:
 		return r.untilStopped(ctx)
@@ -308,9 +316,10 @@ func isPolicyOrRole(u *unstructured.Unstructured) bool {
 
 // madeByOperator returns what the operator makes for itself.
 func (o Options) madeByOperator() []*unstructured.Unstructured {
+	byDefault := must(operator.ParseConfig(nil))
 	return []*unstructured.Unstructured{
 		object("v1", "Secret", o.namespace(), v1alpha1.DefaultWebhookSecretName),
-		object(coordinationv1.SchemeGroupVersion.String(), "Lease", o.namespace(), v1alpha1.DefaultResourceName),
+		object(coordinationv1.SchemeGroupVersion.String(), "Lease", o.namespace(), operator.LeaseName(byDefault, o.ProtectOnly)),
 	}
 }
 

@@ -19,17 +19,18 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 		values  string
 		options install.Options
 	}{
-		"defaults":             {``, install.Options{Image: image}},
-		"outside the cluster":  {`{operator: {enabled: false}, webhook: {url: "https://127.0.0.1:9443/"}}`, install.Options{WebhookURL: "https://127.0.0.1:9443/"}},
-		"both":                 {`{webhook: {url: "https://127.0.0.1:9443"}}`, install.Options{Image: image, WebhookURL: "https://127.0.0.1:9443"}},
-		"protection off":       {`{protection: {enabled: false}}`, install.Options{Image: image}},
-		"protection alone":     {`{protectOnly: true}`, install.Options{Image: image, ProtectOnly: true}},
-		"mode Off":             {`{protection: {mode: "Off"}}`, install.Options{Image: image}},
-		"mode Observe":         {`{protection: {mode: Observe}}`, install.Options{Image: image}},
-		"mode Hold":            {`{protection: {mode: Hold, initialHold: Pending}}`, install.Options{Image: image}},
-		"mode Strict":          {`{protection: {mode: Strict, exemptNamespaces: [a, b]}}`, install.Options{Image: image}},
-		"no exempt namespaces": {`{protection: {exemptNamespaces: []}}`, install.Options{Image: image}},
-		"without the built-in": {`{protection: {alone: true, idle: Free, graceSeconds: 0}}`, install.Options{Image: image}},
+		"defaults":                            {``, install.Options{Image: image}},
+		"outside the cluster":                 {`{operator: {enabled: false}, webhook: {url: "https://127.0.0.1:9443/"}}`, install.Options{WebhookURL: "https://127.0.0.1:9443/"}},
+		"both":                                {`{webhook: {url: "https://127.0.0.1:9443"}}`, install.Options{Image: image, WebhookURL: "https://127.0.0.1:9443"}},
+		"protection off":                      {`{protection: {enabled: false}}`, install.Options{Image: image}},
+		"protection alone":                    {`{protectOnly: true}`, install.Options{Image: image, ProtectOnly: true}},
+		"protection alone has no certificate": {`{protectOnly: true, certificates: {source: CertManager}}`, install.Options{Image: image, ProtectOnly: true}},
+		"mode Off":                            {`{protection: {mode: "Off"}}`, install.Options{Image: image}},
+		"mode Observe":                        {`{protection: {mode: Observe}}`, install.Options{Image: image}},
+		"mode Hold":                           {`{protection: {mode: Hold, initialHold: Pending}}`, install.Options{Image: image}},
+		"mode Strict":                         {`{protection: {mode: Strict, exemptNamespaces: [a, b]}}`, install.Options{Image: image}},
+		"no exempt namespaces":                {`{protection: {exemptNamespaces: []}}`, install.Options{Image: image}},
+		"without the built-in":                {`{protection: {alone: true, idle: Free, graceSeconds: 0}}`, install.Options{Image: image}},
 		"kinds": {`{protection: {kinds: [{apiVersion: example.com/v1, kind: Shard, podTemplates: [spec.template]},
 			{apiVersion: v1, kind: ReplicationController, podTemplates: [spec.template]}]}}`, install.Options{Image: image}},
 		"crash logs": {`{crashLogLines: 20}`, install.Options{Image: image, CrashLogLines: 20}},
@@ -47,8 +48,8 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 			tt.options.Config = configuration(t, tt.values)
 			want := applied(t, tt.options)
 			for _, u := range got {
-				if u.GetKind() == "CustomResourceDefinition" {
-					annotations := u.GetAnnotations()
+				annotations := u.GetAnnotations()
+				if u.GetKind() == "CustomResourceDefinition" || annotations["lockstep.dev/protects-alone"] == "true" {
 					if annotations["helm.sh/resource-policy"] != "keep" {
 						t.Errorf("%s goes with the release", title(u))
 					}

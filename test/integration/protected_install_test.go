@@ -287,6 +287,60 @@ func TestFullInstallReplacesProtectionAlone(t *testing.T) {
 	}
 }
 
+// Helm deletes its objects, and leaves what protection wrote. Uninstall removes that, also beside another
+// implementation, whose objects stay.
+func TestUninstallFreesPVCsAfterHelm(t *testing.T) {
+	c := newCluster(t)
+	keepSets := func(o *install.Options) { o.KeepSets = true }
+	free := func(finalizers ...string) {
+		t.Helper()
+		claim := newClaim("default", "data")
+		claim.Finalizers = []string{pvc.BarrierFinalizer}
+		c.create(claim)
+		out := c.uninstall(func(o *install.Options) { o.KeepSets, o.DryRun = true, true })
+		if strings.Contains(out, "nothing to remove") || !slices.Contains(c.claimNow(claim).Finalizers, pvc.BarrierFinalizer) {
+			t.Errorf("the dry run printed:\n%s", out)
+		}
+		c.uninstall(keepSets)
+		if left := c.claimNow(claim).Finalizers; !sameSet(left, finalizers) {
+			t.Errorf("the PVC keeps %q, want %q", left, finalizers)
+		}
+		if out := c.uninstall(keepSets); out != "nothing to remove\n" {
+			t.Errorf("the second removal:\n%s", out)
+		}
+		c.must(c.Patch(t.Context(), claim, merge(`{"metadata":{"finalizers":null}}`)))
+		c.must(client.IgnoreNotFound(c.Delete(t.Context(), claim)))
+		c.awaitGone(claim)
+	}
+	c.part("no object is left", func() { free(pvc.PodsFinalizer) })
+	c.part("the chart keeps the role that says that protection was alone", func() {
+		c.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{
+			Name: "lockstep-protection-role", Annotations: map[string]string{"lockstep.dev/protects-alone": "true"},
+			Labels: map[string]string{"app.kubernetes.io/name": "lockstep", "app.kubernetes.io/component": "protection"},
+		}})
+		free()
+		c.absent(&rbacv1.ClusterRole{}, "lockstep-protection-role")
+	})
+	c.part("another implementation runs", func() {
+		c.reference()
+		c.lease(systemName, theirPod, 0)
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "lws-webhook-server-cert"}}
+		c.must(client.IgnoreAlreadyExists(c.Create(t.Context(), secret)))
+		free(pvc.PodsFinalizer)
+		c.read(secret, systemName, secret.Name)
+		if h := c.holder(); h != theirPod {
+			t.Errorf("the lease has holder %q", h)
+		}
+	})
+}
+
+// claimNow reads a PVC again.
+func (c *cluster) claimNow(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	c.t.Helper()
+	c.read(claim, claim.Namespace, claim.Name)
+	return claim
+}
+
 // older starts an API server without what came later than 1.34.
 func older(t *testing.T) *cluster {
 	t.Helper()

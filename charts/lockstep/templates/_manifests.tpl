@@ -22,6 +22,7 @@ into them, as install does with its flags. Objects are changed in place.
   "sets" (not $values.protectOnly)
   "image" $values.operator.enabled
   "service" (or (not $values.webhook.url) $values.operator.enabled)
+  "certificates" (eq $values.certificates.source "Operator")
   "crashLogs" (gt (int $values.crashLogLines) 0)
   "alone" $values.protection.alone
   "initialHold" (eq $values.protection.initialHold "Pending")
@@ -34,7 +35,6 @@ into them, as install does with its flags. Objects are changed in place.
 {{- if and (hasPrefix "Mutating" $object.kind) (contains "AdmissionPolicy" $object.kind) (not $mutates) }}{{ $wanted = false }}{{ end }}
 {{- if and (include "lockstep.ofProtection" $object) (not $values.protection.enabled) }}{{ $wanted = false }}{{ end }}
 {{- if and (eq $object.kind "CustomResourceDefinition") $values.protectOnly }}{{ $wanted = false }}{{ end }}
-{{- if and (contains "certificates" $object.metadata.name) (ne $values.certificates.source "Operator") }}{{ $wanted = false }}{{ end }}
 {{- if $wanted }}true{{ end }}
 {{- end }}
 
@@ -45,6 +45,8 @@ into them, as install does with its flags. Objects are changed in place.
 {{- if include "lockstep.ofProtection" $object }}
   {{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "lockstep-protection-role") }}
     {{- $_ := set $annotations "lockstep.dev/protects-alone" (toString $values.protection.alone) }}
+    {{- /* "lockstep uninstall" reads it after "helm uninstall". */ -}}
+    {{- if $values.protection.alone }}{{ $_ := set $annotations "helm.sh/resource-policy" "keep" }}{{ end }}
     {{- include "lockstep.letRead" (list $root $object) }}
   {{- else }}
     {{- include "lockstep.chooseProtection" (list $root $object) }}
@@ -105,6 +107,11 @@ app.kubernetes.io/name: {{ if .Values.protectOnly }}lockstep{{ else }}lws{{ end 
 app.kubernetes.io/instance: {{ if .Values.protectOnly }}lockstep{{ else }}{{ toJson .Values.names.instance }}{{ end }}
 {{- end }}
 
+{{- /* Reports whether the operator reads its certificate from a Secret. Protection alone has no webhooks. */ -}}
+{{- define "lockstep.mountsCertificate" -}}
+{{- if and (ne .Values.certificates.source "Operator") (not .Values.protectOnly) }}true{{ end }}
+{{- end }}
+
 {{- /* The operator's Configuration. */ -}}
 {{- define "lockstep.configuration" -}}
 apiVersion: config.lws.x-k8s.io/v1alpha1
@@ -116,7 +123,7 @@ gangSchedulingManagement:
 {{- with .Values.featureGates }}
 featureGates: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if ne .Values.certificates.source "Operator" }}
+{{- if include "lockstep.mountsCertificate" . }}
 internalCertManagement:
   enable: false
 {{- end }}
@@ -157,7 +164,7 @@ protection: {{- toYaml .Values.protection | nindent 2 }}
 {{- $_ := set $operator "resources" $values.resources }}
 {{- $mounts := list (dict "name" "lockstep-configuration" "mountPath" "/etc/lockstep" "readOnly" true) }}
 {{- $volumes := list (dict "name" "lockstep-configuration" "configMap" (dict "name" "lockstep-configuration")) }}
-{{- if ne $values.certificates.source "Operator" }}
+{{- if include "lockstep.mountsCertificate" $root }}
   {{- $mounts = append $mounts (dict "name" "certificate" "mountPath" "/tmp/k8s-webhook-server/serving-certs" "readOnly" true) }}
   {{- $volumes = append $volumes (dict "name" "certificate" "secret" (dict "secretName" $values.certificates.secretName)) }}
 {{- end }}

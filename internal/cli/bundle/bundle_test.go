@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -40,7 +43,7 @@ func collect(t *testing.T, refused client.Object, names []string, objects ...cli
 	scheme, mapper := clilws.Scheme(), meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {
 		scope := meta.RESTScopeNamespace
-		if slices.Contains([]string{"Node", "Namespace", "PersistentVolume"}, kind.Kind) {
+		if slices.Contains([]string{"Node", "Namespace", "PersistentVolume", "ClusterRoleBinding"}, kind.Kind) {
 			scope = meta.RESTScopeRoot
 		}
 		mapper.Add(kind, scope)
@@ -143,6 +146,27 @@ func TestABundleHasWhatConcernsTheSet(t *testing.T) {
 	for name, text := range files {
 		if strings.Contains(text, "hidden-value") {
 			t.Errorf("%s has a value of the environment", name)
+		}
+	}
+}
+
+// The chart installs into any namespace: the binding of the operator's role names it.
+func TestABundleHasTheOperatorOfAnotherNamespace(t *testing.T) {
+	set, config, deployment := fakeapi.Set("llama", 1, 2), &corev1.ConfigMap{}, &appsv1.Deployment{}
+	set.Namespace = "ns"
+	config.Namespace, config.Name = "elsewhere", v1alpha1.InstalledName
+	deployment.Namespace, deployment.Name, deployment.Labels = "elsewhere", "operator", map[string]string{"control-plane": "controller-manager"}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "lockstep-protection-rolebinding"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "elsewhere", Name: "lws-controller-manager"}},
+	}
+	files, err := collect(t, nil, nil, set, config, deployment, binding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"objects/configmaps/elsewhere/lockstep-configuration.json", "objects/deployments.apps/elsewhere/operator.json"} {
+		if _, has := files[name]; !has {
+			t.Errorf("%s is missing", name)
 		}
 	}
 }

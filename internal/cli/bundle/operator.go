@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
@@ -25,6 +26,8 @@ const (
 
 // operatorFacts are what is read of the installation.
 type operatorFacts struct {
+	// namespaces are where operators may run.
+	namespaces     []string
 	configurations []*v1alpha1.Configuration
 	deployments    []*appsv1.Deployment
 }
@@ -38,11 +41,11 @@ func (o *operatorFacts) kinds() []workloads.Kind {
 	return workloads.KindsOf(described)
 }
 
-// installed are the namespaces of an installation.
-var installed = []string{v1alpha1.InstalledNamespace, v1alpha1.InstalledProtectionNamespace}
-
 func (c *collector) readConfigurations(ctx context.Context) {
-	for _, namespace := range installed {
+	namespaces, err := install.Namespaces(ctx, c.Live)
+	c.miss("the namespace of the operator", err)
+	c.operator.namespaces = namespaces
+	for _, namespace := range namespaces {
 		found := &corev1.ConfigMap{}
 		if c.get(ctx, &lookup{Object: found, namespace: namespace, name: v1alpha1.InstalledName}); found.Name == "" {
 			continue
@@ -62,7 +65,7 @@ func (c *collector) readOperator(ctx context.Context) {
 		c.miss("the operator", err)
 		return
 	}
-	for _, namespace := range installed {
+	for _, namespace := range c.operator.namespaces {
 		selected := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{"control-plane": "controller-manager"}}
 		deployments, pods := &appsv1.DeploymentList{}, &corev1.PodList{}
 		c.miss("the operator's Deployment", c.Live.List(ctx, deployments, selected...))
@@ -77,7 +80,7 @@ func (c *collector) readOperator(ctx context.Context) {
 		}
 	}
 	if len(c.operator.deployments) == 0 {
-		c.missed = append(c.missed, "the operator: no Deployment of it was found in "+strings.Join(installed, " or "))
+		c.missed = append(c.missed, "the operator: no Deployment of it was found in "+strings.Join(c.operator.namespaces, " or "))
 	}
 }
 

@@ -19,7 +19,7 @@ func definitionHere(ctx context.Context, s *site, f *findings) error {
 			return err
 		}
 		if live == nil {
-			f.fail("%s does not exist; run: lockstep install", want.GetName())
+			f.fail("%s does not exist; run: %s", want.GetName(), s.Command)
 			continue
 		}
 		if !isEstablished(live) {
@@ -30,7 +30,7 @@ func definitionHere(ctx context.Context, s *site, f *findings) error {
 			return err
 		}
 		if len(missing) > 0 {
-			f.fail("%s lacks fields of this version: %s; run: lockstep install", want.GetName(), few(missing))
+			f.fail("%s lacks fields of this version: %s; run: %s", want.GetName(), few(missing), s.Command)
 		}
 		if err := s.newer(ctx, f, live, want, Warning, "sets that use them are left alone"); err != nil {
 			return err

@@ -54,7 +54,7 @@ func (s *site) present(ctx context.Context, f *findings, wanted []*unstructured.
 		}
 	}
 	if len(missing) > 0 {
-		f.fail("%d of %d do not exist: %s; run: lockstep install", len(missing), len(wanted), few(missing))
+		f.fail("%d of %d do not exist: %s; run: %s", len(missing), len(wanted), few(missing), s.Command)
 	}
 	return found
 }
@@ -66,7 +66,7 @@ func (s *site) compare(f *findings, result Result, found []*unstructured.Unstruc
 			return title(want) == title(live) && want.GetNamespace() == live.GetNamespace()
 		})
 		if path := differs(content(s.Objects[i]), content(live), ""); path != "" {
-			f.add(result, "%s differs at %s from what install writes; to write it again: lockstep install", title(live), strings.TrimPrefix(path, "."))
+			f.add(result, "%s differs at %s from what install writes; to write it again: %s", title(live), strings.TrimPrefix(path, "."), s.Command)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func roles(ctx context.Context, s *site, f *findings) error {
 			return err
 		}
 		if len(lacks) > 0 {
-			f.fail("%s lacks rights: %s; run: lockstep install", title(live), few(lacks))
+			f.fail("%s lacks rights: %s; run: %s", title(live), few(lacks), s.Command)
 		}
 	}
 	bindings := s.ofKinds("ClusterRoleBinding", "RoleBinding")

@@ -73,7 +73,7 @@ func typedWebhooks(configuration *unstructured.Unstructured) (typed admissionv1.
 func (s *site) endpoints(ctx context.Context, f *findings, key client.ObjectKey) error {
 	err := s.Client.Get(ctx, key, &corev1.Service{})
 	if apierrors.IsNotFound(err) {
-		f.fail("service %s of the webhooks does not exist; run: lockstep install", key)
+		f.fail("service %s of the webhooks does not exist; run: %s", key, s.Command)
 		return nil
 	}
 	if err != nil {
@@ -110,7 +110,7 @@ func admission(ctx context.Context, s *site, f *findings) error {
 	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook"):
 		f.fail("the webhooks do not answer: %v", err)
 	case meta.IsNoMatchError(err):
-		f.fail("the API server does not serve LeaderWorkerSets; run: lockstep install")
+		f.fail("the API server does not serve LeaderWorkerSets; run: %s", s.Command)
 	case apierrors.IsForbidden(err) && deniedRight.MatchString(err.Error()):
 		return err
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err):

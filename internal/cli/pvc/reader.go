@@ -25,6 +25,7 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
@@ -168,7 +169,7 @@ func why(err error) string {
 	return err.Error()
 }
 
-const configurationName = "configmap " + v1alpha1.InstalledNamespace + "/" + v1alpha1.InstalledName
+const configurationName = "configmap " + v1alpha1.InstalledName + " of the operator"
 
 // configuration is what the operator's configuration in the cluster says of PVCs.
 type configuration struct {
@@ -186,7 +187,8 @@ func (r *Reader) configuration(ctx context.Context) *configuration {
 	}
 	r.config = &configuration{}
 	var described []v1alpha1.WorkloadKind
-	for _, namespace := range []string{v1alpha1.InstalledNamespace, v1alpha1.InstalledProtectionNamespace} {
+	namespaces, unplaced := install.Namespaces(ctx, r.Client)
+	for _, namespace := range namespaces {
 		found, parsed := &corev1.ConfigMap{}, &v1alpha1.Configuration{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.InstalledName}, found)
 		if apierrors.IsNotFound(err) {
@@ -203,6 +205,9 @@ func (r *Reader) configuration(ctx context.Context) *configuration {
 		described = append(described, parsed.Protection.Kinds...)
 		mode, _ := pvc.ParseMode(strings.ToLower(string(parsed.Protection.Mode)))
 		r.config.settings = &pvc.Settings{Mode: mode, Exempt: append(parsed.Protection.ExemptNamespaces, namespace)}
+	}
+	if unplaced != nil && r.config.settings == nil && r.config.unread == "" {
+		r.config.unread = why(unplaced)
 	}
 	r.config.kinds = workloads.KindsOf(described)
 	return r.config

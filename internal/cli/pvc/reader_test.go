@@ -43,7 +43,11 @@ func (a *api) client(t *testing.T, objects ...client.Object) client.WithWatch {
 	}
 	for _, o := range objects { // of kinds that are served
 		if u, ok := o.(*unstructured.Unstructured); ok && u.GetKind() != "LeaderWorkerSet" {
-			mapper.Add(u.GroupVersionKind(), meta.RESTScopeNamespace)
+			scope := meta.RESTScope(meta.RESTScopeNamespace)
+			if u.GetNamespace() == "" {
+				scope = meta.RESTScopeRoot
+			}
+			mapper.Add(u.GroupVersionKind(), scope)
 		}
 	}
 	answer := func(object interface{ GetObjectKind() schema.ObjectKind }) error {
@@ -122,6 +126,13 @@ func TestHoldersAndUnreadKinds(t *testing.T) {
 		"size": int64(1), "volumeClaimTemplates": template,
 	}})
 	shards := configured("kinds: [{apiVersion: example.com/v1, kind: Shard, claimTemplates: [spec.claims], claimName: '{template}-{name}'}]")
+	barred := claim("data-a", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{pvc.BarrierFinalizer} })
+	elsewhere := shards.DeepCopy()
+	elsewhere.Namespace = "elsewhere"
+	binding := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "lockstep-protection-rolebinding"},
+		"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": "elsewhere", "name": "lws-controller-manager"}},
+	}}
 	for _, tt := range []struct {
 		name      string
 		objects   []client.Object
@@ -137,12 +148,14 @@ func TestHoldersAndUnreadKinds(t *testing.T) {
 		{name: "a set", objects: []client.Object{set}, claim: claim("data-a-0"), state: pvc.Held},
 		{name: "a kind of no configuration", objects: []client.Object{shard}, state: pvc.Free},
 		{name: "a kind of the configuration, in another version", objects: []client.Object{shard, shards}, state: pvc.Held},
+		{name: "a kind of the configuration in another namespace", objects: []client.Object{shard, elsewhere, binding}, state: pvc.Held},
+		{name: "the namespace of the configuration, with the barrier", forbidden: []string{"ClusterRoleBinding"}, state: pvc.Free, unread: "kinds", claim: barred},
 		{name: "a kind that is not served", objects: []client.Object{shards}, state: pvc.Free},
 		{name: "a kind of the configuration", objects: []client.Object{shard, shards}, forbidden: []string{"ShardList"}, state: pvc.Unknown, unread: "+shards.example.com"},
 		{name: "JobSet in another version", objects: []client.Object{jobSet}, state: pvc.Held},
 		{name: "the configuration", forbidden: []string{"ConfigMap"}, state: pvc.Free},
 		{name: "the configuration, with the barrier", forbidden: []string{"ConfigMap"}, state: pvc.Free, unread: "kinds",
-			claim: claim("data-a", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{pvc.BarrierFinalizer} })},
+			claim: barred},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := claim("data-a")

@@ -38,8 +38,9 @@ const (
 	mostUnpacked = 1 << 30
 	// registry begins the keys of the API server in etcd.
 	registry = "/registry/"
-	// writesAtOnce is how many keys one transaction of etcd takes.
+	// writesAtOnce and bytesAtOnce bound a transaction. etcd takes 128 writes and 1.5 MiB.
 	writesAtOnce = 100
+	bytesAtOnce  = 1 << 20
 )
 
 // Recording is what an archive of kubectl lockstep report has of a cluster.
@@ -136,7 +137,7 @@ func (r *Recording) load(ctx context.Context, l Layout, p Ports) error {
 		return err
 	}
 	defer etcd.Close()
-	for keys := range slices.Chunk(slices.Sorted(maps.Keys(r.stored)), writesAtOnce) {
+	for _, keys := range r.batches() {
 		var puts []clientv3.Op
 		for _, key := range keys {
 			puts = append(puts, clientv3.OpPut(key, r.stored[key]))
@@ -146,6 +147,20 @@ func (r *Recording) load(ctx context.Context, l Layout, p Ports) error {
 		}
 	}
 	return nil
+}
+
+// batches returns the keys, in order, in groups that fit into one transaction each.
+func (r *Recording) batches() (batches [][]string) {
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(r.stored)) {
+		last, adds := len(batches)-1, len(key)+len(r.stored[key])
+		if last < 0 || len(batches[last]) == writesAtOnce || size+adds > bytesAtOnce {
+			batches, size = append(batches, nil), 0
+			last++
+		}
+		batches[last], size = append(batches[last], key), size+adds
+	}
+	return batches
 }
 
 // stopClock makes kubectl lockstep answer as at the moment of the report, under this kubeconfig.

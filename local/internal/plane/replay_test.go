@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +74,30 @@ func TestKeysOfARecording(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, r.stored); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// etcd refuses a request of more than 1.5 MiB, or of more than 128 writes.
+func TestLargeObjectsAreWrittenInSmallerBatches(t *testing.T) {
+	for name, tt := range map[string]struct{ objects, size, batches int }{
+		"none":          {0, 0, 0},
+		"small objects": {250, 10, 3},
+		"large pods":    {100, 20 << 10, 2},
+		"one MiB each":  {3, 1 << 20, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Recording{stored: map[string]string{}}
+			for i := range tt.objects {
+				r.stored[fmt.Sprintf("/registry/pods/ns/a-%03d", i)] = strings.Repeat("x", tt.size)
+			}
+			batches := r.batches()
+			if len(batches) != tt.batches {
+				t.Errorf("%d batches, want %d", len(batches), tt.batches)
+			}
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(r.stored)), slices.Concat(batches...)); diff != "" {
+				t.Errorf("keys (-want +got)\n%s", diff)
+			}
+		})
 	}
 }
 

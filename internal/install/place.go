@@ -1,0 +1,77 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/webhook"
+)
+
+// place is where an operator runs, as the cluster shows it. The chart installs into any namespace.
+type place struct {
+	// namespace and account are those of its ServiceAccount. The account is empty where it is unknown.
+	namespace, account string
+	// byHelm reports whether Helm manages the installation.
+	byHelm bool
+}
+
+// placeOf reads the place from the binding of protection's role or, without protection, from the
+// Service of the webhooks. It is empty where neither exists.
+func placeOf(ctx context.Context, c client.Reader) (p place, err error) {
+	get := func(u *unstructured.Unstructured) *unstructured.Unstructured {
+		if err == nil {
+			err = c.Get(ctx, client.ObjectKeyFromObject(u), u)
+			switch {
+			case unknownKind(err):
+				err = nil
+			case err != nil:
+				err = fmt.Errorf("read %s: %w", title(u), err)
+			}
+		}
+		return u
+	}
+	binding := get(object(rbac, "ClusterRoleBinding", "", protectionBinding))
+	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
+	for _, subject := range subjects {
+		if s, _ := subject.(map[string]any); s["kind"] == "ServiceAccount" {
+			p = placeBy(binding)
+			p.namespace, _ = s["namespace"].(string)
+			p.account, _ = s["name"].(string)
+			return p, err
+		}
+	}
+	webhooks := get(object(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration))
+	for _, hook := range webhooksOf(webhooks) {
+		p = placeBy(webhooks)
+		p.namespace, _, _ = unstructured.NestedString(hook, "clientConfig", "service", "namespace")
+	}
+	return p, err
+}
+
+func placeBy(u *unstructured.Unstructured) place {
+	return place{byHelm: u.GetLabels()["app.kubernetes.io/managed-by"] == "Helm"}
+}
+
+// Namespaces returns where operators may run. With an error, they are those of install.
+func Namespaces(ctx context.Context, c client.Reader) ([]string, error) {
+	all := []string{v1alpha1.InstalledNamespace, v1alpha1.InstalledProtectionNamespace}
+	p, err := placeOf(ctx, c)
+	if p.namespace != "" && !slices.Contains(all, p.namespace) {
+		all = append(all, p.namespace)
+	}
+	return all, err
+}
+
+// prefix is that of the names that the chart lets users choose.
+func (p place) prefix() string {
+	if prefix, found := strings.CutSuffix(p.account, "-controller-manager"); found {
+		return prefix
+	}
+	return setsLabel
+}

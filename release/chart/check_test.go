@@ -1,0 +1,86 @@
+package chart
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"lockstep.dev/lockstep/internal/install"
+)
+
+// "kubectl lockstep check" expects only what the chart installs, wherever the release is.
+func TestCheckExpectsWhatTheChartInstalls(t *testing.T) {
+	for name, tt := range map[string]struct{ in, values string }{
+		"defaults":                   {namespace, ``},
+		"another namespace":          {"elsewhere", ``},
+		"without protection":         {"elsewhere", `{protection: {enabled: false}}`},
+		"names of another chart":     {"elsewhere", `{names: {prefix: old-lws, instance: old}}`},
+		"names that begin with ours": {namespace, `{names: {prefix: lockstep, instance: old}}`},
+		"cert-manager":               {namespace, `{certificates: {source: CertManager}}`},
+		"own certificates":           {"elsewhere", `{certificates: {source: Secret, caBundle: PEM}}`},
+		"protection alone":           {"elsewhere", `{protectOnly: true, protection: {alone: true}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rendered, err := render(t, tt.in, values(t, tt.values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme)
+			for _, u := range rendered {
+				if clientgoscheme.Scheme.Recognizes(u.GroupVersionKind()) {
+					served := u.DeepCopy()
+					served.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "Helm"})
+					server.WithRuntimeObjects(served)
+				}
+			}
+			expected, err := install.Expect(t.Context(), server.Build(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if expected.Namespace != tt.in || expected.Command != "helm upgrade" || !expected.ConfigRead {
+				t.Errorf("namespace %q, command %q, configuration read: %t", expected.Namespace, expected.Command, expected.ConfigRead)
+			}
+			for _, want := range expected.Objects {
+				got := rendered[title(want)]
+				switch {
+				case want.GetKind() == "Namespace":
+				case got == nil:
+					t.Errorf("%s is expected, and not in the chart", title(want))
+				default:
+					compareContent(t, want, got)
+				}
+			}
+		})
+	}
+}
+
+// compareContent compares what check compares.
+func compareContent(t *testing.T, want, got *unstructured.Unstructured) {
+	t.Helper()
+	switch want.GetKind() {
+	case "Deployment", "Service", "ConfigMap", "CustomResourceDefinition":
+		return
+	}
+	pattern := plain(t, want)
+	delete(pattern, "metadata")
+	if diff := cmp.Diff(pattern, part(plain(t, got), pattern)); diff != "" {
+		t.Errorf("%s (-expected +chart)\n%s", title(want), diff)
+	}
+}
+
+// plain returns an object as JSON has it.
+func plain(t *testing.T, u *unstructured.Unstructured) (fields map[string]any) {
+	t.Helper()
+	text, err := u.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
