@@ -143,7 +143,7 @@ node: ## Drill on a real kubelet and containerd on this machine (root, Linux), N
 	@echo "building lockstep-kubelet (a minute)"
 	@hack/progress.sh go -C local build -tags kubelet -o $(CURDIR)/bin/ \
 	  -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go -C local list -m -f '{{.Version}}' k8s.io/kubernetes)" ./cmd/lockstep-kubelet
-	LOCKSTEP_NODE=1 LOCKSTEP_IMAGE=$(DIST)/image go test -count=1 -timeout 30m $(NODEFLAGS) ./test/node
+	LOCKSTEP_NODE=1 LOCKSTEP_IMAGE=$(DIST)/image LOCKSTEP_HELM=$(READERS)/helm go test -count=1 -timeout 30m $(NODEFLAGS) ./test/node
 
 .PHONY: monitoring
 monitoring: build ## Test alerts and dashboards with Prometheus during a drill; PLOTS=DIR draws the dashboards
