@@ -51,6 +51,9 @@ func TestPages(t *testing.T) {
 			if run > 0 {
 				newSession(t, p, programs).play(parts)
 			}
+			if t.Failed() {
+				return
+			}
 			t.Logf("%s: %d blocks run, %d not run\n%s", p.path, run, len(parts)-run, strings.Join(left, "\n"))
 		})
 	}

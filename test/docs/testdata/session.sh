@@ -35,7 +35,7 @@ have_programs() {
 have_cluster() {
 	end_operator
 	[ ! -e .plane/kubeconfig ] || lockstep-local down --dir .plane
-	lockstep-local up --dir .plane --nodes 8 --kcm-qps 200 --egress "$EGRESS" >/dev/null
+	lockstep-local up --dir .plane --nodes 20 --kcm-qps 200 --egress "$EGRESS" >/dev/null
 	export KUBECONFIG=$PWD/.plane/kubeconfig
 	mkdir -p ~/.kube && cp "$KUBECONFIG" ~/.kube/config
 }

@@ -11,6 +11,7 @@
 #: from_other_in_pod runs helm upgrade
 #: from_other_in_pod runs helm install lockstep
 #: from_other_stopped runs kubectl --namespace NAMESPACE scale deployment
+#: from_chart runs helm uninstall
 #: edited runs kubectl get leaderworkerset NAME
 
 # The other is the objects of its chart, and this operator in place of its own.
@@ -31,8 +32,11 @@ have_other() {
 # have_other_again goes back: the page has several ways to Lockstep, and the pods stay the same.
 have_other_again() {
 	end_operator
+	local release
+	for release in $(helm list --short --namespace lws-system); do
+		helm uninstall "$release" --namespace lws-system --wait
+	done
 	lockstep uninstall --keep-sets
-	kubectl --namespace lws-system delete secret --selector owner=helm
 	have_other
 }
 
@@ -52,6 +56,14 @@ from_other_stopped() {
 	"$@"
 	end_operator
 	in_pod lockstep install --image "$IMAGE:$TAG"
+}
+
+# from_chart goes back from Lockstep by Helm: here it came with the program.
+from_chart() {
+	from_other_in_pod helm upgrade lws charts/lockstep --namespace lws-system --reset-values --take-ownership \
+		--set "image.repository=$IMAGE" --set "image.digest=$DIGEST" --wait
+	"$@"
+	end_operator
 }
 
 # edited edits what it reads as the page says: without status, uid and resourceVersion. Lockstep is there again.
