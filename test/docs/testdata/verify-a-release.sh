@@ -16,7 +16,7 @@ begin() {
 	openssl ecparam -name prime256v1 -genkey -noout -out theirs.key
 	openssl ec -in theirs.key -pubout -out files/lockstep.pub
 	with_registry make push VERSION=v0.1.0 "IMAGE=$IMAGE:$TAG" KEY=theirs.key
-	make release VERSION=v0.1.0 KEY=theirs.key
+	make release VERSION=v0.1.0 "IMAGE=$IMAGE@$DIGEST" KEY=theirs.key
 	cp dist/* files/ 2>/dev/null || [ -f files/checksums.txt.sig ]
 }
 
