@@ -16,8 +16,8 @@ const root = "../../"
 
 // programs begin a command. A block that begins with another word is not one of commands.
 var programs = []string{
-	"bin/lockstep", "bin/lockstep-local", "cosign", "diff", "export", "go", "helm", "kubectl", "lockstep", "make", "openssl",
-	"sed", "sha256sum", "velero",
+	"bin/lockstep", "bin/lockstep-local", "cosign", "diff", "export", "go", "helm", "kill", "kubectl", "lockstep", "make",
+	"openssl", "sed", "sha256sum", "until", "velero",
 }
 
 // A page is one file of the documentation, and what its blocks hold.

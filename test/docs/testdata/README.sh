@@ -1,13 +1,19 @@
 #: HOST/NAME:TAG stands for $IMAGE:$TAG
 #: HOST/NAME stands for $IMAGE
 #: sha256:… stands for $DIGEST
-#: leaves out make demo because it is the whole page's cluster, and needs the terminal for itself
-#: leaves out make test because it runs in CI, and takes twenty minutes
+#: and_ends runs make demo
+#: leaves out make test because it is run by itself, and takes twenty minutes
 #: elsewhere runs kubectl lockstep status llama
 #: with_registry runs make operator push
 #: in_pod runs helm install lockstep
 
 begin() { :; }
+
+# and_ends also ends what the demo left running.
+and_ends() {
+	"$@"
+	make demo-down
+}
 
 # elsewhere shows the set of the page's top on a cluster of its own. The reader has none yet.
 elsewhere() {

@@ -1,3 +1,9 @@
+#: NS stands for default
+#: NAME stands for data-llama-0
+#: leaves out lockstep install --protect-only because it is for a cluster in which another implementation serves sets
+#: alone runs kubectl label namespace NS
+#: alone runs kubectl annotate pvc NAME
+#: without_wait runs kubectl delete pvc NAME
 #: as_before runs lockstep install --protection=false
 
 begin() {
@@ -11,3 +17,13 @@ as_before() {
 	kubectl wait --for=delete pvc --all --timeout=5m
 	"$@" --image "$IMAGE@$DIGEST"
 }
+
+# alone takes a mode or a hold back. Each row of the table is a choice of its own.
+alone() {
+	"$@"
+	kubectl label namespace default protection.lockstep.dev/mode-
+	kubectl annotate pvc data-llama-0 protection.lockstep.dev/mode- protection.lockstep.dev/hold-
+}
+
+# without_wait does not wait until no pod uses the PVC.
+without_wait() { "$@" --wait=false; }

@@ -8,6 +8,7 @@ say() { printf '\n$ %s\n' "$1"; }
 all_ends() {
 	trap - EXIT
 	while read -r _ <&4; do :; done
+	[ ! -d .demo ] || hack/demo.sh down
 	local kubeconfig
 	for kubeconfig in .*/kubeconfig; do
 		[ ! -e "$kubeconfig" ] || "$BUILT/lockstep-local" down --dir "${kubeconfig%/*}"
@@ -15,6 +16,7 @@ all_ends() {
 	kill -KILL 0
 }
 all_ends 2>/dev/null &
+disown # no job of the reader
 
 # The image of the operator. No node pulls it: pods are simulated.
 IMAGE=127.0.0.1:$REGISTRY/lockstep
@@ -109,7 +111,7 @@ as_is() { "$@"; }
 
 # with_registry runs a command that pushes to a registry in memory, and notes the digest.
 with_registry() {
-	answers "$REGISTRY" /v2/ || { registry -port "$REGISTRY" & await answers "$REGISTRY" /v2/; }
+	answers "$REGISTRY" /v2/ || { registry -port "$REGISTRY" >registry.log 2>&1 & await answers "$REGISTRY" /v2/; }
 	"$@" | tee pushed
 	DIGEST=$(grep -o 'sha256:[0-9a-f]*' pushed | tail -n 1)
 }
