@@ -3,15 +3,14 @@ package docs
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,29 +33,32 @@ func TestPages(t *testing.T) {
 			if t.Failed() {
 				return
 			}
-			run, left := 0, []string{}
-			for _, part := range parts {
-				if part.isRun() {
-					run++
-				}
-				for _, s := range part.steps {
-					switch {
-					case s.reason != "":
-						left = append(left, fmt.Sprintf("%d is left out: %s: %s", part.line, s.command, s.reason))
-					case s.function != "":
-						left = append(left, fmt.Sprintf("%d is run by %s: %s", part.line, s.function, s.command))
-					}
-				}
-			}
-			if run > 0 {
+			if slices.ContainsFunc(parts, part.isRun) {
 				newSession(t, p, programs).play(parts)
 			}
-			if t.Failed() {
-				return
+			if !t.Failed() {
+				t.Log(report(p, parts))
 			}
-			t.Logf("%s: %d blocks run, %d not run\n%s", p.path, run, len(parts)-run, strings.Join(left, "\n"))
 		})
 	}
+}
+
+// report says how many blocks ran, and which commands a reader types and the test does not.
+func report(p page, parts []part) string {
+	run, rest := 0, ""
+	for _, part := range parts {
+		if part.isRun() {
+			run++
+		}
+		for _, s := range part.steps {
+			if s.reason != "" {
+				rest += fmt.Sprintf("\n%s:%d is left out: %s: %s", p.path, part.line, s.command, s.reason)
+			} else if s.function != "" {
+				rest += fmt.Sprintf("\n%s:%d is run by %s: %s", p.path, part.line, s.function, s.command)
+			}
+		}
+	}
+	return fmt.Sprintf("%s: %d blocks run, %d not run%s", p.path, run, len(parts)-run, rest)
 }
 
 // A session is one bash, in a copy of the repository.
@@ -105,28 +107,10 @@ func (s *session) egress(port int) string {
 	s.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			far, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusBadGateway)
-				return
-			}
-			near, _, err := http.NewResponseController(w).Hijack()
-			if err == nil {
-				_, _ = io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n")
-				join(near, far)
-			}
+			drill.Tunnel(w, r, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		}))
 	}()
 	return socket
-}
-
-// join copies in both directions until either side ends.
-func join(near, far net.Conn) {
-	var once sync.Once
-	end := func() { _, _ = near.Close(), far.Close() }
-	go func() { _, _ = io.Copy(near, far); once.Do(end) }()
-	_, _ = io.Copy(far, near)
-	once.Do(end)
 }
 
 // script is what bash runs: it tells file 3 about each block. A list such as "a && b" does not end bash by itself.

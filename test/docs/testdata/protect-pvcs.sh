@@ -3,6 +3,7 @@
 #: leaves out lockstep install --protect-only because it is for a cluster in which another implementation serves sets
 #: alone runs kubectl label namespace NS
 #: alone runs kubectl annotate pvc NAME
+#: held runs kubectl lockstep release
 #: without_wait runs kubectl delete pvc NAME
 #: as_before runs lockstep install --protection=false
 
@@ -13,6 +14,7 @@ begin() {
 
 # as_before gives the flags of the first installation too. The page says that PVCs in use refuse it.
 as_before() {
+	kubectl label namespace default protection.lockstep.dev/mode-
 	kubectl delete leaderworkerset llama --wait
 	kubectl wait --for=delete pvc --all --timeout=5m
 	"$@" --image "$IMAGE@$DIGEST"
@@ -23,6 +25,12 @@ alone() {
 	"$@"
 	kubectl label namespace default protection.lockstep.dev/mode-
 	kubectl annotate pvc data-llama-0 protection.lockstep.dev/mode- protection.lockstep.dev/hold-
+}
+
+# held runs a command when the PVCs are held. By default none is.
+held() {
+	kubectl label --overwrite namespace default protection.lockstep.dev/mode=hold
+	await "$@"
 }
 
 # without_wait does not wait until no pod uses the PVC.
