@@ -99,35 +99,32 @@ func (f *fixture) step(command string) step {
 	return s
 }
 
-// word is a character that goes on with a placeholder: NAME does not stand in NAMESPACE.
-var word = regexp.MustCompile(`\w`)
-
-// fill puts in what stands for the placeholders, the longest first.
+// fill puts in what stands for the placeholders, the longest first. NAME does not stand in NAMESPACE.
 func (f *fixture) fill(command string) string {
-	var out strings.Builder
-	for i := 0; i < len(command); {
-		var found *order
-		for _, o := range f.orders {
-			after := command[i:]
-			if o.verb != "stands for" || !strings.HasPrefix(after, o.subject) || found != nil && len(found.subject) >= len(o.subject) ||
-				i > 0 && word.MatchString(command[i-1:i]) && word.MatchString(o.subject[:1]) {
-				continue
-			}
-			if rest := after[len(o.subject):]; rest == "" || !word.MatchString(rest[:1]) || !word.MatchString(o.subject[len(o.subject)-1:]) {
-				found = o
-			}
+	stand, forms := map[string]*order{}, []string{}
+	for _, o := range f.orders {
+		if o.verb == "stands for" {
+			stand[o.subject], forms = o, append(forms, o.subject)
 		}
-		if found == nil {
-			out.WriteByte(command[i])
-			i++
-			continue
-		}
-		found.used = true
-		out.WriteString(found.object)
-		i += len(found.subject)
 	}
-	return out.String()
+	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	for i, form := range forms {
+		forms[i] = edge.ReplaceAllString(regexp.QuoteMeta(form), `\b$0`)
+		if last := form[len(form)-1:]; edge.MatchString(last) {
+			forms[i] += `\b`
+		}
+	}
+	if len(forms) == 0 {
+		return command
+	}
+	return regexp.MustCompile(strings.Join(forms, "|")).ReplaceAllStringFunc(command, func(found string) string {
+		stand[found].used = true
+		return stand[found].object
+	})
 }
+
+// edge is a first character at which a word begins.
+var edge = regexp.MustCompile(`^\w`)
 
 // A part is a block of commands, as bash runs it.
 type part struct {
