@@ -112,7 +112,7 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 	$(MAKE) --no-print-directory fuzz FUZZTIME=3000x FUZZED="internal/webhook internal/lws/revision internal/lws/admission"
 	go -C local test -vet=off -timeout 20m ./...
 	go -C release test -timeout 10m ./...
-	go test ./test/bench ./test/delay ./test/history ./test/monitoring
+	go test ./test/bench ./test/delay ./test/docs ./test/history ./test/monitoring
 	LOCKSTEP_SEED=1 LOCKSTEP_INTERLEAVINGS=20 go test -count=1 -timeout 20m ./test/integration
 	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestSmoke$$'
 
@@ -149,6 +149,15 @@ node: ## Drill on a real kubelet and containerd on this machine (root, Linux), N
 monitoring: build ## Test alerts and dashboards with Prometheus during a drill; PLOTS=DIR draws the dashboards
 	@hack/prometheus.sh $(CURDIR)/bin/prometheus
 	LOCKSTEP_MONITORING=$(CURDIR)/bin/prometheus LOCKSTEP_PLOTS=$(abspath $(PLOTS)) go test -count=1 -timeout 15m ./test/monitoring
+
+# The programs that a reader of the documentation has.
+READERS := $(CURDIR)/bin/docs
+.PHONY: docs
+docs: build ## Run every command of the README, the tutorial and the how-to pages (15 minutes); DOCS=PAGE runs one
+	@mkdir -p $(READERS) && ln -sf $(ASSETS)/kubectl $(READERS)/kubectl
+	@echo "building helm and a registry in memory (two minutes the first time)"
+	@hack/progress.sh go -C release build -o $(READERS)/ helm.sh/helm/v4/cmd/helm github.com/google/go-containerregistry/cmd/registry
+	LOCKSTEP_DOCS=$(READERS) go test -count=1 -v -timeout 1h ./test/docs $(if $(DOCS),-run '^TestPages$$/^$(DOCS)$$')
 
 .PHONY: laws
 laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)
