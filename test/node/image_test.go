@@ -114,7 +114,7 @@ func (s *scene) installChart(image string) {
 	s.Check("read the operator's Deployment", bed.Client.Get(s.Context(), operatorKey, deployment))
 	s.helm("install", "lockstep", chart, "--take-ownership", "--force-conflicts", "--wait", "--set", "image.repository="+repository, "--set", "image.tag="+tag,
 		"--set", fmt.Sprint("replicas=", *deployment.Spec.Replicas))
-	s.T.Cleanup(func() { s.helm("uninstall", "lockstep", "--wait") })
+	s.Cleanup(func() { s.helm("uninstall", "lockstep", "--wait") })
 	s.awaitOperator()
 }
 
