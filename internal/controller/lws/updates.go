@@ -66,6 +66,7 @@ func statusChanged(before, after client.Object) bool {
 func groupDesire(before, after client.Object) bool {
 	was, is, ok := both[*lwsv1.LeaderWorkerSet](before, after)
 	return ok && (was.Spec.StartupPolicy != is.Spec.StartupPolicy || restart.Recreates(was) != restart.Recreates(is) ||
+		workload.EndsInParallel(was) != workload.EndsInParallel(is) ||
 		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
 		volumes.Keeps(was) != volumes.Keeps(is) ||
 		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey] ||
