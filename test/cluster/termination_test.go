@@ -91,18 +91,20 @@ func TestGroupsEndAsTheirPolicySays(t *testing.T) {
 // A change of the policy replaces no pod, costs one write for each group, and outlasts the set.
 func TestAChangedPolicyOutlastsTheSet(t *testing.T) {
 	s := asideScene(t)
-	set := s.settled(s.newSet("a", 2, 3, imageA, vanishing("3s", lwsv1.DefaultPodTermination)))
-	before, mark := s.UIDs(), bed.Audit.Position()
+	set := s.restful(s.newSet("a", 2, 3, imageA, vanishing("3s", lwsv1.DefaultPodTermination)))
+	before := s.UIDs()
 	s.awaitPolicy(set, "")
+	s.Check("read the audit log", bed.Audit.Sync())
+	mark := bed.Audit.Position()
 	set = s.become(set, `{"spec":{"podTerminationPolicy":"Parallel"}}`)
 	s.awaitPolicy(set, "Parallel")
 	s.awaitSettled(set)
 	same(t, "pods", before, s.UIDs())
+	wrote := map[string]int{}
 	for _, r := range s.LockstepWrote(mark) {
-		if r.Resource != "statefulsets" && r.Subresource != "status" {
-			t.Errorf("the operator wrote %s %s %s", r.Verb, r.Resource, r.Name)
-		}
+		wrote[strings.Trim(r.Verb+" "+r.Resource+" "+r.Subresource, " ")]++
 	}
+	same(t, "writes", map[string]int{"patch statefulsets": 2, "patch leaderworkersets status": 1}, wrote)
 	s.become(set, `{"spec":{"podTerminationPolicy":"Default"}}`)
 	s.awaitPolicy(set, "")
 	s.become(set, `{"spec":{"podTerminationPolicy":"Parallel"}}`)
