@@ -85,6 +85,7 @@ func TestDefaultsAndEnums(t *testing.T) {
 	}{
 		{"spec.replicas", `1`, `null`},
 		{"spec.startupPolicy", `"LeaderCreated"`, `["LeaderCreated","LeaderReady"]`},
+		{"spec.podTerminationPolicy", `"Default"`, `["Default","Parallel"]`},
 		{"spec.networkConfig.subdomainPolicy", ``, `["Shared","UniquePerReplica"]`},
 		{"spec.rolloutStrategy.type", `"RollingUpdate"`, `["RollingUpdate"]`},
 		{rolling + "partition", `0`, `null`},

@@ -27,21 +27,24 @@ type groupDecision struct {
 // DecideGroup decides about one group. Rules are in order of precedence; each reports
 // whether those after it go on.
 func DecideGroup(w GroupSnapshot) Plan {
-	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	d := &groupDecision{GroupSnapshot: &w}
 	if len(w.Beyond) > 0 { // the set's reconcile looks again, and wakes its groups
 		d.plan.wait(Wait{Reason: because(CodeUnsupported, unsupportedText(w.Beyond))})
 		return d.plan
 	}
+	if w.Set == nil || w.Set.DeletionTimestamp != nil { // the garbage collector deletes what is left
+		d.parallel()
+		d.plan.add(Release(w.Retained, w.LeaderName))
+		return d.plan
+	}
+	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	if released := Release(w.Retained, w.LeaderName); len(released.Actions) > 0 {
 		return released
-	}
-	if w.Set.DeletionTimestamp != nil {
-		return Plan{}
 	}
 	rules := []func(*groupDecision) bool{
 		(*groupDecision).retained,
 		(*groupDecision).restart,
+		(*groupDecision).writtenPolicy,
 		(*groupDecision).previous,
 		(*groupDecision).ungate,
 		(*groupDecision).foreign,

@@ -29,6 +29,8 @@ func (w *world) judgeWrite(a action.Action) error {
 		return w.judgeKept(a)
 	case lws.CodeRestart:
 		return w.judgeDue(a)
+	case lws.CodeParallel:
+		return w.judgeParallel(a)
 	}
 	live := fakeapi.Find[StatefulSet](w.Server, "w")
 	if live == nil {
@@ -275,6 +277,10 @@ func (w *world) checkPods(set Set) {
 	for _, sts := range fakeapi.All[StatefulSet](w.Objects) {
 		if sts.Name != "w" && *sts.Spec.Replicas != size-1 {
 			w.t.Fatalf("statefulset %s has %d workers, want %d", sts.Name, *sts.Spec.Replicas, size-1)
+		}
+		parallel := set.Spec.PodTerminationPolicy == lwsv1.ParallelPodTermination
+		if sts.Name != "w" && (sts.Annotations[policyKey] != "") != parallel {
+			w.t.Fatalf("statefulset %s says %q, the spec %q", sts.Name, sts.Annotations[policyKey], set.Spec.PodTerminationPolicy)
 		}
 	}
 }

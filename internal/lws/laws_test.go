@@ -125,7 +125,7 @@ func (w *world) checkLaws() {
 // verbs are the writes of each kind.
 var verbs = map[identity.Kind]string{
 	identity.KindLeaderWorkerSet:       "status",
-	identity.KindStatefulSet:           "create apply relabel delete",
+	identity.KindStatefulSet:           "create apply annotate relabel delete",
 	identity.KindPod:                   "create annotate delete",
 	identity.KindService:               "create apply delete",
 	identity.KindControllerRevision:    "create apply relabel delete",
@@ -192,7 +192,7 @@ func (d decided) mayApply(a action.Apply) bool {
 func (d decided) checkPrevious(a action.Action) {
 	ref := a.Target()
 	deletion, deletes := a.(action.Delete)
-	if deletes && deletion.Because.Code == lws.CodeRestart {
+	if deletes && (deletion.Because.Code == lws.CodeRestart || deletion.Because.Code == lws.CodeParallel) {
 		return
 	}
 	if object := byUID(d.seen.previous, ref.UID); object != nil && (!deletes || deletion.OwnerGone == nil ||
@@ -218,6 +218,8 @@ func (d decided) checkTarget(a action.Action) {
 	switch {
 	case deletes && a.About().Because.Code == lws.CodeRestart:
 		d.checkRestart(ref)
+	case deletes && a.About().Because.Code == lws.CodeParallel:
+		d.checkParallel(ref)
 	case deletes && a.About().Because.Code == lws.CodeOutdated:
 		d.checkOutdated(ref)
 	case deletes && ref.Kind == identity.KindPersistentVolumeClaim:

@@ -77,6 +77,7 @@ const (
 
 	CodeGangSchedulerMissing = "GangSchedulerMissing"
 	CodeRestart              = "Restart"
+	CodeParallel             = "ParallelTermination"
 	CodeBackoff              = "RestartBackOff"
 )
 

@@ -23,11 +23,11 @@ import (
 // A crash between the two writes loses nothing: the next reconcile finds the annotation.
 func (d *groupDecision) restart() bool {
 	switch {
-	case !restart.Recreates(d.Set):
-		return true
 	case d.Leader == nil:
 		d.leaving()
 		return d.plan.Needs == ""
+	case !restart.Recreates(d.Set):
+		return true
 	}
 	decision := restart.Of(d.Set, d.Leader)
 	isNew := decision == nil
@@ -46,29 +46,29 @@ func (d *groupDecision) restart() bool {
 		d.plan.await(until.Time, CodeBackoff, decision.BackoffText(d.Set, d.Index))
 		return false
 	}
-	d.deleteGroup(d.Leader, decision, isNew)
+	d.deleteGroup(d.Leader, decision, isNew, d.recreation())
 	return false
 }
 
-// leaving ends the workers of a leader that is terminating, and keeps the evidence on it.
-// Leaders that are scaled away or rolled are left to the garbage collector: it costs no
-// writes.
+// leaving ends the workers of a leader that failed and is terminating, and keeps the evidence on
+// it. Leaders that are scaled away or rolled end as podTerminationPolicy says.
 func (d *groupDecision) leaving() {
 	if !d.endsAtOnce() {
+		d.parallel()
 		return
 	}
 	if restart.Of(d.Set, d.Leaving) == nil && d.answered(d.Leaving) {
 		d.decideRestart(d.Leaving, d.pods(d.Leaving).FailureOfLeader(d.Now))
 	}
 	if d.plan.Needs == "" {
-		d.deleteGroup(d.Leaving, nil, false)
+		d.deleteGroup(d.Leaving, nil, false, d.recreation())
 	}
 }
 
-// endsAtOnce reports whether workers end together with their terminating leader: it is
-// neither scaled away nor rolled, and its dependents are not orphaned.
+// endsAtOnce reports whether workers end together with their terminating leader because it
+// failed: it is neither scaled away nor rolled, and its dependents are not orphaned.
 func (d *groupDecision) endsAtOnce() bool {
-	if d.Leaving == nil || d.LeaderSet == nil || slices.Contains(d.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
+	if !restart.Recreates(d.Set) || d.Leaving == nil || d.LeaderSet == nil || slices.Contains(d.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
 		return false // the next leader adopts the workers
 	}
 	scaledAway := int32(d.Index) >= workload.PodsOf(d.LeaderSet)
@@ -135,10 +135,10 @@ func AddLogs(leader *corev1.Pod, decision *restart.Decision, logs []restart.Log)
 // creates none of them again.
 //
 // A leader that is terminating stays as it is; decision may then be nil.
-func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decision, isNew bool) {
+func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decision, isNew bool, reason action.Reason) {
 	ends, unowned := leader.DeletionTimestamp == nil, sorted(bearersOf(identity.KindPod, d.unowned(leader)))
 	for _, pod := range unowned {
-		d.plan.do(d.deletionOf(pod.Ref))
+		d.plan.do(deletionOf(pod.Ref, reason))
 	}
 	if ends {
 		deletion := d.deletionOfLeader(leader, decision, isNew)
@@ -149,7 +149,7 @@ func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decisi
 	for _, sts := range WorkersOf(&d.Group, leader) {
 		owners = append(owners, sts.UID)
 		if sts.DeletionTimestamp == nil {
-			deletion := d.deletionOf(identity.RefOf(identity.KindStatefulSet, sts))
+			deletion := deletionOf(identity.RefOf(identity.KindStatefulSet, sts), reason)
 			deletion.Beside = ends
 			d.plan.do(deletion)
 		}
@@ -157,7 +157,7 @@ func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decisi
 	for _, pod := range sorted(bearersOf(identity.KindPod, slices.Concat(d.Pods.Owned, d.Pods.Previous))) {
 		owner := metav1.GetControllerOfNoCopy(pod.object)
 		if owner != nil && slices.Contains(owners, owner.UID) && pod.object.GetDeletionTimestamp() == nil {
-			d.plan.do(d.deletionOf(pod.Ref))
+			d.plan.do(deletionOf(pod.Ref, reason))
 		}
 	}
 }
@@ -165,18 +165,22 @@ func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decisi
 // unowned returns the workers that the group started with and that lost their StatefulSet: the
 // next StatefulSet would adopt them.
 func (d *groupDecision) unowned(leader *corev1.Pod) []*corev1.Pod {
+	if d.Set == nil || d.Set.DeletionTimestamp != nil { // no StatefulSet follows
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(d.Pods.Orphans), func(pod *corev1.Pod) bool {
 		return !restart.IsRecorded(d.Set, d.Index, leader, pod)
 	})
 }
 
-// deletionOf deletes a part of the group at any version: the group failed whatever became
-// of the part since.
-func (d *groupDecision) deletionOf(part identity.Ref) action.Delete {
-	return action.Delete{
-		Object: part, AnyVersion: true,
-		Because: because(CodeRestart, fmt.Sprintf("group %d is recreated and all of its pods end together", d.Index)),
-	}
+// deletionOf deletes a part of the group at any version: the group ends whatever became of the
+// part since.
+func deletionOf(part identity.Ref, reason action.Reason) action.Delete {
+	return action.Delete{Object: part, AnyVersion: true, Because: reason}
+}
+
+func (d *groupDecision) recreation() action.Reason {
+	return because(CodeRestart, fmt.Sprintf("group %d is recreated and all of its pods end together", d.Index))
 }
 
 // deletionOfLeader deletes the leader at the version that was read. A decision that this

@@ -68,6 +68,7 @@ type SetSnapshot struct {
 // GroupSnapshot is everything that a decision about one group may know.
 type GroupSnapshot struct {
 	Now time.Time
+	// Set is nil for the rest of a group whose set is gone.
 	Set *lwsv1.LeaderWorkerSet
 	// Beyond says what the set has that this version lacks. The rest is not read then.
 	Beyond []string
@@ -78,6 +79,10 @@ type GroupSnapshot struct {
 	Retained []*corev1.Pod
 	// Leaving is the leader while it is on its way out, else nil: Leader is then nil.
 	Leaving *corev1.Pod
+	// Former is the terminating pod of the leader's name that LeaderSet does not control, else nil.
+	// FormerOwner is the terminating leader StatefulSet that controls it, or nil.
+	Former      *corev1.Pod
+	FormerOwner *appsv1.StatefulSet
 	// Revisions holds what bears the set's revision labels. It is filled only where the
 	// group has something to be made, or a policy to be judged by, that a revision says.
 	Revisions identity.Claim[*appsv1.ControllerRevision]

@@ -40,6 +40,9 @@ var foundTemplates = map[string]func(StatefulSet){
 	"of a later version": func(sts StatefulSet) {
 		sts.Spec.Template.Annotations["leaderworkerset.sigs.k8s.io/of-a-later-version"] = "x"
 	},
+	"that says how groups end": func(sts StatefulSet) {
+		sts.Spec.Template.Annotations[lwsv1.PodTerminationPolicyAnnotationKey] = "Parallel"
+	},
 	"of a webhook": func(sts StatefulSet) { sts.Spec.Template.Spec.Containers[0].Image = "mirror/image:1" },
 }
 

@@ -52,6 +52,8 @@ func (w *world) change(set Set) {
 		spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
 	case "policy":
 		template.RestartPolicy = rapid.SampledFrom(restartPolicies).Draw(t, "policy")
+	case "termination":
+		spec.PodTerminationPolicy = rapid.SampledFrom(terminationPolicies).Draw(t, "termination")
 	case "startup":
 		spec.StartupPolicy = rapid.SampledFrom([]lwsv1.StartupPolicyType{
 			lwsv1.LeaderReadyStartupPolicy, lwsv1.LeaderReadyStartupPolicy, lwsv1.LeaderCreatedStartupPolicy,
@@ -94,6 +96,7 @@ var (
 	restartPolicies = []lwsv1.RestartPolicyType{
 		lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart,
 	}
+	terminationPolicies = []lwsv1.PodTerminationPolicyType{"", lwsv1.DefaultPodTermination, lwsv1.ParallelPodTermination}
 )
 
 func rollingOf(set Set) *lwsv1.RollingUpdateConfiguration {

@@ -84,6 +84,7 @@ func newWorld(t *rapid.T, m *met, may scenario, set Set) *world {
 		judge: func(action.Action) error { return nil }, fails: func(Pod, string) {}, after: func() {}}
 	w.pass(time.Minute)
 	node(map[string]string{"rack": "1", "row": "1"})(w.cluster)
+	set.Spec.PodTerminationPolicy = rapid.SampledFrom(terminationPolicies).Draw(t, "termination")
 	fakeapi.Add(w.Server, set)
 	return w
 }
@@ -136,6 +137,9 @@ func (w *world) reconcileAll(faults bool) {
 	w.current = false
 	for _, name := range groupNames {
 		w.reconcileGroup(name, faults)
+		if !faults {
+			w.checkEndedTogether(name)
+		}
 	}
 }
 

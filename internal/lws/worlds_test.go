@@ -23,7 +23,7 @@ import (
 
 var anything = scenario{
 	changes: []string{
-		"workers", "workers", "leaders", "undo", "size", "replicas", "network", "policy", "startup", "budget", "partition",
+		"workers", "workers", "leaders", "undo", "size", "replicas", "network", "policy", "startup", "startup", "termination", "budget", "partition",
 		"topology", "pause", "pause", "resume", "label", "after start",
 	},
 	harms: []string{
@@ -60,16 +60,17 @@ func TestAnything(t *testing.T) {
 		"a crash before a write", "a crash after a write", "an answer lost", "a write refused", "a set deleted",
 		"a statefulset deleted", "a statefulset scaled by hand", "workers scaled by hand", "a revision lost", "all revisions lost",
 		"a foreign object", "a foreign object with a controller", "volumes", "groups given up",
-		"undo", "size", "replicas", "network", "policy", "startup", "budget", "partition", "topology", "pause", "resume", "after start",
+		"undo", "size", "replicas", "network", "policy", "startup", "termination", "budget", "partition", "topology", "pause", "resume", "after start",
 		"LeaderWorkerSet deleted in the Background", "LeaderWorkerSet deleted in the Foreground", "LeaderWorkerSet deleted in the Orphan",
 		"Pod deleted in the Orphan", "StatefulSet deleted in the Orphan", "a group recorded",
 		lws.CodePreviousIncarnation, lws.CodeNameConflict, lws.CodeLeaderNotReady, lws.CodeGarbage, lws.CodeOrphan,
 		lws.CodeSuperseded, lws.CodeRollout, lws.CodePaused, lws.CodeTie, lws.CodeRestart, lws.CodeBackoff,
+		"a group ended in parallel", "a set gone before its group ended",
 	)
 }
 
 var rollouts = scenario{
-	changes:   []string{"workers", "workers", "broken", "replicas", "pause", "resume", "another topology"},
+	changes:   []string{"workers", "workers", "broken", "replicas", "pause", "resume", "another topology", "termination"},
 	harms:     []string{"leader statefulset"},
 	mostEdits: 4, strict: true,
 }
@@ -239,7 +240,7 @@ func (w *rolling) checkServing() {
 }
 
 var restarts = scenario{
-	changes:   []string{"workers", "another restart policy"},
+	changes:   []string{"workers", "another restart policy", "termination"},
 	harms:     []string{"restarts", "ends", "is deleted in the background", "vanishes", "loses its statefulset"},
 	mostEdits: 2, mostHarms: 4,
 }
@@ -371,6 +372,7 @@ func TestASetDeletedAndCreatedAgain(t *testing.T) {
 		w.Remove(find[Set](w.cluster, "w"), how)
 		m.when(string(how), true)
 		w.next = fakeapi.Set("w", replicas, size, fakeapi.Image(image))
+		w.next.Spec.PodTerminationPolicy = rapid.SampledFrom(terminationPolicies).Draw(t, "next termination")
 		w.run(rapid.IntRange(0, 120).Draw(t, "steps"))
 		w.settleAfter(time.Second)
 		w.checkAtRest()
@@ -390,7 +392,7 @@ func TestASetDeletedAndCreatedAgain(t *testing.T) {
 		if len(created) > 1 {
 			t.Fatalf("the next incarnation created revisions %v", created)
 		}
-	}, "Background", "Foreground", "Orphan", "no garbage collector", "pods taken over")
+	}, "Background", "Foreground", "Orphan", "no garbage collector", "pods taken over", "a group ended in parallel")
 }
 
 // incarnation is the UID of the set at the end of an object's owners.

@@ -30,8 +30,9 @@ func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now 
 	w, err := o.Group(ctx, key, now)
 	if apierrors.IsNotFound(err) {
 		var failed error
-		if w.Retained, failed = o.retained(ctx, key); len(w.Retained) > 0 { // the set is gone, and its pods cannot go
-			return w, lws.Release(w.Retained, key.Name), nil
+		w, failed = o.abandoned(ctx, key, now)
+		if plan := lws.DecideGroup(w); failed == nil && len(plan.Actions) > 0 {
+			return w, plan, nil
 		}
 		err = cmp.Or(failed, err)
 	}
@@ -135,7 +136,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 }
 
 // fillLeader reads the set's leader StatefulSet, and the pod of the leader's name that it owns: as
-// Leader, or as Leaving once it is deleted.
+// Leader, or as Leaving once it is deleted. A terminating pod that it does not own is Former.
 func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
 	found, err := r.leaderStatefulSet(ctx)
 	if err != nil {
@@ -145,10 +146,17 @@ func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
 	key := types.NamespacedName{Namespace: r.set.Namespace, Name: w.LeaderName}
 	pods, err := named(ctx, r.Observer, identity.KindPod, key, &corev1.Pod{})
 	w.Retained = append(w.Retained, retained(pods)...)
-	if err != nil || len(pods) == 0 || w.LeaderSet == nil || !metav1.IsControlledBy(pods[0], w.LeaderSet) {
+	switch {
+	case err != nil || len(pods) == 0:
 		return err
+	case w.LeaderSet != nil && metav1.IsControlledBy(pods[0], w.LeaderSet):
+		setLeader(w, pods[0])
+	case pods[0].DeletionTimestamp != nil:
+		w.Former = pods[0]
+		if i := slices.IndexFunc(found.Previous, func(sts *appsv1.StatefulSet) bool { return metav1.IsControlledBy(w.Former, sts) }); i >= 0 {
+			w.FormerOwner = found.Previous[i]
+		}
 	}
-	setLeader(w, pods[0])
 	return nil
 }
 
@@ -184,17 +192,28 @@ func retained(lists ...[]*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !lws.IsRetained(pod) })
 }
 
-// retained returns such pods under the names of a group whose set is gone.
-func (o *Observer) retained(ctx context.Context, leader types.NamespacedName) ([]*corev1.Pod, error) {
-	pods, err := o.pods(ctx, leader)
+// abandoned returns the snapshot of a group whose set is gone: such pods, and what a terminating
+// leader controls. It reads the cache alone: no owner of these has to be looked for.
+func (o *Observer) abandoned(ctx context.Context, key types.NamespacedName, now time.Time) (w lws.GroupSnapshot, err error) {
+	_, index := identity.ParentAndOrdinal(key.Name)
+	w = lws.GroupSnapshot{Now: now, Group: lws.Group{Index: index, LeaderName: key.Name}}
+	pods, err := o.pods(ctx, key)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
-	pod := &corev1.Pod{}
-	if err = o.cached.Get(ctx, leader, pod, client.DisableReadYourWritesConsistency); err == nil {
-		pods = append(pods, pod)
+	w.Retained = retained(pods)
+	leader := &corev1.Pod{}
+	if err := o.cached.Get(ctx, key, leader, client.DisableReadYourWritesConsistency); err != nil || leader.DeletionTimestamp == nil {
+		return w, client.IgnoreNotFound(err)
 	}
-	return retained(pods), client.IgnoreNotFound(err)
+	w.Former, w.Retained = leader, append(w.Retained, retained([]*corev1.Pod{leader})...)
+	workers := &appsv1.StatefulSet{}
+	if err := o.cached.Get(ctx, key, workers); err != nil || !metav1.IsControlledBy(workers, leader) {
+		return w, client.IgnoreNotFound(err)
+	}
+	w.Workers.Previous = []*appsv1.StatefulSet{workers}
+	w.Pods.Previous = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, workers) })
+	return w, nil
 }
 
 // fillGroup reads the group's StatefulSet, Service and gang object.

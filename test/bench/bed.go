@@ -179,6 +179,7 @@ type load struct {
 	bare           bool
 	create, remove func(*stage) error
 	policy         lwsv1.RestartPolicyType
+	edit           func(*lwsv1.LeaderWorkerSet) // changes the set, or is nil
 }
 
 // own is the load as a LeaderWorkerSet.
@@ -202,6 +203,9 @@ func (s *stage) newSet() *lwsv1.LeaderWorkerSet {
 		set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{
 			Type:                       lwsv1.RollingUpdateStrategyType,
 			RollingUpdateConfiguration: &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(10)},
+		}
+		if s.edit != nil {
+			s.edit(set)
 		}
 	})
 }

@@ -35,7 +35,6 @@ func create(groups, size int) func(*bed) {
 // roll gives every group another template. The floor has no groups and no budget: all of its
 // StatefulSets replace all of their pods at once.
 func roll(b *bed) {
-	const ofSet = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}}`
 	const ofStatefulSet = `{"spec":{"template":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}`
 	bare, _ := b.rolled(floor(100, 8), func(s *stage) error {
 		return drill.Together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
@@ -43,11 +42,16 @@ func roll(b *bed) {
 		})
 	})
 	ours, fewest := b.rolled(own(100, 8), func(s *stage) error {
-		return s.Client.Patch(b.ctx, s.newSet(), drill.Merge(fmt.Sprintf(ofSet, imageB)))
+		return s.Client.Patch(b.ctx, s.newSet(), drill.Merge(withImage(imageB)))
 	})
 	b.tellCost(ours, bare)
 	b.tell("fewest-groups-ready", float64(fewest))
 	b.tell("writes-per-group", float64(ours.writes)/100)
+}
+
+// withImage is the merge patch of a set that gives its pods an image.
+func withImage(image string) string {
+	return fmt.Sprintf(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}}`, image)
 }
 
 // rolled measures a rollout, and the least number of ready groups during it.

@@ -67,6 +67,11 @@ func Policy(policy lwsv1.RestartPolicyType) func(*lwsv1.LeaderWorkerSet) {
 	return func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.RestartPolicy = policy }
 }
 
+// Parallel ends the pods of each group together.
+func Parallel(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.PodTerminationPolicy = lwsv1.ParallelPodTermination
+}
+
 // Annotation sets an annotation of the set.
 func Annotation(key, value string) func(*lwsv1.LeaderWorkerSet) {
 	return func(set *lwsv1.LeaderWorkerSet) { metav1.SetMetaDataAnnotation(&set.ObjectMeta, key, value) }

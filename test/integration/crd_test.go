@@ -31,6 +31,7 @@ func TestDefinitionRefusesInvalidSets(t *testing.T) {
 	namespace := shared(t).namespace()
 	tests := []struct{ name, spec, text string }{
 		{"startup policy", `{startupPolicy: Whenever}`, `spec.startupPolicy: Unsupported value: "Whenever": supported values: "LeaderCreated", "LeaderReady"`},
+		{"termination policy", `{podTerminationPolicy: Serial}`, `spec.podTerminationPolicy: Unsupported value: "Serial": supported values: "Default", "Parallel"`},
 		{"network without a policy", `{networkConfig: {}}`, `spec.networkConfig.subdomainPolicy: Required value`},
 		{"size", `{leaderWorkerTemplate: {size: 0}}`, `spec.leaderWorkerTemplate.size: Invalid value: 0: size must be equal or greater than 1`},
 		{"number beyond int32", `{rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 99999999999}}}`, `spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: 99999999999: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge in body should be less than or equal to 2147483647`},

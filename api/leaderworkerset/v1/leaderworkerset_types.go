@@ -96,7 +96,27 @@ type LeaderWorkerSetSpec struct {
 	// groups share one subdomain.
 	// +optional
 	NetworkConfig *NetworkConfig `json:"networkConfig,omitempty"`
+
+	// podTerminationPolicy says when the workers of a group end whose leader is
+	// deleted. It may be changed, and a change restarts no pod.
+	// +optional
+	// +kubebuilder:default=Default
+	PodTerminationPolicy PodTerminationPolicyType `json:"podTerminationPolicy,omitempty"`
 }
+
+// PodTerminationPolicyType says when the workers of a group end whose leader is
+// deleted.
+// +kubebuilder:validation:Enum=Default;Parallel
+type PodTerminationPolicyType string
+
+const (
+	// DefaultPodTermination ends workers once their leader is gone. A group that
+	// failed ends at once.
+	DefaultPodTermination PodTerminationPolicyType = "Default"
+
+	// ParallelPodTermination ends workers as soon as their leader terminates.
+	ParallelPodTermination PodTerminationPolicyType = "Parallel"
+)
 
 // StartupPolicyType says when the workers of a group are created.
 // +kubebuilder:validation:Enum=LeaderCreated;LeaderReady

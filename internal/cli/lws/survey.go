@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -99,6 +100,8 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 			}}}}
 		case err != nil:
 			return found, err
+		case g.Set == nil: // it went after it was read
+			return found, apierrors.NewNotFound(schema.GroupResource{Group: lwsv1.GroupVersion.Group, Resource: "leaderworkersets"}, key.Name)
 		default:
 			g.Vigil = recall(g.Vigil, g.Set, now)
 			g.Plan = lws.DecideGroup(g.GroupSnapshot)

@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
@@ -36,6 +37,7 @@ type pass struct {
 
 // errand is the object that a plan is carried out for.
 type errand struct {
+	// It is the set, or a pod of a group whose set is gone.
 	set client.Object
 	// waiting is the UID of the object that waits for what the plan waits for.
 	waiting types.UID
@@ -174,6 +176,9 @@ func (p *pass) rememberAccepted(owner client.Object, object action.Object) {
 // that stopped it, if any. The set reports what the API server refuses, and the write is retried
 // ever more slowly. Any other error is retried at once.
 func (p *pass) end(ctx context.Context, e errand, undone []error, stopped error) (ctrl.Result, error) {
+	if _, stands := e.set.(*lwsv1.LeaderWorkerSet); !stands { // it is gone, and no status can say what is refused
+		return ctrl.Result{}, errors.Join(append(undone, stopped)...)
+	}
 	log := logr.FromContextOrDiscard(ctx)
 	if stopped != nil {
 		if refusal, is := lws.RefusalOf(stopped, p.now()); is && e.leader == "" {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -68,8 +69,9 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	if snapshot.Leader != nil {
 		waiting = snapshot.Leader.UID
 	}
-	if snapshot.Set == nil {
-		return r.carryOut(ctx, errand{set: snapshot.Retained[0], waiting: waiting, leader: req.Name}, plan, now)
+	if snapshot.Set == nil { // it is gone: its pods are what is left to report about
+		pod := slices.Concat(snapshot.Retained, []*corev1.Pod{snapshot.Former})[0]
+		return r.carryOut(ctx, errand{set: pod, waiting: waiting, leader: req.Name}, plan, now)
 	}
 	r.reportConflict(snapshot.Set, plan)
 	return r.carryOut(ctx, errand{set: snapshot.Set, waiting: waiting, leader: req.Name}, plan, now)

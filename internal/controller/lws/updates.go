@@ -70,6 +70,7 @@ func groupDesire(before, after client.Object) bool {
 		return condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported)
 	}
 	return ok && (isLeftAlone(was) && !isLeftAlone(is) || was.Spec.StartupPolicy != is.Spec.StartupPolicy || restart.Recreates(was) != restart.Recreates(is) ||
+		workload.EndsInParallel(was) != workload.EndsInParallel(is) ||
 		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
 		volumes.Keeps(was) != volumes.Keeps(is) ||
 		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey] ||

@@ -168,6 +168,8 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"set: deleted", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.DeletionTimestamp = now }), true},
 		{"groups: replicas", groupDesire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Spec.Replicas = new(int32(9)) }), false},
 		{"groups: startup", groupDesire, set(), set(fakeapi.LeaderReady), true},
+		{"groups: how they end", groupDesire, set(), set(fakeapi.Parallel), true},
+		{"groups: how they end, spelt out", groupDesire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Spec.PodTerminationPolicy = lwsv1.DefaultPodTermination }), false},
 		{"groups: network", groupDesire, set(), set(fakeapi.UniquePerReplica), true},
 		{"groups: owners of their PVCs", groupDesire, set(), set(fakeapi.Volumes(appsv1.DeletePersistentVolumeClaimRetentionPolicyType, "")), true},
 		{"groups: placement", groupDesire, set(), set(fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")), true},

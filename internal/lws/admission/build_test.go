@@ -110,6 +110,8 @@ func TestDefault(t *testing.T) {
 		RollingUpdateConfiguration: &lwsv1.RollingUpdateConfiguration{MaxSurge: intstr.FromString("10%")},
 	}
 	unknown := lwsv1.RolloutStrategy{Type: "OnDelete"}
+	parallel := spec(lwsv1.NoneRestartPolicy, rolling, shared)
+	parallel.PodTerminationPolicy = lwsv1.ParallelPodTermination
 
 	tests := []struct {
 		name     string
@@ -120,6 +122,7 @@ func TestDefault(t *testing.T) {
 		{"restart policy given", spec(lwsv1.RecreateGroupAfterStart, rolling, shared), spec(lwsv1.RecreateGroupAfterStart, rolling, shared)},
 		{"rolling update given in part", spec(lwsv1.NoneRestartPolicy, given, unique), spec(lwsv1.NoneRestartPolicy, given, unique)},
 		{"unknown strategy", spec(lwsv1.NoneRestartPolicy, unknown, unique), spec(lwsv1.NoneRestartPolicy, unknown, unique)},
+		{"termination policy given", parallel, parallel},
 		{"network without a policy", spec(lwsv1.NoneRestartPolicy, rolling, &lwsv1.NetworkConfig{}), spec(lwsv1.NoneRestartPolicy, rolling, shared)},
 	}
 	for _, tt := range tests {
@@ -138,5 +141,6 @@ func spec(restart lwsv1.RestartPolicyType, rollout lwsv1.RolloutStrategy, networ
 		LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{RestartPolicy: restart},
 		RolloutStrategy:      rollout,
 		NetworkConfig:        network,
+		PodTerminationPolicy: lwsv1.DefaultPodTermination,
 	}
 }

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -15,6 +17,7 @@ func Default(set *lwsv1.LeaderWorkerSet) {
 	defaultRestartPolicy(&set.Spec.LeaderWorkerTemplate)
 	defaultRolloutStrategy(&set.Spec.RolloutStrategy)
 	defaultNetworkConfig(&set.Spec)
+	set.Spec.PodTerminationPolicy = cmp.Or(set.Spec.PodTerminationPolicy, lwsv1.DefaultPodTermination)
 }
 
 func defaultRestartPolicy(template *lwsv1.LeaderWorkerTemplate) {

@@ -172,7 +172,7 @@ func TestUpdates(t *testing.T) {
 	}
 	unique := network(&lwsv1.NetworkConfig{SubdomainPolicy: ptr.To(lwsv1.SubdomainUniquePerReplica)})
 	policies := func(s *lwsv1.LeaderWorkerSet) {
-		s.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy
+		s.Spec.StartupPolicy, s.Spec.PodTerminationPolicy = lwsv1.LeaderReadyStartupPolicy, lwsv1.ParallelPodTermination
 		s.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
 	}
 	image := withWorkers(func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "b" })

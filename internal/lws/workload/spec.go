@@ -1,9 +1,11 @@
 package workload
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -30,6 +32,33 @@ func Subdomain(set *lwsv1.LeaderWorkerSet) lwsv1.SubdomainPolicy {
 		return lwsv1.SubdomainShared
 	}
 	return ptr.Deref(set.Spec.NetworkConfig.SubdomainPolicy, lwsv1.SubdomainShared)
+}
+
+// EndsInParallel reports whether the workers of a set's groups end as soon as their leader
+// terminates.
+func EndsInParallel(set *lwsv1.LeaderWorkerSet) bool {
+	return set.Spec.PodTerminationPolicy == lwsv1.ParallelPodTermination
+}
+
+// WrittenParallel reports the same of one group, by the annotation of its worker StatefulSet, or by
+// that of its leader, which another implementation may have written.
+func WrittenParallel(workers *appsv1.StatefulSet, leader *corev1.Pod) bool {
+	const key = lwsv1.PodTerminationPolicyAnnotationKey
+	return cmp.Or(workers.Annotations[key], leader.Annotations[key]) == string(lwsv1.ParallelPodTermination)
+}
+
+// WrittenPolicy returns the annotation that the worker StatefulSet of a leader is to have. It is
+// empty where the leader says the same: a leader without an annotation says Default.
+func WrittenPolicy(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) string {
+	const parallel, byDefault = string(lwsv1.ParallelPodTermination), string(lwsv1.DefaultPodTermination)
+	said := leader.Annotations[lwsv1.PodTerminationPolicyAnnotationKey] == parallel
+	switch {
+	case EndsInParallel(set) == said:
+		return ""
+	case said:
+		return byDefault
+	}
+	return parallel
 }
 
 // SizeOf returns the size of the group that a pod was created for: the annotation of the

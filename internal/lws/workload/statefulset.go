@@ -78,7 +78,7 @@ func WorkerStatefulSet(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod,
 			Namespace:       set.Namespace,
 			Name:            leader.Name,
 			Labels:          labels.Merge(set.Labels, own),
-			Annotations:     labels.Merge(set.Annotations, nil),
+			Annotations:     workerAnnotations(set, leader),
 			OwnerReferences: OwnedByLeader(leader),
 		},
 		Spec: appsv1.StatefulSetSpec{
@@ -92,6 +92,16 @@ func WorkerStatefulSet(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod,
 			PersistentVolumeClaimRetentionPolicy: retention(restored),
 		},
 	}
+}
+
+// workerAnnotations are those of the set, and the policy that it would say after its end.
+func workerAnnotations(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) map[string]string {
+	annotations := labels.Merge(set.Annotations, nil)
+	delete(annotations, lwsv1.PodTerminationPolicyAnnotationKey) // the field of the set is its policy
+	if policy := WrittenPolicy(set, leader); policy != "" {
+		annotations[lwsv1.PodTerminationPolicyAnnotationKey] = policy
+	}
+	return annotations
 }
 
 func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, own, nodeSelector map[string]string) corev1.PodTemplateSpec {
