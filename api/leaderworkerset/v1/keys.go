@@ -68,9 +68,9 @@ const (
 	// absent. It alone among the keys is in camel case.
 	SubdomainPolicyAnnotationKey = "leaderworkerset.sigs.k8s.io/subdomainPolicy"
 
-	// PodTerminationPolicyAnnotationKey, on worker StatefulSets, holds Parallel or
-	// is absent: once the set is gone, nothing else holds its policy. Another
-	// implementation writes it on leaders.
+	// PodTerminationPolicyAnnotationKey, on worker StatefulSets, holds Parallel, or
+	// Default where the leader says otherwise, or is absent: once the set is gone,
+	// nothing else holds its policy. Another implementation writes it on leaders.
 	PodTerminationPolicyAnnotationKey = "leaderworkerset.sigs.k8s.io/pod-termination-policy"
 
 	// LeaderRequestsTPUsAnnotationKey, on workers, is "true" when their leader
