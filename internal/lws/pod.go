@@ -6,32 +6,34 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Another implementation may have left these on pods. Without it nothing takes them off: a
-// gated pod is never scheduled, and a terminating pod never ends.
+// Another implementation may have left it on pods. Without it nothing takes it off, and a terminating pod never ends.
 const (
-	// ReplacementGate holds back a leader until the pods of the group before it are gone.
-	ReplacementGate = systemPrefix + "group-replacement"
 	// BudgetFinalizer keeps the terminating pods of a group that failed too often.
 	BudgetFinalizer = systemPrefix + "group-restart-budget-cleanup"
 
 	codeHeldByOthers = "HeldByOthers"
 )
 
-// ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group.
+// ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group, also above its size.
 func (d *groupDecision) ungate() bool {
-	isGate := func(gate corev1.PodSchedulingGate) bool { return gate.Name == ReplacementGate }
+	isGate := func(gate corev1.PodSchedulingGate) bool { return gate.Name == lwsv1.GroupReplacementGate }
 	gates := d.Leader.Spec.SchedulingGates
 	if !slices.ContainsFunc(gates, isGate) {
 		return true
 	}
+	if left := bearersOf(identity.KindPod, d.Pods.Previous); len(left) > 0 {
+		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("leader %s is scheduled once these are gone: %s", d.Leader.Name, named(sorted(left))))})
+		return false
+	}
 	d.plan.do(action.Ungate{
 		Pod:     identity.RefOf(identity.KindPod, d.Leader),
 		Gates:   slices.DeleteFunc(slices.Clone(gates), isGate),
-		Because: because(codeHeldByOthers, fmt.Sprintf("leader %s has the gate %s, and its group has no other pod", d.Leader.Name, ReplacementGate)),
+		Because: because(CodePreviousGone, fmt.Sprintf("leader %s has the gate %s, and no pod of the group before it is left", d.Leader.Name, lwsv1.GroupReplacementGate)),
 	})
 	return false
 }

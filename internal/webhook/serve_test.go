@@ -248,7 +248,9 @@ func FuzzServe(f *testing.F) {
 type kin struct {
 	set    *lwsv1.LeaderWorkerSet
 	leader *corev1.Pod
-	err    error
+	// hasGroup is set while workers of an earlier leader are there.
+	hasGroup bool
+	err      error
 }
 
 func (k *kin) Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) {
@@ -258,6 +260,8 @@ func (k *kin) Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) 
 func (k *kin) Leader(context.Context, *corev1.Pod) (*corev1.Pod, error) {
 	return k.leader, k.err
 }
+
+func (k *kin) HasGroup(context.Context, *corev1.Pod) (bool, error) { return k.hasGroup, k.err }
 
 func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

@@ -122,3 +122,7 @@ const (
 	// Volcano places them.
 	QueueNameAnnotationKey = "scheduling.volcano.sh/queue-name"
 )
+
+// GroupReplacementGate is a scheduling gate of leaders. It holds a leader back until the pods of
+// the group before it are gone.
+const GroupReplacementGate = "leaderworkerset.sigs.k8s.io/group-replacement"
