@@ -314,3 +314,32 @@ func TestPodsGetThePodGroup(t *testing.T) {
 		}
 	}
 }
+
+// A leader beside workers of the group before it is gated, once, however often the webhook is called. A worker, a pod
+// with a node and a leader of a first group are not.
+func TestLeadersWaitForTheGroupBeforeThem(t *testing.T) {
+	leader := func(pod *corev1.Pod) {
+		pod.Name, pod.Labels[lwsv1.WorkerIndexLabelKey] = "w-0", "0"
+		delete(pod.Annotations, lwsv1.LeaderPodNameAnnotationKey)
+	}
+	placed := func(pod *corev1.Pod) { pod.Spec.NodeName = "n" }
+	for name, tt := range map[string]struct {
+		pod      *corev1.Pod
+		hasGroup bool
+		want     int
+	}{
+		"beside a former worker": {worker(leader), true, 1},
+		"of a first group":       {worker(leader), false, 0},
+		"with a node":            {worker(leader, placed), true, 0},
+		"a worker":               {worker(), true, 0},
+	} {
+		for calls := 1; calls <= 3; calls++ {
+			if err := (Gangs{Kin: &kin{hasGroup: tt.hasGroup}}).mutatePod(t.Context(), tt.pod); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(tt.pod.Spec.SchedulingGates); got != tt.want {
+				t.Errorf("%s, after %d calls: %d gates", name, calls, got)
+			}
+		}
+	}
+}
