@@ -107,7 +107,7 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"a gated leader", three, on("w-0", gated), "w-0", "ungate pod w-0"},
 		{"a gated leader beside a worker of a former leader", three, then(on("w-0", gated), previous[Pod]("w-0-1", "w-0"), gone[StatefulSet]("w-0")), "w-0",
 			"| Garbage WaitingForPreviousIncarnation"},
-		{"a gated leader beside a worker above the group's size", three, then(on("w-0", gated), previous[Pod]("w-0-7", "w-0")), "w-0",
+		{"a gated leader beside a worker above the group's size", three, then(on("w-0", gated), surplus, previous[Pod]("w-0-3", "w-0")), "w-0",
 			"| Garbage WaitingForPreviousIncarnation"},
 		{"a group whose pods are kept", three, then(leaving[Pod]("w-0", lws.BudgetFinalizer), leaving[Pod]("w-0-1", lws.BudgetFinalizer)), "w-0", "dress pod w-0-1"},
 		{"a leader that is kept", three, leaving[Pod]("w-0", lws.BudgetFinalizer), "w-0", "dress pod w-0"},
