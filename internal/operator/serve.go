@@ -80,14 +80,14 @@ func (o *Options) certificateExpiry(keeper *certs.Keeper) func() (time.Time, err
 	}
 }
 
-// gangs returns what the pod webhook knows of gangs. It reads the controllers' cache, or
+// pods returns what the pod webhook knows of other objects. It reads the controllers' cache, or
 // live where no controllers run.
-func (o *Options) gangs(mgr ctrl.Manager) webhook.Gangs {
+func (o *Options) pods(mgr ctrl.Manager) webhook.Pods {
 	kin := lwscache.NewKin(nil, mgr.GetAPIReader())
 	if o.keepsSets() {
 		kin = lwscache.NewKin(mgr.GetCache(), mgr.GetAPIReader())
 	}
-	return webhook.Gangs{Kin: kin, Otherwise: o.Config.GangSchedulingManagement != nil}
+	return webhook.Pods{Kin: kin, Otherwise: o.Config.GangSchedulingManagement != nil}
 }
 
 // tlsOptions restrict a TLS server to what the configuration allows. HTTP/2 is off: a client

@@ -40,20 +40,20 @@ const (
 
 // Register adds each webhook to the server. The library bounds requests to 7 MiB, counts
 // them, and answers a panic in a rule with 500.
-func Register(server webhook.Server, gangs Gangs) {
-	for path, answer := range handlers(gangs) {
+func Register(server webhook.Server, pods Pods) {
+	for path, answer := range handlers(pods) {
 		server.Register(path, &webhook.Admission{Handler: answer})
 	}
 }
 
-func handlers(gangs Gangs) map[string]admission.HandlerFunc {
+func handlers(pods Pods) map[string]admission.HandlerFunc {
 	return map[string]admission.HandlerFunc{
 		PathMutateSet: mutating(func(_ context.Context, set *lwsv1.LeaderWorkerSet) error {
 			rule.Default(set)
 			return nil
 		}),
 		PathValidateSet: validateSet(readerOf[lwsv1.LeaderWorkerSet]()),
-		PathMutatePod:   mutating(gangs.mutatePod),
+		PathMutatePod:   mutating(pods.mutatePod),
 		// Configurations of other implementations call it. Ours does not.
 		PathValidatePod: func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
 	}

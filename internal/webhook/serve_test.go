@@ -27,7 +27,7 @@ import (
 func mux(t testing.TB) http.Handler {
 	t.Helper()
 	m := http.NewServeMux()
-	for path, h := range handlers(Gangs{Kin: &kin{}}) {
+	for path, h := range handlers(Pods{Kin: &kin{}}) {
 		m.Handle(path, &admission.Webhook{Handler: h})
 	}
 	return m
@@ -292,21 +292,21 @@ func TestPodsGetThePodGroup(t *testing.T) {
 	noAnswer := &kin{err: errors.New("no answer")}
 	for name, tt := range map[string]struct {
 		pod   *corev1.Pod
-		gangs Gangs
+		gangs Pods
 		want  string
 	}{
-		"a leader goes where its set says":                  {leader(), Gangs{Kin: &kin{set: says("volcano")}}, "w-0-r"},
-		"a leader of a set that wants none":                 {leader(), Gangs{Otherwise: true, Kin: &kin{set: says("none")}}, ""},
-		"a leader of a set that does not say":               {leader(), Gangs{Otherwise: true, Kin: &kin{set: says("")}}, "w-0-r"},
-		"a leader whose set is not found":                   {leader(), Gangs{Otherwise: true, Kin: &kin{}}, "w-0-r"},
-		"a leader without any wish":                         {leader(), Gangs{Kin: &kin{}}, ""},
-		"a worker follows its leader":                       {worker(), Gangs{Kin: &kin{set: says("none"), leader: leader(tied)}}, "w-0-r"},
-		"a worker follows its leader that is in no gang":    {worker(), Gangs{Otherwise: true, Kin: &kin{set: says("volcano"), leader: leader()}}, ""},
-		"a worker of another revision than the leader":      {worker(), Gangs{Kin: &kin{set: says("none"), leader: leader(older, tied)}}, ""},
-		"a worker without a leader goes where its set says": {worker(), Gangs{Kin: &kin{set: says("volcano")}}, "w-0-r"},
-		"a worker whose template is tied":                   {worker(tied), Gangs{Kin: noAnswer}, "w-0-r"},
-		"not read":                                          {worker(), Gangs{Kin: noAnswer}, "refused"},
-		"of no set":                                         {&corev1.Pod{}, Gangs{Kin: noAnswer}, ""},
+		"a leader goes where its set says":                  {leader(), Pods{Kin: &kin{set: says("volcano")}}, "w-0-r"},
+		"a leader of a set that wants none":                 {leader(), Pods{Otherwise: true, Kin: &kin{set: says("none")}}, ""},
+		"a leader of a set that does not say":               {leader(), Pods{Otherwise: true, Kin: &kin{set: says("")}}, "w-0-r"},
+		"a leader whose set is not found":                   {leader(), Pods{Otherwise: true, Kin: &kin{}}, "w-0-r"},
+		"a leader without any wish":                         {leader(), Pods{Kin: &kin{}}, ""},
+		"a worker follows its leader":                       {worker(), Pods{Kin: &kin{set: says("none"), leader: leader(tied)}}, "w-0-r"},
+		"a worker follows its leader that is in no gang":    {worker(), Pods{Otherwise: true, Kin: &kin{set: says("volcano"), leader: leader()}}, ""},
+		"a worker of another revision than the leader":      {worker(), Pods{Kin: &kin{set: says("none"), leader: leader(older, tied)}}, ""},
+		"a worker without a leader goes where its set says": {worker(), Pods{Kin: &kin{set: says("volcano")}}, "w-0-r"},
+		"a worker whose template is tied":                   {worker(tied), Pods{Kin: noAnswer}, "w-0-r"},
+		"not read":                                          {worker(), Pods{Kin: noAnswer}, "refused"},
+		"of no set":                                         {&corev1.Pod{}, Pods{Kin: noAnswer}, ""},
 	} {
 		err := tt.gangs.mutatePod(t.Context(), tt.pod)
 		if got := tt.pod.Annotations[gang.PodGroupAnnotationKey]; (err != nil) != (tt.want == "refused") || err == nil && got != tt.want {
@@ -334,7 +334,7 @@ func TestLeadersWaitForTheGroupBeforeThem(t *testing.T) {
 		"a worker":               {worker(), true, 0},
 	} {
 		for calls := 1; calls <= 3; calls++ {
-			if err := (Gangs{Kin: &kin{hasGroup: tt.hasGroup}}).mutatePod(t.Context(), tt.pod); err != nil {
+			if err := (Pods{Kin: &kin{hasGroup: tt.hasGroup}}).mutatePod(t.Context(), tt.pod); err != nil {
 				t.Fatal(err)
 			}
 			if got := len(tt.pod.Spec.SchedulingGates); got != tt.want {
