@@ -13,6 +13,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,13 +22,14 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func mux(t testing.TB) http.Handler {
 	t.Helper()
 	m := http.NewServeMux()
-	for path, h := range handlers(Pods{Kin: &kin{}}) {
+	for path, h := range handlers(Sets{Revisions: history}, Pods{Kin: &kin{}}) {
 		m.Handle(path, &admission.Webhook{Handler: h})
 	}
 	return m
@@ -81,21 +83,15 @@ func TestAnswersKeepFieldsOfALaterVersion(t *testing.T) {
 		path, raw string
 		kind      metav1.GroupVersionKind
 	}{
-		"a set": {PathMutateSet, goodSet, setKind},
-		"a pod": {PathMutatePod, leader, podKind},
+		"a set":   {PathMutateSet, goodSet, setKind},
+		"an undo": {PathMutateSet, undone("0"), setKind},
+		"a pod":   {PathMutatePod, leader, podKind},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				raw := fakeapi.WithLater(rt, []byte(c.raw))
 				response := post(t, c.path, review(admissionv1.Create, c.kind, string(raw), ""))
-				patch, err := jsonpatch.DecodePatch(response.Patch)
-				if err != nil || len(patch) == 0 {
-					t.Fatalf("%d changes, %v: %s", len(patch), err, response.Patch)
-				}
-				after, err := patch.Apply(raw)
-				if err != nil {
-					t.Fatal(err)
-				}
+				after := patched(t, raw, response.Patch)
 				if diff := cmp.Diff(fakeapi.LaterOf(raw), fakeapi.LaterOf(after)); diff != "" {
 					rt.Errorf("fields of a later version (-before +after)\n%s", diff)
 				}
@@ -245,6 +241,51 @@ func FuzzServe(f *testing.F) {
 }
 
 // kin returns its set and its leader.
+// undone is the good set in an update that asks for an undo.
+func undone(number string) string {
+	return strings.Replace(goodSet, `"metadata":{`, `"metadata":{"annotations":{"lockstep.dev/undo-to-revision":"`+number+`"},`, 1)
+}
+
+// patched is an object after the patch of an answer, which must change it.
+func patched(t *testing.T, raw, document []byte) []byte {
+	t.Helper()
+	patch, err := jsonpatch.DecodePatch(document)
+	if err != nil || len(patch) == 0 {
+		t.Fatalf("%d changes, %v: %s", len(patch), err, document)
+	}
+	after, err := patch.Apply(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return after
+}
+
+// history has one revision, of another image.
+func history(_ context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+	before := set.DeepCopy()
+	before.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers = []corev1.Container{{Name: "c", Image: "before"}}
+	data, err := revision.Data(before)
+	return []*appsv1.ControllerRevision{{Revision: 1, Data: runtime.RawExtension{Raw: data}}}, err
+}
+
+// The patch of an undo changes the template, takes the annotation off, and leaves what we do not know.
+func TestAnUpdateIsAdmittedAsAnUndo(t *testing.T) {
+	asked := undone("0")
+	response := post(t, PathMutateSet, review(admissionv1.Update, setKind, asked, goodSet))
+	if !response.Allowed {
+		t.Fatalf("refused: %+v", response.Result)
+	}
+	after := string(patched(t, []byte(asked), response.Patch))
+	for text, want := range map[string]bool{`"image":"before"`: true, `"newer":1`: true, "undo-to-revision": false} {
+		if strings.Contains(after, text) != want {
+			t.Errorf("%s in the patched set: want %t: %s", text, want, after)
+		}
+	}
+	if response := post(t, PathMutateSet, review(admissionv1.Update, setKind, undone("2"), goodSet)); response.Allowed {
+		t.Error("an undo to a revision that is not there was admitted")
+	}
+}
+
 type kin struct {
 	set    *lwsv1.LeaderWorkerSet
 	leader *corev1.Pod
