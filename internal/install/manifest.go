@@ -53,6 +53,7 @@ var standalone = map[string]string{
 	proxyRole:                                "lockstep-proxy-role",
 	"lws-proxy-rolebinding":                  "lockstep-proxy-rolebinding",
 	"lws-metrics-reader":                     "lockstep-metrics-reader",
+	"lws-metrics-reader-rolebinding":         "lockstep-metrics-reader-rolebinding",
 	setsLabel:                                standaloneLabel,
 }
 
