@@ -139,10 +139,14 @@ chart: build ## Drill the chart with Helm 3 and Helm 4 on the local control plan
 
 # The programs that a reader of the documentation has.
 READERS := $(CURDIR)/bin/docs
+VELERO  := github.com/vmware-tanzu/velero
 .PHONY: readers
 readers: helm
 	@echo "building cosign (three minutes the first time)"
 	@hack/progress.sh go -C release build -modfile=go.cosign.mod -ldflags '-s -w' -o $(READERS)/ tool
+	@echo "building Velero, its plugin and an S3 server in memory (seven minutes the first time)"
+	@hack/progress.sh go -C release build -modfile=go.velero.mod -o $(READERS)/ -ldflags "-s -w -X $(VELERO)/pkg/buildinfo.Version=$$( \
+	  go -C release list -modfile=go.velero.mod -m -f '{{.Version}}' $(VELERO))" tool
 
 .PHONY: helm
 helm: local
