@@ -9,8 +9,10 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
+	crclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/connect"
@@ -45,11 +47,17 @@ func (o *Options) preflight(ctx context.Context) error {
 	return nil
 }
 
-// checkKinds returns an error if the API server does not serve LeaderWorkerSets: the
-// caches would never be synced.
-func (o *Options) checkKinds(_ context.Context, client kubernetes.Interface) error {
-	_, err := client.Discovery().ServerResourcesForGroupVersion(lwsv1.GroupVersion.String())
-	if apierrors.IsNotFound(err) {
+// servedWithin is how soon the API server serves a definition that was applied a moment ago.
+const servedWithin = 10 * time.Second
+
+// checkKinds returns an error if the API server does not serve LeaderWorkerSets: the caches would never be
+// synced. It waits for a definition that Helm applied just before.
+func (o *Options) checkKinds(ctx context.Context, client kubernetes.Interface) error {
+	err := wait.PollUntilContextTimeout(ctx, time.Second/2, servedWithin, true, func(context.Context) (bool, error) {
+		_, err := client.Discovery().ServerResourcesForGroupVersion(lwsv1.GroupVersion.String())
+		return err == nil, crclient.IgnoreNotFound(err)
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
 		return fmt.Errorf("the API server at %s does not know %s LeaderWorkerSet; run: lockstep install", o.REST.Host, lwsv1.GroupVersion)
 	}
 	return err
