@@ -107,9 +107,6 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"a gated leader", three, on("w-0", gated), "w-0", "ungate pod w-0"},
 		{"a gated leader beside a worker of a former leader", three, then(on("w-0", gated), previous[Pod]("w-0-1", "w-0"), gone[StatefulSet]("w-0")), "w-0",
 			"| Garbage WaitingForPreviousIncarnation"},
-		{"a group whose pods are kept", three, then(leaving[Pod]("w-0", lws.BudgetFinalizer), leaving[Pod]("w-0-1", lws.BudgetFinalizer)), "w-0", "dress pod w-0-1"},
-		{"a leader that is kept", three, leaving[Pod]("w-0", lws.BudgetFinalizer), "w-0", "dress pod w-0"},
-		{"a leader that is kept, of a terminating set", three, then(leaving[Pod]("w-0", lws.BudgetFinalizer), leaving[Set]("w", "foregroundDeletion")), "w-0", "dress pod w-0"},
 		{"another group of a former leader", with(2, 2), then(previous[StatefulSet]("w-0", "w-0"), gone[StatefulSet]("w-1"), gone[Pod]("w-1-1")),
 			"w-1", "create statefulset w-1"},
 	})

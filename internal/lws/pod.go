@@ -6,19 +6,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Another implementation may have left these on pods. Without it nothing takes them off: a
-// gated pod is never scheduled, and a terminating pod never ends.
 const (
-	// ReplacementGate holds back a leader until the pods of the group before it are gone.
+	// ReplacementGate holds back a leader until the pods of the group before it are gone. Another
+	// implementation may have left it: without that, nothing takes it off, and the pod is never
+	// scheduled.
 	ReplacementGate = systemPrefix + "group-replacement"
-	// BudgetFinalizer keeps the terminating pods of a group that failed too often.
-	BudgetFinalizer = systemPrefix + "group-restart-budget-cleanup"
 
 	codeHeldByOthers = "HeldByOthers"
+	codeReleased     = "Released"
 )
 
 // ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group.
@@ -36,22 +36,19 @@ func (d *groupDecision) ungate() bool {
 	return false
 }
 
-// IsRetained reports whether a terminating pod has the finalizer.
-func IsRetained(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil && slices.Contains(pod.Finalizers, BudgetFinalizer)
-}
-
 // Release lets retained pods of a group end, workers before their leader: the StatefulSet creates
 // another leader at once.
-func Release(retained []*corev1.Pod, leaderName string) (p Plan) {
+func Release(retained []*corev1.Pod, leaderName, why string) (p Plan) {
 	for _, pod := range retained {
 		if pod.Name == leaderName && len(retained) > 1 {
 			continue
 		}
 		p.do(action.SetFinalizers{
-			Object:     identity.RefOf(identity.KindPod, pod),
-			Finalizers: slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == BudgetFinalizer }),
-			Because:    because(codeHeldByOthers, fmt.Sprintf("pod %s is being deleted, and has the finalizer %s of another implementation", pod.Name, BudgetFinalizer)),
+			Object: identity.RefOf(identity.KindPod, pod),
+			Finalizers: slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool {
+				return f == lwsv1.GroupRestartBudgetFinalizer
+			}),
+			Because: because(codeReleased, fmt.Sprintf("pod %s of a group that exhausted maxGroupRestarts may go: %s", pod.Name, why)),
 		})
 	}
 	return p

@@ -198,15 +198,15 @@ func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
 	e := open(t)
 	for name, leader := range map[string]string{"w-0": "w", "w-0-1": "w-0"} {
 		pod := fakeapi.Pod(name, "w", 0)
-		pod.Finalizers = []string{"a/b", lws.BudgetFinalizer}
+		pod.Finalizers = []string{"a/b", lwsv1.GroupRestartBudgetFinalizer}
 		fakeapi.OwnedBy(pod, "apps/v1", identity.Ref{Kind: identity.KindStatefulSet, Name: leader, UID: "gone"})
 		fakeapi.Add(e.Server, pod)
 	}
 	if _, plan, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now); !apierrors.IsNotFound(err) {
 		t.Fatalf("pods that do not end are left alone: %v, %v", plan, err)
 	}
-	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lws.BudgetFinalizer)
-	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lws.BudgetFinalizer)
+	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lwsv1.GroupRestartBudgetFinalizer)
+	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lwsv1.GroupRestartBudgetFinalizer)
 	for _, name := range []string{"w-0-1", "w-0"} {
 		_, plan, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now)
 		if err != nil || len(plan.Actions) != 1 {

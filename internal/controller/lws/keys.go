@@ -9,6 +9,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -105,12 +106,12 @@ func groupsOf(o *lwscache.Observer, set func(client.Object) types.NamespacedName
 }
 
 func groupsUnder(o *lwscache.Observer, set types.NamespacedName) (keys []types.NamespacedName) {
-	names, err := o.PodNames(context.Background(), set)
+	pods, err := o.Pods(context.Background(), set)
 	if err != nil {
 		return nil // the cache has the index or the process would not have started
 	}
-	for _, name := range names {
-		keys = append(keys, types.NamespacedName{Namespace: set.Namespace, Name: name})
+	for _, pod := range pods {
+		keys = append(keys, keyOf(pod))
 	}
 	return keys
 }
@@ -140,6 +141,22 @@ func groupsOfStatefulSet(o *lwscache.Observer) keysOf {
 		keys := byOwnName(object)
 		if labelledSet(object) == keyOf(object) {
 			keys = append(keys, groupsUnder(o, keyOf(object))...)
+		}
+		return keys
+	}
+}
+
+// stoppedGroupsOf returns the groups of a leader StatefulSet that exhausted maxGroupRestarts.
+func stoppedGroupsOf(o *lwscache.Observer) keysOf {
+	return func(object client.Object) (keys []types.NamespacedName) {
+		pods, err := o.Pods(context.Background(), keyOf(object))
+		if err != nil || labelledSet(object) != keyOf(object) {
+			return nil // as in groupsUnder
+		}
+		for _, pod := range pods {
+			if lws.IsExhausted(pod) {
+				keys = append(keys, keyOf(pod))
+			}
 		}
 		return keys
 	}

@@ -1,0 +1,182 @@
+package lws
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/status"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// CodeBudgetExceeded is the reason while a group that exhausted maxGroupRestarts is not recreated.
+const CodeBudgetExceeded = "ReplicaRestartBudgetExceeded"
+
+// IsExhausted reports whether the group of a leader exhausted maxGroupRestarts. The finalizer says
+// so, from before the leader is deleted until its group may go.
+func IsExhausted(leader *corev1.Pod) bool {
+	return leader != nil && slices.Contains(leader.Finalizers, lwsv1.GroupRestartBudgetFinalizer)
+}
+
+// isRetained reports whether a terminating pod has the finalizer.
+func isRetained(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil && IsExhausted(pod) }
+
+// Retained returns the terminating pods of lists that have the finalizer.
+func Retained(lists ...[]*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Concat(lists...), func(pod *corev1.Pod) bool { return !isRetained(pod) })
+}
+
+// exhaust marks a leader whose group failed once too often, and ends the group. The leader goes
+// first: whatever ends in between, the mark says what is left to do.
+func (d *groupDecision) exhaust(failure *restart.Failure) {
+	decision, why := d.decide(d.Leader, failure), failureText(d.Index, failure)
+	d.plan.do(action.SetFinalizers{
+		Object:     identity.RefOf(identity.KindPod, d.Leader),
+		Finalizers: append(slices.Clone(d.Leader.Finalizers), lwsv1.GroupRestartBudgetFinalizer),
+		Annotations: map[string]string{
+			restart.AnnotationKey:                          decision.Annotation(),
+			lwsv1.GroupRestartBudgetExhaustedAnnotationKey: "true",
+			lwsv1.RecoverAnnotationKey:                     "", // one from before does not recover the group
+		},
+		Because: because(CodeBudgetExceeded, why+", and maxGroupRestarts allows no more"),
+		Tell:    action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}},
+	})
+	d.stop(true)
+}
+
+// stop ends a group whose leader is marked. Its pods get the finalizer before: the garbage collector
+// deletes the workers with their leader, and the pods stay without their containers.
+func (d *groupDecision) stop(isNew bool) {
+	for _, pod := range sorted(bearersOf(identity.KindPod, d.unmarked())) {
+		d.plan.do(action.SetFinalizers{
+			Object:     pod.Ref,
+			Finalizers: append(slices.Clone(pod.object.GetFinalizers()), lwsv1.GroupRestartBudgetFinalizer),
+			Because:    because(CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %d failed", pod.Name, d.Index)),
+		})
+	}
+	ref := identity.RefOf(identity.KindPod, d.Leader)
+	d.plan.do(action.Delete{
+		Object: ref, AnyVersion: isNew, Foreground: true,
+		Because: because(CodeBudgetExceeded, fmt.Sprintf("group %d failed once more than maxGroupRestarts allows, and is not recreated", d.Index)),
+		Tell: action.Telling{Done: []action.Event{{
+			Warning: true, Reason: CodeBudgetExceeded, Action: "Delete", Related: &ref,
+			Note: fmt.Sprintf("Restart budget exhausted; terminated group %d and stopped automatic recovery", d.Index),
+		}}},
+	})
+}
+
+// unmarked returns the living workers of the leader's StatefulSet that lack the finalizer.
+func (d *groupDecision) unmarked() (pods []*corev1.Pod) {
+	for _, sts := range WorkersOf(&d.Group, d.Leader) {
+		for _, pod := range slices.Concat(d.Pods.Owned, d.Pods.Previous) {
+			if metav1.IsControlledBy(pod, sts) && pod.DeletionTimestamp == nil && !IsExhausted(pod) {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	return pods
+}
+
+// exhausted keeps a group that was stopped until a cause to let it go, and then lets it go. It
+// reports whether the rules after it go on.
+func (d *groupDecision) exhausted() bool {
+	leader := cmp.Or(d.Leaving, d.Former)
+	if !IsExhausted(leader) {
+		d.plan.add(Release(d.Retained, d.LeaderName, "its leader is gone"))
+		return len(d.plan.Actions) == 0
+	}
+	entry := restart.Entry(d.Set, d.Index)
+	switch why := d.endOfRetention(leader); {
+	case why == "":
+		d.plan.await(time.Time{}, CodeBudgetExceeded, exhaustedText(leader))
+	case restart.IsRecovered(leader) && entry != nil && entry.Recreations != nil:
+		d.plan.await(time.Time{}, CodeBudgetExceeded, fmt.Sprintf("group %d is recovered once the status no longer counts how often it was recreated", d.Index))
+	default:
+		d.plan.add(Release(d.Retained, d.LeaderName, why))
+	}
+	return false
+}
+
+// endOfRetention says why a group that was stopped may go, or is empty. A leader whose StatefulSet
+// the set will adopt stays.
+func (d *groupDecision) endOfRetention(leader *corev1.Pod) string {
+	switch {
+	case leader == d.Former && (d.FormerOwner == nil || d.FormerOwner.DeletionTimestamp != nil):
+		return "its StatefulSet is gone or going"
+	case leader == d.Former:
+		return ""
+	case d.scaledAway():
+		return "it was scaled away"
+	case d.rolled(leader):
+		return "the rollout replaces it"
+	case restart.IsRecovered(leader):
+		return "it is recovered"
+	}
+	return ""
+}
+
+// exhaustedText says what became of a group, and what a user does about it.
+func exhaustedText(leader *corev1.Pod) string {
+	_, index := identity.ParentAndOrdinal(leader.Name)
+	return fmt.Sprintf("group %d failed once more than maxGroupRestarts allows and was stopped; to recreate it: kubectl annotate pod %s -n %s %s=true",
+		index, leader.Name, leader.Namespace, lwsv1.RecoverAnnotationKey)
+}
+
+// exhaustedLeaders returns the leaders of wanted groups that were stopped, or are to be, by index.
+func (d *setDecision) exhaustedLeaders() map[int]*corev1.Pod {
+	found := map[int]*corev1.Pod{}
+	for _, leader := range d.leadersAndLeaving() {
+		if _, index := identity.ParentAndOrdinal(leader.Name); IsExhausted(leader) && int32(index) < workload.Replicas(d.Set) {
+			found[index] = leader
+		}
+	}
+	return found
+}
+
+// degradedText names the groups that were stopped, or is empty.
+func (d *setDecision) degradedText() string {
+	var texts []string
+	for _, index := range slices.Sorted(maps.Keys(d.exhaustedBy)) {
+		texts = append(texts, exhaustedText(d.exhaustedBy[index]))
+	}
+	return listed(texts, "; ")
+}
+
+// rollsExhausted reports whether the rollout is to replace a group that was stopped.
+func (d *setDecision) rollsExhausted() bool {
+	for index, leader := range d.exhaustedBy {
+		if int32(index) >= workload.Partition(d.Set) && leader.Labels[lwsv1.RevisionKey] != d.targetKey() {
+			return true
+		}
+	}
+	return false
+}
+
+// degraded returns the conditions about progress while groups are stopped. It is False that the set
+// progresses, unless something beside these groups does.
+func (d *setDecision) degraded(progress []metav1.Condition, counts groupCounts) []metav1.Condition {
+	says := func(kind lwsv1.LeaderWorkerSetConditionType, message string) metav1.Condition {
+		return status.Ceased(status.Holding(kind, CodeBudgetExceeded, message))
+	}
+	unavailable := says(lwsv1.LeaderWorkerSetAvailable, "Not all replicas are ready")
+	still := says(lwsv1.LeaderWorkerSetUpdateInProgress, "No rolling update is in progress")
+	isWhole := counts.wantedReady+int32(len(d.exhaustedBy)) == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current
+	stops := d.refusal == "" && d.hindrance == "" && !d.held && !d.waiting.any() && d.pauseText(counts) == ""
+	if isWhole && stops && !d.rollsExhausted() {
+		return []metav1.Condition{says(lwsv1.LeaderWorkerSetProgressing, "Automatic recovery is stopped for one or more replicas"), unavailable, still}
+	}
+	if condition.IsTrue(progress, still.Type) {
+		return append(progress, unavailable)
+	}
+	return append(progress, unavailable, still)
+}
