@@ -54,20 +54,13 @@ func (d *groupDecision) exhaust(failure *restart.Failure) {
 	d.stop(true)
 }
 
-// stop ends a group whose leader is marked. Its pods get the finalizer before: the garbage collector
-// deletes the workers with their leader, and the pods stay without their containers.
+// stop ends a group whose leader is marked, and its pods stay without their containers. The garbage
+// collector deletes the workers with their leader.
 func (d *groupDecision) stop(isNew bool) {
-	for _, pod := range sorted(bearersOf(identity.KindPod, d.unmarked())) {
-		d.plan.do(action.SetFinalizers{
-			Object:     pod.Ref,
-			Finalizers: append(slices.Clone(pod.object.GetFinalizers()), lwsv1.GroupRestartBudgetFinalizer),
-			Because:    because(CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %d failed", pod.Name, d.Index)),
-		})
-	}
+	d.mark(d.Leader)
 	ref := identity.RefOf(identity.KindPod, d.Leader)
 	d.plan.do(action.Delete{
-		Object: ref, AnyVersion: isNew, Foreground: true,
-		Because: because(CodeBudgetExceeded, fmt.Sprintf("group %d failed once more than maxGroupRestarts allows, and is not recreated", d.Index)),
+		Object: ref, AnyVersion: isNew, Foreground: true, Because: d.stopping(),
 		Tell: action.Telling{Done: []action.Event{{
 			Warning: true, Reason: CodeBudgetExceeded, Action: "Delete", Related: &ref,
 			Note: fmt.Sprintf("Restart budget exhausted; terminated group %d and stopped automatic recovery", d.Index),
@@ -75,16 +68,37 @@ func (d *groupDecision) stop(isNew bool) {
 	})
 }
 
-// unmarked returns the living workers of the leader's StatefulSet that lack the finalizer.
-func (d *groupDecision) unmarked() (pods []*corev1.Pod) {
-	for _, sts := range WorkersOf(&d.Group, d.Leader) {
+// stopped ends what is left of a group whose leader is terminating: a user may have deleted that
+// in another way.
+func (d *groupDecision) stopped(leader *corev1.Pod) {
+	if !d.retained() {
+		return
+	}
+	d.mark(leader)
+	d.deleteGroup(leader, nil, false, d.stopping())
+}
+
+func (d *groupDecision) stopping() action.Reason {
+	return because(CodeBudgetExceeded, fmt.Sprintf("group %d failed once more than maxGroupRestarts allows, and is not recreated", d.Index))
+}
+
+// mark gives the living workers of a leader's StatefulSet the finalizer.
+func (d *groupDecision) mark(leader *corev1.Pod) {
+	var unmarked []*corev1.Pod
+	for _, sts := range WorkersOf(&d.Group, leader) {
 		for _, pod := range slices.Concat(d.Pods.Owned, d.Pods.Previous) {
 			if metav1.IsControlledBy(pod, sts) && pod.DeletionTimestamp == nil && !IsExhausted(pod) {
-				pods = append(pods, pod)
+				unmarked = append(unmarked, pod)
 			}
 		}
 	}
-	return pods
+	for _, pod := range sorted(bearersOf(identity.KindPod, unmarked)) {
+		d.plan.do(action.SetFinalizers{
+			Object:     pod.Ref,
+			Finalizers: append(slices.Clone(pod.object.GetFinalizers()), lwsv1.GroupRestartBudgetFinalizer),
+			Because:    because(CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %d failed", pod.Name, d.Index)),
+		})
+	}
 }
 
 // exhausted keeps a group that was stopped until a cause to let it go, and then lets it go. It
@@ -98,10 +112,12 @@ func (d *groupDecision) exhausted() bool {
 	entry := restart.Entry(d.Set, d.Index)
 	switch why := d.endOfRetention(leader); {
 	case why == "":
+		d.stopped(leader)
 		d.plan.await(time.Time{}, CodeBudgetExceeded, exhaustedText(leader))
 	case restart.IsRecovered(leader) && entry != nil && entry.Recreations != nil:
 		d.plan.await(time.Time{}, CodeBudgetExceeded, fmt.Sprintf("group %d is recovered once the status no longer counts how often it was recreated", d.Index))
 	default:
+		d.parallel()
 		d.plan.add(Release(d.Retained, d.LeaderName, why))
 	}
 	return false

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -226,42 +227,44 @@ func TestWhatEndsTheRetention(t *testing.T) {
 	exhausts := failures(1)
 	deletedSet := func(c *cluster) { c.Remove(find[Set](c, "w"), metav1.DeletePropagationBackground) }
 	foreground := func(c *cluster) { c.Remove(find[Set](c, "w"), metav1.DeletePropagationForeground) }
+	bothDown := func(set Set) { rollingOf(set).MaxUnavailable = intstr.FromInt32(2) }
 	image2 := user(fakeapi.Image("image:2"))
 	for name, tt := range map[string]struct {
 		of      func(testing.TB) *cluster
 		happens step
 		want    string
 	}{
-		"nothing":                          {one(), exhausts, stays},
-		"it is recovered":                  {one(), then(exhausts, recovered), recreated},
-		"recover has another value":        {one(), then(exhausts, annotated("w-0", recover, "yes")), stays},
-		"recover was set before":           {one(), then(annotated("w-0", recover, "true"), exhausts), stays},
-		"recover is on a worker":           {one(), then(exhausts, annotated("w-0-1", recover, "true")), stays},
-		"the set is deleted":               {one(), then(exhausts, deletedSet), goes},
-		"it is deleted in the foreground":  {one(), then(exhausts, foreground), goes},
-		"the set is gone":                  {one(), then(exhausts, gone[Set]("w")), goes},
-		"another set has its name":         {one(), then(exhausts, gone[Set]("w"), func(c *cluster) { fakeapi.Add(c.Server, fakeapi.Set("w", 1, 2, onRestart)) }), recreated},
-		"its StatefulSet is deleted":       {one(), then(exhausts, gone[StatefulSet]("w")), recreated},
-		"its StatefulSet loses its owner":  {one(), then(exhausts, orphaned[StatefulSet]("w")), stays},
-		"it is scaled away":                {one(), then(exhausts, user(replicas(0))), goes},
-		"others are scaled away":           {two, then(exhausts, user(replicas(1))), stays},
-		"the set is scaled up":             {one(), then(exhausts, user(replicas(2))), stays},
-		"the template changes":             {one(), then(exhausts, image2), recreated},
-		"the partition keeps it":           {two, then(exhausts, user(partitioned(1)), image2), stays},
-		"the rollout reaches it":           {two, then(exhausts, user(partitioned(1)), image2, settled, user(partitioned(0))), recreated},
-		"the rollout is paused":            {one(), then(exhausts, pause, image2), stays},
-		"the limit is raised":              {one(), then(exhausts, user(atMost(9))), stays},
-		"the limit is unset":               {one(), then(exhausts, user(atMost(-1))), stays},
-		"it is unset, and it is recovered": {one(), then(exhausts, user(atMost(-1)), settled, recovered), recreated},
-		"the policy becomes None":          {one(), then(exhausts, pause, user(atMost(-1), fakeapi.Policy(lwsv1.NoneRestartPolicy))), stays},
-		"its pods are deleted by hand":     {one(), then(exhausts, removed[Pod]("w-0"), removed[Pod]("w-0-1")), stays},
-		"a worker is gone":                 {one(), then(exhausts, gone[Pod]("w-0-1")), stays},
-		"its leader is gone":               {one(), then(exhausts, gone[Pod]("w-0")), recreated},
-		"another implementation kept it":   {with(1, 2, onRestart, atMost(3)), ofOthers, stays},
-		"it is kept without a limit":       {with(1, 2, onRestart), ofOthers, stays},
-		"it kept it, and it is recovered":  {with(1, 2, onRestart, atMost(3)), then(ofOthers, settled, recovered), recreated},
-		"the set with gangs is recovered":  {one(volcano), then(exhausts, recovered), recreated},
-		"a group of one pod":               {budget(1, 1, 0), then(on("w-0", crash), settled), stays},
+		"nothing":                            {one(), exhausts, stays},
+		"it is recovered":                    {one(), then(exhausts, recovered), recreated},
+		"recover has another value":          {one(), then(exhausts, annotated("w-0", recover, "yes")), stays},
+		"recover was set before":             {one(), then(annotated("w-0", recover, "true"), exhausts), stays},
+		"recover is on a worker":             {one(), then(exhausts, annotated("w-0-1", recover, "true")), stays},
+		"the set is deleted":                 {one(), then(exhausts, deletedSet), goes},
+		"it is deleted in the foreground":    {one(), then(exhausts, foreground), goes},
+		"the set is gone":                    {one(), then(exhausts, gone[Set]("w")), goes},
+		"another set has its name":           {one(), then(exhausts, gone[Set]("w"), func(c *cluster) { fakeapi.Add(c.Server, fakeapi.Set("w", 1, 2, onRestart)) }), recreated},
+		"its StatefulSet is deleted":         {one(), then(exhausts, gone[StatefulSet]("w")), recreated},
+		"its StatefulSet loses its owner":    {one(), then(exhausts, orphaned[StatefulSet]("w")), stays},
+		"it is scaled away":                  {one(), then(exhausts, user(replicas(0))), goes},
+		"others are scaled away":             {two, then(exhausts, user(replicas(1))), stays},
+		"the set is scaled up":               {one(), then(exhausts, user(replicas(2))), stays},
+		"the template changes":               {one(), then(exhausts, image2), recreated},
+		"the partition keeps it":             {two, then(exhausts, user(partitioned(1)), image2), stays},
+		"the rollout reaches it":             {two, then(exhausts, user(partitioned(1), bothDown), image2, settled, user(partitioned(0))), recreated},
+		"it uses up the budget of a rollout": {two, then(exhausts, image2), stays},
+		"the rollout is paused":              {one(), then(exhausts, pause, image2), stays},
+		"the limit is raised":                {one(), then(exhausts, user(atMost(9))), stays},
+		"the limit is unset":                 {one(), then(exhausts, user(atMost(-1))), stays},
+		"it is unset, and it is recovered":   {one(), then(exhausts, user(atMost(-1)), settled, recovered), recreated},
+		"the policy becomes None":            {one(), then(exhausts, pause, user(atMost(-1), fakeapi.Policy(lwsv1.NoneRestartPolicy))), stays},
+		"its pods are deleted by hand":       {one(), then(exhausts, removed[Pod]("w-0"), removed[Pod]("w-0-1")), stays},
+		"a worker is gone":                   {one(), then(exhausts, gone[Pod]("w-0-1")), stays},
+		"its leader is gone":                 {one(), then(exhausts, gone[Pod]("w-0")), recreated},
+		"another implementation kept it":     {with(1, 2, onRestart, atMost(3)), ofOthers, stays},
+		"it is kept without a limit":         {with(1, 2, onRestart), ofOthers, stays},
+		"it kept it, and it is recovered":    {with(1, 2, onRestart, atMost(3)), then(ofOthers, settled, recovered), recreated},
+		"the set with gangs is recovered":    {one(volcano), then(exhausts, recovered), recreated},
+		"a group of one pod":                 {budget(1, 1, 0), then(on("w-0", crash), settled), stays},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tt.of(t)

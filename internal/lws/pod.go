@@ -17,8 +17,10 @@ const (
 	// scheduled.
 	ReplacementGate = systemPrefix + "group-replacement"
 
+	// CodeReleased is the reason to let a pod go that was kept as evidence.
+	CodeReleased = "Released"
+
 	codeHeldByOthers = "HeldByOthers"
-	codeReleased     = "Released"
 )
 
 // ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group.
@@ -48,7 +50,7 @@ func Release(retained []*corev1.Pod, leaderName, why string) (p Plan) {
 			Finalizers: slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool {
 				return f == lwsv1.GroupRestartBudgetFinalizer
 			}),
-			Because: because(codeReleased, fmt.Sprintf("pod %s of a group that exhausted maxGroupRestarts may go: %s", pod.Name, why)),
+			Because: because(CodeReleased, fmt.Sprintf("pod %s of a group that exhausted maxGroupRestarts may go: %s", pod.Name, why)),
 		})
 	}
 	return p

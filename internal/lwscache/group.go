@@ -65,13 +65,12 @@ func (o *Observer) meet(ctx context.Context, need lws.Need, w *lws.GroupSnapshot
 func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	if w.Set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil {
 		set := &lwsv1.LeaderWorkerSet{}
-		if err := r.live.Get(ctx, client.ObjectKeyFromObject(w.Set), set); err != nil {
+		if err := r.live.Get(ctx, client.ObjectKeyFromObject(w.Set), set); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read set %q: %w", client.ObjectKeyFromObject(w.Set), err)
 		}
-		if set.UID != w.Set.UID {
-			return apierrors.NewNotFound(schema.GroupResource{Group: lwsv1.GroupVersion.Group, Resource: "leaderworkersets"}, w.Set.Name)
+		if set.UID == w.Set.UID { // else it is gone, and its groups go with it
+			w.Set = set
 		}
-		w.Set = set
 	}
 	leader := client.ObjectKeyFromObject(w.Leader)
 	var list corev1.PodList
