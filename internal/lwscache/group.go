@@ -203,6 +203,9 @@ func (r *reading) fillWorkers(ctx context.Context, w *lws.GroupSnapshot) error {
 func (o *Observer) abandoned(ctx context.Context, key types.NamespacedName, now time.Time) (w lws.GroupSnapshot, err error) {
 	setName, index := identity.ParentAndOrdinal(key.Name)
 	w = lws.GroupSnapshot{Now: now, Group: lws.Group{Index: index, LeaderName: key.Name}}
+	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
+		return w, nil // a set has this name: the pods under it are leaders
+	}
 	pods, err := o.Pods(ctx, key)
 	if err != nil {
 		return w, err

@@ -207,6 +207,11 @@ func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
 	}
 	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lwsv1.GroupRestartBudgetFinalizer)
 	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lwsv1.GroupRestartBudgetFinalizer)
+	for _, name := range []string{"w", "w-0-1"} { // StatefulSets and pods have these names, and no group
+		if _, plan, _ := e.observer.GroupPlan(context.Background(), key(name), e.Now); len(plan.Actions) > 0 {
+			t.Fatalf("as of group %s: %v", name, plan.Actions)
+		}
+	}
 	for _, name := range []string{"w-0-1", "w-0"} {
 		_, plan, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now)
 		if err != nil || len(plan.Actions) != 1 {
