@@ -22,6 +22,9 @@ import (
 // CodeBudgetExceeded is the reason while a group that exhausted maxGroupRestarts is not recreated.
 const CodeBudgetExceeded = "ReplicaRestartBudgetExceeded"
 
+// CodeCountsUnreadable is the event for counts of another implementation that cannot be read.
+const CodeCountsUnreadable = "RestartCountsUnreadable"
+
 // IsExhausted reports whether the group of a leader exhausted maxGroupRestarts. The finalizer says
 // so, from before the leader is deleted until its group may go.
 func IsExhausted(leader *corev1.Pod) bool {

@@ -406,6 +406,18 @@ func TestCountsOfAnotherImplementation(t *testing.T) {
 	}
 }
 
+// Counts that cannot be read are told of, and stay as they are.
+func TestCountsThatCannotBeRead(t *testing.T) {
+	c := budget(1, 2, 3)(t)
+	then(on("w", func(set Set) {
+		set.Annotations = withAnnotation(set.Annotations, lwsv1.GroupRestartCountsAnnotationKey, "{")
+		set.Status.RestartsSince = &metav1.Time{Time: find[Pod](c, "w-0").CreationTimestamp.Add(time.Second)}
+	}), on("w-0-1", crash))(c)
+	if got := short(c.decideGroup("w-0")); got != "annotate pod w-0 | RestartCountsUnreadable!RestartCountsUnreadable Restart" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // The conditions while a group is stopped, and after.
 func TestConditionsOfAStoppedGroup(t *testing.T) {
 	const exceeded = "ReplicaRestartBudgetExceeded"
