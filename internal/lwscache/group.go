@@ -60,7 +60,7 @@ func (o *Observer) meet(ctx context.Context, need lws.Need, w *lws.GroupSnapshot
 	return r.knowRevision(ctx, w, cmp.Or(w.Leader, w.Leaving).Labels[lwsv1.RevisionKey])
 }
 
-// readLive reads the leader, the workers and their StatefulSet from the API server, and the set where
+// readLive reads the leader, the workers and their StatefulSet from the API server, and the status where
 // it counts restarts: a cache may not show the last one yet.
 func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	if w.Set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil {
@@ -69,7 +69,9 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 			return fmt.Errorf("read set %q: %w", client.ObjectKeyFromObject(w.Set), err)
 		}
 		if set.UID == w.Set.UID { // else it is gone, and its groups go with it
-			w.Set = set
+			counted := *w.Set
+			counted.Status = set.Status
+			w.Set = &counted
 		}
 	}
 	leader := client.ObjectKeyFromObject(w.Leader)
