@@ -112,7 +112,7 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 	$(MAKE) --no-print-directory fuzz FUZZTIME=3000x FUZZED="internal/webhook internal/lws/revision internal/lws/admission"
 	go -C local test -vet=off -timeout 20m ./...
 	go -C release test -timeout 10m ./...
-	go test ./test/bench ./test/delay ./test/history ./test/monitoring
+	go test ./test/bench ./test/delay ./test/docs ./test/history ./test/monitoring
 	LOCKSTEP_SEED=1 LOCKSTEP_INTERLEAVINGS=20 go test -count=1 -timeout 20m ./test/integration
 	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestSmoke$$'
 
@@ -136,19 +136,31 @@ chart: build ## Drill the chart with Helm 3 and Helm 4 on the local control plan
 	@rm -rf bin/chart && mkdir -p bin/chart && git archive $(CHART_FROM) charts/lockstep | tar -x -C bin/chart
 	LOCKSTEP_CHART_FROM=$(CURDIR)/bin/chart/charts/lockstep go -C release test -tags drills -count=1 -timeout 1h ./helm
 
+# The programs that a reader of the documentation has.
+READERS := $(CURDIR)/bin/docs
+.PHONY: readers
+readers: local
+	@mkdir -p $(READERS) && ln -sf $(ASSETS)/kubectl $(READERS)/kubectl
+	@echo "building helm and a registry in memory (two minutes the first time)"
+	@hack/progress.sh go -C release build -o $(READERS)/ helm.sh/helm/v4/cmd/helm github.com/google/go-containerregistry/cmd/registry
+
 .PHONY: node
 node: ## Drill on a real kubelet and containerd on this machine (root, Linux), NODEFLAGS choose
 	@LOCKSTEP_NODE=needs go test -count=1 ./test/node >/dev/null || LOCKSTEP_NODE=needs go test -count=1 ./test/node
-	@$(MAKE) --no-print-directory build image
+	@$(MAKE) --no-print-directory build image readers
 	@echo "building lockstep-kubelet (a minute)"
 	@hack/progress.sh go -C local build -tags kubelet -o $(CURDIR)/bin/ \
 	  -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go -C local list -m -f '{{.Version}}' k8s.io/kubernetes)" ./cmd/lockstep-kubelet
-	LOCKSTEP_NODE=1 LOCKSTEP_IMAGE=$(DIST)/image go test -count=1 -timeout 30m $(NODEFLAGS) ./test/node
+	LOCKSTEP_NODE=1 LOCKSTEP_IMAGE=$(DIST)/image LOCKSTEP_HELM=$(READERS)/helm go test -count=1 -timeout 30m $(NODEFLAGS) ./test/node
 
 .PHONY: monitoring
 monitoring: build ## Test alerts and dashboards with Prometheus during a drill; PLOTS=DIR draws the dashboards
 	@hack/prometheus.sh $(CURDIR)/bin/prometheus
 	LOCKSTEP_MONITORING=$(CURDIR)/bin/prometheus LOCKSTEP_PLOTS=$(abspath $(PLOTS)) go test -count=1 -timeout 15m ./test/monitoring
+
+.PHONY: docs
+docs: build readers ## Run every command of the README, the tutorial and the how-to pages (15 minutes); DOCS=PAGE runs one
+	LOCKSTEP_DOCS=$(READERS) go test -count=1 -v -timeout 1h ./test/docs $(if $(DOCS),-run '^TestPages$$/^$(DOCS)$$')
 
 .PHONY: laws
 laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -213,7 +214,9 @@ func (r *removal) stripObject(o client.Object) bool {
 		return r.ours.Alone && !isBound(o) && controllerutil.RemoveFinalizer(o, pvc.VolumeFinalizer)
 	case *corev1.Pod:
 		gates := len(o.Spec.SchedulingGates)
-		o.Spec.SchedulingGates = slices.DeleteFunc(o.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return pvc.IsOurGate(gate.Name) })
+		o.Spec.SchedulingGates = slices.DeleteFunc(o.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
+			return pvc.IsOurGate(gate.Name) || r.ofSets && gate.Name == lwsv1.GroupReplacementGate
+		})
 		return len(o.Spec.SchedulingGates) < gates
 	}
 	return r.ours.Strip(o)

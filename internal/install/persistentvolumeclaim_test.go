@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -137,6 +138,21 @@ func TestPVCsThatLeaveInUseBlock(t *testing.T) {
 		}
 		if err := r.client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: "leaving"}, &corev1.PersistentVolumeClaim{}); err != nil {
 			t.Errorf("%s: lost: %v", name, err)
+		}
+	}
+}
+
+// Leaders lose their gate with the installation that ran sets: nothing else takes it off.
+func TestLeadersLoseTheirGate(t *testing.T) {
+	for _, ofSets := range []bool{true, false} {
+		pod := podOf("x", corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate}, corev1.PodSchedulingGate{Name: "example.com/mine"})
+		r := stage(t, pod)
+		r.ofSets = ofSets
+		if err := r.stripAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || (len(pod.Spec.SchedulingGates) == 1) != ofSets {
+			t.Errorf("of sets %v: %v, %v", ofSets, pod.Spec.SchedulingGates, err)
 		}
 	}
 }

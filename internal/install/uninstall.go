@@ -123,6 +123,8 @@ type removal struct {
 	// configuration.
 	operators []string
 	except    string
+	// ofSets is set if the installation ran sets: leaders lose their gates.
+	ofSets bool
 	// ours is what goes from PVCs, namespaces and volumes.
 	ours pvc.Removal
 }
@@ -134,6 +136,7 @@ func (c *cluster) removal(found []*unstructured.Unstructured, goes func(*unstruc
 			continue
 		}
 		r.toDelete = append(r.toDelete, u)
+		r.ofSets = r.ofSets || u.GetName() == managerRole
 		if u.GetKind() == "Deployment" {
 			r.operators = append(r.operators, u.GetNamespace())
 		}

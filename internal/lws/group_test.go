@@ -107,6 +107,8 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"a gated leader", three, on("w-0", gated), "w-0", "ungate pod w-0"},
 		{"a gated leader beside a worker of a former leader", three, then(on("w-0", gated), previous[Pod]("w-0-1", "w-0"), gone[StatefulSet]("w-0")), "w-0",
 			"| Garbage WaitingForPreviousIncarnation"},
+		{"a gated leader beside a worker above the group's size", three, then(on("w-0", gated), surplus, previous[Pod]("w-0-3", "w-0")), "w-0",
+			"| Garbage WaitingForPreviousIncarnation"},
 		{"another group of a former leader", with(2, 2), then(previous[StatefulSet]("w-0", "w-0"), gone[StatefulSet]("w-1"), gone[Pod]("w-1-1")),
 			"w-1", "create statefulset w-1"},
 	})
@@ -114,7 +116,7 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 
 func gated(pod Pod) {
 	unscheduled(pod)
-	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: lws.ReplacementGate}}
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: lwsv1.GroupReplacementGate}}
 }
 
 // lacks takes pods from a StatefulSet that the StatefulSet controller does not create again.

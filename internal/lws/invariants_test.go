@@ -32,6 +32,9 @@ func (w *world) judgeWrite(a action.Action) error {
 	case lws.CodeParallel:
 		return w.judgeParallel(a)
 	}
+	if ungate, is := a.(action.Ungate); is {
+		return w.judgeUngated(ungate)
+	}
 	live := fakeapi.Find[StatefulSet](w.Server, "w")
 	if live == nil {
 		return nil
@@ -45,6 +48,25 @@ func (w *world) judgeWrite(a action.Action) error {
 		pod := fakeapi.Find[Pod](w.Server, a.Object.Name)
 		if w.may.strict && a.Object.Kind == identity.KindPod && a.OwnerGone == nil && pod != nil && pod.UID == a.Object.UID {
 			return w.judgeReplaced(live, pod)
+		}
+	}
+	return nil
+}
+
+// judgeUngated: no leader is scheduled beside a worker of the group before it.
+func (w *world) judgeUngated(a action.Ungate) error {
+	for _, pod := range fakeapi.All[Pod](w.Objects) {
+		parent, _ := identity.ParentAndOrdinal(pod.Name)
+		owner := metav1.GetControllerOf(pod)
+		if parent != a.Pod.Name || owner == nil || owner.Name != a.Pod.Name {
+			continue
+		}
+		sts := fakeapi.Find[StatefulSet](w.Server, owner.Name)
+		if sts == nil || sts.UID != owner.UID {
+			return fmt.Errorf("beside pod %s, whose StatefulSet is gone", pod.Name)
+		}
+		if leader := metav1.GetControllerOf(sts); leader != nil && leader.UID != a.Pod.UID {
+			return fmt.Errorf("beside pod %s of the group before it", pod.Name)
 		}
 	}
 	return nil

@@ -126,7 +126,7 @@ func (w *world) checkLaws() {
 var verbs = map[identity.Kind]string{
 	identity.KindLeaderWorkerSet:       "status",
 	identity.KindStatefulSet:           "create apply annotate relabel delete",
-	identity.KindPod:                   "create annotate dress delete",
+	identity.KindPod:                   "create annotate dress ungate delete",
 	identity.KindService:               "create apply delete",
 	identity.KindControllerRevision:    "create apply relabel delete",
 	identity.KindPersistentVolumeClaim: "create tie delete",

@@ -78,6 +78,7 @@ const (
 	CodeGangSchedulerMissing = "GangSchedulerMissing"
 	CodeRestart              = "Restart"
 	CodeParallel             = "ParallelTermination"
+	CodePreviousGone         = "PreviousIncarnationGone"
 	CodeBackoff              = "RestartBackOff"
 )
 

@@ -11,29 +11,24 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-const (
-	// ReplacementGate holds back a leader until the pods of the group before it are gone. Another
-	// implementation may have left it: without that, nothing takes it off, and the pod is never
-	// scheduled.
-	ReplacementGate = systemPrefix + "group-replacement"
+// CodeReleased is the reason to let a pod go that was kept as evidence.
+const CodeReleased = "Released"
 
-	// CodeReleased is the reason to let a pod go that was kept as evidence.
-	CodeReleased = "Released"
-
-	codeHeldByOthers = "HeldByOthers"
-)
-
-// ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group.
+// ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group, also above its size.
 func (d *groupDecision) ungate() bool {
-	isGate := func(gate corev1.PodSchedulingGate) bool { return gate.Name == ReplacementGate }
+	isGate := func(gate corev1.PodSchedulingGate) bool { return gate.Name == lwsv1.GroupReplacementGate }
 	gates := d.Leader.Spec.SchedulingGates
 	if !slices.ContainsFunc(gates, isGate) {
 		return true
 	}
+	if left := bearersOf(identity.KindPod, d.Pods.Previous); len(left) > 0 {
+		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("leader %s is scheduled once these are gone: %s", d.Leader.Name, named(sorted(left))))})
+		return false
+	}
 	d.plan.do(action.Ungate{
 		Pod:     identity.RefOf(identity.KindPod, d.Leader),
 		Gates:   slices.DeleteFunc(slices.Clone(gates), isGate),
-		Because: because(codeHeldByOthers, fmt.Sprintf("leader %s has the gate %s, and its group has no other pod", d.Leader.Name, ReplacementGate)),
+		Because: because(CodePreviousGone, fmt.Sprintf("leader %s has the gate %s, and no pod of the group before it is left", d.Leader.Name, lwsv1.GroupReplacementGate)),
 	})
 	return false
 }

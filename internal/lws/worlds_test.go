@@ -65,7 +65,7 @@ func TestAnything(t *testing.T) {
 		"Pod deleted in the Orphan", "StatefulSet deleted in the Orphan", "a group recorded",
 		lws.CodePreviousIncarnation, lws.CodeNameConflict, lws.CodeLeaderNotReady, lws.CodeGarbage, lws.CodeOrphan,
 		lws.CodeSuperseded, lws.CodeRollout, lws.CodePaused, lws.CodeTie, lws.CodeRestart, lws.CodeBackoff,
-		"a group ended in parallel", "a set gone before its group ended",
+		"a group ended in parallel",
 	)
 }
 
@@ -392,7 +392,7 @@ func TestASetDeletedAndCreatedAgain(t *testing.T) {
 		if len(created) > 1 {
 			t.Fatalf("the next incarnation created revisions %v", created)
 		}
-	}, "Background", "Foreground", "Orphan", "no garbage collector", "pods taken over", "a group ended in parallel")
+	}, "Background", "Foreground", "Orphan", "no garbage collector", "pods taken over", "a group ended in parallel", "a set gone before its group ended")
 }
 
 // incarnation is the UID of the set at the end of an object's owners.

@@ -3,17 +3,20 @@ package lwscache
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Kin reads the set and the leader of a pod that is being created. It does not wait for caches:
+// Kin reads the set, the leader and the group of a pod that is being created. It does not wait for caches:
 // the API server waits for the webhook.
 type Kin struct {
 	cached, live client.Reader
@@ -30,6 +33,23 @@ func (k *Kin) Set(ctx context.Context, pod *corev1.Pod) (*lwsv1.LeaderWorkerSet,
 // Leader returns the pod with the name of a worker's leader, or nil.
 func (k *Kin) Leader(ctx context.Context, worker *corev1.Pod) (*corev1.Pod, error) {
 	return kin(ctx, k, types.NamespacedName{Namespace: worker.Namespace, Name: worker.Annotations[lwsv1.LeaderPodNameAnnotationKey]}, &corev1.Pod{})
+}
+
+// HasGroup reports whether a worker of an earlier leader with the name of a new leader is still there. It reads the
+// cache alone: where it does not show one, the leader is scheduled at once.
+func (k *Kin) HasGroup(ctx context.Context, leader *corev1.Pod) (bool, error) {
+	if k.cached == nil || leader.Name == "" {
+		return false, nil
+	}
+	var list corev1.PodList
+	if err := k.cached.List(ctx, &list, client.InNamespace(leader.Namespace), client.MatchingFields{indexClaim: byName(leader.Name)}); err != nil {
+		return false, fmt.Errorf("list pods under %q: %w", leader.Name, err)
+	}
+	return slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool {
+		owner := metav1.GetControllerOfNoCopy(&pod)
+		return owner != nil && owner.Kind == string(identity.KindStatefulSet) && owner.Name == leader.Name &&
+			pod.Labels[lwsv1.SetNameLabelKey] == leader.Labels[lwsv1.SetNameLabelKey]
+	}), nil
 }
 
 func kin[T client.Object](ctx context.Context, k *Kin, key types.NamespacedName, into T) (T, error) {

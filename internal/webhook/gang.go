@@ -19,10 +19,12 @@ type Gangs struct {
 	Kin Kin
 }
 
-// Kin returns the set and the leader of a pod, or nil.
+// Kin returns the set and the leader of a pod, or nil. HasGroup reports whether a worker of an earlier
+// leader of that name is still there.
 type Kin interface {
 	Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error)
 	Leader(context.Context, *corev1.Pod) (*corev1.Pod, error)
+	HasGroup(context.Context, *corev1.Pod) (bool, error)
 }
 
 // include reports whether a new pod is placed with its group. A gang is whole or it is none: a
@@ -49,7 +51,7 @@ func (g Gangs) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
 }
 
 // mutatePod completes a pod of a set. A pod whose gang cannot be found out is refused: it would be
-// placed alone, or wait for the others forever.
+// placed alone, or wait for the others forever. A leader beside pods of the group before it is gated.
 func (g Gangs) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if _, isOfSet := pod.Labels[lwsv1.SetNameLabelKey]; !isOfSet {
 		return nil
@@ -63,6 +65,16 @@ func (g Gangs) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	if inGang {
 		gang.Tie(pod, gang.NameOf(pod))
+	}
+	if !rule.IsLeader(pod) {
+		return nil
+	}
+	hasGroup, err := g.Kin.HasGroup(ctx, pod)
+	if err != nil {
+		return fmt.Errorf("find out whether the group before leader %s is gone: %w", pod.Name, err)
+	}
+	if hasGroup {
+		rule.Gate(pod)
 	}
 	return nil
 }

@@ -248,7 +248,9 @@ func FuzzServe(f *testing.F) {
 type kin struct {
 	set    *lwsv1.LeaderWorkerSet
 	leader *corev1.Pod
-	err    error
+	// hasGroup is set while workers of an earlier leader are there.
+	hasGroup bool
+	err      error
 }
 
 func (k *kin) Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) {
@@ -258,6 +260,8 @@ func (k *kin) Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) 
 func (k *kin) Leader(context.Context, *corev1.Pod) (*corev1.Pod, error) {
 	return k.leader, k.err
 }
+
+func (k *kin) HasGroup(context.Context, *corev1.Pod) (bool, error) { return k.hasGroup, k.err }
 
 func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -307,6 +311,35 @@ func TestPodsGetThePodGroup(t *testing.T) {
 		err := tt.gangs.mutatePod(t.Context(), tt.pod)
 		if got := tt.pod.Annotations[gang.PodGroupAnnotationKey]; (err != nil) != (tt.want == "refused") || err == nil && got != tt.want {
 			t.Errorf("%s: PodGroup %q, %v", name, got, err)
+		}
+	}
+}
+
+// A leader beside workers of the group before it is gated, once, however often the webhook is called. A worker, a pod
+// with a node and a leader of a first group are not.
+func TestLeadersWaitForTheGroupBeforeThem(t *testing.T) {
+	leader := func(pod *corev1.Pod) {
+		pod.Name, pod.Labels[lwsv1.WorkerIndexLabelKey] = "w-0", "0"
+		delete(pod.Annotations, lwsv1.LeaderPodNameAnnotationKey)
+	}
+	placed := func(pod *corev1.Pod) { pod.Spec.NodeName = "n" }
+	for name, tt := range map[string]struct {
+		pod      *corev1.Pod
+		hasGroup bool
+		want     int
+	}{
+		"beside a former worker": {worker(leader), true, 1},
+		"of a first group":       {worker(leader), false, 0},
+		"with a node":            {worker(leader, placed), true, 0},
+		"a worker":               {worker(), true, 0},
+	} {
+		for calls := 1; calls <= 3; calls++ {
+			if err := (Gangs{Kin: &kin{hasGroup: tt.hasGroup}}).mutatePod(t.Context(), tt.pod); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(tt.pod.Spec.SchedulingGates); got != tt.want {
+				t.Errorf("%s, after %d calls: %d gates", name, calls, got)
+			}
 		}
 	}
 }

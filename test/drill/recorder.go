@@ -28,6 +28,7 @@ type Record struct {
 	Last    client.Object // never written to
 	Owners  []types.UID   // all controllers so far
 	Born    int           // number of the change that created it
+	Bound   int           // number of the change that gave a pod its node, or 0
 	Deleted int           // number of the change that set its deletion timestamp, or 0
 	Died    int           // number of the change that removed it, or 0
 	Gone    time.Time
@@ -142,6 +143,9 @@ func (r *Recorder) see(o client.Object, there bool) {
 		r.records[o.GetUID()] = rec
 	}
 	rec.Last = o
+	if pod, ok := o.(*corev1.Pod); ok && rec.Bound == 0 && pod.Spec.NodeName != "" {
+		rec.Bound = r.count
+	}
 	if rec.Deleted == 0 && o.GetDeletionTimestamp() != nil {
 		rec.Deleted = r.count
 	}

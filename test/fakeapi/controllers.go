@@ -160,7 +160,18 @@ func (c *Controllers) podOf(sts *appsv1.StatefulSet, name string, ordinal int) *
 	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = hash
 	Admit(pod)
 	OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
+	if pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && c.hasWorkers(name) {
+		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: lwsv1.GroupReplacementGate}} // it runs once the gate is off
+	}
 	return pod
+}
+
+// hasWorkers reports whether a StatefulSet with the name of a leader has pods.
+func (c *Controllers) hasWorkers(leader string) bool {
+	return slices.ContainsFunc(All[*corev1.Pod](c.Objects), func(pod *corev1.Pod) bool {
+		owner := metav1.GetControllerOf(pod)
+		return owner != nil && owner.Kind == string(identity.KindStatefulSet) && owner.Name == leader
+	})
 }
 
 func partitionOf(sts *appsv1.StatefulSet) int {
@@ -285,7 +296,7 @@ func (c *Controllers) Run(pod *corev1.Pod) {
 		}
 		return
 	}
-	if over(pod) {
+	if over(pod) || len(pod.Spec.SchedulingGates) > 0 {
 		return
 	}
 	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.Conditions) == 0 {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +26,14 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// layoutEnv names the directory with the image layout of "make image".
-const layoutEnv = "LOCKSTEP_IMAGE"
+const (
+	// layoutEnv names the directory with the image layout of "make image".
+	layoutEnv = "LOCKSTEP_IMAGE"
+	// helmEnv names the program helm.
+	helmEnv = "LOCKSTEP_HELM"
+	// chart is the directory of the chart.
+	chart = "../../charts/lockstep"
+)
 
 // imageName is the repository under which containerd keeps the image.
 const imageName = "lockstep.local/lockstep"
@@ -37,8 +44,9 @@ var (
 	operatorPods = client.MatchingLabels{"control-plane": "controller-manager"}
 )
 
-// The released image runs under containerd as it is deployed. The API server calls its webhooks behind
-// their Service, also while the Deployment replaces its pods: no set that is created meanwhile is refused.
+// The released image runs under containerd as it is deployed, by the program and then by the chart. The API
+// server calls its webhooks behind their Service, also while the Deployment replaces its pods: no set that is
+// created meanwhile is refused.
 func TestTheImageIsInstalled(t *testing.T) {
 	s := newScene(t)
 	image := s.importImage()
@@ -57,7 +65,13 @@ func TestTheImageIsInstalled(t *testing.T) {
 	before := s.UIDs()
 
 	s.makeRoom()
+	s.installChart(image)
+	s.checkService()
 	old := s.awaitOperator()
+	for _, pod := range old {
+		s.checkSealed(pod)
+	}
+	s.checkReport()
 	stop, done := make(chan struct{}), make(chan error)
 	created := 0
 	go func() { done <- s.createSets(stop, &created) }()
@@ -84,6 +98,39 @@ func TestTheImageIsInstalled(t *testing.T) {
 	}
 	s.killContainerOf("a-0-1") // the new operator works
 	s.awaitAnother(set, before, "a-0", "a-0-1")
+}
+
+// helm runs helm against the cluster.
+func (s *scene) helm(args ...string) {
+	out, err := exec.Command(os.Getenv(helmEnv), append(args, "--kubeconfig", bed.Operator.Kubeconfig, "--namespace", operatorKey.Namespace)...).CombinedOutput()
+	s.Check(fmt.Sprintf("helm %v: %s", args, out), err)
+}
+
+// installChart installs the chart over what the program installed, and waits as Helm does. Helm 4 has to be told to take
+// the fields of the program.
+func (s *scene) installChart(image string) {
+	repository, tag, _ := strings.Cut(image, ":")
+	deployment := &appsv1.Deployment{}
+	s.Check("read the operator's Deployment", bed.Client.Get(s.Context(), operatorKey, deployment))
+	s.helm("install", "lockstep", chart, "--take-ownership", "--force-conflicts", "--wait", "--set", "image.repository="+repository, "--set", "image.tag="+tag,
+		"--set", fmt.Sprint("replicas=", *deployment.Spec.Replicas))
+	s.Cleanup(func() { s.helm("uninstall", "lockstep", "--wait") })
+	s.awaitOperator()
+}
+
+// checkReport checks that a report has the log of the operator, and its metrics or why they were not read: the API
+// server passes no credentials on.
+func (s *scene) checkReport() {
+	path := filepath.Join(bed.node.dir, "report.tar.gz")
+	s.say("report", "a", "-o", path)
+	files, err := exec.Command("tar", "-tzf", path).Output()
+	s.Check("list the report", err)
+	page, err := exec.Command("tar", "-xzOf", path, "report.md").Output()
+	s.Check("read the report", err)
+	metrics := strings.Contains(string(files), "metrics/"+operatorKey.Name) || strings.Contains(string(page), "- the metrics of pod "+operatorKey.Name)
+	if !strings.Contains(string(files), "logs/"+operatorKey.Name) || !metrics {
+		s.Errorf("the report has no log, or does not speak of metrics:\n%s\n%s", files, page)
+	}
 }
 
 // importImage imports the image layout into containerd, and returns the name of the image.

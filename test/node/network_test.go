@@ -4,18 +4,17 @@ package node
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // nodeAddress is that of the node in its own network, and the gateway of its pods.
@@ -103,7 +102,7 @@ func (r *relay) run() error {
 		return err
 	}
 	go forward(pods, "unix", filepath.Join(r.dir, apiSocket))
-	return http.Serve(egress, http.HandlerFunc(connect))
+	return http.Serve(egress, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { drill.Tunnel(w, r, r.URL.Host) }))
 }
 
 // forward joins every connection of a listener to an address.
@@ -119,38 +118,9 @@ func forward(from net.Listener, network, address string) {
 				_ = near.Close()
 				return
 			}
-			join(near, far)
+			drill.Join(near, far)
 		}()
 	}
-}
-
-// connect answers one CONNECT request of the API server.
-func connect(w http.ResponseWriter, r *http.Request) {
-	far, err := net.Dial("tcp", r.URL.Host)
-	if r.Method != http.MethodConnect || err != nil {
-		http.Error(w, errors.Join(errors.New(r.Method), err).Error(), http.StatusBadGateway)
-		return
-	}
-	near, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		_ = far.Close()
-		return
-	}
-	if _, err := io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
-		_ = near.Close()
-		_ = far.Close()
-		return
-	}
-	join(near, far)
-}
-
-// join copies in both directions until either side ends.
-func join(near, far net.Conn) {
-	var once sync.Once
-	end := func() { _, _ = near.Close(), far.Close() }
-	go func() { _, _ = io.Copy(near, far); once.Do(end) }()
-	_, _ = io.Copy(far, near)
-	once.Do(end)
 }
 
 // announce makes the node's end of the relay the endpoint of the Service kubernetes: pods then reach the

@@ -75,9 +75,9 @@ const (
 	// absent. It alone among the keys is in camel case.
 	SubdomainPolicyAnnotationKey = "leaderworkerset.sigs.k8s.io/subdomainPolicy"
 
-	// PodTerminationPolicyAnnotationKey, on worker StatefulSets, holds Parallel or
-	// is absent: once the set is gone, nothing else holds its policy. Another
-	// implementation writes it on leaders.
+	// PodTerminationPolicyAnnotationKey, on worker StatefulSets, holds Parallel, or
+	// Default where the leader says otherwise, or is absent: once the set is gone,
+	// nothing else holds its policy. Another implementation writes it on leaders.
 	PodTerminationPolicyAnnotationKey = "leaderworkerset.sigs.k8s.io/pod-termination-policy"
 
 	// GroupRestartCountsAnnotationKey, on a set, holds in JSON how often another
@@ -138,3 +138,7 @@ const (
 	// Volcano places them.
 	QueueNameAnnotationKey = "scheduling.volcano.sh/queue-name"
 )
+
+// GroupReplacementGate is a scheduling gate of leaders. It holds a leader back until the pods of
+// the group before it are gone.
+const GroupReplacementGate = "leaderworkerset.sigs.k8s.io/group-replacement"

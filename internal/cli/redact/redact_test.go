@@ -21,7 +21,7 @@ func TestText(t *testing.T) {
 	for _, stays := range []string{
 		"0/3 nodes are available: 3 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint.",
 		"Successfully assigned prod/llama-0 to node", "FailedCreate: exceeded quota, since 2026-11-26T04:36:50Z",
-		"exit code 137, after 2m30s", "spec.template.spec.containers[0].imagePullPolicy", "127.0.0.1:9443", "",
+		"exit code 137, after 2m30s", "spec.template.spec.containers[0].imagePullPolicy", "127.0.0.1:9443", "UpdateInProgress: NotInUse, NoHold", "",
 	} {
 		if got := r.Text(stays); got != stays {
 			t.Errorf("%q became %q", stays, got)

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,15 @@ func placeInGroup(pod *corev1.Pod, groupSize int) error {
 		return placeLeader(pod)
 	}
 	return placeWorker(pod, groupSize)
+}
+
+// Gate holds a leader back until the pods of the group before it are gone: an old worker would join the new leader, and
+// the leader would take room that the group is about to leave. A pod that has a node already takes no gate.
+func Gate(leader *corev1.Pod) {
+	isGate := func(gate corev1.PodSchedulingGate) bool { return gate.Name == lwsv1.GroupReplacementGate }
+	if leader.Spec.NodeName == "" && !slices.ContainsFunc(leader.Spec.SchedulingGates, isGate) {
+		leader.Spec.SchedulingGates = append(leader.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate})
+	}
 }
 
 // forgetTemplate removes the labels by which a template places a pod: it would place every pod

@@ -1,0 +1,3 @@
+#: GROUP READY REVISION is output
+
+begin() { :; }

@@ -1,0 +1,73 @@
+#: NAMESPACE stands for lws-system
+#: NAME stands for llama
+#: RELEASE stands for lws
+#: DEPLOYMENT stands for lws-controller-manager
+#: REGISTRY/lockstep:TAG stands for $IMAGE:$TAG
+#: HOST/NAME stands for $IMAGE
+#: sha256:… stands for $DIGEST
+#: none_or_unknown runs kubectl get disaggregatedsets
+#: as_is runs lockstep install --dry-run
+#: in_pod runs lockstep install
+#: from_other_in_pod runs helm upgrade
+#: from_other_in_pod runs helm install lockstep
+#: from_other_stopped runs kubectl --namespace NAMESPACE scale deployment
+#: from_chart runs helm uninstall
+#: edited runs kubectl get leaderworkerset NAME
+
+# The other is the objects of its chart, and this operator in place of its own.
+begin() {
+	have_programs
+	have_cluster
+	kubectl apply --server-side -f config/crd
+	have_other
+	have_set inference llama
+}
+
+have_other() {
+	helm install lws release/helm/testdata/reference --namespace lws-system --create-namespace --wait \
+		--set "url=https://127.0.0.1:$WEBHOOKS" --set fullname=lws
+	run_operator "$KUBECONFIG" --leader-elect=false
+}
+
+# have_other_again goes back: the page has several ways to Lockstep, and the pods stay the same.
+have_other_again() {
+	end_operator
+	local release
+	for release in $(helm list --short --namespace lws-system); do
+		helm uninstall "$release" --namespace lws-system --wait
+	done
+	lockstep uninstall --keep-sets
+	have_other
+}
+
+none_or_unknown() {
+	local found
+	found=$("$@" --no-headers 2>&1) || [[ $found == *"doesn't have a resource type"* ]]
+}
+
+from_other_in_pod() {
+	have_other_again
+	in_pod "$@"
+}
+
+# from_other_stopped installs after it stopped the other, as the page goes on.
+from_other_stopped() {
+	have_other_again
+	"$@"
+	end_operator
+	in_pod lockstep install --image "$IMAGE:$TAG"
+}
+
+# from_chart goes back from Lockstep by Helm: here it came with the program.
+from_chart() {
+	from_other_in_pod helm upgrade lws charts/lockstep --namespace lws-system --reset-values --take-ownership \
+		--set "image.repository=$IMAGE" --set "image.digest=$DIGEST" --wait
+	"$@"
+	end_operator
+}
+
+# edited edits what it reads as the page says: without status, uid and resourceVersion. Lockstep is there again.
+edited() {
+	in_pod lockstep install --image "$IMAGE:$TAG" >&2
+	"$@" | sed '/^status:/,$d; /^  uid:/d; /^  resourceVersion:/d'
+}
