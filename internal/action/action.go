@@ -137,6 +137,8 @@ type SetFinalizers struct {
 	Finalizers []string
 	// Annotations are changed with them. An empty value removes the annotation.
 	Annotations map[string]string
+	// Relies is read live before the write.
+	Relies []Standing
 	Because     Reason
 	Tell        Telling
 }

@@ -134,6 +134,9 @@ func ownersNamed(references []metav1.OwnerReference) string {
 
 // setFinalizers replaces the finalizers of the version that was judged, and changes its annotations.
 func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) error {
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
 	metadata := fields{"finalizers": listed(what.Finalizers)}
 	if len(what.Annotations) > 0 {
 		metadata["annotations"] = withNulls(what.Annotations)

@@ -121,9 +121,18 @@ func (d *groupDecision) exhausted() bool {
 		d.plan.await(time.Time{}, CodeBudgetExceeded, fmt.Sprintf("group %d is recovered once the status no longer counts how often it was recreated", d.Index))
 	default:
 		d.parallel()
-		d.plan.add(Release(d.Retained, d.LeaderName, why))
+		d.plan.add(Release(d.Retained, d.LeaderName, why, d.reliedSpec()...))
 	}
 	return false
+}
+
+// reliedSpec is the spec of the leader StatefulSet as it was judged: the cache of a process that
+// started just now may show an earlier one.
+func (d *groupDecision) reliedSpec() []action.Standing {
+	if d.LeaderSet == nil {
+		return nil
+	}
+	return []action.Standing{specified(d.LeaderSet)}
 }
 
 // endOfRetention says why a group that was stopped may go, or is empty. A leader whose StatefulSet

@@ -34,8 +34,8 @@ func (d *groupDecision) ungate() bool {
 }
 
 // Release lets retained pods of a group end, workers before their leader: the StatefulSet creates
-// another leader at once.
-func Release(retained []*corev1.Pod, leaderName, why string) (p Plan) {
+// another leader at once. What a cause relies on is read live.
+func Release(retained []*corev1.Pod, leaderName, why string, relies ...action.Standing) (p Plan) {
 	for _, pod := range retained {
 		if pod.Name == leaderName && len(retained) > 1 {
 			continue
@@ -45,6 +45,7 @@ func Release(retained []*corev1.Pod, leaderName, why string) (p Plan) {
 			Finalizers: slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool {
 				return f == lwsv1.GroupRestartBudgetFinalizer
 			}),
+			Relies:  relies,
 			Because: because(CodeReleased, fmt.Sprintf("pod %s of a group that exhausted maxGroupRestarts may go: %s", pod.Name, why)),
 		})
 	}
