@@ -138,9 +138,9 @@ type SetFinalizers struct {
 	// Annotations are changed with them. An empty value removes the annotation.
 	Annotations map[string]string
 	// Relies is read live before the write.
-	Relies []Standing
-	Because     Reason
-	Tell        Telling
+	Relies  []Standing
+	Because Reason
+	Tell    Telling
 }
 
 // Ungate replaces the scheduling gates of the version of a pod.
