@@ -60,6 +60,9 @@ func TestTheImageIsInstalled(t *testing.T) {
 	s.checkService()
 
 	set := s.newSet("a", 1, 2)
+	s.Eventually("the API server reaches the webhooks behind their new Service", func() error {
+		return bed.Client.Create(s.Context(), set.DeepCopy(), client.DryRunAll)
+	})
 	s.Create(set)
 	s.awaitAvailable(set)
 	before := s.UIDs()
