@@ -119,6 +119,7 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 .PHONY: drills
 drills: build ## Run every drill on the local control plane (an hour), ROUNDS of each recreation, and compare rights
 	@rm -f $(RIGHTS)
+	$(MAKE) --no-print-directory upgrade # the version before uses rights as well
 	LOCKSTEP_RIGHTS=$(RIGHTS) LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h ./test/cluster -skip '$(NOT_DRILLS)'
 	LOCKSTEP_RIGHTS=$(RIGHTS) go test -count=1 ./test/rights
 	go -C release test -count=1 -timeout 20m -tags drills ./integrations
@@ -128,7 +129,7 @@ upgrade: build ## Drill an upgrade in place from commit FROM (33f6c9c)
 	@rm -rf bin/from && mkdir -p bin/from
 	git archive $(FROM) | tar -x -C bin/from
 	@hack/progress.sh go -C bin/from build -o $(CURDIR)/bin/former/ ./cmd/lockstep
-	LOCKSTEP_FROM=$(CURDIR)/bin/former/lockstep LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestUpgrade$$'
+	LOCKSTEP_RIGHTS=$(RIGHTS) LOCKSTEP_FROM=$(CURDIR)/bin/former/lockstep LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestUpgrade$$'
 
 CHART_FROM ?= HEAD~1
 .PHONY: chart

@@ -19,6 +19,8 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/render"
+	"lockstep.dev/lockstep/internal/lws/undo"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 func (o *options) rolloutCommand() *cobra.Command {
@@ -138,7 +140,7 @@ one, or that of --to-revision. It is rolled out like any change. Replicas and st
   kubectl lockstep rollout undo llama --to-revision=3 --dry-run=server`,
 		PreRunE: func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) },
 	}
-	cmd.Flags().Int64Var(&revision, "to-revision", lws.Previous, "the revision to restore; zero means the previous one")
+	cmd.Flags().Int64Var(&revision, "to-revision", undo.Previous, "the revision to restore; zero means the previous one")
 	return o.amendCommand(cmd, func() lws.Decide { return lws.Undo(revision) })
 }
 
@@ -214,7 +216,7 @@ func (s *session) history(ctx context.Context, key types.NamespacedName) (lws.Su
 	if err != nil {
 		return found, nil, err
 	}
-	revisions, err := lws.Revisions(ctx, s.Live, found.Set.Set)
+	revisions, err := lwscache.Revisions(ctx, s.Live, found.Set.Set)
 	return found, revisions, s.explain(err, readSets)
 }
 

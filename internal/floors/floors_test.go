@@ -55,6 +55,7 @@ var floors = map[string]floor{
 	"internal/lws/revision":  f2,
 	"internal/lws/rollout":   f2,
 	"internal/lws/status":    f2,
+	"internal/lws/undo":      f2,
 	"internal/lws/volumes":   f2,
 	"internal/lws/workload":  f2,
 

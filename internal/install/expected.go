@@ -78,22 +78,22 @@ func (r *reading) options(ctx context.Context) (o Options) {
 	at, err := placeOf(ctx, r.client)
 	r.take(err)
 	o.place = at
-	role := func(name string) bool { return r.read(ctx, object(rbac, "ClusterRole", "", name)) != nil }
+	role := func(name string) bool { return r.read(ctx, Bare(rbac, "ClusterRole", "", name)) != nil }
 	o.ProtectOnly = !role(at.prefix()+"-manager-role") && role(standalone[proxyRole])
-	isUnprotected := !role(protectionRole) && r.read(ctx, object(policies, operator.ValidatingPolicy, "", guardPolicy)) == nil
+	isUnprotected := !role(protectionRole) && r.read(ctx, Bare(policies, operator.ValidatingPolicy, "", guardPolicy)) == nil
 	o.NoProtection = isUnprotected && !o.ProtectOnly && len(r.unread) == 0
 	deployment := at.prefix() + "-controller-manager"
 	if o.ProtectOnly {
 		deployment = standalone[deploymentName]
 	}
-	if u := r.read(ctx, object("apps/v1", "Deployment", o.namespace(), deployment)); u != nil {
+	if u := r.read(ctx, Bare("apps/v1", "Deployment", o.namespace(), deployment)); u != nil {
 		o.Image = imageOf(u)
 	}
-	if u := r.read(ctx, object("v1", "ConfigMap", o.namespace(), configMapName)); u != nil {
+	if u := r.read(ctx, Bare("v1", "ConfigMap", o.namespace(), configMapName)); u != nil {
 		text, _, _ := unstructured.NestedString(u.Object, "data", configFile)
 		o.Config = []byte(text)
 	}
-	if u := r.read(ctx, object(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration)); u != nil {
+	if u := r.read(ctx, Bare(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration)); u != nil {
 		o.WebhookURL = addressOf(u)
 	}
 	return o

@@ -34,7 +34,7 @@ func TestCopiedLabelsMakeNothingOurs(t *testing.T) {
 		"ConfigMap": "v1", "Service": "v1", "ServiceAccount": "v1", "Deployment": "apps/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
 		"ClusterRole": "rbac.authorization.k8s.io/v1", "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
 	} {
-		u := object(group, kind, "prod", "mine")
+		u := Bare(group, kind, "prod", "mine")
 		if kind == "ClusterRole" || kind == "ValidatingAdmissionPolicy" {
 			u.SetNamespace("")
 		}
@@ -74,7 +74,7 @@ func TestAnotherInstallAtTheSameTime(t *testing.T) {
 				return to.Create(ctx, o, options...)
 			},
 		})
-		u := object("v1", "ServiceAccount", "prod", "lws")
+		u := Bare("v1", "ServiceAccount", "prod", "lws")
 		u.SetLabels(map[string]string{"ours": "yes"})
 		if _, err := c.apply(t.Context(), u); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -53,6 +53,7 @@ var standalone = map[string]string{
 	proxyRole:                                "lockstep-proxy-role",
 	"lws-proxy-rolebinding":                  "lockstep-proxy-rolebinding",
 	"lws-metrics-reader":                     "lockstep-metrics-reader",
+	"lws-metrics-reader-rolebinding":         "lockstep-metrics-reader-rolebinding",
 	setsLabel:                                standaloneLabel,
 }
 
@@ -123,7 +124,7 @@ func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.Mutatin
 // policies and webhooks, which bind the cluster to the operator, come last. It panics on a
 // mistake in the manifests, which are compiled in.
 func (s shape) manifests() []*unstructured.Unstructured {
-	all := []*unstructured.Unstructured{object("v1", "Namespace", "", namespaceName)}
+	all := []*unstructured.Unstructured{Bare("v1", "Namespace", "", namespaceName)}
 	if s.Image != "" {
 		all = append(all, s.configMap())
 	}
@@ -218,7 +219,7 @@ func (s shape) setOperator(u *unstructured.Unstructured) {
 // configMap returns the configuration of the operator. Without one it holds the defaults:
 // kubectl lockstep why reads it.
 func (s shape) configMap() *unstructured.Unstructured {
-	u := object("v1", "ConfigMap", namespaceName, configMapName)
+	u := Bare("v1", "ConfigMap", namespaceName, configMapName)
 	text := string(s.Config)
 	if text == "" {
 		text = noConfiguration
@@ -302,7 +303,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+// Bare returns an object with its kind and name, and nothing else.
+func Bare(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(apiVersion)
 	u.SetKind(kind)

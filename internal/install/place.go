@@ -36,7 +36,7 @@ func placeOf(ctx context.Context, c client.Reader) (p place, err error) {
 		}
 		return u
 	}
-	binding := get(object(rbac, "ClusterRoleBinding", "", protectionBinding))
+	binding := get(Bare(rbac, "ClusterRoleBinding", "", protectionBinding))
 	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
 	for _, subject := range subjects {
 		if s, _ := subject.(map[string]any); s["kind"] == "ServiceAccount" {
@@ -46,7 +46,7 @@ func placeOf(ctx context.Context, c client.Reader) (p place, err error) {
 			return p, err
 		}
 	}
-	webhooks := get(object(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration))
+	webhooks := get(Bare(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration))
 	for _, hook := range webhooksOf(webhooks) {
 		p = placeBy(webhooks)
 		p.namespace, _, _ = unstructured.NestedString(hook, "clientConfig", "service", "namespace")

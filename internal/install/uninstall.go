@@ -326,13 +326,13 @@ func isPolicyOrRole(u *unstructured.Unstructured) bool {
 func (o Options) madeByOperator() []*unstructured.Unstructured {
 	byDefault := must(operator.ParseConfig(nil))
 	return []*unstructured.Unstructured{
-		object("v1", "Secret", o.namespace(), v1alpha1.DefaultWebhookSecretName),
-		object(coordinationv1.SchemeGroupVersion.String(), "Lease", o.namespace(), operator.LeaseName(byDefault, o.ProtectOnly)),
+		Bare("v1", "Secret", o.namespace(), v1alpha1.DefaultWebhookSecretName),
+		Bare(coordinationv1.SchemeGroupVersion.String(), "Lease", o.namespace(), operator.LeaseName(byDefault, o.ProtectOnly)),
 	}
 }
 
 func has(all []*unstructured.Unstructured, role string) bool {
-	return isIn(object("rbac.authorization.k8s.io/v1", "ClusterRole", "", role), all)
+	return isIn(Bare("rbac.authorization.k8s.io/v1", "ClusterRole", "", role), all)
 }
 
 // isIn reports whether a list has an object of this kind and name.

@@ -16,8 +16,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Kin reads the set, the leader and the group of a pod that is being created. It does not wait for caches:
-// the API server waits for the webhook.
+// Kin reads the set, the leader and the group of a pod that is being created. For the first two it does not
+// wait for caches: the API server waits for the webhook.
 type Kin struct {
 	cached, live client.Reader
 }
@@ -36,7 +36,7 @@ func (k *Kin) Leader(ctx context.Context, worker *corev1.Pod) (*corev1.Pod, erro
 }
 
 // HasGroup reports whether a worker of an earlier leader with the name of a new leader is still there. It reads the
-// cache alone: where it does not show one, the leader is scheduled at once.
+// cache alone, once that is filled: where it does not show one, the leader is scheduled at once.
 func (k *Kin) HasGroup(ctx context.Context, leader *corev1.Pod) (bool, error) {
 	if k.cached == nil || leader.Name == "" {
 		return false, nil

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/clock"
@@ -16,6 +17,7 @@ import (
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/scrape"
 	"lockstep.dev/lockstep/internal/webhook"
@@ -80,14 +82,21 @@ func (o *Options) certificateExpiry(keeper *certs.Keeper) func() (time.Time, err
 	}
 }
 
-// gangs returns what the pod webhook knows of gangs. It reads the controllers' cache, or
+// sets returns what the set webhook knows of other objects. The history is not in the cache.
+func sets(mgr ctrl.Manager) webhook.Sets {
+	return webhook.Sets{Revisions: func(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+		return lwscache.Revisions(ctx, mgr.GetAPIReader(), set)
+	}}
+}
+
+// pods returns what the pod webhook knows of other objects. It reads the controllers' cache, or
 // live where no controllers run.
-func (o *Options) gangs(mgr ctrl.Manager) webhook.Gangs {
+func (o *Options) pods(mgr ctrl.Manager) webhook.Pods {
 	kin := lwscache.NewKin(nil, mgr.GetAPIReader())
 	if o.keepsSets() {
 		kin = lwscache.NewKin(mgr.GetCache(), mgr.GetAPIReader())
 	}
-	return webhook.Gangs{Kin: kin, Otherwise: o.Config.GangSchedulingManagement != nil}
+	return webhook.Pods{Kin: kin, Otherwise: o.Config.GangSchedulingManagement != nil}
 }
 
 // tlsOptions restrict a TLS server to what the configuration allows. HTTP/2 is off: a client

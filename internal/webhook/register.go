@@ -12,6 +12,7 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -40,20 +41,17 @@ const (
 
 // Register adds each webhook to the server. The library bounds requests to 7 MiB, counts
 // them, and answers a panic in a rule with 500.
-func Register(server webhook.Server, gangs Gangs) {
-	for path, answer := range handlers(gangs) {
+func Register(server webhook.Server, sets Sets, pods Pods) {
+	for path, answer := range handlers(sets, pods) {
 		server.Register(path, &webhook.Admission{Handler: answer})
 	}
 }
 
-func handlers(gangs Gangs) map[string]admission.HandlerFunc {
+func handlers(sets Sets, pods Pods) map[string]admission.HandlerFunc {
 	return map[string]admission.HandlerFunc{
-		PathMutateSet: mutating(func(_ context.Context, set *lwsv1.LeaderWorkerSet) error {
-			rule.Default(set)
-			return nil
-		}),
+		PathMutateSet:   mutating(sets.mutateSet),
 		PathValidateSet: validateSet(readerOf[lwsv1.LeaderWorkerSet]()),
-		PathMutatePod:   mutating(gangs.mutatePod),
+		PathMutatePod:   mutating(func(ctx context.Context, pod, _ *corev1.Pod) error { return pods.mutatePod(ctx, pod) }),
 		// Configurations of other implementations call it. Ours does not.
 		PathValidatePod: func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
 	}
@@ -66,17 +64,23 @@ type object[T any] interface {
 }
 
 // mutating answers with the smallest patch that makes the change. An error of change
-// refuses the request.
-func mutating[T any, P object[T]](change func(context.Context, P) error) admission.HandlerFunc {
+// refuses the request. The stored object is zero when there is none.
+func mutating[T any, P object[T]](change func(ctx context.Context, is, was P) error) admission.HandlerFunc {
 	reads := readerOf[T]()
 	return func(ctx context.Context, req admission.Request) admission.Response {
 		after, err := reads.object(req.Object)
 		if err != nil {
 			return undecodable(req, err)
 		}
+		was := new(T)
+		if len(req.OldObject.Raw) > 0 {
+			if was, err = reads.object(req.OldObject); err != nil {
+				return undecodable(req, err)
+			}
+		}
 		var before T
 		P(after).DeepCopyInto(&before)
-		if err := change(ctx, after); err != nil {
+		if err := change(ctx, after, was); err != nil {
 			return admission.Denied(err.Error())
 		}
 		patch, err := Diff(req.Object.Raw, &before, after)

@@ -13,6 +13,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,13 +22,14 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func mux(t testing.TB) http.Handler {
 	t.Helper()
 	m := http.NewServeMux()
-	for path, h := range handlers(Gangs{Kin: &kin{}}) {
+	for path, h := range handlers(Sets{Revisions: history}, Pods{Kin: &kin{}}) {
 		m.Handle(path, &admission.Webhook{Handler: h})
 	}
 	return m
@@ -81,21 +83,15 @@ func TestAnswersKeepFieldsOfALaterVersion(t *testing.T) {
 		path, raw string
 		kind      metav1.GroupVersionKind
 	}{
-		"a set": {PathMutateSet, goodSet, setKind},
-		"a pod": {PathMutatePod, leader, podKind},
+		"a set":   {PathMutateSet, goodSet, setKind},
+		"an undo": {PathMutateSet, undone("0"), setKind},
+		"a pod":   {PathMutatePod, leader, podKind},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				raw := fakeapi.WithLater(rt, []byte(c.raw))
 				response := post(t, c.path, review(admissionv1.Create, c.kind, string(raw), ""))
-				patch, err := jsonpatch.DecodePatch(response.Patch)
-				if err != nil || len(patch) == 0 {
-					t.Fatalf("%d changes, %v: %s", len(patch), err, response.Patch)
-				}
-				after, err := patch.Apply(raw)
-				if err != nil {
-					t.Fatal(err)
-				}
+				after := patched(t, raw, response.Patch)
 				if diff := cmp.Diff(fakeapi.LaterOf(raw), fakeapi.LaterOf(after)); diff != "" {
 					rt.Errorf("fields of a later version (-before +after)\n%s", diff)
 				}
@@ -245,6 +241,51 @@ func FuzzServe(f *testing.F) {
 }
 
 // kin returns its set and its leader.
+// undone is the good set in an update that asks for an undo.
+func undone(number string) string {
+	return strings.Replace(goodSet, `"metadata":{`, `"metadata":{"annotations":{"lockstep.dev/undo-to-revision":"`+number+`"},`, 1)
+}
+
+// patched is an object after the patch of an answer, which must change it.
+func patched(t *testing.T, raw, document []byte) []byte {
+	t.Helper()
+	patch, err := jsonpatch.DecodePatch(document)
+	if err != nil || len(patch) == 0 {
+		t.Fatalf("%d changes, %v: %s", len(patch), err, document)
+	}
+	after, err := patch.Apply(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return after
+}
+
+// history has one revision, of another image.
+func history(_ context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+	before := set.DeepCopy()
+	before.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers = []corev1.Container{{Name: "c", Image: "before"}}
+	data, err := revision.Data(before)
+	return []*appsv1.ControllerRevision{{Revision: 1, Data: runtime.RawExtension{Raw: data}}}, err
+}
+
+// The patch of an undo changes the template, takes the annotation off, and leaves what we do not know.
+func TestAnUpdateIsAdmittedAsAnUndo(t *testing.T) {
+	asked := undone("0")
+	response := post(t, PathMutateSet, review(admissionv1.Update, setKind, asked, goodSet))
+	if !response.Allowed {
+		t.Fatalf("refused: %+v", response.Result)
+	}
+	after := string(patched(t, []byte(asked), response.Patch))
+	for text, want := range map[string]bool{`"image":"before"`: true, `"newer":1`: true, "undo-to-revision": false} {
+		if strings.Contains(after, text) != want {
+			t.Errorf("%s in the patched set: want %t: %s", text, want, after)
+		}
+	}
+	if response := post(t, PathMutateSet, review(admissionv1.Update, setKind, undone("2"), goodSet)); response.Allowed {
+		t.Error("an undo to a revision that is not there was admitted")
+	}
+}
+
 type kin struct {
 	set    *lwsv1.LeaderWorkerSet
 	leader *corev1.Pod
@@ -292,21 +333,21 @@ func TestPodsGetThePodGroup(t *testing.T) {
 	noAnswer := &kin{err: errors.New("no answer")}
 	for name, tt := range map[string]struct {
 		pod   *corev1.Pod
-		gangs Gangs
+		gangs Pods
 		want  string
 	}{
-		"a leader goes where its set says":                  {leader(), Gangs{Kin: &kin{set: says("volcano")}}, "w-0-r"},
-		"a leader of a set that wants none":                 {leader(), Gangs{Otherwise: true, Kin: &kin{set: says("none")}}, ""},
-		"a leader of a set that does not say":               {leader(), Gangs{Otherwise: true, Kin: &kin{set: says("")}}, "w-0-r"},
-		"a leader whose set is not found":                   {leader(), Gangs{Otherwise: true, Kin: &kin{}}, "w-0-r"},
-		"a leader without any wish":                         {leader(), Gangs{Kin: &kin{}}, ""},
-		"a worker follows its leader":                       {worker(), Gangs{Kin: &kin{set: says("none"), leader: leader(tied)}}, "w-0-r"},
-		"a worker follows its leader that is in no gang":    {worker(), Gangs{Otherwise: true, Kin: &kin{set: says("volcano"), leader: leader()}}, ""},
-		"a worker of another revision than the leader":      {worker(), Gangs{Kin: &kin{set: says("none"), leader: leader(older, tied)}}, ""},
-		"a worker without a leader goes where its set says": {worker(), Gangs{Kin: &kin{set: says("volcano")}}, "w-0-r"},
-		"a worker whose template is tied":                   {worker(tied), Gangs{Kin: noAnswer}, "w-0-r"},
-		"not read":                                          {worker(), Gangs{Kin: noAnswer}, "refused"},
-		"of no set":                                         {&corev1.Pod{}, Gangs{Kin: noAnswer}, ""},
+		"a leader goes where its set says":                  {leader(), Pods{Kin: &kin{set: says("volcano")}}, "w-0-r"},
+		"a leader of a set that wants none":                 {leader(), Pods{Otherwise: true, Kin: &kin{set: says("none")}}, ""},
+		"a leader of a set that does not say":               {leader(), Pods{Otherwise: true, Kin: &kin{set: says("")}}, "w-0-r"},
+		"a leader whose set is not found":                   {leader(), Pods{Otherwise: true, Kin: &kin{}}, "w-0-r"},
+		"a leader without any wish":                         {leader(), Pods{Kin: &kin{}}, ""},
+		"a worker follows its leader":                       {worker(), Pods{Kin: &kin{set: says("none"), leader: leader(tied)}}, "w-0-r"},
+		"a worker follows its leader that is in no gang":    {worker(), Pods{Otherwise: true, Kin: &kin{set: says("volcano"), leader: leader()}}, ""},
+		"a worker of another revision than the leader":      {worker(), Pods{Kin: &kin{set: says("none"), leader: leader(older, tied)}}, ""},
+		"a worker without a leader goes where its set says": {worker(), Pods{Kin: &kin{set: says("volcano")}}, "w-0-r"},
+		"a worker whose template is tied":                   {worker(tied), Pods{Kin: noAnswer}, "w-0-r"},
+		"not read":                                          {worker(), Pods{Kin: noAnswer}, "refused"},
+		"of no set":                                         {&corev1.Pod{}, Pods{Kin: noAnswer}, ""},
 	} {
 		err := tt.gangs.mutatePod(t.Context(), tt.pod)
 		if got := tt.pod.Annotations[gang.PodGroupAnnotationKey]; (err != nil) != (tt.want == "refused") || err == nil && got != tt.want {
@@ -334,7 +375,7 @@ func TestLeadersWaitForTheGroupBeforeThem(t *testing.T) {
 		"a worker":               {worker(), true, 0},
 	} {
 		for calls := 1; calls <= 3; calls++ {
-			if err := (Gangs{Kin: &kin{hasGroup: tt.hasGroup}}).mutatePod(t.Context(), tt.pod); err != nil {
+			if err := (Pods{Kin: &kin{hasGroup: tt.hasGroup}}).mutatePod(t.Context(), tt.pod); err != nil {
 				t.Fatal(err)
 			}
 			if got := len(tt.pod.Spec.SchedulingGates); got != tt.want {

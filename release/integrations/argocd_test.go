@@ -8,11 +8,14 @@ import (
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/internal/lws/undo"
 )
 
 // healths are what Argo CD is to show for what kstatus finds. Only a pause has a word of its own.
@@ -101,6 +104,7 @@ func TestArgoCDActionsAreTheVerbs(t *testing.T) {
 	for _, name := range names(t) {
 		for action, decide := range map[string]func(map[string]any) clilws.Decide{
 			"restart": func(after map[string]any) clilws.Decide { return clilws.Restart(restartedAt(t, after)) },
+			"undo":    func(map[string]any) clilws.Decide { return clilws.Undo(undo.Previous) },
 			"pause":   func(map[string]any) clilws.Decide { return clilws.Pause },
 			"resume":  func(map[string]any) clilws.Decide { return clilws.Resume },
 		} {
@@ -113,14 +117,18 @@ func TestArgoCDActionsAreTheVerbs(t *testing.T) {
 			if disabled == false {
 				after = run(t, "actions/"+action+"/action.lua", set)
 			}
-			change, err := decide(after)(typed(t, set.Object), nil)
+			change, err := decide(after)(typed(t, set.Object), history(t))
 			if (err != nil) != disabled.(bool) {
 				t.Errorf("%s of %s: disabled is %v, and the verb says %v", action, name, disabled, err)
 			}
 			if err != nil {
 				continue
 			}
-			if diff := cmp.Diff(pruned(floats(t, change.After)), pruned(floats(t, typed(t, pruned(after).(map[string]any))))); diff != "" {
+			got, err := undo.Requested(typed(t, pruned(after).(map[string]any)), typed(t, set.Object), history(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(pruned(floats(t, change.After)), pruned(floats(t, got))); diff != "" {
 				t.Errorf("%s of %s (-verb +action)\n%s", action, name, diff)
 			}
 		}
@@ -129,6 +137,19 @@ func TestArgoCDActionsAreTheVerbs(t *testing.T) {
 		if of.(map[string]any)["disabled"] != true {
 			t.Errorf("%s of a set that is being deleted: %v", action, of)
 		}
+	}
+}
+
+// history has a revision of another image.
+func history(t *testing.T) undo.Revisions {
+	return func(set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+		before := set.DeepCopy()
+		before.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:before"
+		data, err := revision.Data(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*appsv1.ControllerRevision{{Revision: 1, Data: runtime.RawExtension{Raw: data}}}, nil
 	}
 }
 
@@ -184,7 +205,7 @@ func TestArgoCDActionTests(t *testing.T) {
 		}
 		done[test.Action] = true
 	}
-	if len(file.DiscoveryTests) == 0 || len(done) != 3 {
+	if len(file.DiscoveryTests) == 0 || len(done) != 4 {
 		t.Errorf("%d discoveries, actions %v", len(file.DiscoveryTests), done)
 	}
 }

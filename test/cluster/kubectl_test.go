@@ -259,6 +259,19 @@ func TestRolloutByHand(t *testing.T) {
 	})
 	s.says("skipped", "undo", "a", "--to-revision=3")
 
+	// A tool that can only change the set undoes as well, by an annotation that does not stay.
+	asked := func(number string) string {
+		return `{"metadata":{"annotations":{"` + lwsv1.UndoAnnotationKey + `":"` + number + `"}}}`
+	}
+	if err := s.Client.Patch(s.Context(), s.Set("a"), drill.Merge(asked("7"))); err == nil || !strings.Contains(err.Error(), "has no revision 7") {
+		t.Errorf("undo to revision 7: %v", err)
+	}
+	s.Patch(s.Set("a"), asked("0"))
+	if _, stays := s.Set("a").Annotations[lwsv1.UndoAnnotationKey]; stays {
+		t.Error("the annotation stays")
+	}
+	s.awaitGroups("all groups are at the second template", set, map[string]int{imageB: 6})
+
 	// A restart replaces every pod by one of the same template.
 	before := s.UIDs()
 	s.says("restarted", "restart", "a")

@@ -35,7 +35,7 @@ func TestTheOperatorUsesAllItsRights(t *testing.T) {
 		t.Fatalf("only %d grants were found", len(grants))
 	}
 	for _, g := range grants {
-		if !g.isAskedByAdmission() && !g.isOfVersionBefore() && !slices.ContainsFunc(used, g.isUsedBy) {
+		if !g.isAskedByAdmission() && !slices.ContainsFunc(used, g.isUsedBy) {
 			t.Errorf("%s grants %s %s.%s %v, and no drill used it", g.role, g.verb, g.resource, g.group, g.names)
 		}
 	}
@@ -45,12 +45,6 @@ func TestTheOperatorUsesAllItsRights(t *testing.T) {
 // request names it.
 func (g grant) isAskedByAdmission() bool {
 	return strings.HasSuffix(g.group, "lockstep.dev") || strings.HasSuffix(g.resource, "/finalizers")
-}
-
-// isOfVersionBefore reports whether only the version before uses the verb: install and Helm apply roles
-// first, and the old leader goes on if the new one cannot start. The next release drops it.
-func (g grant) isOfVersionBefore() bool {
-	return g.role == "lws-manager-role" && g.resource == "leaderworkersets/status" && g.verb == "update"
 }
 
 // reads are by rising power: a client that may watch may as well list, and one that lists may get. It

@@ -118,6 +118,11 @@ const (
 	// PausedValue is the one value that holds a rollout.
 	PausedValue = "true"
 
+	// UndoAnnotationKey in an update of a set asks for an undo: the number of a
+	// revision, or 0 for the previous one. The webhook puts the template of that
+	// revision in the update in place of the annotation.
+	UndoAnnotationKey = "lockstep.dev/undo-to-revision"
+
 	// HistoryLimitAnnotationKey is how many revisions that no group runs any more
 	// are kept, to go back to: a whole number, 5 when absent, 0 for none.
 	HistoryLimitAnnotationKey = "lockstep.dev/revision-history-limit"

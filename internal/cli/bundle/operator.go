@@ -2,9 +2,6 @@ package bundle
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -92,31 +89,11 @@ func (c *collector) readPod(ctx context.Context, kube kubernetes.Interface, pod 
 	if err == nil {
 		c.logs = append(c.logs, file{"logs/" + pod.Name + ".log", text})
 	}
-	metrics, err := c.metrics(ctx, kube, pod)
+	metrics, err := c.readMetrics(ctx, kube, pod)
 	c.miss("the metrics of pod "+pod.Name, err)
 	if err == nil {
 		c.logs = append(c.logs, file{"metrics/" + pod.Name + ".txt", metrics})
 	}
-}
-
-// metrics reads the metrics of the operator through the API server, at the port that the pod names.
-func (c *collector) metrics(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod) ([]byte, error) {
-	scheme, port := "https", ""
-	for i := range pod.Spec.Containers {
-		ports := pod.Spec.Containers[i].Ports
-		if at := slices.IndexFunc(ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" }); at >= 0 {
-			port = fmt.Sprint(ports[at].ContainerPort)
-		}
-	}
-	if port == "" {
-		return nil, fmt.Errorf("the pod has no port with the name %q", "metrics")
-	}
-	stream, err := kube.CoreV1().Pods(pod.Namespace).ProxyGet(scheme, pod.Name, port, "/metrics", nil).Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = stream.Close() }()
-	return io.ReadAll(io.LimitReader(stream, metricsBytes))
 }
 
 // tool names what installed an object, by its labels, annotations and managed fields.

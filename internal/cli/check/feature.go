@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
 )
 
@@ -36,7 +37,7 @@ func features(ctx context.Context, s *site, f *findings) error {
 // switched on or not.
 func (s *site) keepsMaxUnavailable(ctx context.Context) (bool, error) {
 	labels := map[string]any{"app": "lockstep-check"}
-	probe := object("apps/v1", "StatefulSet", s.TestNamespace, "lockstep-check")
+	probe := install.Bare("apps/v1", "StatefulSet", s.TestNamespace, "lockstep-check")
 	probe.Object["spec"] = map[string]any{
 		"selector":       map[string]any{"matchLabels": labels},
 		"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(2)}},

@@ -29,7 +29,7 @@ func leftovers(ctx context.Context, s *site, f *findings) error {
 	s.others(ctx, f, func(holder lease.Holder) {
 		f.fail("another implementation runs in namespace %q: %s holds the lease; stop it: %s", holder.Namespace, holder.Identity, holder.Stop())
 	})
-	config := object("v1", "ConfigMap", s.Namespace, install.OthersConfigMap)
+	config := install.Bare("v1", "ConfigMap", s.Namespace, install.OthersConfigMap)
 	switch live, err := s.get(ctx, config); {
 	case err != nil:
 		f.take(err)
@@ -137,19 +137,10 @@ func (s *site) expects(u *unstructured.Unstructured) bool {
 const disaggregated = "disaggregatedsets.disaggregatedset.x-k8s.io"
 
 func (s *site) otherDefinitions(ctx context.Context, f *findings) error {
-	definition := object(apiextensionsv1.SchemeGroupVersion.String(), "CustomResourceDefinition", "", disaggregated)
+	definition := install.Bare(apiextensionsv1.SchemeGroupVersion.String(), "CustomResourceDefinition", "", disaggregated)
 	live, err := s.get(ctx, definition)
 	if err == nil && live != nil {
 		f.warn("%s is defined, and no operator of Lockstep acts on such objects", disaggregated)
 	}
 	return err
-}
-
-func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetAPIVersion(apiVersion)
-	u.SetKind(kind)
-	u.SetNamespace(namespace)
-	u.SetName(name)
-	return u
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/install"
 )
 
 // webhooks finds webhook configurations that are missing or different, and Services without a pod.
@@ -123,7 +124,7 @@ func admission(ctx context.Context, s *site, f *findings) error {
 
 // dryRunSet returns the smallest set that is valid, without what a typed set would state.
 func (s *site) dryRunSet() *unstructured.Unstructured {
-	set := object(lwsv1.GroupVersion.String(), "LeaderWorkerSet", s.TestNamespace, "")
+	set := install.Bare(lwsv1.GroupVersion.String(), "LeaderWorkerSet", s.TestNamespace, "")
 	set.SetGenerateName("lockstep-check-")
 	container := map[string]any{"name": "check", "image": "check"}
 	set.Object["spec"] = map[string]any{"leaderWorkerTemplate": map[string]any{

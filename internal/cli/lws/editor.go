@@ -1,13 +1,9 @@
 package lws
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/internal/lws/undo"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 // FieldOwner is the field manager of the writes.
@@ -41,7 +37,7 @@ type Change struct {
 
 // Decide decides what to change, or why nothing can be changed. read reads the revisions of the set, by rising
 // number.
-type Decide func(set *lwsv1.LeaderWorkerSet, read revisions) (Change, error)
+type Decide func(set *lwsv1.LeaderWorkerSet, read undo.Revisions) (Change, error)
 
 // Editor changes sets. It writes nothing but patches of sets.
 type Editor struct {
@@ -68,7 +64,9 @@ func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Dec
 			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
 		}
 		var err error
-		change, err = decide(set, func() ([]*appsv1.ControllerRevision, error) { return Revisions(ctx, e, set) })
+		change, err = decide(set, func(of *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+			return lwscache.Revisions(ctx, e, of)
+		})
 		if err != nil {
 			return err
 		}
@@ -95,13 +93,8 @@ func (e *Editor) write(ctx context.Context, before, after *lwsv1.LeaderWorkerSet
 // RestartedAtKey is the annotation by which kubectl restarts pods.
 const RestartedAtKey = "kubectl.kubernetes.io/restartedAt"
 
-// Previous stands for the revision before the present one.
-const Previous int64 = 0
-
-type revisions = func() ([]*appsv1.ControllerRevision, error)
-
 // Pause holds the rollout of a set.
-func Pause(set *lwsv1.LeaderWorkerSet, _ revisions) (Change, error) {
+func Pause(set *lwsv1.LeaderWorkerSet, _ undo.Revisions) (Change, error) {
 	if lws.Paused(set) {
 		return Change{}, fmt.Errorf("leaderworkerset %q is already paused", set.Name)
 	}
@@ -111,7 +104,7 @@ func Pause(set *lwsv1.LeaderWorkerSet, _ revisions) (Change, error) {
 }
 
 // Resume lets a paused rollout continue.
-func Resume(set *lwsv1.LeaderWorkerSet, _ revisions) (Change, error) {
+func Resume(set *lwsv1.LeaderWorkerSet, _ undo.Revisions) (Change, error) {
 	if !lws.Paused(set) {
 		return Change{}, fmt.Errorf("leaderworkerset %q is not paused", set.Name)
 	}
@@ -123,7 +116,7 @@ func Resume(set *lwsv1.LeaderWorkerSet, _ revisions) (Change, error) {
 // Restart replaces every group by one of the same template, leaders and workers alike.
 func Restart(now time.Time) Decide {
 	moment := now.Format(time.RFC3339)
-	return func(set *lwsv1.LeaderWorkerSet, _ revisions) (Change, error) {
+	return func(set *lwsv1.LeaderWorkerSet, _ undo.Revisions) (Change, error) {
 		after := set.DeepCopy()
 		template := &after.Spec.LeaderWorkerTemplate
 		if template.WorkerTemplate.Annotations[RestartedAtKey] == moment {
@@ -133,97 +126,20 @@ func Restart(now time.Time) Decide {
 		if template.LeaderTemplate != nil {
 			metav1.SetMetaDataAnnotation(&template.LeaderTemplate.ObjectMeta, RestartedAtKey, moment)
 		}
-		return Change{Verb: "restarted", After: after}, notPaused("restart", set)
+		return Change{Verb: "restarted", After: after}, undo.NotPaused("restart", set)
 	}
 }
 
-// Undo restores the template of an earlier revision. The volumeClaimTemplates stay: they are immutable.
+// Undo restores the template of an earlier revision.
 func Undo(number int64) Decide {
-	return func(set *lwsv1.LeaderWorkerSet, read revisions) (Change, error) {
-		if err := notPaused("undo the rollout of", set); err != nil {
+	return func(set *lwsv1.LeaderWorkerSet, read undo.Revisions) (Change, error) {
+		after, to, err := undo.Restore(set, read, number)
+		switch {
+		case err != nil:
 			return Change{}, err
+		case after == set:
+			return Change{Verb: fmt.Sprintf("skipped rollback (current template already matches revision %d)", to), After: set}, nil
 		}
-		if condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported) {
-			return Change{}, fmt.Errorf("leaderworkerset %q has fields that this version lacks, and its revisions may not have them; upgrade Lockstep first", set.Name)
-		}
-		to, err := chosen(set, read, number)
-		if err != nil {
-			return Change{}, err
-		}
-		if revision.Agrees(set, to.Data.Raw) {
-			return Change{Verb: fmt.Sprintf("skipped rollback (current template already matches revision %d)", to.Revision), After: set}, nil
-		}
-		restored, err := revision.Restore(set, to.Data.Raw)
-		if err != nil {
-			return Change{}, fmt.Errorf("revision %d: %w", to.Revision, err)
-		}
-		after := restored.DeepCopy()
-		after.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
-		delete(after.Annotations, revision.ChangeCauseAnnotationKey)
-		if cause := to.Annotations[revision.ChangeCauseAnnotationKey]; cause != "" {
-			metav1.SetMetaDataAnnotation(&after.ObjectMeta, revision.ChangeCauseAnnotationKey, cause)
-		}
-		return Change{Verb: fmt.Sprintf("rolled back to revision %d", to.Revision), After: after}, nil
+		return Change{Verb: fmt.Sprintf("rolled back to revision %d", to), After: after}, nil
 	}
-}
-
-// chosen returns the revision to restore.
-func chosen(set *lwsv1.LeaderWorkerSet, read revisions, number int64) (*appsv1.ControllerRevision, error) {
-	all, err := read()
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range slices.Backward(all) {
-		if r.Revision == number || number == Previous && !revision.Agrees(set, r.Data.Raw) {
-			return r, nil
-		}
-	}
-	switch {
-	case len(all) == 0:
-		return nil, fmt.Errorf("no rollout history found for leaderworkerset %q", set.Name)
-	case number != Previous:
-		return nil, NoSuchRevision(set.Name, all, number)
-	}
-	return nil, fmt.Errorf("leaderworkerset %q has nothing to go back to: its only revision is %d, and the spec is equal to it",
-		set.Name, all[0].Revision)
-}
-
-func notPaused(verb string, set *lwsv1.LeaderWorkerSet) error {
-	if !lws.Paused(set) {
-		return nil
-	}
-	return fmt.Errorf("cannot %s leaderworkerset %q while its rollout is paused; resume it first with: kubectl lockstep rollout resume %s -n %s",
-		verb, set.Name, set.Name, set.Namespace)
-}
-
-// Revisions returns the revisions of a set by rising number: those in use, and those of its history,
-// which the cache does not hold.
-func Revisions(ctx context.Context, live client.Reader, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
-	var found []*appsv1.ControllerRevision
-	for _, label := range []string{lwsv1.SetNameLabelKey, revision.HistoryLabelKey} {
-		var list appsv1.ControllerRevisionList
-		if err := live.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingLabels{label: set.Name}); err != nil {
-			return nil, fmt.Errorf("list the revisions of %q: %w", set.Name, err)
-		}
-		for i := range list.Items {
-			one := &list.Items[i]
-			known := slices.ContainsFunc(found, func(r *appsv1.ControllerRevision) bool { return r.UID == one.UID })
-			if !known && metav1.IsControlledBy(one, set) && revision.Genuine(one, set.Name) {
-				found = append(found, one)
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b *appsv1.ControllerRevision) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name, b.Name))
-	})
-	return found, nil
-}
-
-// NoSuchRevision returns the error that no revision has a number, with the numbers that exist.
-func NoSuchRevision(set string, revisions []*appsv1.ControllerRevision, number int64) error {
-	var numbers []string
-	for _, r := range revisions {
-		numbers = append(numbers, strconv.FormatInt(r.Revision, 10))
-	}
-	return fmt.Errorf("leaderworkerset %q has no revision %d; there are: %s", set, number, strings.Join(numbers, ", "))
 }

@@ -21,6 +21,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/internal/lws/undo"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -41,12 +43,12 @@ func TestAmend(t *testing.T) {
 		verb   string // or the error
 		image  string // empty if nothing is written
 	}{
-		{"undo", nil, []string{"one", "two", "three"}, Undo(Previous), "", "rolled back to revision 2", "two"},
+		{"undo", nil, []string{"one", "two", "three"}, Undo(undo.Previous), "", "rolled back to revision 2", "two"},
 		{"undo to a revision", nil, []string{"one", "two", "three"}, Undo(1), "", "rolled back to revision 1", "one"},
-		{"undo of an unsupported set", unsupported, []string{"one", "three"}, Undo(Previous), "", "upgrade Lockstep", ""},
-		{"undo while paused", paused, []string{"one", "three"}, Undo(Previous), "", "resume it first with: kubectl lockstep rollout resume llama -n ns", ""},
-		{"undo without history", nil, nil, Undo(Previous), "", "no rollout history found", ""},
-		{"undo with one revision", nil, []string{"three"}, Undo(Previous), "", "nothing to go back to", ""},
+		{"undo of an unsupported set", unsupported, []string{"one", "three"}, Undo(undo.Previous), "", "upgrade Lockstep", ""},
+		{"undo while paused", paused, []string{"one", "three"}, Undo(undo.Previous), "", "resume it first with: kubectl lockstep rollout resume llama -n ns", ""},
+		{"undo without history", nil, nil, Undo(undo.Previous), "", "no rollout history found", ""},
+		{"undo with one revision", nil, []string{"three"}, Undo(undo.Previous), "", "nothing to go back to", ""},
 		{"pause", nil, nil, Pause, "", "paused", "three"},
 		{"pause in a dry run", nil, nil, Pause, DryRunClient, "paused", ""},
 		{"pause a terminating set", deleted, nil, Pause, "", "is being deleted", ""},
@@ -121,7 +123,7 @@ func TestUndoKeepsVolumeClaimTemplates(t *testing.T) {
 	for _, tt := range []struct{ then, now string }{{"data", "cache"}, {"data", ""}, {"", "data"}, {"data", "data"}} {
 		live := imageSet("two", pvc(tt.now))
 		s := serverOf(t, live, revisionOf(t, imageSet("one", pvc(tt.then)), 1), revisionOf(t, imageSet("two", pvc(tt.then)), 2))
-		_, _, err := (&Editor{Client: s}).Amend(t.Context(), key, Undo(Previous))
+		_, _, err := (&Editor{Client: s}).Amend(t.Context(), key, Undo(undo.Previous))
 		want, now := live.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, stored(s)
 		if diff := cmp.Diff(want, now.Spec.LeaderWorkerTemplate.VolumeClaimTemplates); err != nil || diff != "" || image(now) != "one" {
 			t.Errorf("from %q to %q: %v, stored is %s, templates (-want +got)\n%s", tt.now, tt.then, err, image(now), diff)
@@ -161,8 +163,8 @@ func TestConflicts(t *testing.T) {
 		meanwhile []func(*fakeapi.Server)
 		fails     string
 	}{
-		{"undo, status", Undo(Previous), []func(*fakeapi.Server){status}, ""},
-		{"undo, rolled", Undo(Previous), []func(*fakeapi.Server){roll}, "was changed meanwhile"},
+		{"undo, status", Undo(undo.Previous), []func(*fakeapi.Server){status}, ""},
+		{"undo, rolled", Undo(undo.Previous), []func(*fakeapi.Server){roll}, "was changed meanwhile"},
 		{"pause, recreated", Pause, []func(*fakeapi.Server){recreate}, "was changed meanwhile"},
 		{"pause, paused", Pause, []func(*fakeapi.Server){edit(paused)}, "is already paused"},
 		{"pause, too many conflicts", Pause, []func(*fakeapi.Server){status, status, status, status, status}, "Operation cannot be fulfilled"},
@@ -211,7 +213,7 @@ func TestRevisionsAreThoseOfTheSet(t *testing.T) {
 		}),
 		revision("elsewhere", 8, func(r *appsv1.ControllerRevision) *appsv1.ControllerRevision { r.Namespace = "other"; return r }),
 	)
-	found, err := Revisions(t.Context(), reader, set)
+	found, err := lwscache.Revisions(t.Context(), reader, set)
 	if err != nil {
 		t.Fatal(err)
 	}

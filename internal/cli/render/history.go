@@ -16,6 +16,7 @@ import (
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/internal/lws/undo"
 )
 
 // SetHistory is what "rollout history -o json" prints.
@@ -233,7 +234,7 @@ func contentOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevisio
 	if number != Live {
 		i := slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
 		if i < 0 {
-			return nil, clilws.NoSuchRevision(set.Name, revisions, number)
+			return nil, undo.NoSuchRevision(set.Name, revisions, number)
 		}
 		data, err = revisions[i].Data.Raw, nil
 	}

@@ -11,8 +11,8 @@ import (
 	rule "lockstep.dev/lockstep/internal/lws/admission"
 )
 
-// Gangs finds out whether a new pod is part of a gang.
-type Gangs struct {
+// Pods completes the pods of sets. It finds out whether a new pod is part of a gang, and whether a leader has to wait.
+type Pods struct {
 	// Otherwise is set if groups of sets that name no scheduler are gangs.
 	Otherwise bool
 	// Kin finds the set and the leader of a pod.
@@ -30,12 +30,12 @@ type Kin interface {
 // include reports whether a new pod is placed with its group. A gang is whole or it is none: a
 // worker goes where its leader went, whatever the set says since. A worker whose template ties it
 // was created for a leader that is tied.
-func (g Gangs) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
+func (p Pods) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if gang.IsTied(pod) {
 		return true, nil
 	}
 	if !rule.IsLeader(pod) {
-		leader, err := g.Kin.Leader(ctx, pod)
+		leader, err := p.Kin.Leader(ctx, pod)
 		if err != nil {
 			return false, err
 		}
@@ -43,20 +43,20 @@ func (g Gangs) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
 			return gang.IsTied(leader), nil
 		}
 	}
-	set, err := g.Kin.Set(ctx, pod)
+	set, err := p.Kin.Set(ctx, pod)
 	if err != nil || set == nil {
-		return g.Otherwise, err
+		return p.Otherwise, err
 	}
-	return gang.IsWanted(set, g.Otherwise), nil
+	return gang.IsWanted(set, p.Otherwise), nil
 }
 
 // mutatePod completes a pod of a set. A pod whose gang cannot be found out is refused: it would be
 // placed alone, or wait for the others forever. A leader beside pods of the group before it is gated.
-func (g Gangs) mutatePod(ctx context.Context, pod *corev1.Pod) error {
+func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if _, isOfSet := pod.Labels[lwsv1.SetNameLabelKey]; !isOfSet {
 		return nil
 	}
-	inGang, err := g.include(ctx, pod)
+	inGang, err := p.include(ctx, pod)
 	if err != nil {
 		return fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
 	}
@@ -69,7 +69,7 @@ func (g Gangs) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if !rule.IsLeader(pod) {
 		return nil
 	}
-	hasGroup, err := g.Kin.HasGroup(ctx, pod)
+	hasGroup, err := p.Kin.HasGroup(ctx, pod)
 	if err != nil {
 		return fmt.Errorf("find out whether the group before leader %s is gone: %w", pod.Name, err)
 	}

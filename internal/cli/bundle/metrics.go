@@ -1,0 +1,118 @@
+package bundle
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+)
+
+// tokenSeconds is how long the token lives that reads metrics: the least that the API server grants.
+const tokenSeconds int64 = 600
+
+// readMetrics reads the metrics of an operator's pod through a forwarded port, as the account that may do
+// nothing else. The API server's own proxy passes no credentials on.
+func (c *collector) readMetrics(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod) ([]byte, error) {
+	port, err := metricsPort(pod)
+	if err != nil {
+		return nil, err
+	}
+	seconds := tokenSeconds
+	account := strings.Replace(pod.Spec.ServiceAccountName, "controller-manager", "metrics-reader", 1)
+	token, err := kube.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("token of ServiceAccount %s: %w", account, err)
+	}
+	local, end, err := forward(ctx, c.Config, kube, pod, port)
+	if err != nil {
+		return nil, fmt.Errorf("forward port %d: %w", port, err)
+	}
+	defer end()
+	return scrape(ctx, fmt.Sprintf("https://127.0.0.1:%d/metrics", local), token.Status.Token)
+}
+
+// metricsPort returns the port of a pod with the name "metrics".
+func metricsPort(pod *corev1.Pod) (int32, error) {
+	for i := range pod.Spec.Containers {
+		ports := pod.Spec.Containers[i].Ports
+		if at := slices.IndexFunc(ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" }); at >= 0 {
+			return ports[at].ContainerPort, nil
+		}
+	}
+	return 0, fmt.Errorf("the pod has no port with the name %q", "metrics")
+}
+
+// forward forwards a port of a pod to one of this machine, until end is called or ctx ends.
+func forward(ctx context.Context, config *rest.Config, kube kubernetes.Interface, pod *corev1.Pod, port int32) (local uint16, end func(), err error) {
+	url := kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return 0, nil, err
+	}
+	sockets, err := portforward.NewSPDYOverWebsocketDialer(url, config)
+	if err != nil {
+		return 0, nil, err
+	}
+	streams := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	dialer := portforward.NewFallbackDialer(sockets, streams, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	ctx, end = context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ctx.Done(), ready, io.Discard, io.Discard)
+	if err != nil {
+		end()
+		return 0, nil, err
+	}
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		end()
+		return 0, nil, errors.Join(errors.New("the tunnel ended"), err)
+	case <-ctx.Done():
+		end()
+		return 0, nil, ctx.Err()
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil || len(ports) != 1 {
+		end()
+		return 0, nil, fmt.Errorf("%d ports are forwarded: %w", len(ports), err)
+	}
+	return ports[0].Local, end, nil
+}
+
+// scrape reads metrics. The API server vouches for the pod at the other end of the tunnel: the operator
+// makes the certificate of this port itself.
+func scrape(ctx context.Context, url, token string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // see above
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, metricsBytes))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %.256s", response.Status, strings.TrimSpace(string(text)))
+	}
+	return text, err
+}

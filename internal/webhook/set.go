@@ -1,0 +1,29 @@
+package webhook
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	rule "lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/lws/undo"
+)
+
+// Sets completes LeaderWorkerSets.
+type Sets struct {
+	// Revisions reads the revisions of a set, by rising number. Only an undo reads them.
+	Revisions func(context.Context, *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error)
+}
+
+func (s Sets) mutateSet(ctx context.Context, is, was *lwsv1.LeaderWorkerSet) error {
+	after, err := undo.Requested(is, was, func(set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+		return s.Revisions(ctx, set)
+	})
+	if err != nil {
+		return err
+	}
+	rule.Default(after)
+	*is = *after
+	return nil
+}
