@@ -37,7 +37,7 @@ func (r *removal) freePods(ctx context.Context) error {
 		return fmt.Errorf("let pods go that were kept as evidence: %w", err)
 	}
 	if r.stripped += freed; freed > 0 {
-		r.say("%d pods let go that were kept as evidence", freed)
+		r.say("finalizer removed from %d pods of stopped groups", freed)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,21 +21,19 @@ import (
 // CodeBudgetExceeded is the reason while a group that exhausted maxGroupRestarts is not recreated.
 const CodeBudgetExceeded = "ReplicaRestartBudgetExceeded"
 
-// CodeCountsUnreadable is the event for counts of another implementation that cannot be read.
-const CodeCountsUnreadable = "RestartCountsUnreadable"
-
 // IsExhausted reports whether the group of a leader exhausted maxGroupRestarts. The finalizer says
 // so, from before the leader is deleted until its group may go.
 func IsExhausted(leader *corev1.Pod) bool {
 	return leader != nil && slices.Contains(leader.Finalizers, lwsv1.GroupRestartBudgetFinalizer)
 }
 
-// isRetained reports whether a terminating pod has the finalizer.
-func isRetained(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil && IsExhausted(pod) }
+// isKept reports whether a terminating pod has the finalizer.
+func isKept(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil && IsExhausted(pod) }
 
-// Retained returns the terminating pods of lists that have the finalizer.
-func Retained(lists ...[]*corev1.Pod) []*corev1.Pod {
-	return slices.DeleteFunc(slices.Concat(lists...), func(pod *corev1.Pod) bool { return !isRetained(pod) })
+// Kept returns the terminating pods of a set that have the finalizer. A name alone is not enough: the
+// leader llama-3-0 of the set llama-3 has the name of a worker of the set llama.
+func Kept(set string, lists ...[]*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Concat(lists...), func(pod *corev1.Pod) bool { return !isKept(pod) || !workload.BearsName(pod, set) })
 }
 
 // exhaust marks a leader whose group failed once too often, and ends the group. The leader goes
@@ -78,6 +75,9 @@ func (d *groupDecision) stopped(leader *corev1.Pod) {
 		return
 	}
 	d.mark(leader)
+	if slices.Contains(leader.Finalizers, metav1.FinalizerDeleteDependents) && len(d.unowned(leader)) == 0 {
+		return // the garbage collector deletes the rest
+	}
 	d.deleteGroup(leader, nil, false, d.stopping())
 }
 
@@ -108,20 +108,23 @@ func (d *groupDecision) mark(leader *corev1.Pod) {
 // reports whether the rules after it go on.
 func (d *groupDecision) exhausted() bool {
 	leader := cmp.Or(d.Leaving, d.Former)
+	if IsExhausted(d.Leader) {
+		return true // it is marked, and not deleted yet
+	}
 	if !IsExhausted(leader) {
-		d.plan.add(Release(d.Retained, d.LeaderName, "its leader is gone"))
+		d.plan.add(Release(d.Kept, d.LeaderName, "its leader is gone"))
 		return len(d.plan.Actions) == 0
 	}
 	entry := restart.Entry(d.Set, d.Index)
 	switch why := d.endOfRetention(leader); {
 	case why == "":
 		d.stopped(leader)
-		d.plan.await(time.Time{}, CodeBudgetExceeded, exhaustedText(leader))
+		d.plan.await(d.Now.Add(conflictLook), CodeBudgetExceeded, exhaustedText(leader))
 	case restart.IsRecovered(leader) && entry != nil && entry.Recreations != nil:
-		d.plan.await(time.Time{}, CodeBudgetExceeded, fmt.Sprintf("group %d is recovered once the status no longer counts how often it was recreated", d.Index))
+		d.plan.await(d.Now.Add(conflictLook), CodeBudgetExceeded, fmt.Sprintf("group %d is recreated once its count is cleared", d.Index))
 	default:
 		d.parallel()
-		d.plan.add(Release(d.Retained, d.LeaderName, why, d.reliedSpec()...))
+		d.plan.add(Release(d.Kept, d.LeaderName, why, d.reliedSpec()...))
 	}
 	return false
 }
@@ -160,11 +163,15 @@ func exhaustedText(leader *corev1.Pod) string {
 		index, leader.Name, leader.Namespace, lwsv1.RecoverAnnotationKey)
 }
 
-// exhaustedLeaders returns the leaders of wanted groups that were stopped, or are to be, by index.
+// exhaustedLeaders returns the leaders of groups that were stopped, or are to be, by index. Groups of a
+// surge count: their rollout waits for them.
 func (d *setDecision) exhaustedLeaders() map[int]*corev1.Pod {
-	found := map[int]*corev1.Pod{}
+	found, end := map[int]*corev1.Pod{}, workload.Replicas(d.Set)
+	if sts := d.StatefulSet.Own(); sts != nil {
+		end = max(end, workload.PodsOf(sts))
+	}
 	for _, leader := range d.leadersAndLeaving() {
-		if _, index := identity.ParentAndOrdinal(leader.Name); IsExhausted(leader) && int32(index) < workload.Replicas(d.Set) {
+		if _, index := identity.ParentAndOrdinal(leader.Name); IsExhausted(leader) && int32(index) < end {
 			found[index] = leader
 		}
 	}

@@ -257,6 +257,7 @@ func TestWhatEndsTheRetention(t *testing.T) {
 		"the limit is unset":                 {one(), then(exhausts, user(atMost(-1))), stays},
 		"it is unset, and it is recovered":   {one(), then(exhausts, user(atMost(-1)), settled, recovered), recreated},
 		"the policy becomes None":            {one(), then(exhausts, pause, user(atMost(-1), fakeapi.Policy(lwsv1.NoneRestartPolicy))), stays},
+		"it is recovered under None":         {budget(2, 2, 1), then(failures(2), user(atMost(-1), fakeapi.Policy(lwsv1.NoneRestartPolicy)), settled, recovered), recreated},
 		"its pods are deleted by hand":       {one(), then(exhausts, removed[Pod]("w-0"), removed[Pod]("w-0-1")), stays},
 		"a worker is gone":                   {one(), then(exhausts, gone[Pod]("w-0-1")), stays},
 		"its leader is gone":                 {one(), then(exhausts, gone[Pod]("w-0")), recreated},
@@ -406,14 +407,50 @@ func TestCountsOfAnotherImplementation(t *testing.T) {
 	}
 }
 
-// Counts that cannot be read are told of, and stay as they are.
+// A user who recovers a group that was not stopped changes nothing.
+func TestRecoverOfARunningGroupIsIgnored(t *testing.T) {
+	c := budget(1, 2, 2)(t)
+	then(failures(1), recovered, failures(1))(c)
+	if got := recreations(c); got != 2 {
+		t.Errorf("counted %d, want 2", got)
+	}
+	then(recovered, failures(1))(c)
+	if !lws.IsExhausted(find[Pod](c, "w-0")) {
+		t.Error("the group has no limit")
+	}
+}
+
+// A rollout waits for the groups of its surge: the set says that one is stopped.
+func TestAStoppedSurgeGroupIsTold(t *testing.T) {
+	c := budget(4, 2, 0)(t)
+	user(fakeapi.Image("image:2"), func(set Set) {
+		rollingOf(set).MaxUnavailable, rollingOf(set).MaxSurge = intstr.FromInt32(0), intstr.FromInt32(1)
+	})(c)
+	for range 20 {
+		if fakeapi.Find[Pod](c.Server, "w-4-1") != nil {
+			break
+		}
+		c.do(c.decideSet())
+		c.turn()
+	}
+	then(on("w-4-1", crash), settled)(c)
+	if !lws.IsExhausted(find[Pod](c, "w-4")) {
+		t.Fatal("the surge group is not stopped")
+	}
+	degraded := meta.FindStatusCondition(c.status().Conditions, string(lwsv1.LeaderWorkerSetDegraded))
+	if degraded == nil || degraded.Status != metav1.ConditionTrue || !strings.Contains(degraded.Message, "kubectl annotate pod w-4 ") {
+		t.Errorf("the condition is %+v", degraded)
+	}
+}
+
+// Counts that cannot be read are taken as none.
 func TestCountsThatCannotBeRead(t *testing.T) {
 	c := budget(1, 2, 3)(t)
 	then(on("w", func(set Set) {
 		set.Annotations = withAnnotation(set.Annotations, lwsv1.GroupRestartCountsAnnotationKey, "{")
 		set.Status.RestartsSince = &metav1.Time{Time: find[Pod](c, "w-0").CreationTimestamp.Add(time.Second)}
 	}), on("w-0-1", crash))(c)
-	if got := short(c.decideGroup("w-0")); got != "annotate pod w-0 | RestartCountsUnreadable!RestartCountsUnreadable Restart" {
+	if got := short(c.decideGroup("w-0")); got != "annotate pod w-0 | Restart" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -34,7 +34,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 	}
 	if w.Set == nil || w.Set.DeletionTimestamp != nil { // the garbage collector deletes what is left
 		d.parallel()
-		d.plan.add(Release(w.Retained, w.LeaderName, "its set is deleted"))
+		d.plan.add(Release(w.Kept, w.LeaderName, "its set is deleted"))
 		return d.plan
 	}
 	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)

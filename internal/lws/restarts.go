@@ -45,9 +45,6 @@ func (d *groupDecision) restart() bool {
 			d.plan.Needs = NeedLivePods
 			return false
 		}
-		if unread := restart.UnreadCounts(d.Set, d.Leader); unread != "" {
-			d.plan.wait(Wait{Reason: because(CodeCountsUnreadable, unread), Tell: warning(CodeCountsUnreadable, "Count", unread, nil)})
-		}
 		if restart.Exhausts(d.Set, d.Index, d.Leader) {
 			d.exhaust(failure)
 			return false

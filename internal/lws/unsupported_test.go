@@ -56,7 +56,7 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 		t.Errorf("its group: %v", plan.Actions)
 	}
 	retained := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Finalizers: []string{lwsv1.GroupRestartBudgetFinalizer}, DeletionTimestamp: &metav1.Time{Time: w.Now}}}
-	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond, Retained: []*corev1.Pod{retained}}); len(plan.Actions) > 0 {
+	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond, Kept: []*corev1.Pod{retained}}); len(plan.Actions) > 0 {
 		t.Errorf("its group with a retained pod: %v", plan.Actions)
 	}
 	w.Set.DeletionTimestamp = &metav1.Time{Time: w.Now}

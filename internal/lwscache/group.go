@@ -157,7 +157,7 @@ func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
 	w.LeaderSet = found.Own()
 	key := types.NamespacedName{Namespace: r.set.Namespace, Name: w.LeaderName}
 	pods, err := named(ctx, r.Observer, identity.KindPod, key, &corev1.Pod{})
-	w.Retained = append(w.Retained, lws.Retained(pods)...)
+	w.Kept = append(w.Kept, lws.Kept(r.set.Name, pods)...)
 	switch {
 	case err != nil || len(pods) == 0:
 		return err
@@ -196,7 +196,7 @@ func (r *reading) fillWorkers(ctx context.Context, w *lws.GroupSnapshot) error {
 		w.Stalled = r.memory.stalledSince(sts, w.Now)
 	}
 	err := r.fillPods(ctx, &w.Group)
-	w.Retained = append(w.Retained, lws.Retained(w.Pods.Owned, w.Pods.Orphans, w.Pods.Previous)...)
+	w.Kept = append(w.Kept, lws.Kept(r.set.Name, w.Pods.Owned, w.Pods.Orphans, w.Pods.Previous)...)
 	return err
 }
 
@@ -212,13 +212,13 @@ func (o *Observer) abandoned(ctx context.Context, key types.NamespacedName, now 
 	if err != nil {
 		return w, err
 	}
-	w.Retained = lws.Retained(pods)
+	w.Kept = lws.Kept(setName, pods)
 	leader := &corev1.Pod{}
 	if err := o.cached.Get(ctx, key, leader, client.DisableReadYourWritesConsistency); err != nil || leader.DeletionTimestamp == nil ||
 		!workload.BearsName(leader, setName) {
 		return w, client.IgnoreNotFound(err)
 	}
-	w.Former, w.Retained = leader, append(w.Retained, lws.Retained([]*corev1.Pod{leader})...)
+	w.Former, w.Kept = leader, append(w.Kept, lws.Kept(setName, []*corev1.Pod{leader})...)
 	workers := &appsv1.StatefulSet{}
 	if err := o.cached.Get(ctx, key, workers); err != nil || !metav1.IsControlledBy(workers, leader) {
 		return w, client.IgnoreNotFound(err)

@@ -225,6 +225,24 @@ func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
 	}
 }
 
+// The leader llama-3-0 of the set llama-3 has the name of a worker of a set llama, and stays.
+func TestPodsOfASetWithANumberAreKept(t *testing.T) {
+	e := open(t)
+	pod := fakeapi.Pod("llama-3-0", "llama-3", 0)
+	pod.Finalizers = []string{lwsv1.GroupRestartBudgetFinalizer}
+	fakeapi.OwnedBy(pod, "apps/v1", identity.Ref{Kind: identity.KindStatefulSet, Name: "llama-3", UID: "there"})
+	fakeapi.Add(e.Server, pod)
+	fakeapi.Terminate[*corev1.Pod](e.Server, "llama-3-0", lwsv1.GroupRestartBudgetFinalizer)
+	for name, add := range map[string]bool{"no set llama": false, "a set llama": true} {
+		if add {
+			fakeapi.Add(e.Server, fakeapi.Set("llama", 5, 2))
+		}
+		if _, plan, _ := e.observer.GroupPlan(context.Background(), key("llama-3"), e.Now); len(plan.Actions) > 0 {
+			t.Errorf("%s: %v", name, plan.Actions)
+		}
+	}
+}
+
 func TestAnObjectWithoutLabelsUnderATakenNameIsRead(t *testing.T) {
 	e, _, _ := chained(t)
 	fakeapi.Add(e.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})

@@ -225,7 +225,7 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := c.uninstall(func(o *install.Options) { o.KeepSets = true })
-	if !strings.Contains(out, "1 pods let go that were kept as evidence\n") {
+	if !strings.Contains(out, "finalizer removed from 1 pods of stopped groups\n") {
 		t.Errorf("a pod is kept:\n%s", out)
 	}
 	if !strings.HasPrefix(out, "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockstep-labels deleted\n") {

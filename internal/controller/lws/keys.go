@@ -9,7 +9,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -141,22 +140,6 @@ func groupsOfStatefulSet(o *lwscache.Observer) keysOf {
 		keys := byOwnName(object)
 		if labelledSet(object) == keyOf(object) {
 			keys = append(keys, groupsUnder(o, keyOf(object))...)
-		}
-		return keys
-	}
-}
-
-// stoppedGroupsOf returns the groups of a leader StatefulSet that exhausted maxGroupRestarts.
-func stoppedGroupsOf(o *lwscache.Observer) keysOf {
-	return func(object client.Object) (keys []types.NamespacedName) {
-		pods, err := o.Pods(context.Background(), keyOf(object))
-		if err != nil || labelledSet(object) != keyOf(object) {
-			return nil // as in groupsUnder
-		}
-		for _, pod := range pods {
-			if lws.IsExhausted(pod) {
-				keys = append(keys, keyOf(pod))
-			}
 		}
 		return keys
 	}

@@ -135,7 +135,6 @@ func setupGroups(mgr ctrl.Manager, p *pass, added *requests) error {
 		WithOptions(options(groupWorkers)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), workersChanged, 0)).
-		Watches(&appsv1.StatefulSet{}, watch(stoppedGroupsOf(p.observe), leadersMoved, 0)).
 		Watches(&corev1.Service{}, watch(byOwnName, serviceChanged, 0)).
 		WatchesMetadata(volumes.Named("", ""), watch(groupOfVolume, ownership, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(p.observe), never, 0)).

@@ -44,12 +44,6 @@ func statefulSetProgress(before, after client.Object) bool {
 		!maps.Equal(was.Labels, is.Labels) || !reflect.DeepEqual(was.Status, is.Status)
 }
 
-// leadersMoved reports whether an update of a leader StatefulSet changed which leaders it is to have, or
-// their revision.
-func leadersMoved(before, after client.Object) bool {
-	return labelledSet(after) == keyOf(after) && (before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetLabels(), after.GetLabels()))
-}
-
 // serviceChanged reports whether an update changed a Service's owners, labels or spec.
 func serviceChanged(before, after client.Object) bool {
 	was, is, ok := both[*corev1.Service](before, after)

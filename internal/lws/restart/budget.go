@@ -63,17 +63,6 @@ func recreations(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) *int
 	return nil
 }
 
-// UnreadCounts says why the counts of another implementation are not read where the leader is from
-// before restartsSince, or is empty. They stay as they are.
-func UnreadCounts(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) string {
-	_, err := OthersCounts(set.Annotations[lwsv1.GroupRestartCountsAnnotationKey])
-	since := set.Status.RestartsSince
-	if err == nil || set.Spec.LeaderWorkerTemplate.MaxGroupRestarts == nil || since == nil || !leader.CreationTimestamp.Before(since) {
-		return ""
-	}
-	return fmt.Sprintf("annotation %s %v; restarts from before Lockstep are not counted until it is corrected", lwsv1.GroupRestartCountsAnnotationKey, err)
-}
-
 // OthersCounts returns the counts in the annotation of another implementation, by revision key and
 // index of the group.
 func OthersCounts(annotation string) (counts map[string]int32, err error) {

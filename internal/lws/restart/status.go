@@ -68,7 +68,7 @@ func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now ti
 			s.Failures = append(s.Failures, action.Failure{Code: CodeLeaderReplaced})
 		}
 		entry := s.entry(set, index, leader.Labels[lwsv1.RevisionKey], decision)
-		if IsRecovered(leader) {
+		if decision.Exhausted && IsRecovered(leader) {
 			entry.Recreations = nil
 		}
 		restarts = append(restarts, entry)
