@@ -139,8 +139,17 @@ chart: build ## Drill the chart with Helm 3 and Helm 4 on the local control plan
 
 # The programs that a reader of the documentation has.
 READERS := $(CURDIR)/bin/docs
+VELERO  := github.com/vmware-tanzu/velero
 .PHONY: readers
-readers: local
+readers: helm
+	@echo "building cosign (three minutes the first time)"
+	@hack/progress.sh go -C release build -modfile=go.cosign.mod -ldflags '-s -w' -o $(READERS)/ tool
+	@echo "building Velero, its plugin and an S3 server in memory (seven minutes the first time)"
+	@hack/progress.sh go -C release build -modfile=go.velero.mod -o $(READERS)/ -ldflags "-s -w -X $(VELERO)/pkg/buildinfo.Version=$$( \
+	  go -C release list -modfile=go.velero.mod -m -f '{{.Version}}' $(VELERO))" tool
+
+.PHONY: helm
+helm: local
 	@mkdir -p $(READERS) && ln -sf $(ASSETS)/kubectl $(READERS)/kubectl
 	@echo "building helm and a registry in memory (two minutes the first time)"
 	@hack/progress.sh go -C release build -o $(READERS)/ helm.sh/helm/v4/cmd/helm github.com/google/go-containerregistry/cmd/registry
@@ -148,7 +157,7 @@ readers: local
 .PHONY: node
 node: ## Drill on a real kubelet and containerd on this machine (root, Linux), NODEFLAGS choose
 	@LOCKSTEP_NODE=needs go test -count=1 ./test/node >/dev/null || LOCKSTEP_NODE=needs go test -count=1 ./test/node
-	@$(MAKE) --no-print-directory build image readers
+	@$(MAKE) --no-print-directory build image helm
 	@echo "building lockstep-kubelet (a minute)"
 	@hack/progress.sh go -C local build -tags kubelet -o $(CURDIR)/bin/ \
 	  -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go -C local list -m -f '{{.Version}}' k8s.io/kubernetes)" ./cmd/lockstep-kubelet

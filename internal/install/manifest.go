@@ -190,7 +190,7 @@ func (s shape) render(u *unstructured.Unstructured) {
 }
 
 // prefixed matches the names whose prefix the chart lets users choose.
-var prefixed = regexp.MustCompile(`"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|leaderworkerset-)[a-z-]*)"`)
+var prefixed = regexp.MustCompile(`"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|crash-logs-role|leaderworkerset-)[a-z-]*)"`)
 
 // move gives a manifest the namespace and the names that the chart gave it.
 func (s shape) move(u *unstructured.Unstructured) {

@@ -22,6 +22,7 @@ func TestCheckExpectsWhatTheChartInstalls(t *testing.T) {
 		"names that begin with ours": {namespace, `{names: {prefix: lockstep, instance: old}}`},
 		"cert-manager":               {namespace, `{certificates: {source: CertManager}}`},
 		"own certificates":           {"elsewhere", `{certificates: {source: Secret, caBundle: PEM}}`},
+		"logs of crashes":            {"elsewhere", `{crashLogLines: 20, names: {prefix: old-lws, instance: old}}`},
 		"protection alone":           {"elsewhere", `{protectOnly: true, protection: {alone: true}}`},
 	} {
 		t.Run(name, func(t *testing.T) {

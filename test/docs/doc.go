@@ -5,7 +5,8 @@
 // has, and what stands for a placeholder, is in the page's fixture, testdata/PAGE.sh. The parser finds the blocks: a
 // new one is run, or named in the fixture with a reason.
 //
-// Ports are free ones, but where a page names the operator's own: 9443, 8443 and 8081.
+// Ports are free ones, but where a page names the operator's own, 9443, 8443 and 8081, and Velero's 8080, which no flag
+// changes.
 //
 // It knows what a reader sees. It refuses to know what a command prints: only that it ends well.
 //

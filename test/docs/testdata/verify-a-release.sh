@@ -4,10 +4,10 @@
 #: /path/to/lockstep.pub stands for "$PWD/files/lockstep.pub"
 #: /path/to/files stands for "$PWD/files"
 #: /path/to/write stands for "$PWD/written"
-#: leaves out cosign verify because cosign is no program of this repository
 #: in_files runs openssl base64
 #: in_files runs openssl dgst
 #: in_files runs sha256sum
+#: with_key runs cosign verify
 #: with_registry runs make push
 
 # The files are a release of this commit, and the image is in the registry. Somebody else signed both.
@@ -21,3 +21,11 @@ begin() {
 }
 
 in_files() { (cd files && "$@"); }
+
+# with_key verifies with the key of the release. With another one, the same command has to fail.
+with_key() {
+	in_files "$@"
+	openssl ecparam -name prime256v1 -genkey -noout -out other.key
+	openssl ec -in other.key -pubout -out other.pub
+	! in_files "${@/lockstep.pub/$PWD/other.pub}"
+}
