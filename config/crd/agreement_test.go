@@ -54,6 +54,10 @@ var anySet = rapid.Custom(func(t *rapid.T) *lwsv1.LeaderWorkerSet {
 			SubGroupSize: optional(rapid.Int32Range(-1, 5)).Draw(t, "size"),
 		}
 	})).Draw(t, "subgroups")
+	template.MaxGroupRestarts = optional(rapid.Int32Range(-1, 2)).Draw(t, "group restarts")
+	if rapid.IntRange(0, 3).Draw(t, "restart policy given") == 0 {
+		template.RestartPolicy = rapid.SampledFrom([]lwsv1.RestartPolicyType{"Default", "None", "RecreateGroupAfterStart"}).Draw(t, "restart policy")
+	}
 	deadline := optional(rapid.SampledFrom([]int64{60}))
 	template.WorkerTemplate.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}, RestartPolicy: restart.Draw(t, "workers")}
 	if rapid.IntRange(0, 3).Draw(t, "deadlines") == 0 {

@@ -93,6 +93,7 @@ func TestDefaultsAndEnums(t *testing.T) {
 		{rolling + "maxSurge", `0`, `null`},
 		{template + "size", `1`, `null`},
 		{template + "restartPolicy", `"RecreateGroupOnPodRestart"`, `["Default","RecreateGroupOnPodRestart","RecreateGroupAfterStart","None"]`},
+		{template + "maxGroupRestarts", ``, `null`},
 		{template + "subGroupPolicy.subGroupPolicyType", `"LeaderWorker"`, `["LeaderWorker","LeaderExcluded"]`},
 		{template + "subGroupPolicy.subGroupSize", ``, `null`},
 		{template + "persistentVolumeClaimRetentionPolicy.whenDeleted", ``, `null`},

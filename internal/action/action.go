@@ -135,8 +135,12 @@ type Annotate struct {
 type SetFinalizers struct {
 	Object     identity.Ref
 	Finalizers []string
-	Because    Reason
-	Tell       Telling
+	// Annotations are changed with them. An empty value removes the annotation.
+	Annotations map[string]string
+	// Relies is read live before the write.
+	Relies  []Standing
+	Because Reason
+	Tell    Telling
 }
 
 // Ungate replaces the scheduling gates of the version of a pod.
@@ -179,6 +183,8 @@ type Delete struct {
 	// After is set if everything before it in the plan is to be gone first: it does not go out
 	// together with its neighbours.
 	After bool
+	// Foreground is set if the object stays until the garbage collector deleted what it owns.
+	Foreground bool
 	// Beside is set if it goes out together with the delete before it, whatever its kind.
 	Beside  bool
 	Because Reason

@@ -150,8 +150,11 @@ func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 		untyped.SetName(what.Object.Name)
 		object = untyped
 	}
-	err := a.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency, exactly,
-		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	how := metav1.DeletePropagationBackground
+	if what.Foreground {
+		how = metav1.DeletePropagationForeground
+	}
+	err := a.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency, exactly, client.PropagationPolicy(how))
 	return orGone(err)
 }
 

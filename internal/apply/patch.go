@@ -132,9 +132,16 @@ func ownersNamed(references []metav1.OwnerReference) string {
 	return "[" + strings.Join(named, ", ") + "]"
 }
 
-// setFinalizers replaces the finalizers of the version that was judged.
+// setFinalizers replaces the finalizers of the version that was judged, and changes its annotations.
 func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) error {
-	return a.change(ctx, what.Object, fields{"finalizers": listed(what.Finalizers)}, nil)
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
+	metadata := fields{"finalizers": listed(what.Finalizers)}
+	if len(what.Annotations) > 0 {
+		metadata["annotations"] = withNulls(what.Annotations)
+	}
+	return a.change(ctx, what.Object, metadata, nil)
 }
 
 // release removes a finalizer from the version that was judged.

@@ -44,7 +44,7 @@ func Uninstall(ctx context.Context, o Options) error {
 	// Beside protection alone, or another implementation, the names of a whole installation are another's.
 	isWhole := has(found, managerRole) || foreign == nil && !has(found, standalone[proxyRole])
 	r := c.removal(found, func(u *unstructured.Unstructured) bool { return (isWhole || isStandalone(u)) && o.removes(u) })
-	r.strips = !o.KeepProtection
+	r.strips, r.frees = !o.KeepProtection, isWhole
 	if isWhole && !o.KeepSets {
 		if err := r.refuseWithSets(ctx); err != nil {
 			return err
@@ -117,6 +117,8 @@ type removal struct {
 	// strips makes it take protection off PVCs, and stripped counts what lost it.
 	strips   bool
 	stripped int
+	// frees makes it let go the pods that the operator keeps as evidence.
+	frees bool
 	// operators are the namespaces where the operator's pods end, except those of a
 	// configuration.
 	operators []string
@@ -203,7 +205,10 @@ func (r *removal) after(ctx context.Context, phase int) error {
 		r.say("PVCs, volumes, namespaces and pods lose what Lockstep wrote")
 	case r.DryRun:
 	case phase == operatorPhase:
-		return r.untilStopped(ctx)
+		if err := r.untilStopped(ctx); err != nil || !r.frees {
+			return err
+		}
+		return r.freePods(ctx)
 	case phase == refusalsPhase && r.strips:
 		return r.stripAll(ctx)
 	case phase == refusalsPhase && r.KeepProtection:

@@ -21,13 +21,20 @@ func (d *setDecision) wantedConditions() []metav1.Condition {
 // An update stays in progress until the set is available.
 func (d *setDecision) progress() []metav1.Condition {
 	counts := d.count()
+	if len(d.exhaustedBy) > 0 {
+		return d.degraded(d.usualProgress(counts), counts)
+	}
+	return d.usualProgress(counts)
+}
+
+func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 	progressing, updating := d.progressing(counts), status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
 	stopped := d.refusal != "" || d.waiting.any()
 	switch {
 	case progressing.Reason == CodePaused:
 		updating.Reason, updating.Message = progressing.Reason, progressing.Message
 		return []metav1.Condition{updating, progressing}
-	case !stopped && counts.currentUpdated < counts.current:
+	case !stopped && (counts.currentUpdated < counts.current || d.rollsExhausted()):
 		return []metav1.Condition{updating, progressing}
 	case !stopped && !d.held && counts.wantedReady == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current:
 		available := status.Usual(lwsv1.LeaderWorkerSetAvailable)
@@ -69,6 +76,10 @@ func (d *setDecision) notices() []status.Notice {
 		{
 			Kind: CodeGangSchedulerMissing, Says: d.GangMissing, Again: gangLook,
 			OverReason: "GangSchedulerFound", Over: "the gang scheduler of this set is there", Ended: "GangSchedulerFound",
+		},
+		{
+			Kind: string(lwsv1.LeaderWorkerSetDegraded), Reason: CodeBudgetExceeded, Says: d.degradedText(), OverReason: "AsExpected",
+			Over: "No replica has exhausted its restart budget", Standing: d.Set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil, Told: true,
 		},
 		{
 			Kind: ConditionBackoff, Reason: "GroupsFailing", Says: d.backoffText(),
@@ -120,6 +131,7 @@ func (d *setDecision) noticeEvents() []action.Event {
 		told, _ := condition.Of(d.Set.Status.Conditions, n.Kind)
 		was := condition.IsTrue(d.Set.Status.Conditions, n.Kind)
 		switch {
+		case n.Told:
 		case n.Says != "" && (!was || told.Message != n.Says):
 			events = append(events, action.Event{Warning: true, Reason: n.Kind, Action: "Wait", Note: n.Says})
 		case n.Says == "" && was && n.Ended != "":

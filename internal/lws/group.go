@@ -34,14 +34,12 @@ func DecideGroup(w GroupSnapshot) Plan {
 	}
 	if w.Set == nil || w.Set.DeletionTimestamp != nil { // the garbage collector deletes what is left
 		d.parallel()
-		d.plan.add(Release(w.Retained, w.LeaderName))
+		d.plan.add(Release(w.Kept, w.LeaderName, "its set is deleted"))
 		return d.plan
 	}
 	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
-	if released := Release(w.Retained, w.LeaderName); len(released.Actions) > 0 {
-		return released
-	}
 	rules := []func(*groupDecision) bool{
+		(*groupDecision).exhausted,
 		(*groupDecision).retained,
 		(*groupDecision).restart,
 		(*groupDecision).writtenPolicy,

@@ -109,9 +109,6 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 			"| Garbage WaitingForPreviousIncarnation"},
 		{"a gated leader beside a worker above the group's size", three, then(on("w-0", gated), surplus, previous[Pod]("w-0-3", "w-0")), "w-0",
 			"| Garbage WaitingForPreviousIncarnation"},
-		{"a group whose pods are kept", three, then(leaving[Pod]("w-0", lws.BudgetFinalizer), leaving[Pod]("w-0-1", lws.BudgetFinalizer)), "w-0", "dress pod w-0-1"},
-		{"a leader that is kept", three, leaving[Pod]("w-0", lws.BudgetFinalizer), "w-0", "dress pod w-0"},
-		{"a leader that is kept, of a terminating set", three, then(leaving[Pod]("w-0", lws.BudgetFinalizer), leaving[Set]("w", "foregroundDeletion")), "w-0", "dress pod w-0"},
 		{"another group of a former leader", with(2, 2), then(previous[StatefulSet]("w-0", "w-0"), gone[StatefulSet]("w-1"), gone[Pod]("w-1-1")),
 			"w-1", "create statefulset w-1"},
 	})

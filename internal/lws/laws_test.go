@@ -126,7 +126,7 @@ func (w *world) checkLaws() {
 var verbs = map[identity.Kind]string{
 	identity.KindLeaderWorkerSet:       "status",
 	identity.KindStatefulSet:           "create apply annotate relabel delete",
-	identity.KindPod:                   "create annotate ungate delete",
+	identity.KindPod:                   "create annotate dress ungate delete",
 	identity.KindService:               "create apply delete",
 	identity.KindControllerRevision:    "create apply relabel delete",
 	identity.KindPersistentVolumeClaim: "create tie delete",
@@ -188,11 +188,14 @@ func (d decided) mayApply(a action.Apply) bool {
 }
 
 // checkPrevious checks that objects of a previous incarnation are only deleted, as garbage or
-// with their group, and that nothing is created under their names. Foreign ones are not written.
+// with their group, or as its group is stopped or let go, and that nothing is created under their names. Foreign ones are not written.
 func (d decided) checkPrevious(a action.Action) {
 	ref := a.Target()
 	deletion, deletes := a.(action.Delete)
 	if deletes && (deletion.Because.Code == lws.CodeRestart || deletion.Because.Code == lws.CodeParallel) {
+		return
+	}
+	if code := a.About().Because.Code; code == lws.CodeBudgetExceeded || code == lws.CodeReleased {
 		return
 	}
 	if object := byUID(d.seen.previous, ref.UID); object != nil && (!deletes || deletion.OwnerGone == nil ||

@@ -224,11 +224,7 @@ func (d *setDecision) replace() (p Plan) {
 // cache of an operator that is no longer the leader may lag. A leader whose group is down is
 // deleted only if its workers did not change either.
 func (d *setDecision) replaceLeader(g Group, onlyIfDown bool) action.Delete {
-	sts := d.StatefulSet.Own()
-	relied := []action.Standing{{
-		Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Name: sts.Name,
-		Specified: map[types.UID]int64{sts.UID: sts.Generation},
-	}}
+	relied := []action.Standing{specified(d.StatefulSet.Own())}
 	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
 	if onlyIfDown {
 		g.reliedWorkers(&workers)
@@ -240,6 +236,13 @@ func (d *setDecision) replaceLeader(g Group, onlyIfDown bool) action.Delete {
 		Object:  identity.RefOf(identity.KindPod, g.Leader),
 		Relies:  relied,
 		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s, and the statefulset controller waits for leaders that are down", g.LeaderName, d.target.key)),
+	}
+}
+
+// specified is the spec of a StatefulSet as it was judged.
+func specified(sts *appsv1.StatefulSet) action.Standing {
+	return action.Standing{
+		Kind: identity.KindStatefulSet, Namespace: sts.Namespace, Name: sts.Name, Specified: map[types.UID]int64{sts.UID: sts.Generation},
 	}
 }
 

@@ -11,13 +11,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Another implementation may have left it on pods. Without it nothing takes it off, and a terminating pod never ends.
-const (
-	// BudgetFinalizer keeps the terminating pods of a group that failed too often.
-	BudgetFinalizer = systemPrefix + "group-restart-budget-cleanup"
-
-	codeHeldByOthers = "HeldByOthers"
-)
+// CodeReleased is the reason to let a pod go that was kept as evidence.
+const CodeReleased = "Released"
 
 // ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group, also above its size.
 func (d *groupDecision) ungate() bool {
@@ -38,22 +33,20 @@ func (d *groupDecision) ungate() bool {
 	return false
 }
 
-// IsRetained reports whether a terminating pod has the finalizer.
-func IsRetained(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil && slices.Contains(pod.Finalizers, BudgetFinalizer)
-}
-
 // Release lets retained pods of a group end, workers before their leader: the StatefulSet creates
-// another leader at once.
-func Release(retained []*corev1.Pod, leaderName string) (p Plan) {
+// another leader at once. What a cause relies on is read live.
+func Release(retained []*corev1.Pod, leaderName, why string, relies ...action.Standing) (p Plan) {
 	for _, pod := range retained {
 		if pod.Name == leaderName && len(retained) > 1 {
 			continue
 		}
 		p.do(action.SetFinalizers{
-			Object:     identity.RefOf(identity.KindPod, pod),
-			Finalizers: slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == BudgetFinalizer }),
-			Because:    because(codeHeldByOthers, fmt.Sprintf("pod %s is being deleted, and has the finalizer %s of another implementation", pod.Name, BudgetFinalizer)),
+			Object: identity.RefOf(identity.KindPod, pod),
+			Finalizers: slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool {
+				return f == lwsv1.GroupRestartBudgetFinalizer
+			}),
+			Relies:  relies,
+			Because: because(CodeReleased, fmt.Sprintf("pod %s of a group that exhausted maxGroupRestarts may go: %s", pod.Name, why)),
 		})
 	}
 	return p

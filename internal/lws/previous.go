@@ -79,6 +79,9 @@ func (d *setDecision) awaitPrevious() previousWait {
 	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices())
 	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
 		for i := range groups {
+			if d.exhaustedBy[groups[i].Index] != nil { // its pods stay, and a condition says so
+				continue
+			}
 			blocking = append(blocking, bearersOf(identity.KindPodGroup, groups[i].Gang.Previous)...)
 			blocking = append(blocking, groups[i].previous(workload.Size(d.Set))...)
 		}

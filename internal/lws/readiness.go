@@ -65,9 +65,10 @@ func (g *Group) complete(set *lwsv1.LeaderWorkerSet) bool {
 	return g.Leader != nil && (workload.SizeOf(g.Leader, set) == 1 || g.Workers.Own() != nil)
 }
 
-// Ready reports whether every pod of the group is ready. A group that is to be recreated is not.
+// Ready reports whether every pod of the group is ready. A group that is to be recreated, or
+// stopped, is not.
 func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
-	if !g.complete(set) || !PodReady(g.Leader) || restart.Of(set, g.Leader) != nil {
+	if !g.complete(set) || !PodReady(g.Leader) || restart.Of(set, g.Leader) != nil || IsExhausted(g.Leader) {
 		return false
 	}
 	workers := g.Workers.Own()

@@ -60,6 +60,8 @@ func (d *setDecision) stalled() (reason, message string) {
 		return CodePreviousStuck, d.waiting.message
 	case d.conflict != "":
 		return CodeNameConflict, d.conflict
+	case len(d.exhaustedBy) > 0 && !d.rollsExhausted():
+		return CodeBudgetExceeded, d.degradedText()
 	case d.otherClaims != "" && d.pending && !Paused(d.Set):
 		return CodeVolumeClaimsDiffer, d.otherClaims
 	case slices.ContainsFunc(d.Refused, lasts):

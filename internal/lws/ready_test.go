@@ -75,6 +75,7 @@ var states = map[string]state{
 	"paused":                 {with(3, 2), then(pause, user(fakeapi.Image("image:2")), settled), nil, inProgress, lws.CodePaused},
 	"paused-at-rest":         {with(2, 2), pause, nil, current, "AllGroupsReady"},
 	"backing-off":            {with(2, 2, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)), backingOff, nil, inProgress, "GroupsFailing"},
+	"budget-exceeded":        {budget(2, 2, 0), failures(1), nil, failed, lws.CodeBudgetExceeded},
 	"previous":               {leftover, nothing, nil, inProgress, lws.CodePreviousIncarnation},
 	"previous-stuck":         {leftover, then(carriedOut, after(time.Minute)), nil, failed, lws.CodePreviousStuck},
 	"name-conflict":          {with(2, 2), occupied("w-1"), nil, failed, lws.CodeNameConflict},

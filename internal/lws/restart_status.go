@@ -32,10 +32,15 @@ const pruningText = "the installed CustomResourceDefinition drops status.started
 func (d *setDecision) restartStatus() restart.Status {
 	status := d.Set.Status
 	if !restart.Recreates(d.Set) {
-		// A group whose leader is still there was not recreated: its failure is void.
-		return restart.Status{Restarts: slices.DeleteFunc(slices.Clone(status.Restarts), func(r lwsv1.GroupRestarts) bool {
+		// A group whose leader is still there was not recreated: its failure is void. Nothing is limited, so
+		// that nothing is counted: a group that is recovered waits for that.
+		restarts := slices.DeleteFunc(slices.Clone(status.Restarts), func(r lwsv1.GroupRestarts) bool {
 			return slices.ContainsFunc(d.Groups, func(g Group) bool { return g.Leader.UID == r.Leader })
-		})}
+		})
+		for i := range restarts {
+			restarts[i].Recreations = nil
+		}
+		return restart.Status{Restarts: restarts}
 	}
 	next := restart.Status{Started: status.Started, Restarts: status.Restarts, Since: d.since()}
 	next.Count(d.Set, d.leadersAndLeaving(), d.Now)

@@ -3,6 +3,7 @@ package lws
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,12 +21,16 @@ import (
 // restart recreates a group that failed: it writes the decision onto the leader, then
 // deletes the whole group. It reports whether the rules after it go on.
 //
-// A crash between the two writes loses nothing: the next reconcile finds the annotation.
+// A crash between the two writes loses nothing: the next reconcile finds the annotation. Where the set
+// has maxGroupRestarts, the status counts the restart in between.
 func (d *groupDecision) restart() bool {
 	switch {
 	case d.Leader == nil:
 		d.leaving()
 		return d.plan.Needs == ""
+	case IsExhausted(d.Leader):
+		d.stop(false)
+		return false
 	case !restart.Recreates(d.Set):
 		return true
 	}
@@ -40,10 +45,18 @@ func (d *groupDecision) restart() bool {
 			d.plan.Needs = NeedLivePods
 			return false
 		}
+		if restart.Exhausts(d.Set, d.Index, d.Leader) {
+			d.exhaust(failure)
+			return false
+		}
 		decision = d.decideRestart(d.Leader, failure)
 	}
 	if until := decision.Due(d.Set); d.Now.Before(until.Time) {
 		d.plan.await(until.Time, CodeBackoff, decision.BackoffText(d.Set, d.Index))
+		return false
+	}
+	if !restart.IsCounted(d.Set, d.Index, decision) {
+		d.plan.await(time.Time{}, CodeRestart, fmt.Sprintf("group %d is recreated once the status counts it for maxGroupRestarts", d.Index))
 		return false
 	}
 	d.deleteGroup(d.Leader, decision, isNew, d.recreation())
@@ -71,9 +84,15 @@ func (d *groupDecision) endsAtOnce() bool {
 	if !restart.Recreates(d.Set) || d.Leaving == nil || d.LeaderSet == nil || slices.Contains(d.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
 		return false // the next leader adopts the workers
 	}
-	scaledAway := int32(d.Index) >= workload.PodsOf(d.LeaderSet)
-	rolled := int32(d.Index) >= livePartition(d.LeaderSet) && d.Leaving.Labels[lwsv1.RevisionKey] != leadersKey(d.LeaderSet)
-	return !scaledAway && !rolled
+	return !d.scaledAway() && !d.rolled(d.Leaving)
+}
+
+// scaledAway reports whether the leader StatefulSet is to have no such group.
+func (d *groupDecision) scaledAway() bool { return int32(d.Index) >= workload.PodsOf(d.LeaderSet) }
+
+// rolled reports whether the leader StatefulSet replaces a leader by one of its own revision.
+func (d *groupDecision) rolled(leader *corev1.Pod) bool {
+	return int32(d.Index) >= livePartition(d.LeaderSet) && leader.Labels[lwsv1.RevisionKey] != leadersKey(d.LeaderSet)
 }
 
 // pods is the group of a leader as package restart reads it.
@@ -105,17 +124,26 @@ func madeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.Cont
 
 // decideRestart plans to write the decision onto the leader.
 func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failure) *restart.Decision {
+	decision := d.decide(leader, failure)
+	d.plan.do(action.Annotate{
+		Object:      identity.RefOf(identity.KindPod, leader),
+		Annotations: map[string]string{restart.AnnotationKey: decision.Annotation()},
+		Because:     because(CodeRestart, failureText(d.Index, failure)),
+		Tell:        action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}},
+	})
+	return decision
+}
+
+func (d *groupDecision) decide(leader *corev1.Pod, failure *restart.Failure) *restart.Decision {
 	decision := restart.Decide(d.Set, d.Index, leader, failure, d.Now)
 	if d.KeepsLogs {
 		decision.AwaitLogs()
 	}
-	d.plan.do(action.Annotate{
-		Object:      identity.RefOf(identity.KindPod, leader),
-		Annotations: map[string]string{restart.AnnotationKey: decision.Annotation()},
-		Because:     because(CodeRestart, fmt.Sprintf("group %d failed: %s", d.Index, restart.Text(failure.PodFailure))),
-		Tell:        action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}},
-	})
 	return decision
+}
+
+func failureText(index int, failure *restart.Failure) string {
+	return fmt.Sprintf("group %d failed: %s", index, restart.Text(failure.PodFailure))
 }
 
 // AddLogs plans to add the ends of logs to the decision on a leader, one for each of its containers.

@@ -3,6 +3,8 @@ package lws
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
@@ -20,6 +22,8 @@ type setDecision struct {
 
 	// restarted is what the status is to say about restarts.
 	restarted restart.Status
+	// exhaustedBy has the leaders of groups that exhausted maxGroupRestarts, by index.
+	exhaustedBy map[int]*corev1.Pod
 	// refusal says why the spec is left alone, or is empty.
 	refusal string
 	// hindrance says what is refused that costs a part of the set only, or is empty.
@@ -110,6 +114,7 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	}
 	d.effectiveSpec = d.effective()
 	d.Set = d.set
+	d.exhaustedBy = d.exhaustedLeaders()
 	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
 	d.waiting = d.awaitPrevious()
 	d.held = d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign) > 0

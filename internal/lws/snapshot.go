@@ -75,12 +75,12 @@ type GroupSnapshot struct {
 	Group
 	// LeaderSet is the leader StatefulSet if it is a member, else nil.
 	LeaderSet *appsv1.StatefulSet
-	// Retained are the terminating pods under the group's names that have BudgetFinalizer.
-	Retained []*corev1.Pod
+	// Kept are the terminating pods of the group whose finalizer keeps them as evidence.
+	Kept []*corev1.Pod
 	// Leaving is the leader while it is on its way out, else nil: Leader is then nil.
 	Leaving *corev1.Pod
 	// Former is the terminating pod of the leader's name that LeaderSet does not control, else nil.
-	// FormerOwner is the terminating leader StatefulSet that controls it, or nil.
+	// FormerOwner is the leader StatefulSet that controls it, terminating or to be adopted, or nil.
 	Former      *corev1.Pod
 	FormerOwner *appsv1.StatefulSet
 	// Revisions holds what bears the set's revision labels. It is filled only where the

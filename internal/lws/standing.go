@@ -60,6 +60,8 @@ type GroupState int
 const (
 	// GroupReady is a group all of whose pods are ready.
 	GroupReady GroupState = iota
+	// GroupExhausted is a group that exhausted maxGroupRestarts and was stopped.
+	GroupExhausted
 	// GroupRefused is a group that needs a write that the API server refuses.
 	GroupRefused
 	// GroupBackingOff is a failed group that is recreated later.
@@ -79,7 +81,7 @@ const (
 
 // String returns the state as metrics name it.
 func (s GroupState) String() string {
-	return [...]string{"ready", "refused", "backingOff", "restarting", "waiting", "unready", "starting"}[s]
+	return [...]string{"ready", "exhausted", "refused", "backingOff", "restarting", "waiting", "unready", "starting"}[s]
 }
 
 // Stand returns the progress of a set.
@@ -160,6 +162,8 @@ func (d *setDecision) unstarted() (found []UnstartedGroup) {
 func (d *setDecision) unreadyState(g *Group, taken bool) GroupState {
 	decision := restart.Of(d.live, g.Leader)
 	switch {
+	case d.exhaustedBy[g.Index] != nil:
+		return GroupExhausted
 	case d.isRefused(g):
 		return GroupRefused
 	case decision != nil && d.Now.Before(decision.Due(d.live).Time):

@@ -167,6 +167,9 @@ func (w *world) checkEndedTogether(name string) {
 	if slices.Contains(leader.Finalizers, metav1.FinalizerOrphanDependents) {
 		return
 	}
+	if lws.IsExhausted(leader) && slices.Contains(leader.Finalizers, metav1.FinalizerDeleteDependents) {
+		return // this reconcile deleted it in the foreground: the garbage collector deletes them
+	}
 	stays := sts.DeletionTimestamp == nil
 	for _, pod := range fakeapi.All[Pod](w.Objects) {
 		stays = stays || metav1.IsControlledBy(pod, sts) && pod.DeletionTimestamp == nil

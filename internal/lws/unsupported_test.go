@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 )
@@ -54,8 +55,8 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond}); len(plan.Actions) > 0 || !plan.IsUnsupported() {
 		t.Errorf("its group: %v", plan.Actions)
 	}
-	retained := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Finalizers: []string{lws.BudgetFinalizer}, DeletionTimestamp: &metav1.Time{Time: w.Now}}}
-	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond, Retained: []*corev1.Pod{retained}}); len(plan.Actions) > 0 {
+	retained := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Finalizers: []string{lwsv1.GroupRestartBudgetFinalizer}, DeletionTimestamp: &metav1.Time{Time: w.Now}}}
+	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond, Kept: []*corev1.Pod{retained}}); len(plan.Actions) > 0 {
 		t.Errorf("its group with a retained pod: %v", plan.Actions)
 	}
 	w.Set.DeletionTimestamp = &metav1.Time{Time: w.Now}

@@ -60,8 +60,20 @@ func (o *Observer) meet(ctx context.Context, need lws.Need, w *lws.GroupSnapshot
 	return r.knowRevision(ctx, w, cmp.Or(w.Leader, w.Leaving).Labels[lwsv1.RevisionKey])
 }
 
-// readLive reads the leader, the workers and their StatefulSet from the API server.
+// readLive reads the leader, the workers and their StatefulSet from the API server, and the status where
+// it counts restarts: a cache may not show the last one yet.
 func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
+	if w.Set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil {
+		set := &lwsv1.LeaderWorkerSet{}
+		if err := r.live.Get(ctx, client.ObjectKeyFromObject(w.Set), set); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read set %q: %w", client.ObjectKeyFromObject(w.Set), err)
+		}
+		if set.UID == w.Set.UID { // else it is gone, and its groups go with it
+			counted := *w.Set
+			counted.Status = set.Status
+			w.Set = &counted
+		}
+	}
 	leader := client.ObjectKeyFromObject(w.Leader)
 	var list corev1.PodList
 	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: w.Set.Name, lwsv1.GroupIndexLabelKey: strconv.Itoa(w.Index)}
@@ -145,7 +157,7 @@ func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
 	w.LeaderSet = found.Own()
 	key := types.NamespacedName{Namespace: r.set.Namespace, Name: w.LeaderName}
 	pods, err := named(ctx, r.Observer, identity.KindPod, key, &corev1.Pod{})
-	w.Retained = append(w.Retained, retained(pods)...)
+	w.Kept = append(w.Kept, lws.Kept(r.set.Name, pods)...)
 	switch {
 	case err != nil || len(pods) == 0:
 		return err
@@ -153,8 +165,10 @@ func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
 		setLeader(w, pods[0])
 	case pods[0].DeletionTimestamp != nil:
 		w.Former = pods[0]
-		if i := slices.IndexFunc(found.Previous, func(sts *appsv1.StatefulSet) bool { return metav1.IsControlledBy(w.Former, sts) }); i >= 0 {
-			w.FormerOwner = found.Previous[i]
+		for _, sts := range slices.Concat(found.Previous, found.Orphans) {
+			if metav1.IsControlledBy(w.Former, sts) {
+				w.FormerOwner = sts
+			}
 		}
 	}
 	return nil
@@ -182,31 +196,29 @@ func (r *reading) fillWorkers(ctx context.Context, w *lws.GroupSnapshot) error {
 		w.Stalled = r.memory.stalledSince(sts, w.Now)
 	}
 	err := r.fillPods(ctx, &w.Group)
-	w.Retained = append(w.Retained, retained(w.Pods.Owned, w.Pods.Orphans, w.Pods.Previous)...)
+	w.Kept = append(w.Kept, lws.Kept(r.set.Name, w.Pods.Owned, w.Pods.Orphans, w.Pods.Previous)...)
 	return err
-}
-
-// retained returns the pods of lists that another implementation keeps from ending.
-func retained(lists ...[]*corev1.Pod) []*corev1.Pod {
-	all := slices.Concat(lists...)
-	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !lws.IsRetained(pod) })
 }
 
 // abandoned returns the snapshot of a group whose set is gone: such pods, and what a terminating
 // leader controls. It reads the cache alone: no owner of these has to be looked for.
 func (o *Observer) abandoned(ctx context.Context, key types.NamespacedName, now time.Time) (w lws.GroupSnapshot, err error) {
-	_, index := identity.ParentAndOrdinal(key.Name)
+	setName, index := identity.ParentAndOrdinal(key.Name)
 	w = lws.GroupSnapshot{Now: now, Group: lws.Group{Index: index, LeaderName: key.Name}}
-	pods, err := o.pods(ctx, key)
+	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
+		return w, nil // a set has this name: the pods under it are leaders
+	}
+	pods, err := o.Pods(ctx, key)
 	if err != nil {
 		return w, err
 	}
-	w.Retained = retained(pods)
+	w.Kept = lws.Kept(setName, pods)
 	leader := &corev1.Pod{}
-	if err := o.cached.Get(ctx, key, leader, client.DisableReadYourWritesConsistency); err != nil || leader.DeletionTimestamp == nil {
+	if err := o.cached.Get(ctx, key, leader, client.DisableReadYourWritesConsistency); err != nil || leader.DeletionTimestamp == nil ||
+		!workload.BearsName(leader, setName) {
 		return w, client.IgnoreNotFound(err)
 	}
-	w.Former, w.Retained = leader, append(w.Retained, retained([]*corev1.Pod{leader})...)
+	w.Former, w.Kept = leader, append(w.Kept, lws.Kept(setName, []*corev1.Pod{leader})...)
 	workers := &appsv1.StatefulSet{}
 	if err := o.cached.Get(ctx, key, workers); err != nil || !metav1.IsControlledBy(workers, leader) {
 		return w, client.IgnoreNotFound(err)
@@ -250,7 +262,7 @@ func (r *reading) fillIncomplete(ctx context.Context, g *lws.Group) error {
 }
 
 func (r *reading) fillPods(ctx context.Context, g *lws.Group) error {
-	pods, err := r.pods(ctx, types.NamespacedName{Namespace: r.set.Namespace, Name: g.LeaderName})
+	pods, err := r.Pods(ctx, types.NamespacedName{Namespace: r.set.Namespace, Name: g.LeaderName})
 	if err != nil {
 		return err
 	}

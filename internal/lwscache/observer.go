@@ -105,10 +105,10 @@ func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind
 // Taken records that a create found a name taken: an object without our labels may have it.
 func (o *Observer) Taken(ref identity.Ref) { o.memory.Taken(ref) }
 
-// pods returns the cached pods that are named as a StatefulSet would name its own, whatever their
+// Pods returns the cached pods that are named as a StatefulSet would name its own, whatever their
 // owner. It does not wait, so event handlers may call it. Writes to pods need no wait: a second
 // create of a pod is refused, and so is a delete.
-func (o *Observer) pods(ctx context.Context, statefulSet types.NamespacedName) ([]*corev1.Pod, error) {
+func (o *Observer) Pods(ctx context.Context, statefulSet types.NamespacedName) ([]*corev1.Pod, error) {
 	if o.podStore != nil {
 		return storedPods(o.podStore, statefulSet)
 	}
@@ -134,16 +134,6 @@ func storedPods(store toolscache.Indexer, statefulSet types.NamespacedName) ([]*
 		}
 	}
 	return pods, nil
-}
-
-// PodNames returns the names of pods.
-func (o *Observer) PodNames(ctx context.Context, statefulSet types.NamespacedName) ([]string, error) {
-	pods, err := o.pods(ctx, statefulSet)
-	names := make([]string, 0, len(pods))
-	for _, pod := range pods {
-		names = append(names, pod.Name)
-	}
-	return names, err
 }
 
 // SetNames returns the keys of all cached sets. It does not wait.

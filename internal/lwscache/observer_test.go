@@ -198,15 +198,20 @@ func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
 	e := open(t)
 	for name, leader := range map[string]string{"w-0": "w", "w-0-1": "w-0"} {
 		pod := fakeapi.Pod(name, "w", 0)
-		pod.Finalizers = []string{"a/b", lws.BudgetFinalizer}
+		pod.Finalizers = []string{"a/b", lwsv1.GroupRestartBudgetFinalizer}
 		fakeapi.OwnedBy(pod, "apps/v1", identity.Ref{Kind: identity.KindStatefulSet, Name: leader, UID: "gone"})
 		fakeapi.Add(e.Server, pod)
 	}
 	if _, plan, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now); !apierrors.IsNotFound(err) {
 		t.Fatalf("pods that do not end are left alone: %v, %v", plan, err)
 	}
-	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lws.BudgetFinalizer)
-	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lws.BudgetFinalizer)
+	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lwsv1.GroupRestartBudgetFinalizer)
+	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lwsv1.GroupRestartBudgetFinalizer)
+	for _, name := range []string{"w", "w-0-1"} { // StatefulSets and pods have these names, and no group
+		if _, plan, _ := e.observer.GroupPlan(context.Background(), key(name), e.Now); len(plan.Actions) > 0 {
+			t.Fatalf("as of group %s: %v", name, plan.Actions)
+		}
+	}
 	for _, name := range []string{"w-0-1", "w-0"} {
 		_, plan, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now)
 		if err != nil || len(plan.Actions) != 1 {
@@ -217,6 +222,24 @@ func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
 			t.Fatalf("%s: %+v", name, took)
 		}
 		fakeapi.Drop[*corev1.Pod](e.Server, name)
+	}
+}
+
+// The leader llama-3-0 of the set llama-3 has the name of a worker of a set llama, and stays.
+func TestPodsOfASetWithANumberAreKept(t *testing.T) {
+	e := open(t)
+	pod := fakeapi.Pod("llama-3-0", "llama-3", 0)
+	pod.Finalizers = []string{lwsv1.GroupRestartBudgetFinalizer}
+	fakeapi.OwnedBy(pod, "apps/v1", identity.Ref{Kind: identity.KindStatefulSet, Name: "llama-3", UID: "there"})
+	fakeapi.Add(e.Server, pod)
+	fakeapi.Terminate[*corev1.Pod](e.Server, "llama-3-0", lwsv1.GroupRestartBudgetFinalizer)
+	for name, add := range map[string]bool{"no set llama": false, "a set llama": true} {
+		if add {
+			fakeapi.Add(e.Server, fakeapi.Set("llama", 5, 2))
+		}
+		if _, plan, _ := e.observer.GroupPlan(context.Background(), key("llama-3"), e.Now); len(plan.Actions) > 0 {
+			t.Errorf("%s: %v", name, plan.Actions)
+		}
 	}
 }
 

@@ -105,7 +105,7 @@ func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant
 }
 
 func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
-	pods, err := r.pods(ctx, client.ObjectKeyFromObject(r.set))
+	pods, err := r.Pods(ctx, client.ObjectKeyFromObject(r.set))
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func (r *reading) fillPVCs(ctx context.Context, w *lws.SetSnapshot, made *lwsv1.
 	}
 	w.Draining = map[int]bool{}
 	for _, index := range lws.ScaledAway(*w, made) {
-		pods, err := r.pods(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: identity.LeaderName(w.Set.Name, index)})
+		pods, err := r.Pods(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: identity.LeaderName(w.Set.Name, index)})
 		if err != nil {
 			return err
 		}

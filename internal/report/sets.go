@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	groupsDesc    = describeSet("groups", "Wanted groups by state (ready, refused, backingOff, restarting, waiting, unready, starting).", "state")
+	groupsDesc    = describeSet("groups", "Wanted groups by state (ready, exhausted, refused, backingOff, restarting, waiting, unready, starting).", "state")
 	conditionDesc = describeSet("condition_seconds", "Seconds since a condition became True; the reason is the present one.", "condition", "reason")
 	leftDesc      = describeSet("rollout_groups_left", "Wanted groups from the partition on that are not at the revision of the spec.")
 	usedDesc      = describeSet("rollout_budget_used", "Wanted groups that are down, as the rollout counts them.")

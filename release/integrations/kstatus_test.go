@@ -19,7 +19,7 @@ var verdicts = map[string]status.Status{
 
 	"previous-stuck": status.FailedStatus, "name-conflict": status.FailedStatus, "refused": status.FailedStatus,
 	"update-refused": status.FailedStatus, "workers-refused": status.FailedStatus, "other-claims": status.FailedStatus,
-	"unsupported": status.FailedStatus,
+	"unsupported": status.FailedStatus, "budget-exceeded": status.FailedStatus,
 }
 
 func judged(t *testing.T, set *unstructured.Unstructured) status.Status {

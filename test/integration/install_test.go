@@ -221,7 +221,13 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	if out := c.uninstall(dryRun); !strings.Contains(out, "lockstep-labels deleted (dry run)\n") {
 		t.Errorf("the dry run:\n%s", out)
 	}
+	if err := c.patchAs(editor, pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, lwsv1.GroupRestartBudgetFinalizer), ""); err != nil {
+		t.Fatal(err)
+	}
 	out := c.uninstall(func(o *install.Options) { o.KeepSets = true })
+	if !strings.Contains(out, "finalizer removed from 1 pods of stopped groups\n") {
+		t.Errorf("a pod is kept:\n%s", out)
+	}
 	if !strings.HasPrefix(out, "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockstep-labels deleted\n") {
 		t.Errorf("the policy is not removed first:\n%s", out)
 	}

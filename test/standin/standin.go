@@ -65,6 +65,7 @@ func Data(set *lwsv1.LeaderWorkerSet) []byte {
 	if err := json.Unmarshal(encoded, &document); err != nil {
 		panic(err)
 	}
+	delete(document.Spec["leaderWorkerTemplate"], "maxGroupRestarts")
 	for _, part := range document.Spec {
 		part["$patch"] = "replace"
 	}
@@ -131,6 +132,22 @@ func (o *Other) ServeGroup(ctx context.Context, set *lwsv1.LeaderWorkerSet, lead
 // template of the leader's revision; domain is the leader's exclusive topology domain, or empty.
 func (o *Other) MakeWorkers(ctx context.Context, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, domain string) error {
 	return o.client.Create(ctx, Workers(set, leader, domain))
+}
+
+// Stop ends a group that exhausted its budget, and keeps its pods.
+func (o *Other) Stop(ctx context.Context, leader *corev1.Pod, workers ...*corev1.Pod) error {
+	const finalizer = "leaderworkerset.sigs.k8s.io/group-restart-budget-cleanup"
+	for _, pod := range append([]*corev1.Pod{leader}, workers...) {
+		next := pod.DeepCopy()
+		next.Finalizers = append(next.Finalizers, finalizer)
+		if pod == leader {
+			metav1.SetMetaDataAnnotation(&next.ObjectMeta, "leaderworkerset.sigs.k8s.io/group-restart-budget-exhausted", "true")
+		}
+		if err := o.client.Patch(ctx, next, client.MergeFrom(pod)); err != nil {
+			return err
+		}
+	}
+	return o.client.Delete(ctx, leader, client.PropagationPolicy(metav1.DeletePropagationForeground))
 }
 
 // Tell writes the status.

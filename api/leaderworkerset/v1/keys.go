@@ -46,6 +46,13 @@ const (
 	RecreateGroupAfterStartAnnotationKey = "leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start"
 )
 
+// RecoverAnnotationKey is what a user sets to "true" on the leader of a group that exhausted
+// maxGroupRestarts: the group is recreated, and its count begins anew.
+const RecoverAnnotationKey = "leaderworkerset.sigs.k8s.io/recover"
+
+// GroupRestartBudgetFinalizer keeps the pods of such a group, terminated, as evidence.
+const GroupRestartBudgetFinalizer = "leaderworkerset.sigs.k8s.io/group-restart-budget-cleanup"
+
 // Annotations the operator writes, on pods unless it says otherwise.
 const (
 	// SizeAnnotationKey holds the decimal size of the group, leader included.
@@ -72,6 +79,15 @@ const (
 	// Default where the leader says otherwise, or is absent: once the set is gone,
 	// nothing else holds its policy. Another implementation writes it on leaders.
 	PodTerminationPolicyAnnotationKey = "leaderworkerset.sigs.k8s.io/pod-termination-policy"
+
+	// GroupRestartCountsAnnotationKey, on a set, holds in JSON how often another
+	// implementation recreated each group: "<revision key>/<group index>": count. This
+	// one reads it for leaders from before its time, and counts in the status.
+	GroupRestartCountsAnnotationKey = "leaderworkerset.sigs.k8s.io/group-restart-counts"
+
+	// GroupRestartBudgetExhaustedAnnotationKey, on a leader, is "true" once its group
+	// failed more often than maxGroupRestarts allows.
+	GroupRestartBudgetExhaustedAnnotationKey = "leaderworkerset.sigs.k8s.io/group-restart-budget-exhausted"
 
 	// LeaderRequestsTPUsAnnotationKey, on workers, is "true" when their leader
 	// asks for TPUs and absent otherwise.

@@ -35,6 +35,11 @@ type GroupRestarts struct {
 	// count is the number of failures in a row at that revision, the last one included.
 	Count int32 `json:"count"`
 
+	// recreations is how often the group was recreated at that revision while
+	// maxGroupRestarts was set. It is absent as long as nothing was counted.
+	// +optional
+	Recreations *int32 `json:"recreations,omitempty"`
+
 	// failedAt is when the group was last found to have failed.
 	FailedAt metav1.Time `json:"failedAt"`
 

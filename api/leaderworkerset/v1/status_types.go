@@ -73,6 +73,10 @@ const (
 	// to the current template.
 	LeaderWorkerSetUpdateInProgress LeaderWorkerSetConditionType = "UpdateInProgress"
 
+	// LeaderWorkerSetDegraded says that a group exhausted maxGroupRestarts and is not
+	// recreated. It is present where that field is set, or once was exhausted.
+	LeaderWorkerSetDegraded LeaderWorkerSetConditionType = "Degraded"
+
 	// LeaderWorkerSetReady is True while the set is Available, and otherwise False
 	// with what the set waits for. It is always present.
 	LeaderWorkerSetReady LeaderWorkerSetConditionType = "Ready"

@@ -21,6 +21,7 @@ import (
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.workerTemplate.spec.restartPolicy`,rule=`(has(self.leaderTemplate) && self.size < 2) || self.?workerTemplate.?spec.?restartPolicy.orValue("") in ["", 'Always'] || !(oldSelf.?leaderTemplate.hasValue() && oldSelf.?size.orValue(1) < 2 || oldSelf.?workerTemplate.?spec.?restartPolicy.orValue("") in ["", 'Always'])`,message="must be Always: the pods of a StatefulSet are always restarted"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.leaderTemplate.spec.activeDeadlineSeconds`,rule=`!self.?leaderTemplate.?spec.?activeDeadlineSeconds.hasValue() || oldSelf.?leaderTemplate.?spec.?activeDeadlineSeconds.hasValue()`,message="the pods of a StatefulSet have no deadline; remove it"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.workerTemplate.spec.activeDeadlineSeconds`,rule=`(has(self.leaderTemplate) && self.size < 2) || !self.?workerTemplate.?spec.?activeDeadlineSeconds.hasValue() || (!(oldSelf.?leaderTemplate.hasValue() && oldSelf.?size.orValue(1) < 2) && oldSelf.?workerTemplate.?spec.?activeDeadlineSeconds.hasValue())`,message="the pods of a StatefulSet have no deadline; remove it"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.maxGroupRestarts`,rule=`!has(self.maxGroupRestarts) || self.?restartPolicy.orValue("") in ["", 'RecreateGroupOnPodRestart', 'RecreateGroupAfterStart'] || (oldSelf.?maxGroupRestarts.hasValue() && !(oldSelf.?restartPolicy.orValue("") in ["", 'RecreateGroupOnPodRestart', 'RecreateGroupAfterStart']))`,message="maxGroupRestarts is only supported when restartPolicy recreates the group"
 type LeaderWorkerTemplate struct {
 	// leaderTemplate is the template of leaders. Left out, leaders are made from
 	// workerTemplate.
@@ -45,6 +46,14 @@ type LeaderWorkerTemplate struct {
 	// +optional
 	// +kubebuilder:default=RecreateGroupOnPodRestart
 	RestartPolicy RestartPolicyType `json:"restartPolicy,omitempty"`
+
+	// maxGroupRestarts is how often a group is recreated at one revision. A group that
+	// fails once more is stopped, and its pods stay as evidence until somebody recovers
+	// it. Left out, there is no limit; 0 recreates no group. It may be changed, and a
+	// change restarts no pod. It is not allowed where restartPolicy is None.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxGroupRestarts *int32 `json:"maxGroupRestarts,omitempty"`
 
 	// subGroupPolicy divides every group into subgroups, which can be placed
 	// apart. It can neither be added nor removed later.

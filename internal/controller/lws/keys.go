@@ -105,12 +105,12 @@ func groupsOf(o *lwscache.Observer, set func(client.Object) types.NamespacedName
 }
 
 func groupsUnder(o *lwscache.Observer, set types.NamespacedName) (keys []types.NamespacedName) {
-	names, err := o.PodNames(context.Background(), set)
+	pods, err := o.Pods(context.Background(), set)
 	if err != nil {
 		return nil // the cache has the index or the process would not have started
 	}
-	for _, name := range names {
-		keys = append(keys, types.NamespacedName{Namespace: set.Namespace, Name: name})
+	for _, pod := range pods {
+		keys = append(keys, keyOf(pod))
 	}
 	return keys
 }

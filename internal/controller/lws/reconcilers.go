@@ -70,7 +70,7 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 		waiting = snapshot.Leader.UID
 	}
 	if snapshot.Set == nil { // it is gone: its pods are what is left to report about
-		pod := slices.Concat(snapshot.Retained, []*corev1.Pod{snapshot.Former})[0]
+		pod := slices.Concat(snapshot.Kept, []*corev1.Pod{snapshot.Former})[0]
 		return r.carryOut(ctx, errand{set: pod, waiting: waiting, leader: req.Name}, plan, now)
 	}
 	r.reportConflict(snapshot.Set, plan)

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -73,7 +74,7 @@ func (p *pace) watch(keys keysOf, matters func(before, after client.Object) bool
 }
 
 // restarts returns a handler for the pod events that concern the status of restarts: a
-// leader gets the annotation that its group is recreated, or a pod begins to run. The
+// leader gets the annotation that its group is recreated or recovered, or a pod begins to run. The
 // evidence goes with the leader, so the set does not gather such events.
 func (p *pace) restarts() handler.EventHandler {
 	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
@@ -83,7 +84,8 @@ func (p *pace) restarts() handler.EventHandler {
 		}
 		key := labelledSet(after)
 		switch {
-		case before.Annotations[restart.AnnotationKey] != after.Annotations[restart.AnnotationKey]:
+		case before.Annotations[restart.AnnotationKey] != after.Annotations[restart.AnnotationKey],
+			restart.IsRecovered(before) != restart.IsRecovered(after):
 			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, 0))
 		case before.Status.Phase != after.Status.Phase && after.Status.Phase == corev1.PodRunning:
 			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, gather))
@@ -92,14 +94,15 @@ func (p *pace) restarts() handler.EventHandler {
 }
 
 // recorded returns a handler that reconciles groups whose record is new: a pod may have
-// failed between the read that the record was made from and its write.
+// failed between the read that the record was made from and its write. Groups whose recreation the
+// status counts go on.
 func recorded() handler.EventHandler {
 	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 		before, after, ok := both[*lwsv1.LeaderWorkerSet](e.ObjectOld, e.ObjectNew)
 		if !ok {
 			return
 		}
-		for _, leader := range restart.NewlyStarted(before, after) {
+		for _, leader := range slices.Concat(restart.NewlyStarted(before, after), restart.NewlyCounted(before, after)) {
 			q.Add(ctrl.Request{NamespacedName: beside(after, identity.LeaderName(after.Name, leader))})
 		}
 	}}

@@ -13,6 +13,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -27,6 +28,7 @@ var rules = []func(*lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkBudget,
 	checkSubgroups,
 	checkSubgroupTopology,
+	checkGroupRestarts,
 
 	checkTopologies,
 	checkRetention,
@@ -87,6 +89,20 @@ func checkSubdomainChange(set, _ *lwsv1.LeaderWorkerSet) field.ErrorList {
 	}
 	return field.ErrorList{field.Invalid(specPath.Child("networkConfig", "subdomainPolicy"),
 		network.SubdomainPolicy, "cannot set subdomainPolicy as null")}
+}
+
+// checkGroupRestarts refuses a budget of restarts where no group is restarted.
+func checkGroupRestarts(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	limit, path := set.Spec.LeaderWorkerTemplate.MaxGroupRestarts, templatePath.Child("maxGroupRestarts")
+	switch {
+	case limit == nil:
+		return nil
+	case *limit < 0:
+		return field.ErrorList{field.Invalid(path, *limit, apivalidation.IsNegativeErrorMsg)}
+	case !restart.Recreates(set):
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "maxGroupRestarts is only supported when restartPolicy recreates the group")}
+	}
+	return nil
 }
 
 // podTemplate is a template pods are made from, and where the user wrote it.
@@ -193,6 +209,7 @@ func checkAnnotations(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 		{lwsv1.HistoryLimitAnnotationKey, nil, checkHistoryLimit},
 		{lwsv1.GangSchedulerAnnotationKey, []string{gang.Volcano, lwsv1.NoGangScheduler}, nil},
 		{backoff.AnnotationKey, nil, checkBackoff},
+		{lwsv1.GroupRestartCountsAnnotationKey, nil, checkRestartCounts},
 	} {
 		value, given := set.Annotations[rule.key]
 		path := annotationsPath.Key(rule.key)
@@ -219,6 +236,13 @@ func checkHistoryLimit(path *field.Path, value string) *field.Error {
 func checkBackoff(path *field.Path, value string) *field.Error {
 	if _, err := backoff.Parse(value); err != nil {
 		return field.Invalid(path, value, err.Error())
+	}
+	return nil
+}
+
+func checkRestartCounts(path *field.Path, value string) *field.Error {
+	if _, err := restart.OthersCounts(value); err != nil {
+		return field.Invalid(path, shortened(value), err.Error())
 	}
 	return nil
 }

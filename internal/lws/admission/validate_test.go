@@ -150,6 +150,21 @@ func TestValidateCreate(t *testing.T) {
 		{"a back-off without a unit", newSet(withAnnotation(backoff.AnnotationKey, "first=30")), []string{
 			`metadata.annotations[lockstep.dev/restart-backoff]: Invalid value: "first=30": "first=30" must be a duration from 1s to 24h, such as first=30s`,
 		}},
+		{"group restarts", newSet(groupRestarts(0, lwsv1.RecreateGroupAfterStart)), nil},
+		{"group restarts by default", newSet(groupRestarts(3, "")), nil},
+		{"fewer than no group restarts", newSet(groupRestarts(-1, "")), []string{
+			"spec.leaderWorkerTemplate.maxGroupRestarts: Invalid value: -1: must be greater than or equal to 0",
+		}},
+		{"group restarts that never happen", newSet(groupRestarts(1, lwsv1.NoneRestartPolicy)), []string{
+			"spec.leaderWorkerTemplate.maxGroupRestarts: Invalid value: maxGroupRestarts is only supported when restartPolicy recreates the group",
+		}},
+		{"counts of group restarts", newSet(withAnnotation(lwsv1.GroupRestartCountsAnnotationKey, `{"a/0": 0, "a/1": 7}`)), nil},
+		{"counts that are negative", newSet(withAnnotation(lwsv1.GroupRestartCountsAnnotationKey, `{"a/0": -1}`)), []string{
+			`metadata.annotations[leaderworkerset.sigs.k8s.io/group-restart-counts]: Invalid value: "{\"a/0\": -1}": must be a JSON object of whole numbers from 0, and the one of "a/0" is -1`,
+		}},
+		{"counts that are none", newSet(withAnnotation(lwsv1.GroupRestartCountsAnnotationKey, `[]`)), []string{
+			`metadata.annotations[leaderworkerset.sigs.k8s.io/group-restart-counts]: Invalid value: "[]": must be a JSON object of whole numbers from 0, by revision key and group index`,
+		}},
 		{"no gang", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "none")), nil},
 		{"a gang left to the configuration", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "")), nil},
 		{"an unknown gang scheduler", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "Volcano")), []string{
@@ -162,6 +177,12 @@ func TestValidateCreate(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			checkFaults(t, admission.ValidateCreate(tt.set), tt.want)
 		})
+	}
+}
+
+func groupRestarts(limit int32, policy lwsv1.RestartPolicyType) func(*lwsv1.LeaderWorkerSet) {
+	return func(s *lwsv1.LeaderWorkerSet) {
+		s.Spec.LeaderWorkerTemplate.MaxGroupRestarts, s.Spec.LeaderWorkerTemplate.RestartPolicy = &limit, policy
 	}
 }
 
@@ -213,6 +234,11 @@ func TestUpdates(t *testing.T) {
 		{"all that may change", nil, changes{
 			withReplicas(7), withSize(7), withPartition(9), withBudget("9", "9"), withLeaderTemplate(), image, policies, withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
 		}, nil},
+		{"group restarts limited", nil, changes{groupRestarts(2, "")}, nil},
+		{"group restarts limited no more", changes{groupRestarts(2, "")}, nil, nil},
+		{"limited, and then none", changes{groupRestarts(2, "")}, changes{groupRestarts(2, lwsv1.NoneRestartPolicy)}, []string{
+			"spec.leaderWorkerTemplate.maxGroupRestarts: Invalid value: maxGroupRestarts is only supported when restartPolicy recreates the group",
+		}},
 		{"a label that is none", nil, changes{func(s *lwsv1.LeaderWorkerSet) { s.Labels = map[string]string{"a": "b c"} }}, []string{
 			`metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
 		}},

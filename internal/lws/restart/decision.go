@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
@@ -27,6 +28,11 @@ type Decision struct {
 	// Disrupted is set for a pod with the condition DisruptionTarget. Such a failure does
 	// not count and waits for no back-off.
 	Disrupted bool `json:"disrupted,omitempty"`
+	// Recreations is how often the group was recreated at this revision, this time included, while
+	// maxGroupRestarts was set. It is nil as long as nothing was counted.
+	Recreations *int32 `json:"recreations,omitempty"`
+	// Exhausted is set if the group is not recreated: it was as often as maxGroupRestarts allows.
+	Exhausted bool `json:"exhausted,omitempty"`
 	// At is when the failure was found.
 	At metav1.Time `json:"at"`
 	// Failure is the evidence.
@@ -55,7 +61,12 @@ func Of(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *Decision {
 func Decide(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, failure *Failure, now time.Time) *Decision {
 	decision := &Decision{
 		Leader: leader.UID, Disrupted: failure.Disrupted, At: moment(now), Failure: failure.PodFailure, Containers: failure.Containers,
-		Count: inARow(set, index, leader.Labels[lwsv1.RevisionKey], now),
+		Count:     inARow(set, index, leader.Labels[lwsv1.RevisionKey], now),
+		Exhausted: leader.DeletionTimestamp == nil && Exhausts(set, index, leader), Recreations: recreations(set, index, leader),
+	}
+	// A leader that is terminating is replaced by its StatefulSet, whatever its group failed of.
+	if set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil && leader.DeletionTimestamp == nil && !decision.Exhausted {
+		decision.Recreations = ptr.To(ptr.Deref(decision.Recreations, 0) + 1)
 	}
 	if replacesUncounted(set, index, leader) {
 		decision.Count++
@@ -76,10 +87,10 @@ func (d *Decision) Annotation() string {
 }
 
 // Due is when the group is deleted: at once for the first failure, and after the back-off
-// of the set for each one that follows.
+// of the set for each one that follows. One that exhausts the budget is not waited for.
 func (d *Decision) Due(set *lwsv1.LeaderWorkerSet) metav1.Time {
 	wait := backoffOf(set).After(d.Count)
-	if wait == 0 || d.Disrupted {
+	if wait == 0 || d.Disrupted || d.Exhausted {
 		return d.At
 	}
 	return metav1.NewTime(d.At.Add(wait + time.Second)) // At has no fraction of a second

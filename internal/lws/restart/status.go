@@ -61,12 +61,17 @@ func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now ti
 		decision := Of(set, leader)
 		if decision == nil {
 			if leader.DeletionTimestamp != nil || !replacesUncounted(set, index, leader) {
+				s.forget(index, leader)
 				continue
 			}
 			decision = replaced(set, index, leader, now)
 			s.Failures = append(s.Failures, action.Failure{Code: CodeLeaderReplaced})
 		}
-		restarts = append(restarts, s.entry(set, index, leader.Labels[lwsv1.RevisionKey], decision))
+		entry := s.entry(set, index, leader.Labels[lwsv1.RevisionKey], decision)
+		if decision.Exhausted && IsRecovered(leader) {
+			entry.Recreations = nil
+		}
+		restarts = append(restarts, entry)
 		if record := startedAt(set, index); record != nil {
 			counted := *record
 			counted.Pods, _, _ = strings.Cut(counted.Pods, revisionSeparator)
@@ -82,6 +87,7 @@ func (s *Status) entry(set *lwsv1.LeaderWorkerSet, index int, revision string, d
 	entry := lwsv1.GroupRestarts{
 		Index: int32(index), Leader: decision.Leader, Revision: revision,
 		Count: decision.Count, FailedAt: decision.At, DueAt: decision.Due(set), Containers: decision.Containers,
+		Recreations: decision.Recreations,
 	}
 	last := Entry(set, index)
 	if last != nil {
@@ -101,7 +107,7 @@ func replaced(set *lwsv1.LeaderWorkerSet, index int, by *corev1.Pod, now time.Ti
 	return &Decision{
 		Leader: startedAt(set, index).Leader, Disrupted: true, At: moment(now),
 		Count:   inARow(set, index, by.Labels[lwsv1.RevisionKey], now) + 1,
-		Failure: absent(CodeLeaderReplaced, by.Name, now).PodFailure,
+		Failure: absent(CodeLeaderReplaced, by.Name, now).PodFailure, Recreations: recreations(set, index, by),
 	}
 }
 

@@ -26,15 +26,18 @@ import (
 const namePrefix = 220
 
 // Data encodes what a revision of the set is made of: the group's
-// template and the network configuration, and nothing else. The bytes are part
-// of the API: other implementations and their tests compute the same ones.
+// template and the network configuration, and nothing else. maxGroupRestarts is in the template, and
+// not in the data: no group is rolled for it. The bytes are part of the API: other implementations
+// and their tests compute the same ones.
 func Data(set *lwsv1.LeaderWorkerSet) ([]byte, error) {
 	network := set.Spec.NetworkConfig
 	if network == nil {
 		shared := lwsv1.SubdomainShared
 		network = &lwsv1.NetworkConfig{SubdomainPolicy: &shared}
 	}
-	template, err := replacing(set.Spec.LeaderWorkerTemplate)
+	rolled := set.Spec.LeaderWorkerTemplate
+	rolled.MaxGroupRestarts = nil
+	template, err := replacing(rolled)
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +84,8 @@ type content struct {
 var quantities = quantity.In[content]()
 
 // Restore returns the set as it was at the revision with the given data: the
-// live set with the revision's template and network configuration. The result
-// shares everything else with set. No schema has validated the data: its quantities are
+// live set with the revision's template and network configuration, and its own
+// maxGroupRestarts. The result shares everything else with set. No schema has validated the data: its quantities are
 // checked before they are decoded.
 func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, error) {
 	if err := quantities.Check(data); err != nil {
@@ -97,6 +100,7 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	}
 	restored := *set
 	restored.Spec.LeaderWorkerTemplate = *stored.Spec.LeaderWorkerTemplate
+	restored.Spec.LeaderWorkerTemplate.MaxGroupRestarts = set.Spec.LeaderWorkerTemplate.MaxGroupRestarts
 	restored.Spec.NetworkConfig = stored.Spec.NetworkConfig
 	return &restored, nil
 }

@@ -24,11 +24,15 @@ var usual = []metav1.Condition{
 }
 
 // Notice is a condition that is True while it has a message, and becomes False once when that is
-// over. A set that never had the condition has none. It is a wait and, when it begins, a warning.
+// over. A set that never had the condition has none, unless it stands. It is a wait and, when it
+// begins, a warning.
 type Notice struct {
 	Kind, Reason, Says string
 	// OverReason and Over are those of the condition that is False.
 	OverReason, Over string
+	// Standing is set for a condition that is False before it was ever True, and Told for one that
+	// another event tells of.
+	Standing, Told bool
 	// Ended is the event when it is over, or empty.
 	Ended string
 	// Again is how soon to look again, where no event tells of its end.
@@ -49,7 +53,7 @@ func Wanted(have, progress []metav1.Condition, notices []Notice) []metav1.Condit
 		switch {
 		case n.Says != "":
 			wanted = append(wanted, Holding(n.Kind, cmp.Or(n.Reason, n.Kind), n.Says))
-		case condition.IsTrue(have, n.Kind):
+		case n.Standing || condition.IsTrue(have, n.Kind):
 			wanted = append(wanted, Ceased(Holding(n.Kind, n.OverReason, n.Over)))
 		}
 	}

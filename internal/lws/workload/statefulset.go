@@ -26,7 +26,7 @@ func LeaderStatefulSet(set *lwsv1.LeaderWorkerSet, key string, replicas, partiti
 			Namespace:       set.Namespace,
 			Name:            set.Name,
 			Labels:          labels.Merge(set.Labels, labels.Set{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}),
-			Annotations:     labels.Merge(set.Annotations, labels.Set{lwsv1.ReplicasAnnotationKey: strconv.Itoa(int(Replicas(set)))}),
+			Annotations:     labels.Merge(copied(set), labels.Set{lwsv1.ReplicasAnnotationKey: strconv.Itoa(int(Replicas(set)))}),
 			OwnerReferences: OwnedBySet(set),
 		},
 		Spec: appsv1.StatefulSetSpec{
@@ -94,9 +94,17 @@ func WorkerStatefulSet(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod,
 	}
 }
 
+// copied are the annotations of the set that its StatefulSets have too: those that users set. Counts
+// of another implementation change with each failure, and concern the set alone.
+func copied(set *lwsv1.LeaderWorkerSet) map[string]string {
+	annotations := labels.Merge(set.Annotations, nil)
+	delete(annotations, lwsv1.GroupRestartCountsAnnotationKey)
+	return annotations
+}
+
 // workerAnnotations are those of the set, and the policy that it would say after its end.
 func workerAnnotations(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) map[string]string {
-	annotations := labels.Merge(set.Annotations, nil)
+	annotations := copied(set)
 	delete(annotations, lwsv1.PodTerminationPolicyAnnotationKey) // the field of the set is its policy
 	if policy := WrittenPolicy(set, leader); policy != "" {
 		annotations[lwsv1.PodTerminationPolicyAnnotationKey] = policy

@@ -1,4 +1,5 @@
 #: NAME stands for llama
+#: NAMESPACE stands for default
 #: … stands for --image "$IMAGE@$DIGEST"
 
 begin() {

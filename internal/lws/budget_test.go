@@ -1,0 +1,541 @@
+package lws_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	rev "lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+const (
+	budgetFinalizer = lwsv1.GroupRestartBudgetFinalizer
+	recover         = lwsv1.RecoverAnnotationKey
+)
+
+// atMost limits how often a group is recreated. A negative number is no limit.
+func atMost(n int32) edit {
+	return func(set Set) {
+		set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = &n
+		if n < 0 {
+			set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = nil
+		}
+	}
+}
+
+// budget returns a set of groups in step that are recreated so often at most.
+func budget(replicas, size, n int32, edits ...edit) func(testing.TB) *cluster {
+	return with(replicas, size, append([]edit{onRestart, atMost(n)}, edits...)...)
+}
+
+// failures lets a worker of group 0 fail so often, until the cluster is at rest each time.
+func failures(times int) step {
+	return func(c *cluster) {
+		for range times {
+			c.pass(time.Hour) // no back-off
+			on("w-0-1", crash)(c)
+			c.settle()
+		}
+	}
+}
+
+// recovered has a user recover group 0.
+var recovered = annotated("w-0", recover, "true")
+
+func annotated(pod, key, value string) step {
+	return on(pod, func(pod Pod) {
+		pod.Annotations = withAnnotation(pod.Annotations, key, value)
+	})
+}
+
+func withAnnotation(annotations map[string]string, key, value string) map[string]string {
+	changed := map[string]string{key: value}
+	for k, v := range annotations {
+		if k != key {
+			changed[k] = v
+		}
+	}
+	return changed
+}
+
+// ofOthers makes a retained group as another implementation leaves it.
+var ofOthers = then(
+	on("w-0", func(pod Pod) {
+		pod.Annotations = withAnnotation(pod.Annotations, lwsv1.GroupRestartBudgetExhaustedAnnotationKey, "true")
+	}),
+	leaving[Pod]("w-0", budgetFinalizer, metav1.FinalizerDeleteDependents),
+	leaving[StatefulSet]("w-0", metav1.FinalizerDeleteDependents), leaving[Pod]("w-0-1", budgetFinalizer),
+)
+
+// recreations returns how often group 0 was recreated by the status, or -1.
+func recreations(c *cluster) int32 {
+	for _, entry := range c.status().Restarts {
+		if entry.Index == 0 && entry.Recreations != nil {
+			return *entry.Recreations
+		}
+	}
+	return -1
+}
+
+func uidsOf(c *cluster, names ...string) (uids []types.UID) {
+	for _, name := range names {
+		uids = append(uids, find[Pod](c, name).UID)
+	}
+	return uids
+}
+
+// A group is recreated as often as maxGroupRestarts allows, and the failure that exhausts it is not
+// counted.
+func TestAGroupIsRecreatedAsOftenAsItMay(t *testing.T) {
+	for limit, want := range map[int32]int32{-1: -1, 0: -1, 1: 1, 2: 2} {
+		c := budget(2, 2, limit)(t)
+		for i := range 5 {
+			before := find[Pod](c, "w-0").UID
+			if failures(1)(c); int32(i) == limit {
+				break
+			}
+			if find[Pod](c, "w-0").UID == before {
+				t.Errorf("maxGroupRestarts %d: failure %d did not recreate the group", limit, i+1)
+			}
+			if limit > 0 && recreations(c) != int32(i+1) {
+				t.Errorf("maxGroupRestarts %d: %d counted after %d failures", limit, recreations(c), i+1)
+			}
+		}
+		if got := recreations(c); got != want {
+			t.Errorf("maxGroupRestarts %d: counted %d, want %d", limit, got, want)
+		}
+		stopped := lws.IsExhausted(find[Pod](c, "w-0"))
+		if stopped != (limit >= 0) || lws.IsExhausted(find[Pod](c, "w-1")) {
+			t.Errorf("maxGroupRestarts %d: stopped %t", limit, stopped)
+		}
+		if stopped {
+			uids := uidsOf(c, "w-0", "w-0-1")
+			then(settled, after(24*time.Hour), settled)(c)
+			if got := uidsOf(c, "w-0", "w-0-1"); !slices.Equal(got, uids) {
+				t.Errorf("maxGroupRestarts %d: the pods that stay became others", limit)
+			}
+			if entry := c.status().Restarts[0]; entry.Leader != uids[0] || entry.Failures[len(entry.Failures)-1].Reason != "OOMKilled" {
+				t.Errorf("maxGroupRestarts %d: the evidence is %+v", limit, entry)
+			}
+		}
+	}
+}
+
+// The marks go onto the leader, then onto its workers; then the leader is deleted, once. Whatever ends
+// in between, the next reconcile goes on from there.
+func TestAGroupThatExhaustsItsBudgetIsStopped(t *testing.T) {
+	for ends := range 4 {
+		c := budget(1, 3, 0)(t)
+		then(annotated("w-0", recover, "true"), on("w-0-1", crash))(c)
+		plan := c.decideGroup("w-0")
+		if got, want := short(plan), "dress pod w-0, dress pod w-0-1, dress pod w-0-2, delete pod w-0"; got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		event := plan.Actions[3].(action.Delete).Tell.Done[0]
+		if !event.Warning || event.Reason != "ReplicaRestartBudgetExceeded" || event.Action != "Delete" ||
+			event.Note != "Restart budget exhausted; terminated group 0 and stopped automatic recovery" {
+			t.Errorf("the event is %+v", event)
+		}
+		done := plan
+		done.Actions = plan.Actions[:ends]
+		c.do(done)
+		c.awake()
+		if ends > 0 {
+			leader, left := find[Pod](c, "w-0"), c.decideGroup("w-0")
+			if a := leader.Annotations; a[lwsv1.GroupRestartBudgetExhaustedAnnotationKey] != "true" || a[recover] != "" || a[restart.AnnotationKey] == "" {
+				t.Errorf("the leader has %v", a)
+			}
+			if got, want := spelled(left), spelled(plan)[ends:]; !slices.Equal(got, want) {
+				t.Errorf("after %d writes: %v, want %v", ends, got, want)
+			}
+		}
+		uids := uidsOf(c, "w-0", "w-0-1", "w-0-2")
+		c.settle()
+		for _, name := range []string{"w-0", "w-0-1", "w-0-2"} {
+			if pod := find[Pod](c, name); pod.DeletionTimestamp == nil || !lws.IsExhausted(pod) {
+				t.Errorf("after %d writes: pod %s: %+v", ends, name, pod.ObjectMeta)
+			}
+		}
+		if got := uidsOf(c, "w-0", "w-0-1", "w-0-2"); !slices.Equal(got, uids) {
+			t.Errorf("after %d writes: %v became %v", ends, uids, got)
+		}
+	}
+}
+
+// The group is deleted once the status counts it: a process that ends in between counts it once.
+func TestARecreationIsCountedBeforeTheGroupGoes(t *testing.T) {
+	c := budget(1, 2, 2)(t)
+	on("w-0-1", crash)(c)
+	plan := c.decideGroup("w-0")
+	if got := short(plan); got != "annotate pod w-0 | Restart" {
+		t.Fatalf("got %q", got)
+	}
+	c.do(plan)
+	c.awake()
+	if got := short(c.decideGroup("w-0")); got != "| Restart" {
+		t.Errorf("before it is counted: %q", got)
+	}
+	c.do(c.decideSet())
+	c.do(c.decideSet())
+	if recreations(c) != 1 {
+		t.Errorf("counted %d", recreations(c))
+	}
+	if got := spelled(c.decideGroup("w-0")); !slices.Contains(got, "delete pod w-0") {
+		t.Errorf("once it is counted: %v", got)
+	}
+	c.settle()
+	if recreations(c) != 1 {
+		t.Errorf("counted %d at last", recreations(c))
+	}
+}
+
+// A decision reads the set live: a cache may not show the last count yet.
+func TestACacheThatLagsLosesNoCount(t *testing.T) {
+	c := budget(1, 2, 1)(t)
+	lagging := c.Lagging()
+	failures(1)(c)
+	c.pass(time.Hour)
+	on("w-0-1", crash)(c)
+	for _, kind := range kinds[1:] { // all but the set
+		lagging.Deliver(kind)
+	}
+	c.cached = lagging
+	c.awake()
+	if got := spelled(c.decideGroup("w-0")); len(got) != 3 || got[0] != "dress pod w-0" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// How a group that was stopped leaves that state.
+func TestWhatEndsTheRetention(t *testing.T) {
+	const stays, goes, recreated = "stays", "goes", "is recreated"
+	one := func(edits ...edit) func(testing.TB) *cluster { return budget(1, 2, 0, edits...) }
+	two := budget(2, 2, 0)
+	exhausts := failures(1)
+	deletedSet := func(c *cluster) { c.Remove(find[Set](c, "w"), metav1.DeletePropagationBackground) }
+	foreground := func(c *cluster) { c.Remove(find[Set](c, "w"), metav1.DeletePropagationForeground) }
+	bothDown := func(set Set) { rollingOf(set).MaxUnavailable = intstr.FromInt32(2) }
+	image2 := user(fakeapi.Image("image:2"))
+	for name, tt := range map[string]struct {
+		of      func(testing.TB) *cluster
+		happens step
+		want    string
+	}{
+		"nothing":                            {one(), exhausts, stays},
+		"it is recovered":                    {one(), then(exhausts, recovered), recreated},
+		"recover has another value":          {one(), then(exhausts, annotated("w-0", recover, "yes")), stays},
+		"recover was set before":             {one(), then(annotated("w-0", recover, "true"), exhausts), stays},
+		"recover is on a worker":             {one(), then(exhausts, annotated("w-0-1", recover, "true")), stays},
+		"the set is deleted":                 {one(), then(exhausts, deletedSet), goes},
+		"it is deleted in the foreground":    {one(), then(exhausts, foreground), goes},
+		"the set is gone":                    {one(), then(exhausts, gone[Set]("w")), goes},
+		"another set has its name":           {one(), then(exhausts, gone[Set]("w"), func(c *cluster) { fakeapi.Add(c.Server, fakeapi.Set("w", 1, 2, onRestart)) }), recreated},
+		"its StatefulSet is deleted":         {one(), then(exhausts, gone[StatefulSet]("w")), recreated},
+		"its StatefulSet loses its owner":    {one(), then(exhausts, orphaned[StatefulSet]("w")), stays},
+		"it is scaled away":                  {one(), then(exhausts, user(replicas(0))), goes},
+		"others are scaled away":             {two, then(exhausts, user(replicas(1))), stays},
+		"the set is scaled up":               {one(), then(exhausts, user(replicas(2))), stays},
+		"the template changes":               {one(), then(exhausts, image2), recreated},
+		"the partition keeps it":             {two, then(exhausts, user(partitioned(1)), image2), stays},
+		"the rollout reaches it":             {two, then(exhausts, user(partitioned(1), bothDown), image2, settled, user(partitioned(0))), recreated},
+		"it uses up the budget of a rollout": {two, then(exhausts, image2), stays},
+		"the rollout is paused":              {one(), then(exhausts, pause, image2), stays},
+		"the limit is raised":                {one(), then(exhausts, user(atMost(9))), stays},
+		"the limit is unset":                 {one(), then(exhausts, user(atMost(-1))), stays},
+		"it is unset, and it is recovered":   {one(), then(exhausts, user(atMost(-1)), settled, recovered), recreated},
+		"the policy becomes None":            {one(), then(exhausts, pause, user(atMost(-1), fakeapi.Policy(lwsv1.NoneRestartPolicy))), stays},
+		"it is recovered under None":         {budget(2, 2, 1), then(failures(2), user(atMost(-1), fakeapi.Policy(lwsv1.NoneRestartPolicy)), settled, recovered), recreated},
+		"its pods are deleted by hand":       {one(), then(exhausts, removed[Pod]("w-0"), removed[Pod]("w-0-1")), stays},
+		"a worker is gone":                   {one(), then(exhausts, gone[Pod]("w-0-1")), stays},
+		"its leader is gone":                 {one(), then(exhausts, gone[Pod]("w-0")), recreated},
+		"another implementation kept it":     {with(1, 2, onRestart, atMost(3)), ofOthers, stays},
+		"it is kept without a limit":         {with(1, 2, onRestart), ofOthers, stays},
+		"it kept it, and it is recovered":    {with(1, 2, onRestart, atMost(3)), then(ofOthers, settled, recovered), recreated},
+		"the set with gangs is recovered":    {one(volcano), then(exhausts, recovered), recreated},
+		"a group of one pod":                 {budget(1, 1, 0), then(on("w-0", crash), settled), stays},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tt.of(t)
+			fleeting := c.leaders()["w-0"]
+			tt.happens(c)
+			settleAnyhow(c)
+			leader := fakeapi.Find[Pod](c.Server, "w-0")
+			got := recreated
+			switch {
+			case leader == nil:
+				got = goes
+			case leader.UID == fleeting:
+				got = stays
+			}
+			if got != tt.want {
+				t.Fatalf("%s: it %s, want it %s", name, got, tt.want)
+			}
+			if got == recreated {
+				if set := fakeapi.Find[Set](c.Server, "w"); !lws.PodReady(leader) || recreations(c) > 0 || brief(set.Status)[available] != isAvailable {
+					t.Errorf("it is not whole: %v", brief(set.Status))
+				}
+			}
+		})
+	}
+}
+
+// settleAnyhow is settle for a set that may be gone.
+func settleAnyhow(c *cluster) {
+	for range 40 {
+		if fakeapi.Find[Set](c.Server, "w") != nil {
+			c.do(c.decideSet())
+		}
+		for name := range c.leaders() {
+			_, plan, err := c.observer.GroupPlan(ctx, key(name), c.Now)
+			if err == nil {
+				c.do(plan)
+			}
+		}
+		c.others()
+		c.pass(3 * time.Second)
+	}
+}
+
+// Workers end before their leader, whose StatefulSet makes another group at once.
+func TestRecoveredPodsGoBeforeTheirLeader(t *testing.T) {
+	c := budget(1, 3, 1)(t)
+	then(failures(2), recovered)(c)
+	if got := short(c.decideGroup("w-0")); got != "| ReplicaRestartBudgetExceeded" {
+		t.Errorf("before the count is cleared: %q", got)
+	}
+	c.do(c.decideSet())
+	if recreations(c) != -1 {
+		t.Errorf("counted %d", recreations(c))
+	}
+	plan := c.decideGroup("w-0")
+	if got := short(plan); got != "dress pod w-0-1, dress pod w-0-2" {
+		t.Errorf("got %q", got)
+	}
+	c.do(plan)
+	gone[Pod]("w-0-1", "w-0-2")(c)
+	if got := short(c.decideGroup("w-0")); got != "dress pod w-0" {
+		t.Errorf("got %q", got)
+	}
+	c.settle()
+	failures(1)(c)
+	if lws.IsExhausted(find[Pod](c, "w-0")) || recreations(c) != 1 {
+		t.Errorf("a recovered group has no budget: %d", recreations(c))
+	}
+}
+
+// A count belongs to a revision: a group that runs another one begins anew, also when it comes back.
+func TestARevisionHasABudgetOfItsOwn(t *testing.T) {
+	c := budget(1, 2, 1)(t)
+	then(failures(1), user(fakeapi.Image("image:2")), settled)(c)
+	if recreations(c) != -1 {
+		t.Errorf("counted %d at another revision", recreations(c))
+	}
+	then(user(fakeapi.Image("image:1")), settled)(c)
+	before := find[Pod](c, "w-0").UID
+	failures(1)(c)
+	if find[Pod](c, "w-0").UID == before {
+		t.Error("the count of a former rollout still holds")
+	}
+}
+
+// The group that is scaled away loses its count.
+func TestScaledAwayGroupsLoseTheirCount(t *testing.T) {
+	c := budget(1, 2, 1)(t)
+	then(failures(1), user(replicas(0)), settled, user(replicas(1)), settled)(c)
+	if recreations(c) != -1 {
+		t.Errorf("counted %d", recreations(c))
+	}
+}
+
+// A lower limit holds for the next failure.
+func TestALowerLimitHoldsForTheNextFailure(t *testing.T) {
+	c := budget(1, 2, 9)(t)
+	before := then(failures(2), user(atMost(1)), settled)
+	before(c)
+	if lws.IsExhausted(find[Pod](c, "w-0")) {
+		t.Error("it was stopped without a failure")
+	}
+	failures(1)(c)
+	if !lws.IsExhausted(find[Pod](c, "w-0")) {
+		t.Error("it was recreated once more")
+	}
+}
+
+// What another implementation counted holds for the leaders that it made.
+func TestCountsOfAnotherImplementation(t *testing.T) {
+	for name, tt := range map[string]struct {
+		counts  string // of "%s", the revision key
+		happens step
+		want    int32 // after one failure
+	}{
+		"of the group":       {`{"%s/0": 2}`, nothing, 3},
+		"it is exhausted":    {`{"%s/0": 3}`, nothing, 3},
+		"of another group":   {`{"%s/1": 2}`, nothing, 1},
+		"of another version": {`{"%sx/0": 2}`, nothing, 1},
+		"it is no object":    {`[%q]`, nothing, 1},
+		"it is negative":     {`{"%s/0": -2}`, nothing, 1},
+		"of a former leader": {`{"%s/0": 2}`, then(user(replicas(0)), settled, user(replicas(1)), settled), 1},
+	} {
+		c := budget(1, 2, 3)(t)
+		then(on("w", func(set Set) {
+			value := fmt.Sprintf(tt.counts, find[Pod](c, "w-0").Labels[lwsv1.RevisionKey])
+			set.Annotations = withAnnotation(set.Annotations, lwsv1.GroupRestartCountsAnnotationKey, value)
+			set.Status.RestartsSince = &metav1.Time{Time: find[Pod](c, "w-0").CreationTimestamp.Add(time.Second)}
+		}), tt.happens, failures(1))(c)
+		if got := recreations(c); got != tt.want {
+			t.Errorf("%s: counted %d, want %d", name, got, tt.want)
+		}
+		if got, want := lws.IsExhausted(find[Pod](c, "w-0")), name == "it is exhausted"; got != want {
+			t.Errorf("%s: stopped %t", name, got)
+		}
+		if a := leadersOf(c).Annotations[lwsv1.GroupRestartCountsAnnotationKey] + find[StatefulSet](c, "w-0").Annotations[lwsv1.GroupRestartCountsAnnotationKey]; a != "" {
+			t.Errorf("%s: a StatefulSet has the counts %q", name, a)
+		}
+	}
+}
+
+// A user who recovers a group that was not stopped changes nothing.
+func TestRecoverOfARunningGroupIsIgnored(t *testing.T) {
+	c := budget(1, 2, 2)(t)
+	then(failures(1), recovered, failures(1))(c)
+	if got := recreations(c); got != 2 {
+		t.Errorf("counted %d, want 2", got)
+	}
+	then(recovered, failures(1))(c)
+	if !lws.IsExhausted(find[Pod](c, "w-0")) {
+		t.Error("the group has no limit")
+	}
+}
+
+// A rollout waits for the groups of its surge: the set says that one is stopped.
+func TestAStoppedSurgeGroupIsTold(t *testing.T) {
+	c := budget(4, 2, 0)(t)
+	user(fakeapi.Image("image:2"), func(set Set) {
+		rollingOf(set).MaxUnavailable, rollingOf(set).MaxSurge = intstr.FromInt32(0), intstr.FromInt32(1)
+	})(c)
+	for range 20 {
+		if fakeapi.Find[Pod](c.Server, "w-4-1") != nil {
+			break
+		}
+		c.do(c.decideSet())
+		c.turn()
+	}
+	then(on("w-4-1", crash), settled)(c)
+	if !lws.IsExhausted(find[Pod](c, "w-4")) {
+		t.Fatal("the surge group is not stopped")
+	}
+	degraded := meta.FindStatusCondition(c.status().Conditions, string(lwsv1.LeaderWorkerSetDegraded))
+	if degraded == nil || degraded.Status != metav1.ConditionTrue || !strings.Contains(degraded.Message, "kubectl annotate pod w-4 ") {
+		t.Errorf("the condition is %+v", degraded)
+	}
+}
+
+// Counts that cannot be read are taken as none.
+func TestCountsThatCannotBeRead(t *testing.T) {
+	c := budget(1, 2, 3)(t)
+	then(on("w", func(set Set) {
+		set.Annotations = withAnnotation(set.Annotations, lwsv1.GroupRestartCountsAnnotationKey, "{")
+		set.Status.RestartsSince = &metav1.Time{Time: find[Pod](c, "w-0").CreationTimestamp.Add(time.Second)}
+	}), on("w-0-1", crash))(c)
+	if got := short(c.decideGroup("w-0")); got != "annotate pod w-0 | Restart" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// The conditions while a group is stopped, and after.
+func TestConditionsOfAStoppedGroup(t *testing.T) {
+	const exceeded = "ReplicaRestartBudgetExceeded"
+	type said struct{ Status, Reason, Message string }
+	none := said{}
+	over := said{"False", "AsExpected", "No replica has exhausted its restart budget"}
+	says := func(c *cluster, kind string) said {
+		found := meta.FindStatusCondition(c.status().Conditions, kind)
+		if found == nil {
+			return none
+		}
+		return said{string(found.Status), found.Reason, found.Message}
+	}
+	degraded := said{"True", exceeded, "group 0 failed once more than maxGroupRestarts allows and was stopped; " +
+		"to recreate it: kubectl annotate pod w-0 -n ns leaderworkerset.sigs.k8s.io/recover=true"}
+	unavailable := said{"False", exceeded, "Not all replicas are ready"}
+	idle := said{"False", exceeded, "No rolling update is in progress"}
+	stopped := said{"False", exceeded, "Automatic recovery is stopped for one or more replicas"}
+	progressing := said{"True", "GroupsProgressing", "Replicas are progressing"}
+	for name, tt := range map[string]struct {
+		of                                      func(testing.TB) *cluster
+		happens                                 step
+		degraded, available, progress, updating said
+		isStalled                               bool
+	}{
+		"no limit":         {with(2, 2, onRestart), nothing, none, said{"True", "AllGroupsReady", "All replicas are ready"}, said{"False", "GroupsProgressing", "Replicas are progressing"}, none, false},
+		"a limit":          {budget(2, 2, 0), nothing, over, said{"True", "AllGroupsReady", "All replicas are ready"}, said{"False", "GroupsProgressing", "Replicas are progressing"}, none, false},
+		"a group stopped":  {budget(2, 2, 0), failures(1), degraded, unavailable, stopped, idle, true},
+		"the limit is off": {budget(2, 2, 0), then(failures(1), user(atMost(-1)), settled), degraded, unavailable, stopped, idle, true},
+		"another starts": {budget(2, 2, 0), then(failures(1), on("w-1", unready), func(c *cluster) { c.pass(time.Minute); c.do(c.decideSet()) }),
+			degraded, unavailable, progressing, idle, true},
+		"recovered": {budget(2, 2, 0), then(failures(1), recovered, settled), over, said{"True", "AllGroupsReady", "All replicas are ready"},
+			said{"False", "GroupsProgressing", "Replicas are progressing"}, said{"False", "GroupsUpdating", "Rolling Upgrade is in progress"}, false},
+		"kept by others": {with(2, 2, onRestart), then(ofOthers, settled), degraded, unavailable, stopped, idle, true},
+	} {
+		c := tt.of(t)
+		tt.happens(c)
+		for kind, want := range map[string]said{"Degraded": tt.degraded, "Available": tt.available, "Progressing": tt.progress, "UpdateInProgress": tt.updating} {
+			if diff := cmp.Diff(want, says(c, kind)); diff != "" {
+				t.Errorf("%s: %s (-want +got)\n%s", name, kind, diff)
+			}
+		}
+		if got := says(c, "Stalled"); (got.Status == "True" && got.Reason == exceeded) != tt.isStalled {
+			t.Errorf("%s: Stalled is %+v", name, got)
+		}
+		if states := lws.Stand(c.set()).States; (states[lws.GroupExhausted] == 1) != tt.isStalled {
+			t.Errorf("%s: states %v", name, states)
+		}
+		if wait, found := waitFor(c.decideSet(), lws.CodePreviousIncarnation); found {
+			t.Errorf("%s: %s", name, wait.Sentence)
+		}
+		if plan := c.decideSet(); len(of[action.WriteStatus](plan)) > 0 && name != "another starts" {
+			t.Errorf("%s: the status is written again", name)
+		}
+	}
+}
+
+// No set rolls for the field, and no revision brings an old value back.
+func TestNoRevisionHasTheLimit(t *testing.T) {
+	c := budget(1, 2, 1)(t)
+	set := find[Set](c, "w").DeepCopy()
+	data, err := rev.Data(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	atMost(7)(set)
+	again, err := rev.Data(set)
+	if err != nil || string(data) != string(again) {
+		t.Errorf("the data differs: %v", err)
+	}
+	others := strings.Replace(string(data), `"leaderWorkerTemplate":{`, `"leaderWorkerTemplate":{"maxGroupRestarts":5,`, 1)
+	restored, err := rev.Restore(set, []byte(others))
+	if err != nil || *restored.Spec.LeaderWorkerTemplate.MaxGroupRestarts != 7 {
+		t.Errorf("restored %v, %v", restored, err)
+	}
+	if !rev.Same(set, []byte(others), again) {
+		t.Error("a revision that has the field differs")
+	}
+	uids := c.leaders()
+	then(user(atMost(7)), settled, user(atMost(-1)), settled)(c)
+	if diff := cmp.Diff(uids, c.leaders()); diff != "" || len(revisions(c)) != 1 {
+		t.Errorf("a change of the limit rolls: %s", diff)
+	}
+}

@@ -1,0 +1,92 @@
+package restart
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// Exhausts reports whether a group may not be recreated for another failure.
+func Exhausts(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
+	limit := set.Spec.LeaderWorkerTemplate.MaxGroupRestarts
+	return limit != nil && ptr.Deref(recreations(set, index, leader), 0) >= *limit
+}
+
+// IsCounted reports whether the status counts a recreation. It does so before the group is deleted:
+// the count then survives whatever ends. Where the status has no room for more groups it counts none.
+func IsCounted(set *lwsv1.LeaderWorkerSet, index int, decision *Decision) bool {
+	entry := Entry(set, index)
+	return set.Spec.LeaderWorkerTemplate.MaxGroupRestarts == nil || len(set.Status.Restarts) >= restartsAtMost ||
+		entry != nil && entry.Leader == decision.Leader
+}
+
+// NewlyCounted returns the indexes of groups that may go on since the later status counts a
+// recreation, or no longer does.
+func NewlyCounted(before, after *lwsv1.LeaderWorkerSet) []int {
+	var indexes []int
+	for i := range after.Status.Restarts {
+		now := &after.Status.Restarts[i]
+		was := ptr.Deref(Entry(before, int(now.Index)), lwsv1.GroupRestarts{})
+		isNew := after.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil && was.Leader != now.Leader
+		if isNew || !ptr.Equal(was.Recreations, now.Recreations) {
+			indexes = append(indexes, int(now.Index))
+		}
+	}
+	return indexes
+}
+
+// IsRecovered reports whether a user recovers the group of a leader. The annotation is removed when
+// the budget is exhausted: one that is there was set since.
+func IsRecovered(leader *corev1.Pod) bool {
+	return leader.Annotations[lwsv1.RecoverAnnotationKey] == "true"
+}
+
+// recreations returns how often the group of a leader was recreated at its revision, or nil.
+// Another implementation counted for leaders from before restartsSince. What it counted for those
+// after is older than what is here.
+func recreations(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) *int32 {
+	key, since := leader.Labels[lwsv1.RevisionKey], set.Status.RestartsSince
+	if entry := Entry(set, index); entry != nil && entry.Revision == key && entry.Recreations != nil {
+		return entry.Recreations
+	}
+	if since == nil || !leader.CreationTimestamp.Before(since) {
+		return nil
+	}
+	counts, err := OthersCounts(set.Annotations[lwsv1.GroupRestartCountsAnnotationKey])
+	if count, found := counts[fmt.Sprintf("%s/%d", key, index)]; err == nil && found {
+		return &count
+	}
+	return nil
+}
+
+// OthersCounts returns the counts in the annotation of another implementation, by revision key and
+// index of the group.
+func OthersCounts(annotation string) (counts map[string]int32, err error) {
+	if annotation == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(annotation), &counts); err != nil || counts == nil {
+		return nil, fmt.Errorf("must be a JSON object of whole numbers from 0, by revision key and group index")
+	}
+	for key, count := range counts {
+		if count < 0 {
+			return nil, fmt.Errorf("must be a JSON object of whole numbers from 0, and the one of %.64q is %d", key, count)
+		}
+	}
+	return counts, nil
+}
+
+// forget drops the recreations of a group whose leader runs another revision: they begin anew.
+func (s *Status) forget(index int, leader *corev1.Pod) {
+	entry := find(s.Restarts, index, restartsIndex)
+	if entry == nil || entry.Recreations == nil || entry.Revision == leader.Labels[lwsv1.RevisionKey] {
+		return
+	}
+	fresh := *entry
+	fresh.Recreations = nil
+	s.Restarts = merge(s.Restarts, []lwsv1.GroupRestarts{fresh}, restartsIndex)
+}
