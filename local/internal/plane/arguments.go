@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"slices"
 	"strings"
 
 	"lockstep.dev/lockstep/local/stages"
@@ -99,10 +100,26 @@ func apiServerArguments(s Settings, p Ports, l Layout) []string {
 	if s.Egress != "" {
 		args = append(args, "--egress-selector-config-file="+l.config(egressFile))
 	}
-	if len(s.RuntimeConfig) > 0 {
-		args = append(args, "--runtime-config="+strings.Join(s.RuntimeConfig, ","))
+	if served := s.runtimeConfig(); len(served) > 0 {
+		args = append(args, "--runtime-config="+strings.Join(served, ","))
 	}
 	return withFeatureGates(args, s)
+}
+
+// gangGate is the feature gate under which the scheduler reads PodGroups, of an API that is off by default: without
+// that API the scheduler does not start.
+const (
+	gangGate = "GenericWorkload"
+	gangAPI  = "scheduling.k8s.io/v1beta1"
+)
+
+// runtimeConfig is what the settings say of APIs, and the one that a feature gate needs unless they name it.
+func (s Settings) runtimeConfig() []string {
+	isNamed := func(of string) bool { return strings.HasPrefix(of, gangAPI) }
+	if !s.FeatureGates[gangGate] || slices.ContainsFunc(s.RuntimeConfig, isNamed) {
+		return s.RuntimeConfig
+	}
+	return append(slices.Clone(s.RuntimeConfig), gangAPI+"=true")
 }
 
 // auditArguments write each line before its request is answered, into one file

@@ -39,6 +39,23 @@ func TestArgumentsCarrySettings(t *testing.T) {
 	}
 }
 
+func TestGangsNeedTheirAPI(t *testing.T) {
+	for name, tt := range map[string]struct {
+		on   bool
+		said []string
+		want string
+	}{
+		"the gate":                  {true, []string{"g/v1/a=false"}, "--runtime-config=g/v1/a=false,scheduling.k8s.io/v1beta1=true"},
+		"the gate, and the API off": {true, []string{"scheduling.k8s.io/v1beta1=false"}, "--runtime-config=scheduling.k8s.io/v1beta1=false"},
+		"no gate":                   {false, []string{"g/v1/a=false"}, "--runtime-config=g/v1/a=false"},
+	} {
+		settings := Settings{FeatureGates: map[string]bool{"GenericWorkload": tt.on}, RuntimeConfig: tt.said}
+		if got := Arguments(APIServer, settings, portsFrom(21000), Layout{Dir: "/c"}); !slices.Contains(got, tt.want) {
+			t.Errorf("%s: lacks %q: %q", name, tt.want, got)
+		}
+	}
+}
+
 func TestArgumentsOfAStockCluster(t *testing.T) {
 	for _, component := range Components {
 		for _, argument := range Arguments(component, DefaultSettings(), portsFrom(21000), Layout{Dir: "/c"}) {
