@@ -2,6 +2,7 @@ package crd_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,12 +55,14 @@ var anySet = rapid.Custom(func(t *rapid.T) *lwsv1.LeaderWorkerSet {
 			SubGroupSize: optional(rapid.Int32Range(-1, 5)).Draw(t, "size"),
 		}
 	})).Draw(t, "subgroups")
+	drawIdentity(t, set)
 	template.MaxGroupRestarts = optional(rapid.Int32Range(-1, 2)).Draw(t, "group restarts")
 	if rapid.IntRange(0, 3).Draw(t, "restart policy given") == 0 {
 		template.RestartPolicy = rapid.SampledFrom([]lwsv1.RestartPolicyType{"Default", "None", "RecreateGroupAfterStart"}).Draw(t, "restart policy")
 	}
+	hostname := template.WorkerTemplate.Spec.Hostname
 	deadline := optional(rapid.SampledFrom([]int64{60}))
-	template.WorkerTemplate.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}, RestartPolicy: restart.Draw(t, "workers")}
+	template.WorkerTemplate.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}, Hostname: hostname, RestartPolicy: restart.Draw(t, "workers")}
 	if rapid.IntRange(0, 3).Draw(t, "deadlines") == 0 {
 		template.WorkerTemplate.Spec.ActiveDeadlineSeconds = deadline.Draw(t, "workers' deadline")
 	}
@@ -67,12 +70,30 @@ var anySet = rapid.Custom(func(t *rapid.T) *lwsv1.LeaderWorkerSet {
 		template.LeaderTemplate = template.WorkerTemplate.DeepCopy()
 		template.LeaderTemplate.Spec.RestartPolicy = restart.Draw(t, "leaders")
 		template.LeaderTemplate.Spec.ActiveDeadlineSeconds = nil
+		if rapid.Bool().Draw(t, "leaders without a host name") {
+			template.LeaderTemplate.Spec.Hostname = ""
+		}
 		if rapid.IntRange(0, 3).Draw(t, "deadlines of leaders") == 0 {
 			template.LeaderTemplate.Spec.ActiveDeadlineSeconds = deadline.Draw(t, "leaders' deadline")
 		}
 	}
 	return set
 })
+
+// drawIdentity draws an identity of groups, and what Hash refuses.
+func drawIdentity(t *rapid.T, set *lwsv1.LeaderWorkerSet) {
+	set.Spec.GroupIdentity = rapid.SampledFrom([]lwsv1.GroupIdentityType{"", "", "Ordinal", "Hash", "Hash"}).Draw(t, "identity")
+	set.Spec.GroupReplacementPolicy = rapid.SampledFrom([]lwsv1.GroupReplacementPolicyType{"", "", "PostTermination", "Immediate"}).Draw(t, "replacement")
+	template := &set.Spec.LeaderWorkerTemplate
+	switch rapid.IntRange(0, 5).Draw(t, "what Hash refuses") {
+	case 0:
+		set.Name = strings.Repeat("w", rapid.SampledFrom([]int{43, 44, 54, 55}).Draw(t, "length of the name"))
+	case 1:
+		template.WorkerTemplate.Spec.Hostname = "host"
+	case 2:
+		template.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+	}
+}
 
 // goodSet has nothing wrong with it.
 var goodSet = rapid.Custom(func(t *rapid.T) *lwsv1.LeaderWorkerSet {
@@ -116,6 +137,10 @@ func TestDefinitionAndWebhookAgreeOnUpdates(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		old := goodSet.Draw(rt, "old")
 		set := anySet.Draw(rt, "set")
+		set.Name = old.Name
+		if rapid.Bool().Draw(rt, "same identity") {
+			set.Spec.GroupIdentity = old.Spec.GroupIdentity
+		}
 		if rapid.Bool().Draw(rt, "same budget") {
 			set.Spec.RolloutStrategy = *old.Spec.RolloutStrategy.DeepCopy()
 		}

@@ -2,6 +2,7 @@ package crd_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -86,6 +87,8 @@ func TestDefaultsAndEnums(t *testing.T) {
 		{"spec.replicas", `1`, `null`},
 		{"spec.startupPolicy", `"LeaderCreated"`, `["LeaderCreated","LeaderReady"]`},
 		{"spec.podTerminationPolicy", `"Default"`, `["Default","Parallel"]`},
+		{"spec.groupIdentity", `"Ordinal"`, `["Ordinal","Hash"]`},
+		{"spec.groupReplacementPolicy", `"PostTermination"`, `["Immediate","PostTermination"]`},
 		{"spec.networkConfig.subdomainPolicy", ``, `["Shared","UniquePerReplica"]`},
 		{"spec.rolloutStrategy.type", `"RollingUpdate"`, `["RollingUpdate"]`},
 		{rolling + "partition", `0`, `null`},
@@ -350,12 +353,43 @@ const (
 	claims   = template + "volumeClaimTemplates"
 )
 
+type rule struct {
+	name, spec string
+	want       []string
+}
+
+// The webhook has the same texts: TestValidateCreate.
+var hashRules = []rule{
+	{"hash", `{groupIdentity: Hash, groupReplacementPolicy: Immediate, networkConfig: {subdomainPolicy: UniquePerReplica}, leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 2}, maxGroupRestarts: 1}}`, nil},
+	{"hash with PVCs", `{groupIdentity: Hash, leaderWorkerTemplate: {volumeClaimTemplates: [{metadata: {name: data}}]}}`, []string{
+		"spec.groupIdentity: volumeClaimTemplates are not supported with groupIdentity Hash",
+	}},
+	{"hash with a partition", `{groupIdentity: Hash, rolloutStrategy: {rollingUpdateConfiguration: {partition: 1}}}`, []string{
+		"spec.groupIdentity: rollingUpdateConfiguration.partition is not supported with groupIdentity Hash",
+	}},
+	{"hash with a host name of all", `{groupIdentity: Hash, leaderWorkerTemplate: {workerTemplate: {spec: {hostname: h}}}}`, []string{
+		"spec.groupIdentity: a leader pod hostname is not supported with groupIdentity Hash",
+	}},
+	{"hash with a host name of workers", `{groupIdentity: Hash, leaderWorkerTemplate: {leaderTemplate: {spec: {containers: [{name: c}]}}, workerTemplate: {spec: {hostname: h}}}}`, nil},
+	{"ordinals at once", `{groupReplacementPolicy: Immediate}`, []string{
+		"spec.groupReplacementPolicy: Immediate is only supported with groupIdentity Hash",
+	}},
+}
+
+func TestHashNames(t *testing.T) {
+	g := newGate(t)
+	for size, limit := range map[int]int{1: 54, 2: 43} {
+		spec := fmt.Sprintf(`{groupIdentity: Hash, leaderWorkerTemplate: {size: %d}}`, size)
+		checkFaults(t, g.create(t, named(t, strings.Repeat("a", limit), spec)), nil)
+		checkFaults(t, g.create(t, named(t, strings.Repeat("a", limit+1), spec)), []string{
+			fmt.Sprintf("<nil>: metadata.name: must be no more than %d characters with groupIdentity Hash", limit),
+		})
+	}
+}
+
 // The laws of agreement_test.go check what the webhook checks. These are the values that they do not draw.
 func TestCreateRules(t *testing.T) {
-	tests := []struct {
-		name, spec string
-		want       []string
-	}{
+	tests := []rule{
 		{"empty objects", `{rolloutStrategy: {rollingUpdateConfiguration: {}}}`, nil},
 		{"nulls that have a default", `{replicas: null, rolloutStrategy: {type: null}}`, nil},
 		{"retention", `leaderWorkerTemplate: {persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain, whenScaled: Delete}}`, nil},
@@ -365,6 +399,7 @@ func TestCreateRules(t *testing.T) {
 			template + "persistentVolumeClaimRetentionPolicy.whenScaled: must be Retain or Delete",
 		}},
 	}
+	tests = append(tests, hashRules...)
 	g := newGate(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -419,6 +454,11 @@ func TestUpdateRules(t *testing.T) {
 		{"claims of another mode", was, data("data", "fast", "1Gi", ", volumeMode: Block"), []string{claims + immutable}},
 		{"claims added", `{}`, was, []string{claims + immutable}},
 		{"claims removed", was, `{}`, []string{claims + immutable}},
+
+		{"identity to hash", `{}`, `{groupIdentity: Hash}`, []string{"spec.groupIdentity: groupIdentity is immutable"}},
+		{"identity spelt out", `{}`, `{groupIdentity: Ordinal}`, nil},
+		{"identity removed", `{groupIdentity: Hash}`, `{}`, []string{"spec.groupIdentity: groupIdentity is immutable"}},
+		{"replacement policy", `{groupIdentity: Hash}`, `{groupIdentity: Hash, groupReplacementPolicy: Immediate}`, nil},
 
 		// The scale subresource changes replicas alone, and must get through.
 		{"scaled down under a percentage", `{replicas: 10, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 10%}}}`, `{replicas: 5, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 10%}}}`, nil},

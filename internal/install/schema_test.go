@@ -16,7 +16,7 @@ func TestLostFields(t *testing.T) {
 	}{
 		"equal":          {group, group, nil},
 		"ours has more":  {"{properties: {spec: {properties: {}}}}", group, nil},
-		"a new field":    {"{properties: {spec: {properties: {size: {}, groupIdentity: {type: string}}}}}", group, []string{"spec.groupIdentity"}},
+		"a new field":    {"{properties: {spec: {properties: {size: {}, placement: {type: string}}}}}", group, []string{"spec.placement"}},
 		"a status field": {"{properties: {status: {properties: {x: {}}}}}", "{properties: {status: {}}}", []string{"status.x"}},
 		"a new object, with all that is in it": {"{properties: {spec: {properties: {scheduling: {properties: {policy: {}}}}}}}", group,
 			[]string{"spec.scheduling", "spec.scheduling.policy"}},

@@ -16,10 +16,6 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// RoleLabelKey is a label that another implementation puts on StatefulSets, where users select
-// on it.
-const RoleLabelKey = systemPrefix + "role"
-
 // leaders creates the leader StatefulSet, or applies it onto the version that was judged if it
 // differs from the spec.
 func (d *setDecision) leaders() (p Plan) {
@@ -57,11 +53,21 @@ func (d *setDecision) wantedLeaders() *appsv1.StatefulSet {
 	}
 	desired := workload.LeaderStatefulSet(d.Set, d.target.key, d.course.Replicas, d.course.Partition)
 	d.asFound(desired)
-	if sts := d.leaderStatefulSet(); sts != nil && sts.Labels[RoleLabelKey] != "" { // an apply without it would remove it
-		desired.Labels[RoleLabelKey] = sts.Labels[RoleLabelKey]
-	}
+	d.asLabelled(desired)
 	delete(desired.Annotations, AppliedAnnotationKey)
 	return desired
+}
+
+// asLabelled gives a new StatefulSet the label of its role, on which users select. An apply would remove the label
+// from a StatefulSet that has it; one from before is not written for it.
+func (d *setDecision) asLabelled(desired *appsv1.StatefulSet) {
+	role := lwsv1.LeaderRole
+	if sts := d.leaderStatefulSet(); sts != nil {
+		role = sts.Labels[lwsv1.RoleLabelKey]
+	}
+	if role != "" {
+		desired.Labels[lwsv1.RoleLabelKey] = role
+	}
 }
 
 // WantedLeaders returns the leader StatefulSet that a decided snapshot wants, or nil. Its Fingerprint is what

@@ -92,8 +92,8 @@ func subgroups(set Set) {
 	fakeapi.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host")(set)
 }
 
-// What Lockstep makes and what the other would make of one spec are the same, but
-// for our annotation in their metadata: whoever comes second changes nothing.
+// What Lockstep makes and what LeaderWorkerSet 0.10 would make of one spec are the same, but for what 0.11 adds to
+// new objects and for our annotation in the metadata of the first: whoever comes second changes nothing.
 func TestTheShapeIsTheContract(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCluster(t)
@@ -136,6 +136,8 @@ func madeBy(plan lws.Plan) *appsv1.StatefulSet {
 		if sts, ok := a.Object.(*appsv1.StatefulSet); ok {
 			made := sts.DeepCopy()
 			delete(made.Annotations, lws.AppliedAnnotationKey)
+			delete(made.Labels, lwsv1.RoleLabelKey)
+			delete(made.Spec.Template.Annotations, lwsv1.LeaderAddressAnnotationKey)
 			return made
 		}
 	}

@@ -139,3 +139,49 @@ func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
 		}
 	}
 }
+
+// New StatefulSets say their role, and new worker templates where their leader is. One from before is not written for
+// it, and no template of leaders has either: pods would be replaced.
+func TestNewStatefulSetsSayTheirRole(t *testing.T) {
+	const role, address = lwsv1.RoleLabelKey, lwsv1.LeaderAddressAnnotationKey
+	for subdomain, want := range map[lwsv1.SubdomainPolicy]string{
+		lwsv1.SubdomainShared: "w-0.w.ns", lwsv1.SubdomainUniquePerReplica: "w-0.w-0.ns",
+	} {
+		c := running(t, 1, 2, func(set Set) { set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &subdomain} })
+		leaders, workers := leadersOf(c), find[StatefulSet](c, "w-0")
+		if leaders.Labels[role] != "leader" || workers.Labels[role] != "worker" || workers.Spec.Template.Annotations[address] != want {
+			t.Errorf("%s: roles %q and %q, address %q", subdomain, leaders.Labels[role], workers.Labels[role], workers.Spec.Template.Annotations[address])
+		}
+		for _, sts := range []StatefulSet{leaders, workers} {
+			if sts.Spec.Template.Labels[role] != "" || sts.Spec.Selector.MatchLabels[role] != "" {
+				t.Errorf("%s: the pods of %s have a role", subdomain, sts.Name)
+			}
+		}
+		if leaders.Spec.Template.Annotations[address] != "" {
+			t.Errorf("%s: leaders have an address of their leader", subdomain)
+		}
+	}
+	c := running(t, 2, 2)
+	for _, name := range []string{"w", "w-0", "w-1"} {
+		on(name, func(sts StatefulSet) {
+			delete(sts.Labels, role)
+			delete(sts.Spec.Template.Annotations, address)
+		})(c)
+	}
+	on("w", func(sts StatefulSet) { // as an earlier version applied it
+		delete(sts.Annotations, lws.AppliedAnnotationKey)
+		wanted := lws.WantedLeaders(c.set())
+		sts.Annotations[lws.AppliedAnnotationKey] = lws.Fingerprint(wanted)
+	})(c)
+	checkAtRest(c)
+}
+
+// checkAtRest checks that nothing is written for a set called w and its groups.
+func checkAtRest(c *cluster) {
+	c.t.Helper()
+	for _, plan := range []lws.Plan{c.decideSet(), c.decideGroup("w-0"), c.decideGroup("w-1")} {
+		if len(plan.Actions) > 0 {
+			c.t.Fatalf("written: %v", spelled(plan))
+		}
+	}
+}

@@ -27,7 +27,7 @@ func unsupportedText(beyond []string) string {
 		return ""
 	}
 	return "this version of Lockstep lacks what the set has, and leaves the set and its groups as they are: " + clipped(listed(beyond, ", ")) +
-		"; upgrade Lockstep, run the implementation that the set was made for, or remove the fields"
+		"; upgrade Lockstep, run the implementation that the set was made for, or make it without them"
 }
 
 // leftAlone writes nothing for a set but its condition with an event, and the conditions that tools

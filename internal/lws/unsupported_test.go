@@ -13,6 +13,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // Nothing is written for a set with what this version lacks but one condition, once, with its event.
@@ -62,5 +63,36 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	w.Set.DeletionTimestamp = &metav1.Time{Time: w.Now}
 	if plan := lws.DecideSet(w); len(plan.Actions)+len(plan.Waits) > 0 {
 		t.Errorf("a terminating set: %+v", plan)
+	}
+}
+
+// A set with groupIdentity Hash is left alone, whether or not it ran before: no leader StatefulSet is created, and
+// nothing is written to what it has.
+func TestHashIdentityIsLeftAlone(t *testing.T) {
+	hash := func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
+	fresh := newCluster(t)
+	fakeapi.Add(fresh.Server, fakeapi.Set("w", 2, 2, hash))
+	ran := running(t, 2, 2)
+	then(user(hash), user(fakeapi.Image("image:2")), gone[Pod]("w-0-1"))(ran)
+	for name, c := range map[string]*cluster{"fresh": fresh, "ran": ran} {
+		before := fakeapi.All[StatefulSet](c.Objects)
+		write := one[action.WriteStatus](t, c.decideSet())
+		if told := meta.FindStatusCondition(write.Status.Conditions, lws.CodeUnsupported); told == nil || told.Status != metav1.ConditionTrue {
+			t.Errorf("%s: condition %+v", name, told)
+		}
+		for range 3 {
+			c.do(c.decideSet())
+			for _, leader := range []string{"w-0", "w-1"} {
+				if plan := c.decideGroup(leader); len(plan.Actions) > 0 {
+					t.Errorf("%s: written to group %s: %v", name, leader, spelled(plan))
+				}
+			}
+		}
+		if plan := c.decideSet(); len(plan.Actions) > 0 || !plan.IsUnsupported() {
+			t.Errorf("%s: once told: %v", name, spelled(plan))
+		}
+		if diff := cmp.Diff(before, fakeapi.All[StatefulSet](c.Objects)); diff != "" {
+			t.Errorf("%s: StatefulSets (-before +after)\n%s", name, diff)
+		}
 	}
 }

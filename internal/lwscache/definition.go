@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/config/crd"
 	"lockstep.dev/lockstep/internal/definition"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // DefinitionName is the name of the CustomResourceDefinition of sets.
@@ -138,9 +139,12 @@ func (c *comparison) fill(inCluster *unstructured.Unstructured) error {
 	return nil
 }
 
-// beyond returns what a set has that this version lacks: fields, or what only such fields
-// leave. A definition without the fields may have removed them since.
+// beyond returns what a set has that this version lacks: fields and values, or what only such
+// fields leave. A definition without the fields may have removed them since.
 func (r *reading) beyond(ctx context.Context, leaders *appsv1.StatefulSet) ([]string, error) {
+	if workload.HasHashIdentity(r.set) { // the definition has the field, and no rule knows such groups yet
+		return []string{fmt.Sprintf("spec.groupIdentity=%q", r.set.Spec.GroupIdentity)}, nil
+	}
 	if r.definition == nil {
 		return nil, nil
 	}

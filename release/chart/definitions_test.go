@@ -108,7 +108,7 @@ const templatePath = "spec.leaderWorkerTemplate.workerTemplate.spec"
 // A definition in the cluster with more fields is not replaced.
 func TestANewerDefinitionIsNotReplaced(t *testing.T) {
 	newer := definition(t)
-	add(t, newer, "spec", "groupIdentity")
+	add(t, newer, "spec", "placement")
 	add(t, newer, "status", "spares")
 	newerPods := definition(t)
 	add(t, newerPods, templatePath, "novelty")
@@ -122,7 +122,7 @@ func TestANewerDefinitionIsNotReplaced(t *testing.T) {
 		"none":                    {nil, nil},
 		"the same":                {[]*unstructured.Unstructured{definition(t)}, nil},
 		"the same, with a set":    {[]*unstructured.Unstructured{definition(t), usesNot}, nil},
-		"newer":                   {[]*unstructured.Unstructured{newer}, []string{"spec.groupIdentity", "status.spares"}},
+		"newer":                   {[]*unstructured.Unstructured{newer}, []string{"spec.placement", "status.spares"}},
 		"newer templates, unused": {[]*unstructured.Unstructured{newerPods, usesNot}, nil},
 		"newer templates, used":   {[]*unstructured.Unstructured{newerPods, uses}, []string{templatePath + ".novelty"}},
 	} {
@@ -143,7 +143,7 @@ func TestANewerDefinitionIsNotReplaced(t *testing.T) {
 // On request, the fields of the definition in the cluster stay in the one of the chart.
 func TestFieldsAreKept(t *testing.T) {
 	newer := definition(t)
-	add(t, newer, "spec", "groupIdentity")
+	add(t, newer, "spec", "placement")
 	add(t, newer, templatePath, "novelty")
 	text, err := renderOver(t, `{crds: {keepFields: true}}`, newer)
 	if err != nil {
@@ -151,7 +151,7 @@ func TestFieldsAreKept(t *testing.T) {
 	}
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		if u := decode(t, "manifests.yaml", document); u != nil && u.GetKind() == "CustomResourceDefinition" {
-			if !hasProperty(u, "spec", "groupIdentity") || !hasProperty(u, templatePath, "novelty") || !hasProperty(u, "spec", "replicas") {
+			if !hasProperty(u, "spec", "placement") || !hasProperty(u, templatePath, "novelty") || !hasProperty(u, "spec", "replicas") {
 				t.Error("a field is lost")
 			}
 			return

@@ -72,7 +72,7 @@ func newerDefinition(t *testing.T, h tool, s *scene) {
 		return unstructured.SetNestedMap(version, map[string]any{"type": "string"}, newField...)
 	})
 	err := h.upgrade(release, namespace, chartDir, merged(nil), options{})
-	if err == nil || !strings.Contains(err.Error(), "spec.groupIdentity") {
+	if err == nil || !strings.Contains(err.Error(), "spec.placement") {
 		t.Errorf("an upgrade that loses a field: %v", err)
 	}
 	if !hasNewField(t) {
@@ -90,7 +90,7 @@ func newerDefinition(t *testing.T, h tool, s *scene) {
 	})
 }
 
-var newField = []string{"schema", "openAPIV3Schema", "properties", "spec", "properties", "groupIdentity"}
+var newField = []string{"schema", "openAPIV3Schema", "properties", "spec", "properties", "placement"}
 
 func editVersion(t *testing.T, edit func(map[string]any) error) {
 	t.Helper()

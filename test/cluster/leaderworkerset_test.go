@@ -102,6 +102,11 @@ func TestObjectsOfASet(t *testing.T) {
 func (s *scene) alike(t *testing.T, have, want *appsv1.StatefulSet) {
 	t.Helper()
 	want.ResourceVersion = have.ResourceVersion
+	want.Labels[lwsv1.RoleLabelKey] = lwsv1.LeaderRole // new objects have what 0.11 added
+	if leader := want.Spec.Template.Annotations[lwsv1.LeaderPodNameAnnotationKey]; leader != "" {
+		want.Labels[lwsv1.RoleLabelKey] = lwsv1.WorkerRole
+		want.Spec.Template.Annotations[lwsv1.LeaderAddressAnnotationKey] = leader + "." + want.Spec.ServiceName + "." + want.Namespace
+	}
 	s.Check("have the API server set defaults", s.Client.Update(t.Context(), want, client.DryRunAll))
 	same(t, "labels", want.Labels, have.Labels)
 	same(t, "annotations", want.Annotations, part(have.Annotations, "lockstep.dev/", false))

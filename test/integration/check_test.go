@@ -140,13 +140,13 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 	}
 	c.part("a newer definition", func() {
 		c.editDefinition(func(spec, _ map[string]apiextensionsv1.JSONSchemaProps) {
-			spec["groupIdentity"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+			spec["placement"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 		})
 		c.finds("definition", check.Warning)
 		before := *c
 		before.find = beforeInstall
 		before.finds("definition", check.Failure)
-		c.editDefinition(func(spec, _ map[string]apiextensionsv1.JSONSchemaProps) { delete(spec, "groupIdentity") })
+		c.editDefinition(func(spec, _ map[string]apiextensionsv1.JSONSchemaProps) { delete(spec, "placement") })
 	})
 	c.part("what another implementation left", c.checkLeftovers)
 	c.part("another version", func() {

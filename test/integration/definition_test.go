@@ -29,8 +29,8 @@ func (c *cluster) extend() {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	c.must(c.Get(c.t.Context(), client.ObjectKey{Name: crdName}, crd))
 	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
-	schema.Properties["spec"].Properties["groupIdentity"] = apiextensionsv1.JSONSchemaProps{
-		Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"Ordinal"`)},
+	schema.Properties["spec"].Properties["placement"] = apiextensionsv1.JSONSchemaProps{
+		Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"Any"`)},
 	}
 	schema.Properties["status"].Properties["forecast"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 	c.must(c.Update(c.t.Context(), crd))
@@ -90,25 +90,29 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	c.createWith("known", nil)
 	c.eventually("a set of this version has leaders", c.hasLeaders("known"), nil)
 
-	c.extend()
-	var hash *unstructured.Unstructured
-	c.eventually("the API server stores the new field", func(ctx context.Context) bool {
-		if hash != nil {
-			c.must(c.Delete(ctx, hash))
-		}
-		c.createWith("hash", map[string]any{"groupIdentity": "Hash"})
-		hash = c.raw("hash")
-		stored, _, _ := unstructured.NestedString(hash.Object, "spec", "groupIdentity")
-		return stored == "Hash" // a set that lost the field shows its default
-	}, nil)
+	c.createWith("hash", map[string]any{"groupIdentity": "Hash"})
 	c.untilUnsupported("hash", metav1.ConditionTrue)
-	if identity, _, _ := unstructured.NestedString(c.raw("hash").Object, "spec", "groupIdentity"); identity != "Hash" {
-		t.Errorf("groupIdentity became %q", identity)
+	c.plansNothing("hash")
+
+	c.extend()
+	var racks *unstructured.Unstructured
+	c.eventually("the API server stores the new field", func(ctx context.Context) bool {
+		if racks != nil {
+			c.must(c.Delete(ctx, racks))
+		}
+		c.createWith("racks", map[string]any{"placement": "Rack"})
+		racks = c.raw("racks")
+		stored, _, _ := unstructured.NestedString(racks.Object, "spec", "placement")
+		return stored == "Rack" // a set that lost the field shows its default
+	}, nil)
+	c.untilUnsupported("racks", metav1.ConditionTrue)
+	if placement, _, _ := unstructured.NestedString(c.raw("racks").Object, "spec", "placement"); placement != "Rack" {
+		t.Errorf("placement became %q", placement)
 	}
-	if c.hasLeaders("hash")(t.Context()) {
+	if c.hasLeaders("racks")(t.Context()) {
 		t.Error("a set with an unknown field got leaders")
 	}
-	c.plansNothing("hash")
+	c.plansNothing("racks")
 
 	known := c.raw("known")
 	c.must(c.Status().Patch(t.Context(), known, merge(`{"status":{"forecast":"sun"}}`)))
@@ -125,11 +129,27 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 		t.Errorf("the forecast of the status became %q", forecast)
 	}
 
-	c.collect("hash")
-	c.must(c.Patch(t.Context(), c.raw("hash"), merge(`{"spec":{"groupIdentity":"Ordinal"}}`)))
-	c.eventually("the set has leaders once the field is gone", c.hasLeaders("hash"), nil)
-	c.untilUnsupported("hash", metav1.ConditionFalse)
+	c.collect("racks")
+	c.must(c.Patch(t.Context(), c.raw("racks"), merge(`{"spec":{"placement":"Any"}}`)))
+	c.eventually("the set has leaders once the field is gone", c.hasLeaders("racks"), nil)
+	c.untilUnsupported("racks", metav1.ConditionFalse)
 	c.leftByADeployment()
+	if made := c.made("hash"); len(made) > 0 {
+		t.Errorf("a set with groupIdentity Hash got %v", made)
+	}
+}
+
+// made returns what the operator creates for a set: StatefulSets, Services and revisions.
+func (c *cluster) made(name string) (found []string) {
+	c.t.Helper()
+	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}} {
+		c.must(c.List(c.t.Context(), list, client.InNamespace("default"), client.MatchingLabels{lwsv1.SetNameLabelKey: name}))
+		c.must(meta.EachListItem(list, func(object runtime.Object) error {
+			found = append(found, fmt.Sprintf("%T %s", object, object.(client.Object).GetName()))
+			return nil
+		}))
+	}
+	return found
 }
 
 // plansNothing checks that "kubectl lockstep plan" decides about a set as the operator does.
@@ -155,7 +175,7 @@ func (c *cluster) collect(name string) {
 // leftByADeployment checks a set whose field was removed: its Deployment says what it was.
 func (c *cluster) leftByADeployment() {
 	c.t.Helper()
-	c.createWith("pruned", map[string]any{"groupIdentity": "Hash"})
+	c.createWith("pruned", map[string]any{"placement": "Rack"})
 	c.untilUnsupported("pruned", metav1.ConditionTrue)
 	set, labels := c.raw("pruned"), map[string]string{"app": "pruned"}
 	template := newSet("default", "pruned").Spec.LeaderWorkerTemplate.WorkerTemplate
@@ -166,7 +186,7 @@ func (c *cluster) leftByADeployment() {
 		}},
 		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	})
-	c.must(c.Patch(c.t.Context(), set, merge(`{"spec":{"groupIdentity":null}}`)))
+	c.must(c.Patch(c.t.Context(), set, merge(`{"spec":{"placement":null}}`)))
 	c.eventually("the Deployment is named", func(context.Context) bool {
 		conditions, _, _ := unstructured.NestedSlice(c.raw("pruned").Object, "status", "conditions")
 		return len(conditions) == 3 && strings.Contains(fmt.Sprint(conditions), "deployment pruned") // Unsupported, Ready, Stalled

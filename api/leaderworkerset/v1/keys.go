@@ -31,6 +31,15 @@ const (
 	SubGroupUniqueHashLabelKey = "leaderworkerset.sigs.k8s.io/subgroup-key"
 )
 
+// RoleLabelKey, on StatefulSets alone, says which pods of groups one runs. Pods have
+// WorkerIndexLabelKey for that.
+const (
+	RoleLabelKey = "leaderworkerset.sigs.k8s.io/role"
+
+	LeaderRole = "leader"
+	WorkerRole = "worker"
+)
+
 // Annotations a user writes on a set.
 const (
 	// ExclusiveKeyAnnotationKey names the node label whose every value takes at
@@ -64,6 +73,10 @@ const (
 
 	// LeaderPodNameAnnotationKey, on workers, holds the name of their leader.
 	LeaderPodNameAnnotationKey = "leaderworkerset.sigs.k8s.io/leader-name"
+
+	// LeaderAddressAnnotationKey, on workers, holds the DNS name of their leader within
+	// the cluster. Workers of StatefulSets from before have none.
+	LeaderAddressAnnotationKey = "leaderworkerset.sigs.k8s.io/leader-address"
 
 	// SubGroupSizeAnnotationKey holds the decimal size of a subgroup.
 	SubGroupSizeAnnotationKey = "leaderworkerset.sigs.k8s.io/subgroup-size"

@@ -23,6 +23,8 @@ import (
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')`,message="metadata.name: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || self.metadata.name.size() <= 63`,message="metadata.name: must be no more than 63 characters"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || has(self.spec)`,message="spec: a set needs at least spec.leaderWorkerTemplate.workerTemplate",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`self.metadata.name.size() <= 43 || self.?spec.?groupIdentity.orValue("") != 'Hash' || !(self.?spec.?leaderWorkerTemplate.?size.orValue(1) > 1) || (oldSelf.?spec.?groupIdentity.orValue("") == 'Hash' && oldSelf.?spec.?leaderWorkerTemplate.?size.orValue(1) > 1)`,message="metadata.name: must be no more than 43 characters with groupIdentity Hash"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`self.metadata.name.size() <= 54 || self.?spec.?groupIdentity.orValue("") != 'Hash' || !(self.?spec.?leaderWorkerTemplate.?size.orValue(1) < 2) || (oldSelf.?spec.?groupIdentity.orValue("") == 'Hash' && oldSelf.?spec.?leaderWorkerTemplate.?size.orValue(1) < 2)`,message="metadata.name: must be no more than 54 characters with groupIdentity Hash"
 type LeaderWorkerSet struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -70,6 +72,10 @@ type LeaderWorkerSetTemplateSpec struct {
 //
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.replicas`,rule=`self.replicas * self.leaderWorkerTemplate.size <= 2147483647 || (oldSelf.?replicas.orValue(0) == self.replicas && oldSelf.?leaderWorkerTemplate.?size.orValue(0) == self.leaderWorkerTemplate.size)`,message="the product of replicas and worker replicas must not exceed 2147483647"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable`,rule=`self.replicas == 0 || !has(self.rolloutStrategy) || !has(self.rolloutStrategy.rollingUpdateConfiguration) || (oldSelf.?rolloutStrategy.?rollingUpdateConfiguration.hasValue() && oldSelf.value().rolloutStrategy.rollingUpdateConfiguration.maxUnavailable == self.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable && oldSelf.value().rolloutStrategy.rollingUpdateConfiguration.maxSurge == self.rolloutStrategy.rollingUpdateConfiguration.maxSurge) || [self.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable].exists(v, type(v) == int ? v != 0 : !string(v).matches('^0*[0-9]{1,3}%$') || int(string(v).replace('%', "")) * self.replicas >= 100) || [self.rolloutStrategy.rollingUpdateConfiguration.maxSurge].exists(v, type(v) == int ? v != 0 : !string(v).matches('^0+%$'))`,message="must not be 0 when `maxSurge` is 0"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.groupIdentity`,rule=`self.?groupIdentity.orValue("") != 'Hash' || !self.?leaderWorkerTemplate.?volumeClaimTemplates[?0].hasValue() || (oldSelf.?groupIdentity.orValue("") == 'Hash' && oldSelf.?leaderWorkerTemplate.?volumeClaimTemplates[?0].hasValue())`,message="volumeClaimTemplates are not supported with groupIdentity Hash"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.groupIdentity`,rule=`self.?groupIdentity.orValue("") != 'Hash' || self.?rolloutStrategy.?rollingUpdateConfiguration.?partition.orValue(0) == 0 || (oldSelf.?groupIdentity.orValue("") == 'Hash' && oldSelf.?rolloutStrategy.?rollingUpdateConfiguration.?partition.orValue(0) != 0)`,message="rollingUpdateConfiguration.partition is not supported with groupIdentity Hash"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.groupIdentity`,rule=`self.?groupIdentity.orValue("") != 'Hash' || (self.?leaderWorkerTemplate.?leaderTemplate.hasValue() ? self.?leaderWorkerTemplate.?leaderTemplate.?spec.?hostname.orValue("") : self.?leaderWorkerTemplate.?workerTemplate.?spec.?hostname.orValue("")) == "" || (oldSelf.?groupIdentity.orValue("") == 'Hash' && (oldSelf.?leaderWorkerTemplate.?leaderTemplate.hasValue() ? oldSelf.?leaderWorkerTemplate.?leaderTemplate.?spec.?hostname.orValue("") : oldSelf.?leaderWorkerTemplate.?workerTemplate.?spec.?hostname.orValue("")) != "")`,message="a leader pod hostname is not supported with groupIdentity Hash"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.groupReplacementPolicy`,rule=`self.?groupReplacementPolicy.orValue("") != 'Immediate' || self.?groupIdentity.orValue("") == 'Hash' || (oldSelf.?groupReplacementPolicy.orValue("") == 'Immediate' && oldSelf.?groupIdentity.orValue("") != 'Hash')`,message="Immediate is only supported with groupIdentity Hash"
 type LeaderWorkerSetSpec struct {
 	// replicas is the number of groups.
 	// +optional
@@ -102,7 +108,49 @@ type LeaderWorkerSetSpec struct {
 	// +optional
 	// +kubebuilder:default=Default
 	PodTerminationPolicy PodTerminationPolicyType `json:"podTerminationPolicy,omitempty"`
+
+	// groupIdentity says what a group is known by. It cannot be changed. Sets with
+	// Hash are left alone by this version.
+	// +optional
+	// +kubebuilder:default=Ordinal
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="groupIdentity is immutable"
+	GroupIdentity GroupIdentityType `json:"groupIdentity,omitempty"`
+
+	// groupReplacementPolicy says when the next group takes the room of one that
+	// ends. It may be changed, and a change restarts no pod.
+	// +optional
+	// +kubebuilder:default=PostTermination
+	GroupReplacementPolicy GroupReplacementPolicyType `json:"groupReplacementPolicy,omitempty"`
 }
+
+// GroupIdentityType says what a group is known by.
+// +kubebuilder:validation:Enum=Ordinal;Hash
+type GroupIdentityType string
+
+const (
+	// OrdinalGroupIdentity numbers groups from 0. A group that is recreated has the
+	// names of the one before it.
+	OrdinalGroupIdentity GroupIdentityType = "Ordinal"
+
+	// HashGroupIdentity gives each group a random key. A group that is recreated has
+	// other names, and any group may be scaled away.
+	HashGroupIdentity GroupIdentityType = "Hash"
+)
+
+// GroupReplacementPolicyType says when the next group takes the room of one that
+// ends.
+// +kubebuilder:validation:Enum=Immediate;PostTermination
+type GroupReplacementPolicyType string
+
+const (
+	// ImmediateGroupReplacement schedules the next leader at once. It needs
+	// groupIdentity Hash.
+	ImmediateGroupReplacement GroupReplacementPolicyType = "Immediate"
+
+	// PostTerminationGroupReplacement schedules the next leader once the pods of a
+	// group that ends are gone.
+	PostTerminationGroupReplacement GroupReplacementPolicyType = "PostTermination"
+)
 
 // PodTerminationPolicyType says when the workers of a group end whose leader is
 // deleted.

@@ -112,6 +112,8 @@ func TestDefault(t *testing.T) {
 	unknown := lwsv1.RolloutStrategy{Type: "OnDelete"}
 	parallel := spec(lwsv1.NoneRestartPolicy, rolling, shared)
 	parallel.PodTerminationPolicy = lwsv1.ParallelPodTermination
+	hashed := spec(lwsv1.NoneRestartPolicy, rolling, shared)
+	hashed.GroupIdentity, hashed.GroupReplacementPolicy = lwsv1.HashGroupIdentity, lwsv1.ImmediateGroupReplacement
 
 	tests := []struct {
 		name     string
@@ -123,6 +125,7 @@ func TestDefault(t *testing.T) {
 		{"rolling update given in part", spec(lwsv1.NoneRestartPolicy, given, unique), spec(lwsv1.NoneRestartPolicy, given, unique)},
 		{"unknown strategy", spec(lwsv1.NoneRestartPolicy, unknown, unique), spec(lwsv1.NoneRestartPolicy, unknown, unique)},
 		{"termination policy given", parallel, parallel},
+		{"identity and replacement given", hashed, hashed},
 		{"network without a policy", spec(lwsv1.NoneRestartPolicy, rolling, &lwsv1.NetworkConfig{}), spec(lwsv1.NoneRestartPolicy, rolling, shared)},
 	}
 	for _, tt := range tests {
@@ -142,5 +145,8 @@ func spec(restart lwsv1.RestartPolicyType, rollout lwsv1.RolloutStrategy, networ
 		RolloutStrategy:      rollout,
 		NetworkConfig:        network,
 		PodTerminationPolicy: lwsv1.DefaultPodTermination,
+		GroupIdentity:        lwsv1.OrdinalGroupIdentity,
+
+		GroupReplacementPolicy: lwsv1.PostTerminationGroupReplacement,
 	}
 }

@@ -18,6 +18,8 @@ func Default(set *lwsv1.LeaderWorkerSet) {
 	defaultRolloutStrategy(&set.Spec.RolloutStrategy)
 	defaultNetworkConfig(&set.Spec)
 	set.Spec.PodTerminationPolicy = cmp.Or(set.Spec.PodTerminationPolicy, lwsv1.DefaultPodTermination)
+	set.Spec.GroupIdentity = cmp.Or(set.Spec.GroupIdentity, lwsv1.OrdinalGroupIdentity)
+	set.Spec.GroupReplacementPolicy = cmp.Or(set.Spec.GroupReplacementPolicy, lwsv1.PostTerminationGroupReplacement)
 }
 
 func defaultRestartPolicy(template *lwsv1.LeaderWorkerTemplate) {

@@ -32,6 +32,9 @@ func environment(pod *corev1.Pod, groupSize int) ([]corev1.EnvVar, error) {
 		return nil, fmt.Errorf("Failure constructing environment variables, no group index label found for pod %s/%s", pod.Namespace, pod.Name)
 	}
 	address := fmt.Sprintf("%s-%s.%s.%s", pod.Labels[lwsv1.SetNameLabelKey], group, pod.Spec.Subdomain, pod.Namespace)
+	if known := pod.Annotations[lwsv1.LeaderAddressAnnotationKey]; known != "" && !IsLeader(pod) {
+		address = known
+	}
 	if len(address) > maxNameLength {
 		return nil, tooLong("leader address", pod, address)
 	}

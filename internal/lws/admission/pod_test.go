@@ -173,6 +173,19 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// A worker has the address of its leader from its StatefulSet. A leader does not: its template may be that of workers.
+func TestAddressOfTheLeader(t *testing.T) {
+	address := withPodAnnotation(lwsv1.LeaderAddressAnnotationKey, "w-b170a251.w.ns")
+	for want, pod := range map[string]*corev1.Pod{
+		"w-b170a251.w.ns": newWorker("w-0-2", address),
+		"w-0.w.ns":        newLeader("w-0", address),
+	} {
+		if got := mutate(t, mutate(t, pod)).Spec.Containers[0].Env[0]; got != (corev1.EnvVar{Name: "LWS_LEADER_ADDRESS", Value: want}) {
+			t.Errorf("pod %s: %v, want %s", pod.Name, got, want)
+		}
+	}
+}
+
 func TestPodsThatMustNotBe(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	size := func(text string) podChange { return withPodAnnotation(lwsv1.SizeAnnotationKey, text) }

@@ -29,6 +29,8 @@ var rules = []func(*lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkSubgroups,
 	checkSubgroupTopology,
 	checkGroupRestarts,
+	checkHashIdentity,
+	checkGroupReplacement,
 
 	checkTopologies,
 	checkRetention,
@@ -42,6 +44,7 @@ var changes = []func(set, old *lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkSubgroupChange,
 	checkSubdomainChange,
 	checkClaimsChange,
+	checkIdentityChange,
 }
 
 // ValidateCreate returns what is wrong with a new set. Run it after Default.

@@ -25,6 +25,7 @@ const (
 	partition     = "spec.rolloutStrategy.rollingUpdateConfiguration.partition: Invalid value: "
 	subgroupSize  = "spec.leaderWorkerTemplate.SubGroupPolicy.subGroupSize: "
 	subgroupTopo  = "metadata.annotations.leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology: Invalid value: "
+	identityText  = "spec.groupIdentity: Invalid value: "
 	immutableText = "spec.leaderWorkerTemplate.volumeClaimTemplates: Invalid value: field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay"
 )
 
@@ -37,6 +38,8 @@ func TestValidateCreate(t *testing.T) {
 	never := func(p *corev1.PodTemplateSpec) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 	always := func(p *corev1.PodTemplateSpec) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }
 	deadline := func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }
+	host := func(p *corev1.PodTemplateSpec) { p.Spec.Hostname = "host" }
+	immediate := func(s *lwsv1.LeaderWorkerSet) { s.Spec.GroupReplacementPolicy = lwsv1.ImmediateGroupReplacement }
 	marked := func(p *corev1.PodTemplateSpec) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, lwsv1.LeaderPodNameAnnotationKey, "w-0")
 	}
@@ -165,6 +168,23 @@ func TestValidateCreate(t *testing.T) {
 		{"counts that are none", newSet(withAnnotation(lwsv1.GroupRestartCountsAnnotationKey, `[]`)), []string{
 			`metadata.annotations[leaderworkerset.sigs.k8s.io/group-restart-counts]: Invalid value: "[]": must be a JSON object of whole numbers from 0, by revision key and group index`,
 		}},
+		{"hash", newSet(hash, immediate, withSubgroups(2)), nil},
+		{"hash with what needs an index", newSet(hash, withClaims(claimOf("data", "fast", "1Gi")), withPartition(1), withWorkers(host)), []string{
+			identityText + `"Hash": volumeClaimTemplates are not supported with groupIdentity Hash`,
+			identityText + `"Hash": rollingUpdateConfiguration.partition is not supported with groupIdentity Hash`,
+			identityText + `"Hash": a leader pod hostname is not supported with groupIdentity Hash`,
+		}},
+		{"hash with a host name of workers", newSet(hash, withWorkers(host), withLeaderTemplate()), nil},
+		{"hash with the longest name", newSet(hash, withName(strings.Repeat("a", 43))), nil},
+		{"hash with too long a name", newSet(hash, withName(strings.Repeat("a", 44))), []string{
+			`metadata.name: Invalid value: "` + strings.Repeat("a", 44) + `": must be no more than 43 characters with groupIdentity Hash`,
+		}},
+		{"hash without workers and with too long a name", newSet(hash, withSize(1), withName(strings.Repeat("a", 55))), []string{
+			`metadata.name: Invalid value: "` + strings.Repeat("a", 55) + `": must be no more than 54 characters with groupIdentity Hash`,
+		}},
+		{"ordinals at once", newSet(immediate), []string{
+			`spec.groupReplacementPolicy: Invalid value: "Immediate": Immediate is only supported with groupIdentity Hash`,
+		}},
 		{"no gang", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "none")), nil},
 		{"a gang left to the configuration", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "")), nil},
 		{"an unknown gang scheduler", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "Volcano")), []string{
@@ -179,6 +199,8 @@ func TestValidateCreate(t *testing.T) {
 		})
 	}
 }
+
+func hash(s *lwsv1.LeaderWorkerSet) { s.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
 
 func groupRestarts(limit int32, policy lwsv1.RestartPolicyType) func(*lwsv1.LeaderWorkerSet) {
 	return func(s *lwsv1.LeaderWorkerSet) {
@@ -242,6 +264,11 @@ func TestUpdates(t *testing.T) {
 		{"a label that is none", nil, changes{func(s *lwsv1.LeaderWorkerSet) { s.Labels = map[string]string{"a": "b c"} }}, []string{
 			`metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
 		}},
+
+		{"identity to hash", nil, changes{hash}, []string{identityText + `"Hash": groupIdentity is immutable`}},
+		{"identity to ordinals", changes{hash}, nil, []string{identityText + `"Ordinal": groupIdentity is immutable`}},
+		{"identity left out before", changes{func(s *lwsv1.LeaderWorkerSet) { s.Spec.GroupIdentity = "" }}, nil, nil},
+		{"a set of before with a partition and hash", changes{hash, withPartition(1)}, changes{hash, withPartition(2)}, nil},
 
 		{"PVCs empty for none", nil, changes{withClaims()}, nil},
 		{"PVCs added", nil, changes{withClaims(data)}, []string{immutableText}},

@@ -40,7 +40,7 @@ const revisionHashLength = 10
 // API server refuses a pod with a label value of more than 63 characters.
 func warnLongName(set *lwsv1.LeaderWorkerSet) []string {
 	limit := validation.LabelValueMaxLength - len("-") - revisionHashLength - groupSuffixLength(set)
-	if len(set.Name) <= limit {
+	if len(set.Name) <= limit || workload.HasHashIdentity(set) { // the name of the latter has a limit
 		return nil
 	}
 	return []string{fmt.Sprintf("metadata.name: has %d characters: pods may be refused, since their labels hold it together with group index and revision hash; use at most %d",

@@ -43,7 +43,9 @@ func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 const sampleData = `{"spec":{"leaderWorkerTemplate":{"$patch":"replace","leaderTemplate":{"metadata":{},"spec":{"containers":[{"image":"docker.io/nginxinc/nginx-unprivileged:1.27","name":"leader","resources":{}}]}},"restartPolicy":"RecreateGroupOnPodRestart","size":2,"workerTemplate":{"metadata":{},"spec":{"containers":[{"image":"docker.io/nginxinc/nginx-unprivileged:1.27","name":"worker","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`
 
 func TestRevisionDataIsByteForByteThatOfTheAPI(t *testing.T) {
-	encoded := data(t, sample())
+	encoded := data(t, sample(func(set *lwsv1.LeaderWorkerSet) { // no revision has these
+		set.Spec.GroupIdentity, set.Spec.GroupReplacementPolicy = lwsv1.HashGroupIdentity, lwsv1.ImmediateGroupReplacement
+	}))
 	if diff := cmp.Diff(sampleData, string(encoded)); diff != "" || revision.Key(encoded) != "7bdcf6cbd6" {
 		t.Errorf("key %s (-want +got)\n%s", revision.Key(encoded), diff)
 	}

@@ -34,6 +34,11 @@ func Subdomain(set *lwsv1.LeaderWorkerSet) lwsv1.SubdomainPolicy {
 	return ptr.Deref(set.Spec.NetworkConfig.SubdomainPolicy, lwsv1.SubdomainShared)
 }
 
+// HasHashIdentity reports whether a group of the set is known by a random key, and not by an index.
+func HasHashIdentity(set *lwsv1.LeaderWorkerSet) bool {
+	return set.Spec.GroupIdentity == lwsv1.HashGroupIdentity
+}
+
 // EndsInParallel reports whether the workers of a set's groups end as soon as their leader
 // terminates.
 func EndsInParallel(set *lwsv1.LeaderWorkerSet) bool {

@@ -69,6 +69,7 @@ func leaderTemplate(set *lwsv1.LeaderWorkerSet, key string) corev1.PodTemplateSp
 func WorkerStatefulSet(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, nodeSelector map[string]string) *appsv1.StatefulSet {
 	selector := groupSelector(set.Name, leader)
 	own := labels.Merge(selector, labels.Set{lwsv1.RevisionKey: leader.Labels[lwsv1.RevisionKey]})
+	role := labels.Set{lwsv1.RoleLabelKey: lwsv1.WorkerRole}
 	replicas, service := Size(restored)-1, restored.Name
 	if Subdomain(restored) == lwsv1.SubdomainUniquePerReplica {
 		service = leader.Name
@@ -77,7 +78,7 @@ func WorkerStatefulSet(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       set.Namespace,
 			Name:            leader.Name,
-			Labels:          labels.Merge(set.Labels, own),
+			Labels:          labels.Merge(set.Labels, labels.Merge(own, role)),
 			Annotations:     workerAnnotations(set, leader),
 			OwnerReferences: OwnedByLeader(leader),
 		},
@@ -87,7 +88,7 @@ func WorkerStatefulSet(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod,
 			PodManagementPolicy:                  appsv1.ParallelPodManagement,
 			Ordinals:                             &appsv1.StatefulSetOrdinals{Start: 1},
 			Selector:                             &metav1.LabelSelector{MatchLabels: selector},
-			Template:                             workerTemplate(set, restored, leader, own, nodeSelector),
+			Template:                             workerTemplate(set, restored, leader, own, service, nodeSelector),
 			VolumeClaimTemplates:                 ClaimTemplates(set.Namespace, restored.Spec.LeaderWorkerTemplate.VolumeClaimTemplates),
 			PersistentVolumeClaimRetentionPolicy: retention(restored),
 		},
@@ -112,7 +113,7 @@ func workerAnnotations(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) map[strin
 	return annotations
 }
 
-func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, own, nodeSelector map[string]string) corev1.PodTemplateSpec {
+func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, own map[string]string, service string, nodeSelector map[string]string) corev1.PodTemplateSpec {
 	template := restored.Spec.LeaderWorkerTemplate.WorkerTemplate
 	annotations := templateAnnotations(set, restored)
 	for _, key := range Placements { // workers follow their leader, whatever the set says since
@@ -122,6 +123,7 @@ func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, ow
 		}
 	}
 	annotations[lwsv1.LeaderPodNameAnnotationKey] = leader.Name
+	annotations[lwsv1.LeaderAddressAnnotationKey] = leader.Name + "." + service + "." + leader.Namespace
 	if slices.ContainsFunc(slices.Concat(leader.Spec.Containers, leader.Spec.InitContainers), func(c corev1.Container) bool { return RequestsTPU(&c) }) {
 		annotations[lwsv1.LeaderRequestsTPUsAnnotationKey] = "true"
 	}

@@ -1,0 +1,107 @@
+package webhook
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// kinds are what a pod of a set may have beyond its name. Each pod draws any of them.
+var kinds = map[string]func(*corev1.Pod){
+	"a subdomain of the group":      note(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica"),
+	"a domain of the group":         note(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
+	"subgroups":                     note(lwsv1.SubGroupSizeAnnotationKey, "2"),
+	"subgroups without the leader":  note(lwsv1.SubGroupPolicyTypeAnnotationKey, "LeaderExcluded"),
+	"a domain of the subgroup":      note(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host"),
+	"a leader with TPUs":            note(lwsv1.LeaderRequestsTPUsAnnotationKey, "true"),
+	"an address of the leader":      note(lwsv1.LeaderAddressAnnotationKey, "w-0.w.ns"),
+	"a template that names a group": label(lwsv1.GroupIndexLabelKey, "7"),
+	"a template that names a key":   label(lwsv1.GroupUniqueHashLabelKey, "key"),
+	"a subgroup of the template":    label(lwsv1.SubGroupIndexLabelKey, "5"),
+	"a gate":                        func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "users"}} },
+	"a node":                        func(p *corev1.Pod) { p.Spec.NodeName = "n" },
+	"no StatefulSet":                func(p *corev1.Pod) { p.OwnerReferences = nil },
+	"another PodGroup":              func(p *corev1.Pod) { gang.Tie(p, "users") },
+	"TPUs": func(p *corev1.Pod) {
+		for i := range p.Spec.Containers {
+			p.Spec.Containers[i].Resources.Limits = corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}
+		}
+	},
+	"variables": func(p *corev1.Pod) {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A"}, {Name: lwsv1.LwsGroupSize, Value: "users"}, {Name: "A"}}
+	},
+	"an init container": func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "i"}} },
+	"half an affinity": func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "rack"}},
+		}}
+	},
+}
+
+func note(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value) }
+}
+
+func label(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, key, value) }
+}
+
+// anyPod is a new pod of group 0 of the set w, as its StatefulSet creates it.
+var anyPod = rapid.Custom(func(t *rapid.T) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "w-0", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "r", lwsv1.WorkerIndexLabelKey: "0"},
+			Annotations:     map[string]string{lwsv1.SizeAnnotationKey: rapid.SampledFrom([]string{"1", "4", "5"}).Draw(t, "size")},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "w", Controller: fakeapi.Ptr(true)}},
+		},
+		Spec: corev1.PodSpec{Subdomain: "w", Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}},
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		if rapid.IntRange(0, 3).Draw(t, kind) == 0 {
+			kinds[kind](pod)
+		}
+	}
+	if worker := rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "worker"); worker != "" {
+		pod.Name += "-" + worker
+		delete(pod.Labels, lwsv1.WorkerIndexLabelKey)
+		label(lwsv1.GroupIndexLabelKey, "0")(pod)
+		label(lwsv1.GroupUniqueHashLabelKey, "key")(pod)
+		note(lwsv1.LeaderPodNameAnnotationKey, "w-0")(pod)
+		if len(pod.OwnerReferences) > 0 {
+			pod.OwnerReferences[0].Name = "w-0"
+		}
+	}
+	return pod
+})
+
+// The API server may call a webhook again, after other webhooks or without them. Each further call changes nothing.
+func TestFurtherCallsChangeNoPod(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pod := anyPod.Draw(t, "pod")
+		set := fakeapi.Set("w", 1, 4)
+		set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: rapid.SampledFrom([]string{"", "volcano", "none"}).Draw(t, "gang")}
+		webhook := Pods{Otherwise: rapid.Bool().Draw(t, "gangs"), Kin: &kin{set: set, hasGroup: rapid.Bool().Draw(t, "a group before")}}
+		if err := webhook.mutatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		once := pod.DeepCopy()
+		for call := 2; call <= 3; call++ {
+			if err := webhook.mutatePod(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(once, pod); diff != "" {
+				t.Fatalf("call %d (-once +again):\n%s", call, diff)
+			}
+		}
+	})
+}
