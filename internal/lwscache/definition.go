@@ -142,8 +142,8 @@ func (c *comparison) fill(inCluster *unstructured.Unstructured) error {
 // beyond returns what a set has that this version lacks: fields and values, or what only such
 // fields leave. A definition without the fields may have removed them since.
 func (r *reading) beyond(ctx context.Context, leaders *appsv1.StatefulSet) ([]string, error) {
-	if workload.HasHashIdentity(r.set) { // the definition has the field, and no rule knows such groups yet
-		return []string{fmt.Sprintf("spec.groupIdentity=%q", r.set.Spec.GroupIdentity)}, nil
+	if found, err := workload.Unmet(r.set); err != nil || len(found) > 0 {
+		return found, err
 	}
 	if r.definition == nil {
 		return nil, nil

@@ -117,13 +117,13 @@ func TestInstallRefusesToReplaceANewerDefinition(t *testing.T) {
 	newer := foreignDefinition(c)
 	newer.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{
 		Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-			"placement":  {Type: "string"},
-			"scheduling": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"policy": {Type: "string"}}},
+			"placement": {Type: "string"},
+			"forecast":  {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"policy": {Type: "string"}}},
 		},
 	}
 	c.create(newer)
 	for _, change := range []func(*install.Options){nil, withImage} {
-		c.refused(install.Install, change, crdName, "spec.placement", "spec.scheduling\n", "spec.scheduling.policy", "nothing was installed")
+		c.refused(install.Install, change, crdName, "spec.placement", "spec.forecast\n", "spec.forecast.policy", "nothing was installed")
 	}
 	live := &apiextensionsv1.CustomResourceDefinition{}
 	c.read(live, "", crdName)

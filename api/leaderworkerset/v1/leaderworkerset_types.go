@@ -109,6 +109,12 @@ type LeaderWorkerSetSpec struct {
 	// +kubebuilder:default=Default
 	PodTerminationPolicy PodTerminationPolicyType `json:"podTerminationPolicy,omitempty"`
 
+	// scheduling says how Kubernetes' own scheduler places pods together. It needs
+	// the feature gate WorkloadAwareScheduling. Sets with it are left alone by this
+	// version.
+	// +optional
+	Scheduling *Scheduling `json:"scheduling,omitempty"`
+
 	// groupIdentity says what a group is known by. It cannot be changed. Sets with
 	// Hash are left alone by this version.
 	// +optional

@@ -31,6 +31,7 @@ var rules = []func(*lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkGroupRestarts,
 	checkHashIdentity,
 	checkGroupReplacement,
+	checkScheduling,
 
 	checkTopologies,
 	checkRetention,
@@ -45,6 +46,7 @@ var changes = []func(set, old *lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkSubdomainChange,
 	checkClaimsChange,
 	checkIdentityChange,
+	checkSchedulingChange,
 }
 
 // ValidateCreate returns what is wrong with a new set. Run it after Default.

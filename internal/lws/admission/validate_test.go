@@ -185,6 +185,7 @@ func TestValidateCreate(t *testing.T) {
 		{"ordinals at once", newSet(immediate), []string{
 			`spec.groupReplacementPolicy: Invalid value: "Immediate": Immediate is only supported with groupIdentity Hash`,
 		}},
+		{"native gangs", newSet(scheduled), []string{"spec.scheduling: Forbidden: requires the WorkloadAwareScheduling feature gate"}},
 		{"no gang", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "none")), nil},
 		{"a gang left to the configuration", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "")), nil},
 		{"an unknown gang scheduler", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "Volcano")), []string{
@@ -199,6 +200,8 @@ func TestValidateCreate(t *testing.T) {
 		})
 	}
 }
+
+func scheduled(s *lwsv1.LeaderWorkerSet) { s.Spec.Scheduling = &lwsv1.Scheduling{} }
 
 func hash(s *lwsv1.LeaderWorkerSet) { s.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
 
@@ -265,6 +268,11 @@ func TestUpdates(t *testing.T) {
 			`metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
 		}},
 
+		{"native gangs later", nil, changes{scheduled}, []string{
+			"spec.scheduling: Forbidden: requires the WorkloadAwareScheduling feature gate", "spec.scheduling: Forbidden: cannot add scheduling after creation",
+		}},
+		{"native gangs no more", changes{scheduled}, nil, []string{"spec.scheduling: Forbidden: cannot remove scheduling after creation"}},
+		{"native gangs of before", changes{scheduled}, changes{scheduled, withPartition(1)}, nil},
 		{"identity to hash", nil, changes{hash}, []string{identityText + `"Hash": groupIdentity is immutable`}},
 		{"identity to ordinals", changes{hash}, nil, []string{identityText + `"Ordinal": groupIdentity is immutable`}},
 		{"identity left out before", changes{func(s *lwsv1.LeaderWorkerSet) { s.Spec.GroupIdentity = "" }}, nil, nil},

@@ -2,6 +2,8 @@ package workload
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 
@@ -124,4 +126,16 @@ func scaled(value intstr.IntOrString, total int32, up bool) int32 {
 		return 0
 	}
 	return int32(min(n, math.MaxInt32))
+}
+
+// Unmet returns what a set asks for by fields that the definition has and no rule meets yet, with their values.
+func Unmet(set *lwsv1.LeaderWorkerSet) (unmet []string, err error) {
+	if HasHashIdentity(set) {
+		unmet = append(unmet, fmt.Sprintf("spec.groupIdentity=%q", set.Spec.GroupIdentity))
+	}
+	if set.Spec.Scheduling == nil {
+		return unmet, nil
+	}
+	value, err := json.Marshal(set.Spec.Scheduling)
+	return append(unmet, "spec.scheduling="+string(value)), err
 }
