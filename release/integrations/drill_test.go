@@ -74,6 +74,19 @@ func follow(s *drill.Scene) *followed {
 	return f
 }
 
+// until waits until the watch has seen a generation of a set become current, as kubectl did, and returns what kstatus
+// found before.
+func (f *followed) until(s *drill.Scene, t *testing.T, name string, generation int64) (found []status.Status) {
+	s.Helper()
+	s.Eventually("the watch sees that set "+name+" is current", func() error {
+		if found = f.of(t, name, generation); len(found) == 0 || found[len(found)-1] != status.CurrentStatus {
+			return fmt.Errorf("kstatus found %v", found)
+		}
+		return nil
+	})
+	return found
+}
+
 // of returns what kstatus found of each version of a generation of a set, and each change of that once.
 func (f *followed) of(t *testing.T, name string, generation int64) (found []status.Status) {
 	f.mu.Lock()
@@ -156,8 +169,8 @@ func TestToolsFollowARollout(t *testing.T) {
 	s.Patch(set, fmt.Sprintf(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"c","image":%q}]}}}}}`, second))
 	waitReady(s, "a")
 	allRun(s, second, 6)
-	want(s, "creation", f.of(t, "a", 1), status.InProgressStatus, status.CurrentStatus)
-	want(s, "rollout", f.of(t, "a", 2), status.InProgressStatus, status.CurrentStatus)
+	want(s, "creation", f.until(s, t, "a", 1), status.InProgressStatus, status.CurrentStatus)
+	want(s, "rollout", f.until(s, t, "a", 2), status.InProgressStatus, status.CurrentStatus)
 
 	out, err := kubectl(s, "get", "lws", "-o", "wide")
 	if err != nil || !bytes.Contains([]byte(out), []byte("AllGroupsReady")) {
@@ -187,8 +200,8 @@ func TestToolsSeeAQuota(t *testing.T) {
 	}
 	s.Patch(quota, `{"spec":{"hard":{"count/statefulsets.apps":"9"}}}`)
 	waitReady(s, "b")
-	found := f.of(t, "b", 1)
-	if len(found) < 3 || found[0] != status.InProgressStatus || found[1] != status.FailedStatus || found[len(found)-1] != status.CurrentStatus {
+	found := f.until(s, t, "b", 1)
+	if len(found) < 3 || found[0] != status.InProgressStatus || found[1] != status.FailedStatus {
 		t.Errorf("kstatus found %v", found)
 	}
 }
