@@ -40,7 +40,9 @@ func (d *setDecision) restartStatus() restart.Status {
 		for i := range restarts {
 			restarts[i].Recreations = nil
 		}
-		return restart.Status{Restarts: restarts}
+		next := restart.Status{Restarts: restarts}
+		next.Trim(d.end())
+		return next
 	}
 	next := restart.Status{Started: status.Started, Restarts: status.Restarts, Since: d.since()}
 	next.Count(d.Set, d.leadersAndLeaving(), d.Now)
