@@ -160,6 +160,11 @@ node: ## Drill on a real kubelet and containerd on this machine (root, Linux), N
 	@$(MAKE) --no-print-directory programs-of-node image helm
 	LOCKSTEP_IMAGE=$(DIST)/image LOCKSTEP_HELM=$(READERS)/helm $(NODE) $(NODEFLAGS) ./test/node
 
+CHANGES ?= 100
+.PHONY: incarnations
+incarnations: programs-of-node ## Replace groups CHANGES (100) times on the real node while old workers dial (10 minutes)
+	LOCKSTEP_INCARNATIONS=$(CHANGES) $(NODE) -v -run '^TestNoContactBetweenIncarnations$$' ./test/node
+
 .PHONY: programs-of-node
 programs-of-node:
 	@LOCKSTEP_NODE=needs go test -count=1 ./test/node >/dev/null || LOCKSTEP_NODE=needs go test -count=1 ./test/node
