@@ -3,7 +3,6 @@
 package node
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -153,20 +152,21 @@ type entry struct {
 	about string
 }
 
-// read reads the diary of a pod.
+// read reads the diary of a pod, except a line that is being written.
 func (r *rays) read(pod types.UID) (entries []entry) {
-	file, err := os.Open(filepath.Join(r.dir, string(pod)))
-	r.Check("open a diary", err)
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		what, rest, _ := strings.Cut(lines.Text(), " ")
+	text, err := os.ReadFile(filepath.Join(r.dir, string(pod)))
+	r.Check("read a diary", err)
+	for line := range strings.Lines(string(text)) {
+		line, complete := strings.CutSuffix(line, "\n")
+		if !complete {
+			break
+		}
+		what, rest, _ := strings.Cut(line, " ")
 		at, about, _ := strings.Cut(rest, " ")
 		ms, err := strconv.ParseInt(at, 10, 64)
 		r.Check("read a diary", err)
 		entries = append(entries, entry{what, time.UnixMilli(ms), about})
 	}
-	r.Check("read a diary", lines.Err())
 	return entries
 }
 
