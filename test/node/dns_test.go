@@ -20,7 +20,7 @@ const (
 )
 
 // corefile answers names of Services and of their pods, from a watch and without a cache. It forwards nothing.
-const corefile = `.:53 {
+const corefile = `%[3]s:53 {
   bind %[2]s
   errors
   kubernetes %[3]s {
