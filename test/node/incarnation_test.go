@@ -222,27 +222,28 @@ func (r *rays) check(wanted int) {
 			}
 		}
 	}
-	var changes, ending, beside int
+	var changes, ending, beside, overlap int
 	var delays []time.Duration
 	for name, all := range groups {
 		for i, old := range all[:len(all)-1] {
 			c := change{old: old, next: all[i+1], diaries: diaries}
-			late, there := c.dials()
+			late, there, running := c.dials()
 			if late < 100 {
 				r.Errorf("workers of incarnation %d of group %s dialled only %d times after SIGTERM", i, name, late)
 			}
-			changes, ending, beside, delays = changes+1, ending+late, beside+there, append(delays, c.delay())
+			changes, ending, beside, overlap, delays = changes+1, ending+late, beside+there, overlap+running, append(delays, c.delay())
 		}
 	}
 	slices.Sort(delays)
-	r.tell("%d incarnation changes: workers dialled %d times after SIGTERM, %d times while the next leader existed", changes, ending, beside)
-	r.tell("%d contacts between incarnations of a group, %d between groups", contacts, strangers)
+	r.tell("%d incarnation changes: workers dialled %d times after SIGTERM, %d times while the next leader existed, %d times while it ran",
+		changes, ending, beside, overlap)
+	r.tell("%d contacts between incarnations of a group were noted, %d between groups", contacts, strangers)
 	r.tell("replacement beyond the grace period: median %s, at most %s", delays[len(delays)/2], delays[len(delays)-1])
 	if changes != wanted {
 		r.Errorf("%d incarnation changes, want %d", changes, wanted)
 	}
-	if contacts > 0 {
-		r.Errorf("%d contacts between incarnations", contacts)
+	if contacts > 0 || overlap > 0 {
+		r.Errorf("%d contacts between incarnations, %d dials while the next leader ran", contacts, overlap)
 	}
 	if beside == 0 {
 		r.Errorf("no worker dialled while the next leader existed")
@@ -270,23 +271,24 @@ func (c change) first(what string, pods []types.UID) (at time.Time) {
 	return at
 }
 
-// dials returns how often old workers dialled after SIGTERM, and how often while the next leader existed. The time of
-// its creation has no fractions of a second, so the first one is left out.
-func (c change) dials() (late, beside int) {
+// dials returns how often old workers dialled after SIGTERM, while the next leader existed, and while it ran: a
+// connection that ends early names no leader. The time of its creation has no fractions of a second, so the first one is
+// left out.
+func (c change) dials() (late, beside, overlap int) {
 	exists := c.next.leader.Last.GetCreationTimestamp().Add(time.Second)
+	runs := c.first("born", []types.UID{c.next.leader.Last.GetUID()})
 	for _, uid := range c.old.workers {
 		told := c.first("told", []types.UID{uid})
 		for _, e := range c.diaries[uid] {
-			if e.what == "told" || told.IsZero() || e.at.Before(told) {
+			if e.what != "met" && e.what != "missed" {
 				continue
 			}
-			late++
-			if e.at.After(exists) {
-				beside++
-			}
+			late += boolean(!told.IsZero() && e.at.After(told))
+			beside += boolean(e.at.After(exists))
+			overlap += boolean(e.at.After(runs))
 		}
 	}
-	return late, beside
+	return late, beside, overlap
 }
 
 // delay returns the time from SIGTERM until the last new worker reached its leader, less the grace period.

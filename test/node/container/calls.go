@@ -20,6 +20,7 @@ const (
 // A diary is the file of a pod about its calls. Each line is a word, a time in milliseconds, and the UID of the other
 // pod or an error:
 //
+//	born    the program began
 //	met     a leader answered, or a worker called
 //	missed  the leader's name is not there, or nobody answers at its address
 //	told    the worker got SIGTERM
@@ -40,6 +41,7 @@ func call(dir string, stopped <-chan os.Signal) {
 		end(err.Error(), 1)
 	}
 	d := diary{file}
+	d.add("born", time.Now(), "")
 	if os.Getenv("LWS_WORKER_INDEX") != "0" {
 		d.dial(net.JoinHostPort(os.Getenv("LWS_LEADER_ADDRESS"), port), stopped)
 	}
