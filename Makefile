@@ -162,7 +162,7 @@ node: ## Drill on a real kubelet and containerd on this machine (root, Linux), N
 
 CHANGES ?= 100
 .PHONY: incarnations
-incarnations: programs-of-node ## Replace groups CHANGES (100) times on the real node while old workers dial (10 minutes)
+incarnations: programs-of-node ## Replace groups CHANGES (100) times on the real node while old workers dial (7 minutes)
 	LOCKSTEP_INCARNATIONS=$(CHANGES) $(NODE) -v -run '^TestNoContactBetweenIncarnations$$' ./test/node
 
 .PHONY: programs-of-node
