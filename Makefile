@@ -154,14 +154,25 @@ helm: local
 	@echo "building helm and a registry in memory (two minutes the first time)"
 	@hack/progress.sh go -C release build -o $(READERS)/ helm.sh/helm/v4/cmd/helm github.com/google/go-containerregistry/cmd/registry
 
+NODE := LOCKSTEP_NODE=1 go test -count=1 -timeout 30m
 .PHONY: node
 node: ## Drill on a real kubelet and containerd on this machine (root, Linux), NODEFLAGS choose
+	@$(MAKE) --no-print-directory programs-of-node image helm
+	LOCKSTEP_IMAGE=$(DIST)/image LOCKSTEP_HELM=$(READERS)/helm $(NODE) $(NODEFLAGS) ./test/node
+
+CHANGES ?= 100
+.PHONY: incarnations
+incarnations: programs-of-node ## Replace groups CHANGES (100) times on the real node while old workers dial (7 minutes)
+	LOCKSTEP_INCARNATIONS=$(CHANGES) $(NODE) -v -run '^TestNoContactBetweenIncarnations$$' ./test/node
+
+.PHONY: programs-of-node
+programs-of-node:
 	@LOCKSTEP_NODE=needs go test -count=1 ./test/node >/dev/null || LOCKSTEP_NODE=needs go test -count=1 ./test/node
-	@$(MAKE) --no-print-directory build image helm
-	@echo "building lockstep-kubelet (a minute)"
+	@$(MAKE) --no-print-directory build
+	@echo "building lockstep-kubelet (a minute) and CoreDNS (two minutes the first time)"
 	@hack/progress.sh go -C local build -tags kubelet -o $(CURDIR)/bin/ \
 	  -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go -C local list -m -f '{{.Version}}' k8s.io/kubernetes)" ./cmd/lockstep-kubelet
-	LOCKSTEP_NODE=1 LOCKSTEP_IMAGE=$(DIST)/image LOCKSTEP_HELM=$(READERS)/helm go test -count=1 -timeout 30m $(NODEFLAGS) ./test/node
+	@hack/progress.sh go -C test/node/coredns build -ldflags '-s -w' -o $(CURDIR)/bin/ .
 
 .PHONY: monitoring
 monitoring: build ## Test alerts and dashboards with Prometheus during a drill; PLOTS=DIR draws the dashboards
@@ -201,6 +212,7 @@ lint: ## Run the linters
 	$(GOTOOL) golangci-lint run ./...
 	go -C local vet ./...
 	go -C release vet -tags drills ./...
+	go -C test/node/coredns vet ./...
 
 # The parts of config that the chart copies.
 MANIFESTS := crd deployment policy protection rbac webhook
@@ -220,6 +232,7 @@ verify: generate ## Check that everything generated and tidied is committed
 	go mod tidy
 	go -C local mod tidy
 	go -C release mod tidy
+	go -C test/node/coredns mod tidy
 	go vet ./...
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 	@test -z "$$(git status --porcelain | tee /dev/stderr)"

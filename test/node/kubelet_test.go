@@ -37,6 +37,7 @@ const nodeName = nodeAddress
 type realNode struct {
 	stage   *stage
 	program string // the kubelet
+	dns     string // CoreDNS
 	dir     string
 	group   string
 	ports   []int // of the kubelet, and of its health checks
@@ -93,6 +94,9 @@ enforceNodeAllocatable: []
 failCgroupV1: false
 failSwapOn: false
 protectKernelDefaults: true
+clusterDNS: [%[5]s]
+clusterDomain: %[6]s
+resolvConf: ""
 makeIPTablesUtilChains: false
 oomScoreAdj: 0
 evictionHard: {memory.available: 1Mi, nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%", imagefs.inodesFree: "0%%"}
@@ -107,6 +111,9 @@ func newNode(dir string) (*realNode, error) {
 	if n.program, err = drill.Program("lockstep-kubelet"); err != nil {
 		return nil, err
 	}
+	if n.dns, err = drill.Program("coredns"); err != nil {
+		return nil, err
+	}
 	if n.ports, err = drill.FreePorts(2); err != nil {
 		return nil, err
 	}
@@ -118,8 +125,9 @@ func newNode(dir string) (*realNode, error) {
 	return n, errors.Join(
 		n.write("containerd.toml", containerdConfig, dir, pauseImage, networkPlugins),
 		n.write("cni/10-pods.conflist", podNetwork, dir),
-		n.write("kubelet.yaml", kubeletConfig, dir, n.ports[0], n.ports[1], n.group, nodeAddress),
+		n.write("kubelet.yaml", kubeletConfig, dir, n.ports[0], n.ports[1], n.group, nodeAddress, clusterDomain),
 		n.write("proxy.yaml", proxyConfig, dir, nodeName, nodeAddress),
+		n.write("Corefile", corefile, dir, nodeAddress, clusterDomain),
 	)
 }
 
@@ -149,7 +157,7 @@ func (n *realNode) start() (err error) {
 	if err := n.startRelay(); err != nil {
 		return err
 	}
-	return errors.Join(n.startKubelet(), n.startProxy())
+	return errors.Join(n.startKubelet(), n.startProxy(), n.startDNS())
 }
 
 func (n *realNode) awaitContainerd() error {
@@ -245,7 +253,7 @@ func (b *testbed) join() error {
 	if err := b.identify(); err != nil {
 		return err
 	}
-	if err := b.announce(ctx); err != nil {
+	if err := errors.Join(b.announce(ctx), b.allowDNS(ctx)); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -294,7 +302,7 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// identify writes the kubeconfigs of the kubelet and of kube-proxy: an administrator that impersonates them.
+// identify writes the kubeconfigs of the kubelet, kube-proxy and CoreDNS: an administrator that impersonates them.
 func (b *testbed) identify() error {
 	admin := rest.CopyConfig(b.Rest)
 	if err := rest.LoadTLSFiles(admin); err != nil {
@@ -305,13 +313,15 @@ func (b *testbed) identify() error {
 		return err
 	}
 	b.node.relay = &relay{dir: b.node.dir, port: server.Port()}
-	node, proxy := rest.CopyConfig(admin), rest.CopyConfig(admin)
+	node, proxy, dns := rest.CopyConfig(admin), rest.CopyConfig(admin), rest.CopyConfig(admin)
 	node.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + nodeName, Groups: []string{"system:nodes"}}
 	proxy.Impersonate = rest.ImpersonationConfig{UserName: "system:kube-proxy"}
+	dns.Impersonate = rest.ImpersonationConfig{UserName: dnsUser}
 	return errors.Join(
 		os.WriteFile(filepath.Join(b.node.dir, "ca.crt"), admin.CAData, 0o644),
 		delay.WriteKubeconfig(node, filepath.Join(b.node.dir, "kubeconfig")),
 		delay.WriteKubeconfig(proxy, filepath.Join(b.node.dir, "proxy.kubeconfig")),
+		delay.WriteKubeconfig(dns, filepath.Join(b.node.dir, "dns.kubeconfig")),
 	)
 }
 

@@ -21,9 +21,10 @@ import (
 const nodeAddress = "10.201.0.1"
 
 // makeNetwork makes the bridge of the pods before the first pod does. The default route lets a
-// connection to a Service begin: kube-proxy's rules then give it the address of a pod.
+// connection to a Service begin: kube-proxy's rules then give it the address of a pod. A bridge without a hardware
+// address takes that of a pod: pods lose it, and with it DNS, for half a minute after that pod goes.
 const makeNetwork = `ip link set lo up
-ip link add pods0 type bridge
+ip link add pods0 address 02:00:0a:c9:00:01 type bridge
 ip addr add ` + nodeAddress + `/24 dev pods0
 ip link set pods0 up
 ip route add default dev pods0

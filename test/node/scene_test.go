@@ -125,19 +125,27 @@ func diskSpec() corev1.PersistentVolumeClaimSpec {
 func (s *scene) awaitAvailable(set *lwsv1.LeaderWorkerSet) {
 	want := int(*set.Spec.Replicas * *set.Spec.LeaderWorkerTemplate.Size)
 	s.Eventually("set "+set.Name+" is Available", func() error {
-		now := s.Set(set.Name)
-		if now == nil || now.UID != set.UID {
-			return drill.ErrStill
-		}
-		available := meta.IsStatusConditionTrue(now.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
-		if !available || now.Status.ReadyReplicas != *set.Spec.Replicas || len(now.Status.Started) < int(*set.Spec.Replicas) {
-			return fmt.Errorf("%d groups are ready, %+v", now.Status.ReadyReplicas, now.Status.Conditions)
+		if err := s.available(set); err != nil {
+			return err
 		}
 		if have := len(s.Pods()); have != want {
 			return fmt.Errorf("got %d pods, want %d", have, want)
 		}
 		return nil
 	})
+}
+
+// available returns an error if a set is not Available, or another one has its name.
+func (s *scene) available(set *lwsv1.LeaderWorkerSet) error {
+	now := s.Set(set.Name)
+	if now == nil || now.UID != set.UID {
+		return drill.ErrStill
+	}
+	available := meta.IsStatusConditionTrue(now.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
+	if !available || now.Status.ReadyReplicas != *set.Spec.Replicas || len(now.Status.Started) < int(*set.Spec.Replicas) {
+		return fmt.Errorf("%d groups are ready, %+v", now.Status.ReadyReplicas, now.Status.Conditions)
+	}
+	return nil
 }
 
 // awaitAnother waits until these pods were recreated and the set is Available.

@@ -3,6 +3,7 @@
 //
 //	container [--data DIR] [--linger 3s]             runs until SIGTERM
 //	container --exit 3 --after 1s --say "no shard"   ends by itself, with a termination message
+//	container --calls DIR                            a leader answers its workers, which dial until SIGKILL
 package main
 
 import (
@@ -24,18 +25,22 @@ func main() {
 	exit := flag.Int("exit", -1, "end by itself with this code")
 	after := flag.Duration("after", 0, "how long to run before that")
 	say := flag.String("say", "", "termination message")
+	calls := flag.String("calls", "", "directory for the diary of the calls between a leader and its workers")
 	flag.Parse()
 
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGTERM, syscall.SIGINT)
 	write(*data, "born")
-	if *exit >= 0 {
+	switch {
+	case *calls != "":
+		call(*calls, stopped)
+	case *exit >= 0:
 		select {
 		case <-time.After(*after):
 			end(*say, *exit)
 		case <-stopped:
 		}
-	} else {
+	default:
 		<-stopped
 	}
 	time.Sleep(*linger)
