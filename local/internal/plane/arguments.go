@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"strconv"
 	"slices"
+	"strconv"
 	"strings"
 
 	"lockstep.dev/lockstep/local/stages"
