@@ -93,7 +93,7 @@ func subgroups(set Set) {
 }
 
 // What Lockstep makes and what LeaderWorkerSet 0.10 would make of one spec are the same, but for what 0.11 adds to
-// new objects and for our annotation in the metadata of the first: whoever comes second changes nothing.
+// new objects and for our annotation in the metadata of the first: the implementation that comes second changes nothing.
 func TestTheShapeIsTheContract(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCluster(t)

@@ -56,8 +56,6 @@ type world struct {
 	orphaned bool
 	// current is set while the cache of the set being read is up to date.
 	current bool
-	// aged is set once a new process had caches from before the last one's.
-	aged bool
 	// paused is set while the plan of a paused set is carried out.
 	paused bool
 
@@ -105,7 +103,7 @@ func (w *world) deliver() {
 
 // restart starts a new process, whose caches show some kinds as they were a while ago.
 func (w *world) restart() {
-	w.cached, w.aged = w.former, true
+	w.cached = w.former
 	w.former = w.Lagging()
 	for _, kind := range kinds {
 		if rapid.Bool().Draw(w.t, "fresh") {

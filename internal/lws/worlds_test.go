@@ -328,8 +328,7 @@ func (w *failing) checkRecreated() {
 	}
 	for _, r := range w.status().Restarts {
 		last := r.Failures[len(r.Failures)-1].Reason
-		// After a restart the cache of pods may be older than the status: the leader before seems to be the next one.
-		gone := last == restart.CodeLeaderReplaced && (!stands[r.Leader] || w.aged) || last == restart.CodePodDeleted && w.left[r.Leader]
+		gone := last == restart.CodeLeaderReplaced && !stands[r.Leader] || last == restart.CodePodDeleted && w.left[r.Leader]
 		if w.failed[r.Leader] == "" && !w.removed[r.Leader] && !gone {
 			w.t.Fatalf("group %d is said to have failed under a leader that did not: %+v", r.Index, r)
 		}

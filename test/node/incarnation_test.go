@@ -138,7 +138,7 @@ func (r *rays) awaitContact(before map[string]types.UID) {
 				return fmt.Errorf("pod %s was not replaced", name)
 			}
 			if text, err := os.ReadFile(filepath.Join(r.dir, string(uid))); err != nil || !bytes.Contains(text, []byte("met ")) {
-				return errors.Join(fmt.Errorf("pod %s met nobody", name), err)
+				return errors.Join(fmt.Errorf("pod %s reached no pod", name), err)
 			}
 		}
 		return nil

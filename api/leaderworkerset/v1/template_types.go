@@ -48,7 +48,7 @@ type LeaderWorkerTemplate struct {
 	RestartPolicy RestartPolicyType `json:"restartPolicy,omitempty"`
 
 	// maxGroupRestarts is how often a group is recreated at one revision. A group that
-	// fails once more is stopped, and its pods stay as evidence until somebody recovers
+	// fails once more is stopped, and its pods stay as evidence until a user recovers
 	// it. Left out, there is no limit; 0 recreates no group. It may be changed, and a
 	// change restarts no pod. It is not allowed where restartPolicy is None.
 	// +optional

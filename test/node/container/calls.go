@@ -22,7 +22,7 @@ const (
 //
 //	born    the program began
 //	met     a leader answered, or a worker called
-//	missed  the leader's name is not there, or nobody answers at its address
+//	missed  the leader's name is not there, or no pod answers at its address
 //	told    the worker got SIGTERM
 type diary struct{ file *os.File }
 
