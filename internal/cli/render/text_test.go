@@ -215,6 +215,18 @@ func TestLateLeaderIsShownWithItsRemedy(t *testing.T) {
 	}
 }
 
+// The leader of a stopped group is not late, and is not recreated.
+func TestLeaderOfAStoppedGroupStays(t *testing.T) {
+	s := without(newSurvey(1, 1), 0)
+	leader := terminating("llama-0", 5*time.Minute, lwsv1.GroupRestartBudgetFinalizer)
+	own := s.Set.StatefulSet.Own()
+	leader.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(own, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	s.Set.Now, s.Set.Leaders.Previous = now, []*corev1.Pod{leader}
+	if waiting := Status(s).Groups[0].Waiting; len(waiting) != 1 || waiting[0].Message != "leader llama-0 stays as evidence" {
+		t.Errorf("got %+v", waiting)
+	}
+}
+
 func TestRefusedPodsAreShownWithTheReason(t *testing.T) {
 	s := with(newSurvey(2, 3), 0, "++.")
 	s.Groups[0].Workers.Owned[0].UID = "workers"

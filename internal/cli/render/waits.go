@@ -100,9 +100,12 @@ func previousLeader(s clilws.Survey, pod *corev1.Pod) Wait {
 	w := waitf(lws.CodePreviousIncarnation, "leader %s of the previous incarnation is still there", pod.Name)
 	if own := s.Set.StatefulSet.Own(); own != nil && metav1.IsControlledBy(pod, own) {
 		w = waitf(CodeLeaving, "leader %s is being deleted and recreated", pod.Name)
+		if lws.IsExhausted(pod) {
+			w = waitf(CodeLeaving, "leader %s stays as evidence", pod.Name)
+		}
 	}
 	w.Since = since(s, w.Reason)
-	if ends := pod.DeletionTimestamp; ends != nil && s.Set.Now.After(ends.Add(lateAfter)) {
+	if ends := pod.DeletionTimestamp; ends != nil && s.Set.Now.After(ends.Add(lateAfter)) && !lws.IsExhausted(pod) {
 		w.Message += "; " + lws.Remedy(pod)
 	}
 	return w
