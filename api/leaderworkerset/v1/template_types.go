@@ -102,7 +102,7 @@ const (
 
 // SubGroupPolicy divides every group into subgroups.
 //
-// +kubebuilder:validation:XValidation:rule=`has(self.subGroupSize)`,reason=FieldValueRequired,message="a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup"
+// +kubebuilder:validation:XValidation:rule=`has(self.subGroupSize)`,reason=FieldValueRequired,message="subGroupSize is required"
 type SubGroupPolicy struct {
 	// subGroupPolicyType says whether the leader belongs to a subgroup.
 	// +optional

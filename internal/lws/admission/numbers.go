@@ -112,8 +112,7 @@ func checkProduct(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	return nil
 }
 
-// subgroupSizePath has its capital S for as long as the API has had it.
-var subgroupSizePath = templatePath.Child("SubGroupPolicy", "subGroupSize")
+var subgroupSizePath = templatePath.Child("subGroupPolicy", "subGroupSize")
 
 // checkSubgroups requires that subgroups of one size divide the pods of a group, with at most the
 // leader left over.
@@ -123,7 +122,7 @@ func checkSubgroups(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 		return nil
 	}
 	if policy.SubGroupSize == nil {
-		return field.ErrorList{field.Required(subgroupSizePath, "a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup")}
+		return field.ErrorList{field.Required(subgroupSizePath, "subGroupSize is required")}
 	}
 	whole, part := workload.Size(set), *policy.SubGroupSize
 	if part < 1 {

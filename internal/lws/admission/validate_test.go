@@ -23,7 +23,7 @@ const (
 	unavailable   = "spec.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable: Invalid value: "
 	surge         = "spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: "
 	partition     = "spec.rolloutStrategy.rollingUpdateConfiguration.partition: Invalid value: "
-	subgroupSize  = "spec.leaderWorkerTemplate.SubGroupPolicy.subGroupSize: "
+	subgroupSize  = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize: "
 	subgroupTopo  = "metadata.annotations.leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology: Invalid value: "
 	identityText  = "spec.groupIdentity: Invalid value: "
 	immutableText = "spec.leaderWorkerTemplate.volumeClaimTemplates: Invalid value: field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay"
@@ -104,7 +104,7 @@ func TestValidateCreate(t *testing.T) {
 		{"both zero of nothing", newSet(withBudget("0", "0"), withReplicas(0)), nil},
 		{"policy without type", newSet(policy(lwsv1.SubGroupPolicy{SubGroupSize: ptr.To[int32](2)})), nil},
 		{"subgroups of none", newSet(withSubgroups(0)), []string{subgroupSize + "Invalid value: 0: subGroupSize must be equal or greater than 1"}},
-		{"no size given", newSet(policy(lwsv1.SubGroupPolicy{})), []string{subgroupSize + "Required value: a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup"}},
+		{"no size given", newSet(policy(lwsv1.SubGroupPolicy{})), []string{subgroupSize + "Required value: subGroupSize is required"}},
 		{"divides neither", newSet(withSubgroups(3), withSize(5)), []string{indivisible}},
 		{"larger than size", newSet(withSubgroups(5)), []string{
 			subgroupSize + "Invalid value: 5: size or size - 1 must be divisible by subGroupSize",
@@ -236,7 +236,7 @@ func TestUpdates(t *testing.T) {
 	})
 	type changes = []change
 	const (
-		required = subgroupSize + "Required value: a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup"
+		required = subgroupSize + "Required value: subGroupSize is required"
 		removed  = subgroupSize + "Invalid value: null: cannot remove subGroupSize after enabled"
 	)
 	for _, tt := range []struct {
