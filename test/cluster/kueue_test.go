@@ -23,32 +23,43 @@ const (
 
 // gateQueued stands for Kueue's webhook: pods with a queue are created with its gate.
 func (s *scene) gateQueued() {
+	s.gateCreated(map[string]string{queueLabel: "team"}, quotaGate)
+}
+
+// gateCreated stands for the webhook of another program: pods with the labels are created with a gate. What it returns ends it.
+func (s *scene) gateCreated(labels map[string]string, gate string) client.Object {
 	name, never := "stand-in-"+s.Namespace, admissionv1.NeverReinvocationPolicy
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicySpec{
 		ReinvocationPolicy: never,
 		MatchConstraints: &admissionv1.MatchResources{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
-			ObjectSelector:    &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: queueLabel, Operator: metav1.LabelSelectorOpExists}}},
+			ObjectSelector:    &metav1.LabelSelector{MatchLabels: labels},
 			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: []admissionv1.OperationType{admissionv1.Create},
 				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 			}}},
 		},
 		Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
-			Expression: fmt.Sprintf(`Object{spec: Object.spec{schedulingGates: [Object.spec.schedulingGates{name: %q}]}}`, quotaGate),
+			Expression: fmt.Sprintf(`Object{spec: Object.spec{schedulingGates: [Object.spec.schedulingGates{name: %q}]}}`, gate),
 		}}},
 	}}
 	s.Lend(policy)
-	s.Lend(&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}})
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+	}
+	s.Lend(binding)
 	s.Until("the stand-in gates pods", func() bool {
 		pod := &corev1.Pod{ObjectMeta: s.Meta("try"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: imageA}}}}
-		pod.Labels = map[string]string{queueLabel: "team"}
-		return s.Client.Create(s.Context(), pod, client.DryRunAll) == nil && isQueued(pod)
+		pod.Labels = labels
+		return s.Client.Create(s.Context(), pod, client.DryRunAll) == nil && hasGate(pod, gate)
 	})
+	return binding
 }
 
-func isQueued(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == quotaGate })
+func isQueued(pod *corev1.Pod) bool { return hasGate(pod, quotaGate) }
+
+func hasGate(pod *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == name })
 }
 
 // grant removes the gate from the pods of a group, as Kueue does when there is quota.

@@ -40,7 +40,7 @@ func TestTakeover(t *testing.T) {
 		all = append(all, s.found(other, v))
 	}
 	step := s.found(other, otherSet{name: "step", replicas: 4, size: 2, edit: budget(1, 0, 0)})
-	surge := s.found(other, otherSet{name: "surge", replicas: 3, size: 2, edit: budget(0, 1, 0)})
+	surge := s.found(other, otherSet{name: "surge", replicas: 3, size: 2, edit: budget(0, 1, 0), spoil: standin.AsOf011, workers: standin.AsOf011})
 	held := s.found(other, otherSet{name: "held", replicas: 3, size: 2, edit: budget(2, 0, 1)})
 	for _, e := range append([]*standinSet{step, surge, held}, all...) {
 		e.tend()
@@ -318,6 +318,8 @@ type otherSet struct {
 	key string
 	// spoil changes the leader StatefulSet as an earlier version or a webhook does.
 	spoil standin.Change
+	// workers changes the worker StatefulSets likewise.
+	workers standin.Change
 	// posted is set if the leader StatefulSet was created, not applied.
 	posted bool
 	// leaked is how many copies of the revision exist.
@@ -399,6 +401,8 @@ var otherSets = []otherSet{
 	{name: "later", replicas: 1, size: 2, spoil: func(sts *appsv1.StatefulSet) {
 		sts.Spec.Template.Annotations["leaderworkerset.sigs.k8s.io/of-a-later-version"] = "x"
 	}},
+	{name: "v11", replicas: 2, size: 2, spoil: standin.AsOf011, workers: standin.AsOf011},
+	{name: "v11-per-replica", replicas: 2, size: 2, edit: uniquePerReplica, spoil: standin.AsOf011, workers: standin.AsOf011},
 }
 
 // standinSet is such a set in a scene, with its objects.
@@ -487,7 +491,7 @@ func (e *standinSet) tendGroup(index int, key string) error {
 			return fmt.Errorf("the leader is not scheduled")
 		}
 	}
-	return errors.Join(e.other.MakeWorkers(e.Context(), e.set, leader, domain), drill.ErrStill)
+	return errors.Join(e.other.MakeWorkers(e.Context(), e.set, leader, domain, e.workers), drill.ErrStill)
 }
 
 // standing returns what the pods and StatefulSets of the set lack.
@@ -547,4 +551,60 @@ func (e *standinSet) judged() {
 	have, err := e.other.Judge(e.Context(), e.set)
 	e.Check("judge the revision of set "+e.name, err)
 	e.Check("set "+e.name, drill.Lacking("current revision", e.key, have))
+}
+
+// Leaders wait for the gate of another implementation to be lifted. Lockstep lifts it from the same pods; and
+// "uninstall" lifts the gate that Lockstep itself has set, since no other program may do it.
+func TestTakeoverOfGatedLeaders(t *testing.T) {
+	s := newScene(t)
+	other, err := standin.New(bed.Rest)
+	s.Check("stand in", err)
+	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
+	t.Cleanup(func() {
+		_ = bed.Operator.Kill()
+		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
+	})
+	webhook := s.gateCreated(map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.WorkerIndexLabelKey: "0"}, lwsv1.GroupReplacementGate)
+	e := s.found(other, otherSet{name: "a", replicas: 2, size: 2, spoil: standin.AsOf011, workers: standin.AsOf011})
+	s.Eventually("both leaders wait", func() error {
+		return errors.Join(s.waitsForGroup("a-0"), s.waitsForGroup("a-1"))
+	})
+	before := s.UIDs()
+	s.Remove(webhook)
+
+	s.RestartOperator()
+	s.awaitSettled(e.set)
+	for _, leader := range []string{"a-0", "a-1"} {
+		same(t, "UID of leader "+leader, before[leader], s.UIDs()[leader])
+	}
+
+	old, kept := s.Pod("a-0"), s.keep("a-0-1")
+	s.Remove(old)
+	s.Eventually("the next leader waits for a worker of the former one", func() error {
+		if now := s.Pod("a-0"); now == nil || now.UID == old.UID {
+			return drill.ErrStill
+		}
+		return s.waitsForGroup("a-0")
+	})
+	next := s.UIDs()
+	s.Check("stop the operator", bed.Operator.Kill())
+	out, err := uninstall()
+	t.Logf("%s", out)
+	s.Check("uninstall", err)
+	s.Eventually("the next leader is scheduled", func() error {
+		return drill.Lacking("scheduled", true, s.Pod("a-0").Spec.NodeName != "")
+	})
+	for _, pod := range []string{"a-0", "a-1", "a-1-1"} {
+		same(t, "UID of pod "+pod, next[pod], s.UIDs()[pod])
+	}
+	s.Patch(kept, `{"metadata":{"finalizers":null}}`)
+}
+
+// waitsForGroup returns an error unless a leader has the gate of its group, and no node.
+func (s *scene) waitsForGroup(leader string) error {
+	pod := s.Pod(leader)
+	if pod == nil {
+		return drill.ErrStill
+	}
+	return errors.Join(drill.Lacking("gate of "+leader, true, hasGate(pod, lwsv1.GroupReplacementGate)), drill.Lacking("node of "+leader, "", pod.Spec.NodeName))
 }

@@ -87,6 +87,18 @@ func Workers(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, domain string) *app
 	}
 }
 
+// AsOf011 changes a StatefulSet to what version 0.11 writes: it labels the role of the pods, and tells workers the
+// address of their leader.
+func AsOf011(sts *appsv1.StatefulSet) {
+	if sts.Spec.Ordinals == nil {
+		sts.Labels[lwsv1.RoleLabelKey] = lwsv1.LeaderRole
+		return
+	}
+	sts.Labels[lwsv1.RoleLabelKey] = lwsv1.WorkerRole
+	leader := sts.Spec.Template.Annotations[lwsv1.LeaderPodNameAnnotationKey]
+	sts.Spec.Template.Annotations[lwsv1.LeaderAddressAnnotationKey] = leader + "." + sts.Spec.ServiceName + "." + sts.Namespace
+}
+
 // placement returns the annotations that leaders and workers have in common.
 func placement(set *lwsv1.LeaderWorkerSet) map[string]string {
 	notes := map[string]string{lwsv1.SizeAnnotationKey: strconv.Itoa(int(*set.Spec.LeaderWorkerTemplate.Size))}

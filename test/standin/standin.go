@@ -130,8 +130,13 @@ func (o *Other) ServeGroup(ctx context.Context, set *lwsv1.LeaderWorkerSet, lead
 
 // MakeWorkers creates the StatefulSet of one group's workers. set is the live one with the
 // template of the leader's revision; domain is the leader's exclusive topology domain, or empty.
-func (o *Other) MakeWorkers(ctx context.Context, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, domain string) error {
-	return o.client.Create(ctx, Workers(set, leader, domain))
+// The change is made to the StatefulSet if it is not nil.
+func (o *Other) MakeWorkers(ctx context.Context, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, domain string, change Change) error {
+	sts := Workers(set, leader, domain)
+	if change != nil {
+		change(sts)
+	}
+	return o.client.Create(ctx, sts)
 }
 
 // Stop ends a group that exhausted its budget, and keeps its pods.
