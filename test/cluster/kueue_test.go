@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,10 +49,10 @@ func (s *scene) gateCreated(labels map[string]string, gate string) client.Object
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
 	}
 	s.Lend(binding)
-	s.Until("the stand-in gates pods", func() bool {
-		pod := &corev1.Pod{ObjectMeta: s.Meta("try"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: imageA}}}}
-		pod.Labels = labels
-		return s.Client.Create(s.Context(), pod, client.DryRunAll) == nil && hasGate(pod, gate)
+	s.Eventually("the stand-in gates pods", func() error {
+		pod := &corev1.Pod{ObjectMeta: s.Meta("a-0"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: imageA}}}}
+		pod.Labels, pod.Annotations = labels, map[string]string{lwsv1.SizeAnnotationKey: "2"}
+		return errors.Join(s.Client.Create(s.Context(), pod, client.DryRunAll), drill.Lacking("gate", true, hasGate(pod, gate)))
 	})
 	return binding
 }
