@@ -3,6 +3,7 @@ package identity
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -46,6 +47,27 @@ func ParentAndOrdinal(podName string) (parent string, ordinal int) {
 func GroupKey(namespace, leaderPodName string) string {
 	return sha1Hex(namespace + "/" + leaderPodName)
 }
+
+// HashName is the host name of a leader whose group has a key instead of an ordinal. The worker
+// StatefulSet of the group and, with a subdomain per group, its Service have the same name.
+func HashName(set, key string) string { return set + "-" + key[:min(len(key), 8)] }
+
+// indexDigits is how many digits of a key make the index of its group.
+const indexDigits = 7
+
+// HashIndex is the index of a group that has a key: the first seven hex digits as a number. It is
+// below 2^28, and groups of equal indexes have no place in one set.
+func HashIndex(key string) int {
+	if len(key) >= indexDigits {
+		if n, err := strconv.ParseUint(key[:indexDigits], 16, 31); err == nil {
+			return int(n)
+		}
+	}
+	return HashIndex(sha1Hex(key)) // a key of another form
+}
+
+// IndexText is an index of HashIndex as digits of the key.
+func IndexText(index int) string { return fmt.Sprintf("%0*x", indexDigits, index) }
 
 // SubgroupKey is the label value by which the pods of one subgroup find each
 // other: 40 hex digits. It leaves the namespace out; the API has it so.

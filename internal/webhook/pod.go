@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
 	rule "lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Pods completes the pods of sets. It finds out whether a new pod is part of a gang, and whether a leader has to wait.
@@ -60,13 +62,16 @@ func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
 	}
+	if rule.LacksKey(pod) {
+		rule.SetKey(pod, rand.Text()[:16])
+	}
 	if err := rule.MutatePod(pod); err != nil {
 		return err
 	}
 	if inGang {
 		gang.Tie(pod, gang.NameOf(pod))
 	}
-	if !rule.IsLeader(pod) {
+	if !rule.IsLeader(pod) || workload.IsHashLeader(pod) { // the latter has its gate already
 		return nil
 	}
 	hasGroup, err := p.Kin.HasGroup(ctx, pod)

@@ -13,6 +13,8 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
+	names "lockstep.dev/lockstep/internal/identity"
+	rule "lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -84,10 +86,26 @@ var anyPod = rapid.Custom(func(t *rapid.T) *corev1.Pod {
 	return pod
 })
 
+// anyHashPod is a new pod of a set whose groups have keys: a leader as a ReplicaSet creates it, or a worker.
+var anyHashPod = rapid.Custom(func(t *rapid.T) *corev1.Pod {
+	pod := anyPod.Draw(t, "pod")
+	if rule.IsLeader(pod) {
+		pod.Name, pod.GenerateName, pod.OwnerReferences = "", "w-5d8-", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "w-5d8", Controller: fakeapi.Ptr(true)}}
+		note(lwsv1.GroupIdentityAnnotationKey, "Hash")(pod)
+		return pod
+	}
+	key := names.GroupKey("ns", "drawn")
+	pod.Name = names.HashName("w", key) + "-1"
+	label(lwsv1.GroupIndexLabelKey, key)(pod)
+	label(lwsv1.GroupUniqueHashLabelKey, key)(pod)
+	note(lwsv1.LeaderPodNameAnnotationKey, "w-5d8-x7q2z")(pod)
+	return pod
+})
+
 // The API server may call a webhook again, after other webhooks or without them. Each further call changes nothing.
 func TestFurtherCallsChangeNoPod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		pod := anyPod.Draw(t, "pod")
+		pod := rapid.OneOf(anyPod, anyHashPod).Draw(t, "pod")
 		set := fakeapi.Set("w", 1, 4)
 		set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: rapid.SampledFrom([]string{"", "volcano", "none"}).Draw(t, "gang")}
 		webhook := Pods{Otherwise: rapid.Bool().Draw(t, "gangs"), Kin: &kin{set: set, hasGroup: rapid.Bool().Draw(t, "a group before")}}

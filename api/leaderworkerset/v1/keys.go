@@ -6,8 +6,8 @@ const (
 	// ControllerRevisions and PodGroups.
 	SetNameLabelKey = "leaderworkerset.sigs.k8s.io/name"
 
-	// GroupIndexLabelKey holds the decimal index of the group, from 0. Also on
-	// worker StatefulSets and PodGroups.
+	// GroupIndexLabelKey holds the decimal index of the group, from 0, or its key where the
+	// set has groupIdentity Hash. Also on worker StatefulSets and PodGroups.
 	GroupIndexLabelKey = "leaderworkerset.sigs.k8s.io/group-index"
 
 	// WorkerIndexLabelKey holds the decimal index of the pod within its group: 0
@@ -102,6 +102,9 @@ const (
 	// failed more often than maxGroupRestarts allows.
 	GroupRestartBudgetExhaustedAnnotationKey = "leaderworkerset.sigs.k8s.io/group-restart-budget-exhausted"
 
+	// GroupIdentityAnnotationKey, on leaders, is Hash if their groups have keys, or absent.
+	GroupIdentityAnnotationKey = "leaderworkerset.sigs.k8s.io/group-identity"
+
 	// LeaderRequestsTPUsAnnotationKey, on workers, is "true" when their leader
 	// asks for TPUs and absent otherwise.
 	LeaderRequestsTPUsAnnotationKey = "leaderworkerset.sigs.k8s.io/leader-requests-tpus"
@@ -157,6 +160,16 @@ const (
 	QueueNameAnnotationKey = "scheduling.volcano.sh/queue-name"
 )
 
+// GroupReadyCondition is the condition and readiness gate of a leader whose group has a key: it is
+// True while the workers are ready.
+const GroupReadyCondition = "leaderworkerset.sigs.k8s.io/group-ready"
+
+// Reasons of GroupReadyCondition.
+const (
+	WorkersReadyReason    = "WorkerStatefulSetReady"
+	WorkersNotReadyReason = "WorkerStatefulSetNotReady"
+)
+
 // GroupReplacementGate is a scheduling gate of leaders. It holds a leader back until the pods of
-// the group before it are gone.
+// the group before it are gone. Where groups have keys, it holds one back until its set has room.
 const GroupReplacementGate = "leaderworkerset.sigs.k8s.io/group-replacement"

@@ -12,6 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // MutatePod completes a pod of a set, in place, and leaves every other pod as it
@@ -39,10 +40,13 @@ func MutatePod(pod *corev1.Pod) error {
 
 func placeInGroup(pod *corev1.Pod, groupSize int) error {
 	forgetTemplate(pod)
-	if IsLeader(pod) {
-		return placeLeader(pod)
+	if !IsLeader(pod) {
+		return placeWorker(pod, groupSize)
 	}
-	return placeWorker(pod, groupSize)
+	if err := placeLeader(pod); err != nil {
+		return err
+	}
+	return placeLeaderInSubgroup(pod)
 }
 
 // Gate holds a leader back until the pods of the group before it are gone: an old worker would join the new leader, and
@@ -92,6 +96,9 @@ func madeBy(pod *corev1.Pod) string {
 // placeLeader tells a leader its group. Its index is that of a leader, whatever its template says.
 func placeLeader(pod *corev1.Pod) error {
 	pod.Labels[lwsv1.WorkerIndexLabelKey] = "0"
+	if workload.IsHashLeader(pod) {
+		return placeHashLeader(pod)
+	}
 	if _, known := pod.Labels[lwsv1.GroupIndexLabelKey]; !known {
 		ordinal, err := podOrdinal(pod)
 		if err != nil {
@@ -105,10 +112,15 @@ func placeLeader(pod *corev1.Pod) error {
 	if _, known := pod.Labels[lwsv1.GroupUniqueHashLabelKey]; !known {
 		pod.Labels[lwsv1.GroupUniqueHashLabelKey] = identity.GroupKey(pod.Namespace, pod.Name)
 	}
-	if topology := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; topology != "" {
-		SetExclusiveAffinities(pod, pod.Labels[lwsv1.GroupUniqueHashLabelKey], topology, lwsv1.GroupUniqueHashLabelKey)
+	excludeOthers(pod)
+	return nil
+}
+
+// excludeOthers gives a leader a topology domain for its group alone, where its set asks for one.
+func excludeOthers(leader *corev1.Pod) {
+	if topology := leader.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; topology != "" {
+		SetExclusiveAffinities(leader, leader.Labels[lwsv1.GroupUniqueHashLabelKey], topology, lwsv1.GroupUniqueHashLabelKey)
 	}
-	return placeLeaderInSubgroup(pod)
 }
 
 // placeWorker tells a worker its place in the group. The group it knows from its

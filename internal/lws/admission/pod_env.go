@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // addEnvironment gives every container what it needs to find its group. Ours
@@ -31,7 +32,11 @@ func environment(pod *corev1.Pod, groupSize int) ([]corev1.EnvVar, error) {
 		//nolint:staticcheck // the text is part of the contract
 		return nil, fmt.Errorf("Failure constructing environment variables, no group index label found for pod %s/%s", pod.Namespace, pod.Name)
 	}
-	address := fmt.Sprintf("%s-%s.%s.%s", pod.Labels[lwsv1.SetNameLabelKey], group, pod.Spec.Subdomain, pod.Namespace)
+	leader := pod.Labels[lwsv1.SetNameLabelKey] + "-" + group
+	if workload.HasKey(pod) {
+		leader = hostOfLeader(pod)
+	}
+	address := leader + "." + pod.Spec.Subdomain + "." + pod.Namespace
 	if known := pod.Annotations[lwsv1.LeaderAddressAnnotationKey]; known != "" && !IsLeader(pod) {
 		address = known
 	}

@@ -9,6 +9,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // placeLeaderInSubgroup puts a leader into subgroup 0, unless subgroups are for
@@ -20,7 +21,7 @@ func placeLeaderInSubgroup(pod *corev1.Pod) error {
 	if _, err := countAnnotation(pod, lwsv1.SubGroupSizeAnnotationKey); err != nil {
 		return err
 	}
-	joinSubgroup(pod, pod.Name, 0)
+	joinSubgroup(pod, subgroupsOf(pod, pod.Name), 0)
 	return nil
 }
 
@@ -32,8 +33,17 @@ func placeWorkerInSubgroup(pod *corev1.Pod, groupSize, worker int) error {
 	if err != nil {
 		return err
 	}
-	joinSubgroup(pod, pod.Annotations[lwsv1.LeaderPodNameAnnotationKey], subgroupOf(worker, groupSize, part))
+	joinSubgroup(pod, subgroupsOf(pod, pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]), subgroupOf(worker, groupSize, part))
 	return nil
+}
+
+// subgroupsOf is what the keys of a group's subgroups are made from: the key of the group, or else
+// the name of its leader.
+func subgroupsOf(pod *corev1.Pod, leaderName string) string {
+	if workload.HasKey(pod) {
+		return pod.Labels[lwsv1.GroupUniqueHashLabelKey]
+	}
+	return leaderName
 }
 
 // dividesGroup reports whether the pod's group has subgroups and the pod does
@@ -61,8 +71,8 @@ func leaderLeftOver(groupSize, part int) bool {
 	return groupSize%part != 0 && (groupSize-1)%part == 0
 }
 
-func joinSubgroup(pod *corev1.Pod, leaderName string, index int) {
-	key := identity.SubgroupKey(leaderName, index)
+func joinSubgroup(pod *corev1.Pod, from string, index int) {
+	key := identity.SubgroupKey(from, index)
 	pod.Labels[lwsv1.SubGroupIndexLabelKey] = strconv.Itoa(index)
 	pod.Labels[lwsv1.SubGroupUniqueHashLabelKey] = key
 	// Where the whole group has its domain, its subgroups cannot have one each.

@@ -100,7 +100,8 @@ func portOf(container *corev1.Container, k int) string {
 // slice is the run of pods whose TPUs work together: by worker index, from first to last. The
 // leader has the index 0.
 type slice struct {
-	leader      string // its name; the names of workers begin with it
+	leader      string // its host name
+	workers     string // what the names of workers begin with
 	first, last int
 	index       int // of the pod itself among them
 }
@@ -108,9 +109,16 @@ type slice struct {
 // sliceOf finds the pods that work together with pod: its group, or its subgroup. A leader
 // without TPUs leaves its workers to themselves.
 func sliceOf(pod *corev1.Pod, groupSize int) (slice, error) {
-	s, worker, leaderHasTPU := slice{leader: pod.Name}, 0, true
+	s, worker, leaderHasTPU := slice{leader: pod.Name, workers: pod.Name}, 0, true
+	if workload.IsHashLeader(pod) { // it has no name yet
+		s.leader, s.workers = pod.Spec.Hostname, workload.HostName(pod)
+	}
 	if !IsLeader(pod) {
-		s.leader, worker = identity.ParentAndOrdinal(pod.Name)
+		s.workers, worker = identity.ParentAndOrdinal(pod.Name)
+		s.leader = s.workers
+		if workload.HasKey(pod) {
+			s.leader = hostOfLeader(pod)
+		}
 		leaderHasTPU = pod.Annotations[lwsv1.LeaderRequestsTPUsAnnotationKey] == "true"
 	}
 	part := groupSize
@@ -158,7 +166,7 @@ func (s *slice) lists(pod *corev1.Pod, ports []string) (hostnames, addresses str
 	for worker := s.first; worker <= s.last; worker++ {
 		host := s.leader + "." + pod.Spec.Subdomain
 		if worker > 0 {
-			host = s.leader + "-" + strconv.Itoa(worker) + "." + pod.Spec.Subdomain
+			host = s.workers + "-" + strconv.Itoa(worker) + "." + pod.Spec.Subdomain
 		}
 		for _, port := range ports {
 			if length += len(host) + len(":") + len(port) + len(","); length > limit {

@@ -27,11 +27,14 @@ func groupSelector(setName string, leader *corev1.Pod) map[string]string {
 	return map[string]string{
 		lwsv1.SetNameLabelKey:         setName,
 		lwsv1.GroupIndexLabelKey:      groupIndex(leader),
-		lwsv1.GroupUniqueHashLabelKey: cmp.Or(leader.Labels[lwsv1.GroupUniqueHashLabelKey], identity.GroupKey(leader.Namespace, leader.Name)),
+		lwsv1.GroupUniqueHashLabelKey: KeyOf(leader),
 	}
 }
 
 func groupIndex(leader *corev1.Pod) string {
+	if IsHashLeader(leader) {
+		return KeyOf(leader)
+	}
 	_, index := identity.ParentAndOrdinal(leader.Name)
 	return cmp.Or(leader.Labels[lwsv1.GroupIndexLabelKey], strconv.Itoa(index))
 }
