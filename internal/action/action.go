@@ -145,16 +145,32 @@ type SetFinalizers struct {
 
 // Ungate replaces the scheduling gates of the version of a pod.
 type Ungate struct {
-	Pod     identity.Ref
-	Gates   []corev1.PodSchedulingGate
-	Because Reason
+	Pod   identity.Ref
+	Gates []corev1.PodSchedulingGate
+	// Annotations are changed with them. An empty value removes the annotation.
+	Annotations map[string]string
+	Because     Reason
+	Tell        Telling
 }
+
+// SetCondition sets one condition in the status of the incarnation of a pod.
+type SetCondition struct {
+	Pod       identity.Ref
+	Condition corev1.PodCondition
+	Because   Reason
+}
+
+// Target implements Action.
+func (a SetCondition) Target() identity.Ref { return a.Pod }
+
+// About implements Action.
+func (a SetCondition) About() About { return About{"condition", a.Because, Telling{}} }
 
 // Target implements Action.
 func (a Ungate) Target() identity.Ref { return a.Pod }
 
 // About implements Action.
-func (a Ungate) About() About { return About{"ungate", a.Because, Telling{}} }
+func (a Ungate) About() About { return About{"ungate", a.Because, a.Tell} }
 
 // Tie replaces the ownerReferences of the version of a PVC in Object. They decide when the garbage
 // collector deletes the PVC.

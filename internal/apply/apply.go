@@ -113,7 +113,9 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err erro
 	case action.SetFinalizers:
 		err = a.setFinalizers(ctx, what)
 	case action.Ungate:
-		err = a.change(ctx, what.Pod, fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates)}})
+		err = a.ungate(ctx, what)
+	case action.SetCondition:
+		err = a.setCondition(ctx, what)
 	case pvc.Release:
 		err = a.release(ctx, what)
 	case pvc.DropUnused:
@@ -202,7 +204,7 @@ func (a *Actor) create(ctx context.Context, what action.Create) error {
 	if err := a.alive(ctx, what.Owner); err != nil {
 		return err
 	}
-	if what.Kind == identity.KindStatefulSet && what.Owner.Kind == identity.KindLeaderWorkerSet {
+	if (what.Kind == identity.KindStatefulSet || what.Kind == identity.KindDeployment) && what.Owner.Kind == identity.KindLeaderWorkerSet {
 		return a.createApplied(ctx, what)
 	}
 	object, ok := what.Object.DeepCopyObject().(client.Object)
@@ -232,7 +234,7 @@ func (a *Actor) create(ctx context.Context, what action.Create) error {
 // creates the object if the name is free, and is refused otherwise.
 const neverLived = "1"
 
-// createApplied creates a set's StatefulSet by an apply that can only create. It is applied to for
+// createApplied creates a set's StatefulSet or Deployment by an apply that can only create. It is applied to for
 // as long as it exists: fields that a POST leaves to its manager would first have to be turned into
 // applied ones, by a read and a write more. If the name is taken, nothing is written.
 func (a *Actor) createApplied(ctx context.Context, what action.Create) error {

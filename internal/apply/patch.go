@@ -144,6 +144,32 @@ func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) er
 	return a.change(ctx, what.Object, metadata, nil)
 }
 
+// ungate replaces the gates of the version that was judged, and changes its annotations.
+func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
+	metadata := fields{}
+	if len(what.Annotations) > 0 {
+		metadata["annotations"] = withNulls(what.Annotations)
+	}
+	return a.change(ctx, what.Pod, metadata, fields{"spec": fields{"schedulingGates": listed(what.Gates)}})
+}
+
+// setCondition sets one condition of a pod, whatever changed since: kubelets write its status too, and conditions
+// are merged by type.
+func (a *Actor) setCondition(ctx context.Context, what action.SetCondition) error {
+	if what.Pod.UID == "" {
+		return fmt.Errorf("patch %s: no incarnation", what.Pod)
+	}
+	patch, err := json.Marshal(fields{
+		"metadata": fields{"uid": what.Pod.UID},
+		"status":   fields{"conditions": []corev1.PodCondition{what.Condition}},
+	})
+	if err != nil {
+		return err
+	}
+	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.Pod), client.RawPatch(types.StrategicMergePatchType, patch),
+		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
+}
+
 // release removes a finalizer from the version that was judged.
 func (a *Actor) release(ctx context.Context, what pvc.Release) error {
 	if what.Takes() == "" {

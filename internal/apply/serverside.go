@@ -87,6 +87,8 @@ func applied(object action.Object, onto identity.Ref, version string) (runtime.A
 	switch onto.Kind {
 	case identity.KindStatefulSet:
 		fields = &appsv1ac.StatefulSetApplyConfiguration{}
+	case identity.KindDeployment:
+		fields = &appsv1ac.DeploymentApplyConfiguration{}
 	case identity.KindControllerRevision:
 		fields = &appsv1ac.ControllerRevisionApplyConfiguration{}
 	case identity.KindService:

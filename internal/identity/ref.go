@@ -19,6 +19,8 @@ type Kind string
 const (
 	KindLeaderWorkerSet    Kind = "LeaderWorkerSet"
 	KindStatefulSet        Kind = "StatefulSet"
+	KindDeployment         Kind = "Deployment"
+	KindReplicaSet         Kind = "ReplicaSet"
 	KindPod                Kind = "Pod"
 	KindService            Kind = "Service"
 	KindControllerRevision Kind = "ControllerRevision"
@@ -75,7 +77,7 @@ func (k Kind) APIVersion() string {
 	switch k {
 	case KindLeaderWorkerSet:
 		return lwsv1.GroupVersion.String()
-	case KindStatefulSet, KindControllerRevision:
+	case KindStatefulSet, KindDeployment, KindReplicaSet, KindControllerRevision:
 		return "apps/v1"
 	}
 	return "v1"

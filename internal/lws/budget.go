@@ -39,7 +39,7 @@ func Kept(set string, lists ...[]*corev1.Pod) []*corev1.Pod {
 // exhaust marks a leader whose group failed once too often, and ends the group. The leader goes
 // first: whatever ends in between, the mark says what is left to do.
 func (d *groupDecision) exhaust(failure *restart.Failure) {
-	decision, why := d.decide(d.Leader, failure), failureText(d.Index, failure)
+	decision, why := d.decide(d.Leader, failure), failureText(d.name(), failure)
 	d.plan.do(action.SetFinalizers{
 		Object:     identity.RefOf(identity.KindPod, d.Leader),
 		Finalizers: append(slices.Clone(d.Leader.Finalizers), lwsv1.GroupRestartBudgetFinalizer),
@@ -63,7 +63,7 @@ func (d *groupDecision) stop(isNew bool) {
 		Object: ref, AnyVersion: isNew, Foreground: true, Because: d.stopping(),
 		Tell: action.Telling{Done: []action.Event{{
 			Warning: true, Reason: CodeBudgetExceeded, Action: "Delete", Related: &ref,
-			Note: fmt.Sprintf("Restart budget exhausted; terminated group %d and stopped automatic recovery", d.Index),
+			Note: fmt.Sprintf("Restart budget exhausted; terminated group %s and stopped automatic recovery", d.name()),
 		}}},
 	})
 }
@@ -82,7 +82,7 @@ func (d *groupDecision) stopped(leader *corev1.Pod) {
 }
 
 func (d *groupDecision) stopping() action.Reason {
-	return because(CodeBudgetExceeded, fmt.Sprintf("group %d failed once more than maxGroupRestarts allows, and is not recreated", d.Index))
+	return because(CodeBudgetExceeded, fmt.Sprintf("group %s failed once more than maxGroupRestarts allows, and is not recreated", d.name()))
 }
 
 // mark gives the living workers of a leader's StatefulSet the finalizer.
@@ -99,7 +99,7 @@ func (d *groupDecision) mark(leader *corev1.Pod) {
 		d.plan.do(action.SetFinalizers{
 			Object:     pod.Ref,
 			Finalizers: append(slices.Clone(pod.object.GetFinalizers()), lwsv1.GroupRestartBudgetFinalizer),
-			Because:    because(CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %d failed", pod.Name, d.Index)),
+			Because:    because(CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %s failed", pod.Name, d.name())),
 		})
 	}
 }
@@ -121,7 +121,7 @@ func (d *groupDecision) exhausted() bool {
 		d.stopped(leader)
 		d.plan.await(d.Now.Add(conflictLook), CodeBudgetExceeded, exhaustedText(leader))
 	case restart.IsRecovered(leader) && entry != nil && entry.Recreations != nil:
-		d.plan.await(d.Now.Add(conflictLook), CodeBudgetExceeded, fmt.Sprintf("group %d is recreated once its count is cleared", d.Index))
+		d.plan.await(d.Now.Add(conflictLook), CodeBudgetExceeded, fmt.Sprintf("group %s is recreated once its count is cleared", d.name()))
 	default:
 		d.parallel()
 		d.plan.add(Release(d.Kept, d.LeaderName, why, d.reliedSpec()...))
@@ -129,13 +129,16 @@ func (d *groupDecision) exhausted() bool {
 	return false
 }
 
-// reliedSpec is the spec of the leader StatefulSet as it was judged: the cache of a process that
+// reliedSpec is the spec of the leader StatefulSet or Deployment as it was judged: the cache of a process that
 // started just now may show an earlier one.
 func (d *groupDecision) reliedSpec() []action.Standing {
-	if d.LeaderSet == nil {
-		return nil
+	switch {
+	case d.LeaderSet != nil:
+		return []action.Standing{specified(identity.KindStatefulSet, d.LeaderSet)}
+	case d.Deployment != nil:
+		return []action.Standing{specified(identity.KindDeployment, d.Deployment)}
 	}
-	return []action.Standing{specified(d.LeaderSet)}
+	return nil
 }
 
 // endOfRetention says why a group that was stopped may go, or is empty. A leader whose StatefulSet
@@ -158,9 +161,8 @@ func (d *groupDecision) endOfRetention(leader *corev1.Pod) string {
 
 // exhaustedText says what became of a group, and what a user does about it.
 func exhaustedText(leader *corev1.Pod) string {
-	_, index := identity.ParentAndOrdinal(leader.Name)
-	return fmt.Sprintf("group %d failed once more than maxGroupRestarts allows and was stopped; to recreate it: kubectl annotate pod %s -n %s %s=true",
-		index, leader.Name, leader.Namespace, lwsv1.RecoverAnnotationKey)
+	return fmt.Sprintf("group %s failed once more than maxGroupRestarts allows and was stopped; to recreate it: kubectl annotate pod %s -n %s %s=true",
+		nameOf(leader), leader.Name, leader.Namespace, lwsv1.RecoverAnnotationKey)
 }
 
 // exhaustedLeaders returns the leaders of groups that were stopped, or are to be, by index. Groups of a
@@ -171,7 +173,7 @@ func (d *setDecision) exhaustedLeaders() map[int]*corev1.Pod {
 		end = max(end, workload.PodsOf(sts))
 	}
 	for _, leader := range d.leadersAndLeaving() {
-		if _, index := identity.ParentAndOrdinal(leader.Name); IsExhausted(leader) && int32(index) < end {
+		if index := workload.IndexOf(leader); IsExhausted(leader) && (workload.IsHashLeader(leader) || int32(index) < end) {
 			found[index] = leader
 		}
 	}
@@ -190,7 +192,7 @@ func (d *setDecision) degradedText() string {
 // rollsExhausted reports whether the rollout is to replace a group that was stopped.
 func (d *setDecision) rollsExhausted() bool {
 	for index, leader := range d.exhaustedBy {
-		if int32(index) >= workload.Partition(d.Set) && leader.Labels[lwsv1.RevisionKey] != d.targetKey() {
+		if (workload.IsHashLeader(leader) || int32(index) >= workload.Partition(d.Set)) && leader.Labels[lwsv1.RevisionKey] != d.targetKey() {
 			return true
 		}
 	}

@@ -36,7 +36,7 @@ func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 		return []metav1.Condition{updating, progressing}
 	case !stopped && (counts.currentUpdated < counts.current || d.rollsExhausted()):
 		return []metav1.Condition{updating, progressing}
-	case !stopped && !d.held && counts.wantedReady == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current:
+	case !stopped && !d.held && counts.wantedReady == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current && !counts.unobserved:
 		available := status.Usual(lwsv1.LeaderWorkerSetAvailable)
 		if progressing.Reason == CodeRefused { // to an object that no group waits for, such as a Service
 			return []metav1.Condition{available, status.Ceased(progressing)}

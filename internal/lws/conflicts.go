@@ -21,7 +21,10 @@ const conflictLook = 10 * time.Second
 // under the name of the leader StatefulSet holds back everything, any other its own part.
 func (d *setDecision) conflicts() string {
 	found := bearersOf(identity.KindStatefulSet, d.StatefulSet.Foreign)
-	found = append(found, below(bearersOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
+	found = append(found, bearersOf(identity.KindDeployment, d.Deployment.Foreign)...)
+	if !workload.HasHashIdentity(d.Set) {
+		found = append(found, below(bearersOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
+	}
 	if d.wantsShared() {
 		found = append(found, bearersOf(identity.KindService, d.Service.Foreign)...)
 	}

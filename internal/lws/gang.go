@@ -40,7 +40,7 @@ func (d *groupDecision) keepGang(want *unstructured.Unstructured) {
 			Kind:    identity.KindPodGroup,
 			Object:  want,
 			Owner:   leader,
-			Because: because(CodeMissing, fmt.Sprintf("group %d has no podgroup %s", d.Index, want.GetName())),
+			Because: because(CodeMissing, fmt.Sprintf("group %s has no podgroup %s", d.name(), want.GetName())),
 			Tell: action.Telling{
 				Refused: warning("FailedCreate", "Create", "Failed to create podgroup for leader pod "+d.LeaderName, &leader),
 			},
@@ -48,7 +48,7 @@ func (d *groupDecision) keepGang(want *unstructured.Unstructured) {
 		return
 	}
 	if !gang.InStep(have, want) {
-		reason := because(CodeChanged, fmt.Sprintf("podgroup %s does not say what group %d is", want.GetName(), d.Index))
+		reason := because(CodeChanged, fmt.Sprintf("podgroup %s does not say what group %s is", want.GetName(), d.name()))
 		d.plan.apply(want, identity.RefOf(identity.KindPodGroup, have), FieldOwner, reason, "")
 	}
 }

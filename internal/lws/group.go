@@ -42,6 +42,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 		(*groupDecision).exhausted,
 		(*groupDecision).retained,
 		(*groupDecision).restart,
+		(*groupDecision).ended,
 		(*groupDecision).writtenPolicy,
 		(*groupDecision).previous,
 		(*groupDecision).ungate,
@@ -49,6 +50,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 		(*groupDecision).mistakenAnnotation,
 		(*groupDecision).ownService,
 		(*groupDecision).scheduledAsGang,
+		(*groupDecision).admitted,
 		(*groupDecision).standing,
 		(*groupDecision).adoption,
 		(*groupDecision).revision,
@@ -59,6 +61,9 @@ func DecideGroup(w GroupSnapshot) Plan {
 		if goOn := rule(d); !goOn {
 			break
 		}
+	}
+	if len(d.plan.Actions) == 0 {
+		d.readiness()
 	}
 	return d.plan
 }
@@ -74,7 +79,7 @@ func (d *groupDecision) previous() bool {
 	}
 	blocking := d.Group.previous(workload.SizeOf(d.Leader, d.Set))
 	if waited := slices.Concat(blocking, others); len(waited) > 0 { // no event tells when an object without our labels is gone
-		d.plan.await(d.Now.Add(conflictLook), CodePreviousIncarnation, fmt.Sprintf("group %d waits for %s", d.Index, named(sorted(waited))))
+		d.plan.await(d.Now.Add(conflictLook), CodePreviousIncarnation, fmt.Sprintf("group %s waits for %s", d.name(), named(sorted(waited))))
 	}
 	return len(blocking) == 0
 }
@@ -118,10 +123,10 @@ func (d *groupDecision) revision() bool {
 
 // startup holds back workers until their leader is ready, where the set asks.
 func (d *groupDecision) startup() bool {
-	if d.Set.Spec.StartupPolicy != lwsv1.LeaderReadyStartupPolicy || PodReady(d.Leader) || !d.Workers.Empty() {
+	if d.Set.Spec.StartupPolicy != lwsv1.LeaderReadyStartupPolicy || StartsWorkers(d.Leader) || !d.Workers.Empty() {
 		return true
 	}
-	d.plan.wait(Wait{Reason: because(CodeLeaderNotReady, fmt.Sprintf("workers of group %d start once leader %s is ready", d.Index, d.Leader.Name))})
+	d.plan.wait(Wait{Reason: because(CodeLeaderNotReady, fmt.Sprintf("workers of group %s start once leader %s is ready", d.name(), d.Leader.Name))})
 	return false
 }
 
@@ -179,7 +184,7 @@ func (d *groupDecision) workers() bool {
 		Kind:    identity.KindStatefulSet,
 		Object:  workload.WorkerStatefulSet(d.Set, d.restored, d.Leader, nodeSelector),
 		Owner:   leader,
-		Because: because(CodeMissing, fmt.Sprintf("group %d has no worker statefulset %s", d.Index, d.LeaderName)),
+		Because: because(CodeMissing, fmt.Sprintf("group %s has no worker statefulset %s", d.name(), d.LeaderName)),
 		Tell: action.Telling{
 			Done: []action.Event{{
 				Reason: "GroupsProgressing", Action: "Create",
@@ -200,7 +205,7 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 	}
 	if d.Leader.Spec.NodeName == "" {
 		d.plan.wait(Wait{
-			Reason: because(CodeLeaderNotScheduled, fmt.Sprintf("workers of group %d go where leader %s is scheduled", d.Index, d.Leader.Name)),
+			Reason: because(CodeLeaderNotScheduled, fmt.Sprintf("workers of group %s go where leader %s is scheduled", d.name(), d.Leader.Name)),
 			Tell:   unschedulable(d.Leader, topology),
 		})
 		return nil, false

@@ -82,16 +82,17 @@ func (d *setDecision) fileAway(r *appsv1.ControllerRevision) action.Relabel {
 // StatefulSet is unchanged, and no pod has the key of the revision. The cache of a replica
 // that is no longer the leader may lag.
 func (d *setDecision) unrun(r *appsv1.ControllerRevision) []action.Standing {
-	return []action.Standing{
-		{
-			Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Name: d.Set.Name,
-			Unchanged: []identity.Ref{identity.RefOf(identity.KindStatefulSet, d.StatefulSet.Own())},
-		},
-		{
-			Kind: identity.KindPod, Namespace: d.Set.Namespace, Of: d.StatefulSet.Own().UID, None: true,
-			Labels: map[string]string{lwsv1.RevisionKey: r.Labels[lwsv1.RevisionKey]},
-		},
+	owner := d.leadersOwner()
+	pods := action.Standing{
+		Kind: identity.KindPod, Namespace: d.Set.Namespace, Of: owner.GetUID(), None: true,
+		Labels: map[string]string{lwsv1.RevisionKey: r.Labels[lwsv1.RevisionKey]},
 	}
+	if owner.kind == identity.KindDeployment { // it controls no pod itself
+		pods.Of, pods.Labels[lwsv1.SetNameLabelKey] = "", d.Set.Name
+	}
+	return []action.Standing{{
+		Kind: owner.kind, Namespace: d.Set.Namespace, Name: d.Set.Name, Unchanged: []identity.Ref{identity.RefOf(owner.kind, owner)},
+	}, pods}
 }
 
 // runnable are the keys of the revisions that leaders run or may be created at: below the
@@ -99,8 +100,11 @@ func (d *setDecision) unrun(r *appsv1.ControllerRevision) []action.Standing {
 // that controller has observed the present template, and until a leader shows the key of the
 // previous one.
 func (d *setDecision) runnable() (keys map[string]bool, known bool) {
+	if workload.HasHashIdentity(d.Set) {
+		return d.hashKeys(), d.isObserved() && d.outdatedHashLeaders() == 0
+	}
 	sts := d.StatefulSet.Own()
-	if sts == nil || leadersKey(sts) != d.target.key || !workload.Observed(sts) {
+	if sts == nil || keyOfLeaders(sts) != d.target.key || !workload.Observed(sts) {
 		return nil, false
 	}
 	keys = map[string]bool{d.target.key: true}
@@ -113,6 +117,20 @@ func (d *setDecision) runnable() (keys map[string]bool, known bool) {
 	return keys, slices.ContainsFunc(d.Leaders.Owned, func(leader *corev1.Pod) bool {
 		return leader.Labels[lwsv1.RevisionKey] != "" && leader.Labels[appsv1.ControllerRevisionHashLabelKey] == sts.Status.CurrentRevision
 	})
+}
+
+// hashKeys are the keys of the revisions that groups with keys run: that of the Deployment, and those of all pods.
+func (d *setDecision) hashKeys() map[string]bool {
+	keys := map[string]bool{d.target.key: true}
+	for _, leader := range d.leadersAndLeaving() {
+		keys[leader.Labels[lwsv1.RevisionKey]] = true
+	}
+	for i := range d.Vacant {
+		for _, pod := range slices.Concat(d.Vacant[i].Pods.Owned, d.Vacant[i].Pods.Previous) {
+			keys[pod.Labels[lwsv1.RevisionKey]] = true
+		}
+	}
+	return keys
 }
 
 func historyLimitOf(set *lwsv1.LeaderWorkerSet) int {

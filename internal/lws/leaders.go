@@ -19,6 +19,9 @@ import (
 // leaders creates the leader StatefulSet, or applies it onto the version that was judged if it
 // differs from the spec.
 func (d *setDecision) leaders() (p Plan) {
+	if workload.HasHashIdentity(d.Set) {
+		return d.deployment()
+	}
 	desired := d.wantedLeaders()
 	if desired == nil {
 		return p
@@ -40,7 +43,7 @@ func (d *setDecision) leaders() (p Plan) {
 		return p
 	}
 	if d.StatefulSet.Empty() {
-		p.do(d.createLeaders(desired))
+		p.do(d.createLeaders(identity.KindStatefulSet, desired))
 	}
 	return p
 }
@@ -73,7 +76,7 @@ func (d *setDecision) asLabelled(desired *appsv1.StatefulSet) {
 // WantedLeaders returns the leader StatefulSet that a decided snapshot wants, or nil. Its Fingerprint is what
 // an apply of it records.
 func WantedLeaders(w SetSnapshot) *appsv1.StatefulSet {
-	if w.Set.DeletionTimestamp != nil || len(w.Beyond) > 0 {
+	if w.Set.DeletionTimestamp != nil || len(w.Beyond) > 0 || workload.HasHashIdentity(w.Set) {
 		return nil
 	}
 	d, plan := derive(w)
@@ -83,18 +86,19 @@ func WantedLeaders(w SetSnapshot) *appsv1.StatefulSet {
 	return d.wantedLeaders()
 }
 
-func (d *setDecision) createLeaders(desired *appsv1.StatefulSet) action.Create {
+func (d *setDecision) createLeaders(kind identity.Kind, desired action.Object) action.Create {
+	noun := strings.ToLower(string(kind))
 	return action.Create{
-		Kind:    identity.KindStatefulSet,
+		Kind:    kind,
 		Object:  desired,
 		Owner:   setRef(d.Set),
-		Because: because(CodeMissing, fmt.Sprintf("the set has no leader statefulset %s", desired.Name)),
+		Because: because(CodeMissing, fmt.Sprintf("the set has no leader %s %s", noun, d.Set.Name)),
 		Tell: action.Telling{
 			Done: []action.Event{{
 				Reason: "GroupsProgressing", Action: "Create",
-				Note: "Created leader statefulset " + d.Set.Name, Related: d.target.revision,
+				Note: "Created leader " + noun + " " + d.Set.Name, Related: d.target.revision,
 			}},
-			Refused: warning("FailedCreate", "Create", "Failed to create leader statefulset "+d.Set.Name, nil),
+			Refused: warning("FailedCreate", "Create", "Failed to create leader "+noun+" "+d.Set.Name, nil),
 		},
 	}
 }
@@ -153,10 +157,8 @@ func recordedGeneration(live *appsv1.StatefulSet, fingerprint string) (generatio
 // spec was not changed since. A webhook may have changed what was applied: another apply would
 // change nothing and never end.
 func inStep(live, desired *appsv1.StatefulSet, fingerprint string) bool {
-	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.RevisionKey} {
-		if live.Labels[key] != desired.Labels[key] {
-			return false
-		}
+	if !isLabelledAs(live, desired) {
+		return false
 	}
 	if wanted := lwsv1.ReplicasAnnotationKey; live.Annotations[wanted] != desired.Annotations[wanted] {
 		return false // a rollout goes by it
@@ -166,6 +168,16 @@ func inStep(live, desired *appsv1.StatefulSet, fingerprint string) bool {
 	}
 	generation, isRecorded := recordedGeneration(live, fingerprint)
 	return isRecorded && live.Generation == generation || contains(&live.Spec, attainable(live, desired))
+}
+
+// isLabelledAs reports whether an object has the labels that the readers of a set go by.
+func isLabelledAs(live, desired metav1.Object) bool {
+	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.RevisionKey} {
+		if live.GetLabels()[key] != desired.GetLabels()[key] {
+			return false
+		}
+	}
+	return true
 }
 
 // attainable leaves out what a write cannot change: volumeClaimTemplates, and the maxUnavailable
@@ -230,7 +242,7 @@ func (d *setDecision) replace() (p Plan) {
 // cache of an operator that is no longer the leader may lag. A leader whose group is down is
 // deleted only if its workers did not change either.
 func (d *setDecision) replaceLeader(g Group, onlyIfDown bool) action.Delete {
-	relied := []action.Standing{specified(d.StatefulSet.Own())}
+	relied := []action.Standing{specified(identity.KindStatefulSet, d.StatefulSet.Own())}
 	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
 	if onlyIfDown {
 		g.reliedWorkers(&workers)
@@ -245,10 +257,10 @@ func (d *setDecision) replaceLeader(g Group, onlyIfDown bool) action.Delete {
 	}
 }
 
-// specified is the spec of a StatefulSet as it was judged.
-func specified(sts *appsv1.StatefulSet) action.Standing {
+// specified is the spec of a StatefulSet or Deployment as it was judged.
+func specified(kind identity.Kind, object metav1.Object) action.Standing {
 	return action.Standing{
-		Kind: identity.KindStatefulSet, Namespace: sts.Namespace, Name: sts.Name, Specified: map[types.UID]int64{sts.UID: sts.Generation},
+		Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Specified: map[types.UID]int64{object.GetUID(): object.GetGeneration()},
 	}
 }
 

@@ -62,7 +62,7 @@ const claimsDiffer = "spec.leaderWorkerTemplate.volumeClaimTemplates is not what
 func (d *setDecision) standing(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
 	key := d.statefulSetKey()
 	current := d.revisionWithKey(key)
-	if sts == nil {
+	if d.leadersOwner() == nil {
 		current = revision.Latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return revision.InUse(r, d.Set.Name) })
 	}
 	if current != nil {
@@ -80,14 +80,14 @@ func (d *setDecision) standing(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
 // for. They are annotations of the set and in no revision, and a change replaces pods: it waits
 // like a change of the template.
 func (d *setDecision) withTopology(spec effectiveSpec) effectiveSpec {
-	sts := d.leaderStatefulSet()
-	if sts == nil {
+	owner := d.leadersOwner()
+	if owner == nil {
 		return spec
 	}
 	placed := *spec.set
 	placed.Annotations = labels.Merge(placed.Annotations, nil)
 	for _, key := range workload.Placements {
-		written := sts.Annotations[key]
+		written := owner.GetAnnotations()[key]
 		spec.pending = spec.pending || placed.Annotations[key] != written
 		if delete(placed.Annotations, key); written != "" {
 			placed.Annotations[key] = written
@@ -120,9 +120,10 @@ func (d *setDecision) targetKey() string {
 }
 
 // AsLed is a set as the group of a leader is to see it. While the rollout is paused, a group has
-// the subdomain policy of its leader: what waits is not for it.
+// the subdomain policy of its leader: what waits is not for it. A group that has a key always has
+// that of its leader.
 func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSet {
-	if leader == nil || !Paused(set) {
+	if leader == nil || !Paused(set) && !workload.IsHashLeader(leader) {
 		return set
 	}
 	led, policy := *set, lwsv1.SubdomainShared

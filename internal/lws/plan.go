@@ -80,6 +80,10 @@ const (
 	CodeParallel             = "ParallelTermination"
 	CodePreviousGone         = "PreviousIncarnationGone"
 	CodeBackoff              = "RestartBackOff"
+	CodeAdmitted             = "GroupReplacementAdmitted"
+	CodeDeferred             = "GroupReplacementDeferred"
+	CodeKeyTaken             = "GroupKeyTaken"
+	CodeGroupReady           = "GroupReady"
 )
 
 // Next is how long to wait before looking again without an event: zero when

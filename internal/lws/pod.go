@@ -18,6 +18,9 @@ const CodeReleased = "Released"
 func (d *groupDecision) ungate() bool {
 	isGate := func(gate corev1.PodSchedulingGate) bool { return gate.Name == lwsv1.GroupReplacementGate }
 	gates := d.Leader.Spec.SchedulingGates
+	if d.HasKey { // the set lifts it
+		return true
+	}
 	if !slices.ContainsFunc(gates, isGate) {
 		return true
 	}

@@ -75,7 +75,8 @@ func (w previousWait) any() bool { return w.message != "" }
 // incarnation hold back the set: the StatefulSet controller cannot skip an ordinal. Once none has
 // moved for a while, leaders do if they take all names. Any other object holds back its own group.
 func (d *setDecision) awaitPrevious() previousWait {
-	whole, leaders, pvcs := bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous), d.previousLeaders(), d.previousPVCs()
+	whole := append(bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous), bearersOf(identity.KindDeployment, d.Deployment.Previous)...)
+	leaders, pvcs := d.previousLeaders(), d.previousPVCs()
 	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices())
 	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
 		for i := range groups {
@@ -108,6 +109,7 @@ func (d *setDecision) awaitPrevious() previousWait {
 func (d *setDecision) previous() (p Plan) {
 	p.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
 		bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous),
+		bearersOf(identity.KindDeployment, d.Deployment.Previous),
 		bearersOf(identity.KindPod, d.Leaders.Previous),
 		bearersOf(identity.KindService, d.Service.Previous),
 		bearersOf(identity.KindControllerRevision, d.Revisions.Previous),
@@ -119,8 +121,11 @@ func (d *setDecision) previous() (p Plan) {
 }
 
 // previousLeaders returns the objects under names of leaders that the set needs, but for the
-// leaders that its own StatefulSet replaces.
+// leaders that its own StatefulSet replaces. No two leaders with keys have one name.
 func (d *setDecision) previousLeaders() []bearer {
+	if workload.HasHashIdentity(d.Set) {
+		return nil
+	}
 	return below(bearersOf(identity.KindPod, notOf(d.leaderStatefulSet(), d.Leaders.Previous)), 0, workload.Replicas(d.Set))
 }
 

@@ -161,7 +161,7 @@ func (d *groupDecision) retained() bool {
 		return true
 	}
 	d.plan.await(d.Now.Add(retainAgain), CodeTie,
-		fmt.Sprintf("statefulset %s would delete the PVCs of group %d: it is turned to Retain first", workers.Name, d.Index))
+		fmt.Sprintf("statefulset %s would delete the PVCs of group %s: it is turned to Retain first", workers.Name, d.name()))
 	return false
 }
 

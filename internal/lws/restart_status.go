@@ -41,7 +41,7 @@ func (d *setDecision) restartStatus() restart.Status {
 			restarts[i].Recreations = nil
 		}
 		next := restart.Status{Restarts: restarts}
-		next.Trim(d.end())
+		d.trim(&next)
 		return next
 	}
 	next := restart.Status{Started: status.Started, Restarts: status.Restarts, Since: d.since()}
@@ -54,8 +54,37 @@ func (d *setDecision) restartStatus() restart.Status {
 		}
 	}
 	next.Record(started)
-	next.Trim(d.end())
+	d.trim(&next)
 	return next
+}
+
+// trim drops the entries of groups that do not exist and are not wanted. Where groups have keys, inherit does.
+func (d *setDecision) trim(s *restart.Status) {
+	if !workload.HasHashIdentity(d.Set) {
+		s.Trim(d.end())
+	}
+}
+
+// inherit moves entries of groups that are gone to the groups that replace them: a new key does not end a back-off, nor
+// renew a budget. Entries that no group can inherit are dropped.
+func (d *setDecision) inherit(s *restart.Status) {
+	if d.Deployment.Own() == nil {
+		return
+	}
+	owners := restart.Owners{Living: map[int]bool{}, Kept: map[int]bool{}, Vacant: int(d.gated.room.Allowed) - len(d.gated.admitted)}
+	for _, leader := range d.Leaders.Owned {
+		owners.Living[workload.IndexOf(leader)] = true
+		if !workload.IsGated(leader) {
+			owners.Vacant--
+		}
+	}
+	for index := range d.exhaustedBy {
+		owners.Kept[index] = true
+	}
+	for _, leader := range d.gated.admitted {
+		owners.Heirs = append(owners.Heirs, restart.Heir{Index: workload.IndexOf(leader), Revision: leader.Labels[lwsv1.RevisionKey]})
+	}
+	s.Inherit(owners)
 }
 
 // since dates the beginning. A set that has leaders by now may have had them, and their
@@ -75,11 +104,10 @@ func (d *setDecision) forgivesStart(leader *corev1.Pod) bool {
 	return restart.ForgivesStart(d.Set, madeUnder(d.Set, d.Revisions, leader.Labels[lwsv1.RevisionKey]), leader)
 }
 
-// leadersAndLeaving returns the leaders of the set's StatefulSet, terminating ones too.
+// leadersAndLeaving returns the leaders of the set's StatefulSet or ReplicaSets, terminating ones too.
 func (d *setDecision) leadersAndLeaving() []*corev1.Pod {
-	sts := d.StatefulSet.Own()
 	return slices.Concat(d.Leaders.Owned, slices.DeleteFunc(slices.Clone(d.Leaders.Previous), func(pod *corev1.Pod) bool {
-		return sts == nil || pod.DeletionTimestamp == nil || !metav1.IsControlledBy(pod, sts)
+		return pod.DeletionTimestamp == nil || !d.Makes(pod)
 	}))
 }
 
@@ -98,9 +126,9 @@ func (d *setDecision) end() int32 {
 // pruned returns a message if the API server drops fields of the status, or is empty: the
 // status was written here for this generation, and restartsSince is not in it.
 func (d *setDecision) pruned() string {
-	sts := d.StatefulSet.Own()
+	owner := d.leadersOwner()
 	if restart.Recreates(d.live) && d.Set.Status.RestartsSince == nil && d.Set.Status.ObservedGeneration == d.live.Generation &&
-		sts != nil && sts.Annotations[AppliedAnnotationKey] != "" {
+		owner != nil && metav1.IsControlledBy(owner, d.Set) && owner.GetAnnotations()[AppliedAnnotationKey] != "" {
 		return pruningText
 	}
 	return ""

@@ -56,7 +56,7 @@ func (d *groupDecision) restart() bool {
 		return false
 	}
 	if !restart.IsCounted(d.Set, d.Index, decision) {
-		d.plan.await(time.Time{}, CodeRestart, fmt.Sprintf("group %d is recreated once the status counts it for maxGroupRestarts", d.Index))
+		d.plan.await(time.Time{}, CodeRestart, fmt.Sprintf("group %s is recreated once the status counts it for maxGroupRestarts", d.name()))
 		return false
 	}
 	d.deleteGroup(d.Leader, decision, isNew, d.recreation())
@@ -81,18 +81,39 @@ func (d *groupDecision) leaving() {
 // endsAtOnce reports whether workers end together with their terminating leader because it
 // failed: it is neither scaled away nor rolled, and its dependents are not orphaned.
 func (d *groupDecision) endsAtOnce() bool {
-	if !restart.Recreates(d.Set) || d.Leaving == nil || d.LeaderSet == nil || slices.Contains(d.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
+	if !restart.Recreates(d.Set) || d.Leaving == nil || !d.hasOwner() || slices.Contains(d.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
 		return false // the next leader adopts the workers
+	}
+	if d.HasKey { // nothing tells whether its ReplicaSet deleted it
+		return !d.rolled(d.Leaving) && d.failed(d.Leaving)
 	}
 	return !d.scaledAway() && !d.rolled(d.Leaving)
 }
 
-// scaledAway reports whether the leader StatefulSet is to have no such group.
-func (d *groupDecision) scaledAway() bool { return int32(d.Index) >= workload.PodsOf(d.LeaderSet) }
+// failed reports whether a terminating leader failed, and was not deleted alone.
+func (d *groupDecision) failed(leader *corev1.Pod) bool {
+	if restart.Of(d.Set, leader) != nil {
+		return true
+	}
+	failure := d.pods(leader).FailureOfLeader(d.Now)
+	return failure != nil && (failure.Code != restart.CodePodDeleted || failure.Disrupted)
+}
+
+// hasOwner reports whether the set owns what makes the leader.
+func (d *groupDecision) hasOwner() bool { return d.LeaderSet != nil || d.Deployment != nil }
+
+// scaledAway reports whether the leader StatefulSet is to have no such group. Of groups with keys the set decides
+// which of them go.
+func (d *groupDecision) scaledAway() bool {
+	return !d.HasKey && int32(d.Index) >= workload.PodsOf(d.LeaderSet)
+}
 
 // rolled reports whether the leader StatefulSet replaces a leader by one of its own revision.
 func (d *groupDecision) rolled(leader *corev1.Pod) bool {
-	return int32(d.Index) >= livePartition(d.LeaderSet) && leader.Labels[lwsv1.RevisionKey] != leadersKey(d.LeaderSet)
+	if d.HasKey {
+		return d.Deployment != nil && leader.Labels[lwsv1.RevisionKey] != keyOfDeployment(d.Deployment)
+	}
+	return int32(d.Index) >= livePartition(d.LeaderSet) && leader.Labels[lwsv1.RevisionKey] != keyOfLeaders(d.LeaderSet)
 }
 
 // pods is the group of a leader as package restart reads it.
@@ -128,7 +149,7 @@ func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failu
 	d.plan.do(action.Annotate{
 		Object:      identity.RefOf(identity.KindPod, leader),
 		Annotations: map[string]string{restart.AnnotationKey: decision.Annotation()},
-		Because:     because(CodeRestart, failureText(d.Index, failure)),
+		Because:     because(CodeRestart, failureText(d.name(), failure)),
 		Tell:        action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}},
 	})
 	return decision
@@ -142,8 +163,8 @@ func (d *groupDecision) decide(leader *corev1.Pod, failure *restart.Failure) *re
 	return decision
 }
 
-func failureText(index int, failure *restart.Failure) string {
-	return fmt.Sprintf("group %d failed: %s", index, restart.Text(failure.PodFailure))
+func failureText(group string, failure *restart.Failure) string {
+	return fmt.Sprintf("group %s failed: %s", group, restart.Text(failure.PodFailure))
 }
 
 // AddLogs plans to add the ends of logs to the decision on a leader, one for each of its containers.
@@ -208,7 +229,7 @@ func deletionOf(part identity.Ref, reason action.Reason) action.Delete {
 }
 
 func (d *groupDecision) recreation() action.Reason {
-	return because(CodeRestart, fmt.Sprintf("group %d is recreated and all of its pods end together", d.Index))
+	return because(CodeRestart, fmt.Sprintf("group %s is recreated and all of its pods end together", d.name()))
 }
 
 // deletionOfLeader deletes the leader at the version that was read. A decision that this
@@ -217,10 +238,10 @@ func (d *groupDecision) deletionOfLeader(leader *corev1.Pod, decision *restart.D
 	ref := identity.RefOf(identity.KindPod, leader)
 	return action.Delete{
 		Object: ref, AnyVersion: isNew,
-		Because: because(CodeRestart, fmt.Sprintf("group %d is recreated: %s", d.Index, restart.Text(decision.Failure))),
+		Because: because(CodeRestart, fmt.Sprintf("group %s is recreated: %s", d.name(), restart.Text(decision.Failure))),
 		Tell: action.Telling{Done: []action.Event{{
 			Reason: "RecreateGroup", Action: "Delete", Related: &ref,
-			Note: fmt.Sprintf("Worker pod %s failed, deleted leader pod %s to recreate group %d", decision.Failure.Pod, leader.Name, d.Index),
+			Note: fmt.Sprintf("Worker pod %s failed, deleted leader pod %s to recreate group %s", decision.Failure.Pod, leader.Name, d.name()),
 		}}},
 	}
 }

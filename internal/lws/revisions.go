@@ -52,28 +52,33 @@ func (d *setDecision) targetOf(key string, data []byte) target {
 		return d.reuseRevision(known, 0)
 	case known != nil:
 		return d.reuseRevision(known, d.highestNumber()+1) // as a new revision would have
-	case d.leaderStatefulSet() == nil:
+	case d.leadersOwner() == nil:
 		return d.newRevision(data, fmt.Sprintf("Creating revision with key %s for a newly created LeaderWorkerSet", hash))
 	}
 	return d.newRevision(data, fmt.Sprintf("Creating revision with key %s for updated LWS", hash))
 }
 
-// statefulSetKey is the revision key of the leader StatefulSet, or empty without one. No other
+// statefulSetKey is the revision key of the leader StatefulSet or Deployment, or empty without one. No other
 // object says which revision is current.
 func (d *setDecision) statefulSetKey() string {
-	if sts := d.leaderStatefulSet(); sts != nil {
-		return leadersKey(sts)
+	if owner := d.leadersOwner(); owner != nil {
+		return leadersKey(owner)
 	}
 	return ""
 }
 
-// leadersKey is the key of the revision of a leader StatefulSet: its label, or else the label
-// of its template.
-func leadersKey(sts *appsv1.StatefulSet) string {
-	if key := sts.Labels[lwsv1.RevisionKey]; key != "" {
+// leadersKey is the key of the revision of a leader StatefulSet or Deployment: its label, or else
+// the label of its template.
+func leadersKey(owner *leadersOwner) string {
+	if key := owner.GetLabels()[lwsv1.RevisionKey]; key != "" {
 		return key
 	}
-	return sts.Spec.Template.Labels[lwsv1.RevisionKey]
+	return owner.template.Labels[lwsv1.RevisionKey]
+}
+
+// keyOfLeaders is the same of a StatefulSet.
+func keyOfLeaders(sts *appsv1.StatefulSet) string {
+	return leadersKey(&leadersOwner{sts, identity.KindStatefulSet, &sts.Spec.Template})
 }
 
 func (d *setDecision) adoptRevisions() (adopted []action.Action) {

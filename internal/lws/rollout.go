@@ -59,7 +59,7 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
 		Replicas: workload.Replicas(d.Set), Keep: workload.Partition(d.Set),
 		Unavailable: min(unavailable, workload.Replicas(d.Set)), Surge: surge,
 		Running: workload.PodsOf(sts), Partition: livePartition(sts), Applied: appliedReplicas(sts, workload.Replicas(d.Set)),
-		Changed:  leadersKey(sts) != d.target.key || d.displaced(sts),
+		Changed:  keyOfLeaders(sts) != d.target.key || d.displaced(d.leadersOwner()),
 		Paused:   Paused(d.Set),
 		Observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
 	}
@@ -116,9 +116,7 @@ func appliedReplicas(sts *appsv1.StatefulSet, otherwise int32) int32 {
 // count as ready, and on those that are given up because they are down.
 func (d *setDecision) relied() []action.Standing {
 	if d.rollout.Changed {
-		return []action.Standing{{
-			Kind: identity.KindLeaderWorkerSet, Namespace: d.Set.Namespace, Name: d.Set.Name, Unchanged: []identity.Ref{setRef(d.Set)},
-		}}
+		return []action.Standing{d.unchangedSet()}
 	}
 	if !d.rollout.Lowers(d.course) {
 		return nil
@@ -147,6 +145,13 @@ func (d *setDecision) relied() []action.Standing {
 		relied = append(relied, workers)
 	}
 	return relied
+}
+
+// unchangedSet is the set as it was judged.
+func (d *setDecision) unchangedSet() action.Standing {
+	return action.Standing{
+		Kind: identity.KindLeaderWorkerSet, Namespace: d.Set.Namespace, Name: d.Set.Name, Unchanged: []identity.Ref{setRef(d.Set)},
+	}
 }
 
 // reliedAbsence adds the precondition that no other pod has the name of a leader.

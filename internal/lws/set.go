@@ -10,6 +10,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/rollout"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // setDecision is what the rules of a set read: the snapshot, and values derived from it in the
@@ -39,6 +40,8 @@ type setDecision struct {
 	// rollout is where a rolling update stands, and course where it goes next.
 	rollout rollout.State
 	course  rollout.Course
+	// gated are the leaders that wait for room, where groups have keys.
+	gated replacements
 	// pvcsPending is set while PVCs would go with what owns them: no leader is replaced then.
 	pvcsPending bool
 }
@@ -72,6 +75,8 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).previous,
 		(*setDecision).leaders,
 		(*setDecision).service,
+		(*setDecision).collisions,
+		(*setDecision).admit,
 	} {
 		plan.add(rule(d))
 	}
@@ -117,11 +122,15 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	d.exhaustedBy = d.exhaustedLeaders()
 	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
 	d.waiting = d.awaitPrevious()
-	d.held = d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign) > 0
+	d.held = d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign)+len(d.Deployment.Foreign) > 0
 	d.target = d.newTarget()
 	plan.add(d.target.plan)
 	d.conflict = d.conflicts()
 	d.rollout, d.course = d.rolling()
+	if workload.HasHashIdentity(d.Set) {
+		d.gated = d.replacements()
+		d.inherit(&d.restarted)
+	}
 	owners, pending := d.pvcs()
 	plan.add(owners)
 	d.pvcsPending = pending

@@ -23,13 +23,18 @@ type SetSnapshot struct {
 
 	// StatefulSet holds what bears the leader StatefulSet's name.
 	StatefulSet identity.Claim[*appsv1.StatefulSet]
+	// Deployment holds what bears the leader Deployment's name, in a set whose groups have keys.
+	// ReplicaSets are the UIDs of those that it controls: leaders belong to them.
+	Deployment  identity.Claim[*appsv1.Deployment]
+	ReplicaSets identity.Claimant
 	// Leaders holds what bears the names of leader pods, judged against the
-	// StatefulSet above, adopted or about to be.
+	// StatefulSet above, adopted or about to be, or else the ReplicaSets.
 	Leaders identity.Claim[*corev1.Pod]
 	// Groups has an entry for each leader that is a member, by rising index.
 	Groups []Group
 	// Vacant has an entry for each group that is wanted and has no leader, by
-	// rising index: its workers of an earlier life may still stand.
+	// rising index: its workers of an earlier life may still stand. Where groups have keys, it
+	// has those that have pods and no leader.
 	Vacant []Group
 	// Service holds what bears the name of the Shared headless Service.
 	Service identity.Claim[*corev1.Service]
@@ -75,6 +80,8 @@ type GroupSnapshot struct {
 	Group
 	// LeaderSet is the leader StatefulSet if it is a member, else nil.
 	LeaderSet *appsv1.StatefulSet
+	// Deployment is the leader Deployment if it is a member, else nil.
+	Deployment *appsv1.Deployment
 	// Kept are the terminating pods of the group whose finalizer keeps them as evidence.
 	Kept []*corev1.Pod
 	// Leaving is the leader while it is on its way out, else nil: Leader is then nil.
@@ -102,7 +109,10 @@ type GroupSnapshot struct {
 
 // Group is one leader and what bears the names derived from it.
 type Group struct {
+	// Index is the ordinal of the group, or that of its key.
 	Index int
+	// HasKey is set if the group has a key instead of an ordinal.
+	HasKey bool
 	// LeaderName is the name that the leader has or would have.
 	LeaderName string
 	// Leader is the leader pod if it is a member, else nil.

@@ -107,6 +107,9 @@ func (d *setDecision) stand(conditions []metav1.Condition) *Standing {
 
 // down is how many wanted groups are down. A template that the StatefulSet was not given yet replaces no group.
 func (d *setDecision) down() int32 {
+	if workload.HasHashIdentity(d.Set) {
+		return workload.Replicas(d.Set) - d.count().wantedReady
+	}
 	state := d.rollout
 	if state.Changed {
 		state.Partition = state.Replicas
@@ -116,6 +119,9 @@ func (d *setDecision) down() int32 {
 
 // countStates counts the wanted groups by state.
 func (d *setDecision) countStates() (counted [GroupStates]int32) {
+	if workload.HasHashIdentity(d.Set) {
+		return d.countHashStates()
+	}
 	var taken map[int]bool
 	leaders, vacant := d.Groups, d.Vacant
 	for index := range int(workload.Replicas(d.Set)) {
@@ -129,6 +135,29 @@ func (d *setDecision) countStates() (counted [GroupStates]int32) {
 		}
 		counted[d.unreadyState(cmp.Or(g, &Group{Index: index}), taken[index])]++
 	}
+	return counted
+}
+
+// countHashStates counts as many groups as are wanted, those that are ready first. A group without a leader starts.
+func (d *setDecision) countHashStates() (counted [GroupStates]int32) {
+	var all [GroupStates]int32
+	all[GroupExhausted] = int32(len(d.exhaustedBy))
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		switch {
+		case d.exhaustedBy[g.Index] != nil:
+		case g.Ready(d.Set):
+			all[GroupReady]++
+		default:
+			all[d.unreadyState(g, false)]++
+		}
+	}
+	left := workload.Replicas(d.Set)
+	for state := range all {
+		counted[state] = min(all[state], left)
+		left -= counted[state]
+	}
+	counted[GroupStarting] += left
 	return counted
 }
 

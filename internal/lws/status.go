@@ -50,6 +50,9 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 	if sts := d.StatefulSet.Own(); sts != nil {
 		want.Replicas = sts.Status.Replicas
 	}
+	if deployment := d.Deployment.Own(); deployment != nil {
+		want.Replicas = deployment.Status.Replicas
+	}
 	if want.HPAPodSelector == "" {
 		want.HPAPodSelector = fmt.Sprintf("%s=%s,%s=%s", lwsv1.SetNameLabelKey, d.Set.Name, lwsv1.WorkerIndexLabelKey, workload.LeaderIndex)
 	}

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -28,31 +29,39 @@ const systemPrefix = "leaderworkerset.sigs.k8s.io/"
 // spec says. The templates may still differ, because another version or a webhook wrote this
 // one. An annotation on the StatefulSet records that the template is kept.
 func (d *setDecision) asFound(desired *appsv1.StatefulSet) {
-	delete(desired.Annotations, AsFoundAnnotationKey) // an annotation of the set is no record
 	live := d.leaderStatefulSet()
 	if live == nil {
+		delete(desired.Annotations, AsFoundAnnotationKey) // an annotation of the set is no record
 		return
 	}
 	if d.otherClaims != "" || workload.SameClaimTemplates(desired.Namespace, live.Spec.VolumeClaimTemplates, desired.Spec.VolumeClaimTemplates) {
 		desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates // a StatefulSet refuses other templates, even with the same meaning
 	}
-	key := desired.Labels[lwsv1.RevisionKey]
-	if !workload.BearsName(live, d.Set.Name) || leadersKey(live) != key || live.Spec.Template.Labels[lwsv1.RevisionKey] != key {
+	d.templateAsFound(desired, &desired.Spec.Template)
+}
+
+// templateAsFound keeps the template alone.
+func (d *setDecision) templateAsFound(desired metav1.Object, template *corev1.PodTemplateSpec) {
+	annotations := desired.GetAnnotations()
+	delete(annotations, AsFoundAnnotationKey) // an annotation of the set is no record
+	live, key := d.leadersOwner(), desired.GetLabels()[lwsv1.RevisionKey]
+	if live == nil || !workload.BearsName(live, d.Set.Name) || leadersKey(live) != key || live.template.Labels[lwsv1.RevisionKey] != key {
 		return
 	}
 	if !d.foundTemplate(live) || d.displaced(live) { // a leader with another placement is replaced anyway
 		return
 	}
-	if live.Annotations[AsFoundAnnotationKey] == key || !madeAlike(&live.Spec.Template, &desired.Spec.Template) {
-		desired.Spec.Template = live.Spec.Template
-		desired.Annotations[AsFoundAnnotationKey] = key
+	if live.GetAnnotations()[AsFoundAnnotationKey] == key || !madeAlike(live.template, template) {
+		*template = *live.template
+		annotations[AsFoundAnnotationKey] = key
 	}
 }
 
 // foundTemplate reports whether another implementation may have written the template of a
-// leader StatefulSet: this operator never wrote it, or kept it as found.
-func (d *setDecision) foundTemplate(live *appsv1.StatefulSet) bool {
-	return live.Annotations[AppliedAnnotationKey] == "" || live.Annotations[AsFoundAnnotationKey] == leadersKey(live)
+// leader StatefulSet or Deployment: this operator never wrote it, or kept it as found.
+func (d *setDecision) foundTemplate(live *leadersOwner) bool {
+	annotations := live.GetAnnotations()
+	return annotations[AppliedAnnotationKey] == "" || annotations[AsFoundAnnotationKey] == leadersKey(live)
 }
 
 // madeAlike reports whether an apply of desired leaves live as it is. Defaults of the API
@@ -120,17 +129,17 @@ func Fingerprint(object any) string {
 
 // displaced reports whether the leaders' template has another placement than the set. To the
 // StatefulSet controller that is a new template: the rollout starts with no group replaced.
-func (d *setDecision) displaced(sts *appsv1.StatefulSet) bool {
-	return slices.ContainsFunc(workload.Placements, func(placement string) bool { return d.misplaced(sts, d.Set, placement) })
+func (d *setDecision) displaced(owner *leadersOwner) bool {
+	return slices.ContainsFunc(workload.Placements, func(placement string) bool { return d.misplaced(owner, d.Set, placement) })
 }
 
 // misplaced reports the same of one annotation. A template that was found may say it in another
 // way: the metadata has the set's annotation that it was written for.
-func (d *setDecision) misplaced(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, placement string) bool {
-	if sts.Spec.Template.Annotations[placement] == workload.LeadersPlacement(set, placement) {
+func (d *setDecision) misplaced(owner *leadersOwner, set *lwsv1.LeaderWorkerSet, placement string) bool {
+	if owner.template.Annotations[placement] == workload.LeadersPlacement(set, placement) {
 		return false
 	}
-	return !d.foundTemplate(sts) || sts.Annotations[placement] != set.Annotations[placement]
+	return !d.foundTemplate(owner) || owner.GetAnnotations()[placement] != set.Annotations[placement]
 }
 
 // unschedulable warns of a leader that needs a topology domain for itself and finds none. The

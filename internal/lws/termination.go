@@ -30,6 +30,9 @@ func (d *groupDecision) endsInParallel(leader *corev1.Pod) bool {
 	if leader == nil || slices.Contains(leader.Finalizers, metav1.FinalizerOrphanDependents) {
 		return false
 	}
+	if d.Deployment != nil && leader == d.Leaving {
+		return workload.EndsInParallel(d.Set)
+	}
 	if owner := cmp.Or(d.LeaderSet, d.FormerOwner); owner != nil && metav1.IsControlledBy(leader, owner) &&
 		d.Set != nil && metav1.IsControlledBy(owner, d.Set) {
 		return workload.EndsInParallel(d.Set)

@@ -16,9 +16,11 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/volumes"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner.
+// indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner. Where
+// groups have keys, that is the name of the set for leaders, and of the leader for what belongs to it.
 // It finds revisions and PVCs by the UID of their controller ("uid:…") too, and PVCs by the name
 // of their set ("under:…").
 const indexClaim = "lockstep.claim"
@@ -31,15 +33,19 @@ const ownPrefix = "leaderworkerset.sigs.k8s.io/"
 func CacheOptions() cache.Options {
 	shared := true
 	ours := cache.ByObject{Label: labelled(), UnsafeDisableDeepCopy: &shared}
-	pods, services, revisions, statefulSets, pvcs := ours, ours, ours, ours, ours
+	pods, services, revisions, statefulSets, pvcs, deployments, replicaSets := ours, ours, ours, ours, ours, ours, ours
 	pods.Transform = trimPod
 	statefulSets.Transform = trimStatefulSet
+	deployments.Transform = trimDeployment
+	replicaSets.Transform = trimReplicaSet
 	pvcs.Transform = trimVolume
 	services.Transform = cache.TransformStripManagedFields()
 	revisions.Transform = cache.TransformStripManagedFields()
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&lwsv1.LeaderWorkerSet{}:     {UnsafeDisableDeepCopy: &shared, Transform: cache.TransformStripManagedFields()},
 		&appsv1.StatefulSet{}:        statefulSets,
+		&appsv1.Deployment{}:         deployments,
+		&appsv1.ReplicaSet{}:         replicaSets,
 		&appsv1.ControllerRevision{}: revisions,
 		&corev1.Service{}:            services,
 		&corev1.Pod{}:                pods,
@@ -68,7 +74,7 @@ func trimVolume(object any) (any, error) {
 
 // Index adds the indexes of an Observer. It must run before the cache starts.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}, volumes.Named("", "")} {
+	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &appsv1.ReplicaSet{}, &appsv1.ControllerRevision{}, volumes.Named("", "")} {
 		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
 			return fmt.Errorf("index %T: %w", object, err)
 		}
@@ -78,17 +84,37 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 
 func claimKeys(object client.Object) []string {
 	var keys []string
-	switch object.(type) {
+	switch object := object.(type) {
 	case *corev1.PersistentVolumeClaim, *volumes.PVC:
 		keys = append(ownerKeys(object), byName(volumeParent(object.GetLabels())), underName(object.GetLabels()[lwsv1.SetNameLabelKey]))
 	case *corev1.Pod:
-		if parent, ok := above(object.GetName()); ok {
-			keys = append(keys, byName(parent))
+		keys = append(keys, podKeys(object)...)
+	case *appsv1.StatefulSet:
+		if workload.HasKey(object) { // others are found by their names
+			keys = append(keys, byName(workload.LeaderOf(object)))
 		}
+	case *appsv1.ReplicaSet:
+		keys = append(keys, byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
 	case *appsv1.ControllerRevision:
 		keys = append(ownerKeys(object), byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
 	}
 	return keys
+}
+
+// podKeys are the keys of a pod. In a group that has a key, the name of a pod does not say what it belongs to: its
+// labels and annotations do. Such a worker is found by the name of its set, too.
+func podKeys(pod *corev1.Pod) []string {
+	set := pod.Labels[lwsv1.SetNameLabelKey]
+	switch leader := workload.LeaderOf(pod); {
+	case leader != "" && leader == pod.Name:
+		return []string{byName(set)}
+	case leader != "":
+		return []string{byName(leader), underName(set)}
+	}
+	if parent, ok := above(pod.Name); ok {
+		return []string{byName(parent)}
+	}
+	return nil
 }
 
 func ownerKeys(object client.Object) []string {

@@ -168,7 +168,7 @@ const workloadNameAnnotation = ownPrefix + "workload-name"
 // a Deployment.
 func (r *reading) fillBeyond(ctx context.Context, w *lws.SetSnapshot) (err error) {
 	leaders := w.StatefulSet.Own()
-	if w.Beyond, err = r.beyond(ctx, leaders); err != nil || leaders != nil || r.definition == nil {
+	if w.Beyond, err = r.beyond(ctx, leaders); err != nil || leaders != nil || r.definition == nil || workload.HasHashIdentity(r.set) {
 		return err
 	}
 	deployment, err := r.liveMeta(ctx, "apps/v1", "Deployment", client.ObjectKeyFromObject(r.set))

@@ -77,12 +77,20 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	leader := client.ObjectKeyFromObject(w.Leader)
 	var list corev1.PodList
 	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: w.Set.Name, lwsv1.GroupIndexLabelKey: strconv.Itoa(w.Index)}
+	if w.HasKey {
+		labels[lwsv1.GroupIndexLabelKey] = workload.KeyOf(w.Leader)
+	}
 	if err := r.live.List(ctx, &list, client.InNamespace(leader.Namespace), labels); err != nil {
 		return fmt.Errorf("list the pods of group %q: %w", leader, err)
 	}
 	var workers []*appsv1.StatefulSet
-	sts := &appsv1.StatefulSet{}
-	switch err := r.live.Get(ctx, leader, sts); {
+	sts, name := &appsv1.StatefulSet{}, leader
+	if known := w.Workers.Own(); known != nil {
+		name.Name = known.Name
+	} else {
+		name.Name = workload.HostName(w.Leader)
+	}
+	switch err := r.live.Get(ctx, name, sts); {
 	case err == nil:
 		workers = append(workers, sts)
 	case !apierrors.IsNotFound(err):
@@ -96,7 +104,7 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 		switch {
 		case pod.UID == uid:
 			setLeader(w, pod)
-		case parent == w.LeaderName:
+		case parent == w.LeaderName, w.HasKey && workload.LeaderOf(pod) == w.LeaderName:
 			pods = append(pods, pod)
 		}
 	}
@@ -109,9 +117,13 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 // Group returns the snapshot of the group whose leader has, or would have, a name. It returns a
 // NotFound error if no set can have such a group.
 func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time.Time) (w lws.GroupSnapshot, err error) {
-	setName, index := identity.ParentAndOrdinal(key.Name)
-	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
-		return w, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
+	setName, index, err := o.hashGroup(ctx, key)
+	hasKey := setName != ""
+	if !hasKey {
+		setName, index = identity.ParentAndOrdinal(key.Name)
+	}
+	if err != nil || !hasKey && (index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name) {
+		return w, cmp.Or(err, error(apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)))
 	}
 	// PVCs are read before the set: the spec is never older than their annotations.
 	pvcs, err := o.volumes(ctx, key.Namespace, byName(key.Name))
@@ -123,7 +135,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		return w, err
 	}
 	r := o.continued(set, nil)
-	w = lws.GroupSnapshot{Now: now, Set: set, Lives: r.lives, KeepsLogs: o.logs != nil, Group: lws.Group{Index: index, LeaderName: key.Name}}
+	w = lws.GroupSnapshot{Now: now, Set: set, Lives: r.lives, KeepsLogs: o.logs != nil, Group: lws.Group{Index: index, HasKey: hasKey, LeaderName: key.Name}}
 	fillVolumes := func(ctx context.Context, w *lws.GroupSnapshot) error {
 		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed(w)...)
 	}
@@ -150,6 +162,9 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 // fillLeader reads the set's leader StatefulSet, and the pod of the leader's name that it owns: as
 // Leader, or as Leaving once it is deleted. A terminating pod that it does not own is Former.
 func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
+	if w.HasKey {
+		return r.fillHashLeader(ctx, w)
+	}
 	found, err := r.leaderStatefulSet(ctx)
 	if err != nil {
 		return err
@@ -184,7 +199,7 @@ func setLeader(w *lws.GroupSnapshot, pod *corev1.Pod) {
 
 // followed returns the deleted leader if its StatefulSet will create another.
 func followed(w *lws.GroupSnapshot) []types.UID {
-	if w.Leaving == nil || int32(w.Index) >= workload.PodsOf(w.LeaderSet) {
+	if w.Leaving == nil || w.LeaderSet == nil || int32(w.Index) >= workload.PodsOf(w.LeaderSet) {
 		return nil
 	}
 	return []types.UID{w.Leaving.UID}
@@ -203,10 +218,14 @@ func (r *reading) fillWorkers(ctx context.Context, w *lws.GroupSnapshot) error {
 // abandoned returns the snapshot of a group whose set is gone: such pods, and what a terminating
 // leader controls. It reads the cache alone: no owner of these has to be looked for.
 func (o *Observer) abandoned(ctx context.Context, key types.NamespacedName, now time.Time) (w lws.GroupSnapshot, err error) {
-	setName, index := identity.ParentAndOrdinal(key.Name)
-	w = lws.GroupSnapshot{Now: now, Group: lws.Group{Index: index, LeaderName: key.Name}}
-	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
-		return w, nil // a set has this name: the pods under it are leaders
+	setName, index, err := o.hashGroup(ctx, key)
+	hasKey := setName != ""
+	if !hasKey {
+		setName, index = identity.ParentAndOrdinal(key.Name)
+	}
+	w = lws.GroupSnapshot{Now: now, Group: lws.Group{Index: index, HasKey: hasKey, LeaderName: key.Name}}
+	if err != nil || !hasKey && (index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name) {
+		return w, err // a set has this name: the pods under it are leaders
 	}
 	pods, err := o.Pods(ctx, key)
 	if err != nil {
@@ -220,6 +239,11 @@ func (o *Observer) abandoned(ctx context.Context, key types.NamespacedName, now 
 	}
 	w.Former, w.Kept = leader, append(w.Kept, lws.Kept(setName, []*corev1.Pod{leader})...)
 	workers := &appsv1.StatefulSet{}
+	if hasKey {
+		for _, pod := range pods { // the StatefulSet may have either name
+			key.Name, _ = identity.ParentAndOrdinal(pod.Name)
+		}
+	}
 	if err := o.cached.Get(ctx, key, workers); err != nil || !metav1.IsControlledBy(workers, leader) {
 		return w, client.IgnoreNotFound(err)
 	}
@@ -235,15 +259,25 @@ func (r *reading) fillGroup(ctx context.Context, g *lws.Group) error {
 	if r.wholeSet {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
-	workers, err := named(ctx, r.Observer, identity.KindStatefulSet, key, &appsv1.StatefulSet{}, options...)
+	read := func() ([]*appsv1.StatefulSet, error) {
+		return named(ctx, r.Observer, identity.KindStatefulSet, key, &appsv1.StatefulSet{}, options...)
+	}
+	if g.HasKey {
+		read = func() ([]*appsv1.StatefulSet, error) { return r.workerSets(ctx, g, options...) }
+	}
+	workers, err := read()
 	if err != nil {
 		return err
 	}
 	if err := r.sortWorkers(ctx, g, workers); err != nil {
 		return err
 	}
-	if g.HasOwnSubdomain(r.set) {
-		if g.Service, err = r.service(ctx, g.LeaderName, leaderUID(g)); err != nil {
+	if g.HasOwnSubdomain(r.set) && (g.Leader != nil || !g.HasKey) {
+		name := g.LeaderName
+		if g.Leader != nil {
+			name = workload.HostName(g.Leader)
+		}
+		if g.Service, err = r.service(ctx, name, leaderUID(g)); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // logsFor bounds the read of all logs of a group: its pods are about to go.
@@ -37,12 +38,15 @@ func (o *Observer) WithLogs(logs Logs) *Observer {
 // LogPlan reads the logs of the containers that failed with the group of a leader, and plans to add
 // their ends to the decision on it. It returns the set of the leader.
 func (o *Observer) LogPlan(ctx context.Context, leader types.NamespacedName) (*lwsv1.LeaderWorkerSet, lws.Plan, error) {
-	setName, _ := identity.ParentAndOrdinal(leader.Name)
 	set, pod := &lwsv1.LeaderWorkerSet{}, &corev1.Pod{}
-	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: leader.Namespace, Name: setName}, set); err != nil {
+	if err := o.cached.Get(ctx, leader, pod); err != nil {
 		return nil, lws.Plan{}, err
 	}
-	if err := o.cached.Get(ctx, leader, pod); err != nil {
+	setName, _ := identity.ParentAndOrdinal(leader.Name)
+	if workload.IsHashLeader(pod) {
+		setName = pod.Labels[lwsv1.SetNameLabelKey]
+	}
+	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: leader.Namespace, Name: setName}, set); err != nil {
 		return nil, lws.Plan{}, err
 	}
 	decision := restart.Of(set, pod)

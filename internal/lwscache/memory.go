@@ -299,16 +299,16 @@ func (m *Memory) RefusedTo(set client.Object, leader string, refusals []lws.Refu
 
 // refusedOf returns what is refused to a set and its groups, by rising index. It forgets groups
 // that are not wanted any more.
-func (m *Memory) refusedOf(set client.Object, isWanted func(index int, leader string) bool) (found []lws.Refused) {
+func (m *Memory) refusedOf(set client.Object, group func(leader string) (index int, isWanted bool)) (found []lws.Refused) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(set)
 	for leader, refusals := range s.refused {
-		index := identity.NoOrdinal
+		index, isWanted := identity.NoOrdinal, true
 		if leader != "" {
-			_, index = identity.ParentAndOrdinal(leader)
+			index, isWanted = group(leader)
 		}
-		if !isWanted(index, leader) {
+		if !isWanted {
 			delete(s.refused, leader)
 			continue
 		}

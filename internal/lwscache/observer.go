@@ -106,26 +106,31 @@ func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind
 func (o *Observer) Taken(ref identity.Ref) { o.memory.Taken(ref) }
 
 // Pods returns the cached pods that are named as a StatefulSet would name its own, whatever their
-// owner. It does not wait, so event handlers may call it. Writes to pods need no wait: a second
+// owner, or those that belong to a set or a leader in the same way where groups have keys. It does
+// not wait, so event handlers may call it. Writes to pods need no wait: a second
 // create of a pod is refused, and so is a delete.
 func (o *Observer) Pods(ctx context.Context, statefulSet types.NamespacedName) ([]*corev1.Pod, error) {
+	return o.podsWith(ctx, statefulSet.Namespace, byName(statefulSet.Name))
+}
+
+// podsWith returns the cached pods with a key of the index.
+func (o *Observer) podsWith(ctx context.Context, namespace, key string) ([]*corev1.Pod, error) {
 	if o.podStore != nil {
-		return storedPods(o.podStore, statefulSet)
+		return storedPods(o.podStore, namespace, key)
 	}
 	var list corev1.PodList
-	err := o.cached.List(ctx, &list, client.InNamespace(statefulSet.Namespace),
-		client.MatchingFields{indexClaim: byName(statefulSet.Name)}, client.DisableReadYourWritesConsistency)
+	err := o.cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{indexClaim: key}, client.DisableReadYourWritesConsistency)
 	if err != nil {
-		return nil, fmt.Errorf("list pods under %q: %w", statefulSet, err)
+		return nil, fmt.Errorf("list pods of %q: %w", key, err)
 	}
 	return pointers(list.Items), nil
 }
 
 // storedPods reads the index of Index by the name and the keys that the cache gives it.
-func storedPods(store toolscache.Indexer, statefulSet types.NamespacedName) ([]*corev1.Pod, error) {
-	found, err := store.ByIndex("field:"+indexClaim, statefulSet.Namespace+"/"+byName(statefulSet.Name))
+func storedPods(store toolscache.Indexer, namespace, key string) ([]*corev1.Pod, error) {
+	found, err := store.ByIndex("field:"+indexClaim, namespace+"/"+key)
 	if err != nil {
-		return nil, fmt.Errorf("list pods under %q: %w", statefulSet, err)
+		return nil, fmt.Errorf("list pods of %q: %w", key, err)
 	}
 	pods := make([]*corev1.Pod, 0, len(found))
 	for _, object := range found {

@@ -107,6 +107,10 @@ func cachedForm(owner *metav1.OwnerReference) client.Object {
 	switch owner.APIVersion + "/" + owner.Kind {
 	case "apps/v1/StatefulSet":
 		return &appsv1.StatefulSet{}
+	case "apps/v1/Deployment":
+		return &appsv1.Deployment{}
+	case "apps/v1/ReplicaSet":
+		return &appsv1.ReplicaSet{}
 	case "v1/Pod":
 		return &corev1.Pod{}
 	case lwsv1.GroupVersion.String() + "/LeaderWorkerSet":

@@ -59,7 +59,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	r.wholeSet = true
 	w := lws.SetSnapshot{Now: now, Set: set, Lives: r.lives}
 	o.memory.recall(&w)
-	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{r.fillStatefulSet, r.fillBeyond} {
+	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{r.fillStatefulSet, r.fillDeployment, r.fillBeyond} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err
 		}
@@ -74,8 +74,12 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 			return w, err
 		}
 	}
-	w.Refused = o.memory.refusedOf(set, func(index int, leader string) bool {
-		return index < int(workload.Replicas(set)) || slices.ContainsFunc(w.Leaders.Owned, func(pod *corev1.Pod) bool { return pod.Name == leader })
+	w.Refused = o.memory.refusedOf(set, func(leader string) (index int, isWanted bool) {
+		if i := slices.IndexFunc(w.Leaders.Owned, func(pod *corev1.Pod) bool { return pod.Name == leader }); i >= 0 {
+			return workload.IndexOf(w.Leaders.Owned[i]), true
+		}
+		_, index = identity.ParentAndOrdinal(leader)
+		return index, index < int(workload.Replicas(set)) && !workload.HasHashIdentity(set)
 	})
 	w.Vigil = o.memory.awaits(set, inTheWayOfSet(w), now)
 	return w, nil
@@ -109,19 +113,22 @@ func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
 	if err != nil {
 		return err
 	}
-	if !w.Stalled.IsZero() || condition.IsTrue(r.set.Status.Conditions, lws.CodeNameConflict) {
+	if !workload.HasHashIdentity(r.set) && (!w.Stalled.IsZero() || condition.IsTrue(r.set.Status.Conditions, lws.CodeNameConflict)) {
 		unlabelled, err := r.unlabelledLeaders(ctx, pods)
 		if err != nil {
 			return err
 		}
 		pods = append(pods, unlabelled...)
 	}
-	w.Leaders, err = sorted(ctx, r, pods, ownerOfLeaders(w.StatefulSet), func(pod *corev1.Pod) bool { return workload.IsLeader(pod, r.set.Name) })
+	w.Leaders, err = sorted(ctx, r, pods, slices.Concat(ownerOfLeaders(w.StatefulSet), w.ReplicaSets), func(pod *corev1.Pod) bool { return workload.IsLeader(pod, r.set.Name) })
 	return err
 }
 
 // fillGroups reads the groups of leaders, and the objects of wanted groups that have no leader.
 func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
+	if workload.HasHashIdentity(r.set) {
+		return r.fillHashGroups(ctx, w)
+	}
 	hasLeader := make(map[int]bool, len(w.Leaders.Owned))
 	w.Groups = make([]lws.Group, 0, len(w.Leaders.Owned))
 	for _, leader := range w.Leaders.Owned {
@@ -185,8 +192,8 @@ func (r *reading) leaderPVCs(ctx context.Context, sts *appsv1.StatefulSet) (map[
 // inTheWayOfSet returns the objects that the set waits for. Leaders that the set's own
 // StatefulSet replaces are not among them.
 func inTheWayOfSet(w lws.SetSnapshot) []types.UID {
-	all := slices.Concat(uids(w.StatefulSet.Previous), uids(w.LeaderVolumes.Previous), uids(w.Service.Previous), uids(w.Revisions.Previous))
-	leaderOwner := ownerOfLeaders(w.StatefulSet)
+	all := slices.Concat(uids(w.StatefulSet.Previous), uids(w.Deployment.Previous), uids(w.LeaderVolumes.Previous), uids(w.Service.Previous), uids(w.Revisions.Previous))
+	leaderOwner := slices.Concat(ownerOfLeaders(w.StatefulSet), w.ReplicaSets)
 	for _, pod := range slices.Concat(w.Leaders.Previous, w.Leaders.Foreign) {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || !slices.Contains(leaderOwner, owner.UID) {
 			all = append(all, pod.UID)

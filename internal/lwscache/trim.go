@@ -25,6 +25,23 @@ func trimStatefulSet(object any) (any, error) {
 	return sts, nil
 }
 
+// trimDeployment drops most of managedFields.
+func trimDeployment(object any) (any, error) {
+	if deployment, ok := object.(*appsv1.Deployment); ok {
+		deployment.ManagedFields = trimManagedFields(deployment.ManagedFields)
+	}
+	return object, nil
+}
+
+// trimReplicaSet keeps the metadata: only owners are read.
+func trimReplicaSet(object any) (any, error) {
+	if replicaSet, ok := object.(*appsv1.ReplicaSet); ok {
+		replicaSet.ManagedFields, replicaSet.Annotations = nil, nil
+		replicaSet.Spec, replicaSet.Status = appsv1.ReplicaSetSpec{}, appsv1.ReplicaSetStatus{}
+	}
+	return object, nil
+}
+
 // trimManagedFields keeps the entry that a create left behind, without its fields: an apply must
 // take it over.
 func trimManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws/restart"
 )
@@ -21,7 +22,7 @@ func trimPod(object any) (any, error) {
 		return object, nil
 	}
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
-		return !strings.HasPrefix(key, ownPrefix) && key != gang.PodGroupAnnotationKey && key != restart.AnnotationKey
+		return !strings.HasPrefix(key, ownPrefix) && key != gang.PodGroupAnnotationKey && key != restart.AnnotationKey && key != corev1.PodDeletionCost
 	})
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool {
 		return !strings.HasPrefix(key, ownPrefix) && key != appsv1.ControllerRevisionHashLabelKey
@@ -56,7 +57,7 @@ func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	var trimmed []corev1.PodCondition
 	for _, c := range conditions {
 		switch c.Type {
-		case corev1.PodReady, corev1.DisruptionTarget:
+		case corev1.PodReady, corev1.DisruptionTarget, lwsv1.GroupReadyCondition:
 		default:
 			if isReady {
 				continue

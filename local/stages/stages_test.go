@@ -89,7 +89,9 @@ func TestPodStages(t *testing.T) {
 		hangs   = ", annotations: {local.lockstep.dev/hang-on-delete: 'true'}}, status: {phase: Running}}"
 		later   = "{metadata: {annotations: {local.lockstep.dev/ready-after: 2m}}, status: {phase: Running, conditions: [{type: Ready, status: 'False', reason: ContainersNotReady}]}}"
 		ofJob   = "ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}, status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}"
-		ends    = "{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30"
+		gated   = "{spec: {readinessGates: [{conditionType: leaderworkerset.sigs.k8s.io/group-ready}]}, status: {phase: Running, conditions: [" +
+			"{type: leaderworkerset.sigs.k8s.io/group-ready, status: '%s'}, {type: ContainersReady, status: 'True'}, {type: Ready, status: '%s'}]}}"
+		ends = "{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30"
 	)
 	lifecycles := map[string]lifecycle.Lifecycle{Guarded: lifecycleOf(t, Guarded, "Pod"), Stock: lifecycleOf(t, Stock, "Pod")}
 	for _, c := range []struct {
@@ -102,6 +104,10 @@ func TestPodStages(t *testing.T) {
 		{"failed", Guarded, "{spec: {nodeName: n}, status: {phase: Failed}}", "", 0},
 		{"to be ready later", Guarded, later, "pod-ready", 2 * time.Minute},
 		{"made unready by a user", Guarded, strings.Replace(later, "ContainersNotReady", "Drill", 1), "", 0},
+		{"whose group is ready", Guarded, fmt.Sprintf(gated, "True", "False"), "pod-gate-ready", 0},
+		{"whose group is ready, as it is", Guarded, fmt.Sprintf(gated, "True", "True"), "", 0},
+		{"whose group is not ready", Guarded, fmt.Sprintf(gated, "False", "True"), "pod-gate-unready", 0},
+		{"whose group is not ready, nor is it", Guarded, fmt.Sprintf(gated, "False", "False"), "", 0},
 		{"of a job", Guarded, "{metadata: {" + ofJob, "pod-complete", 0},
 		{"deleted", Guarded, ends + "}, status: {phase: Running}}", "pod-vanish", 0},
 		{"deleted before it ran", Guarded, ends + "}, spec: {nodeName: n}, status: {phase: Pending}}", "pod-vanish", 0},
@@ -193,6 +199,10 @@ func TestPodSteps(t *testing.T) {
 		pod  string
 		want []string // name:ready,running,terminated of each container
 	}{
+		"has a readiness gate": {
+			"{spec: {nodeName: n, readinessGates: [{conditionType: x}], containers: [{name: b, image: i}]}, status: {phase: Pending}}",
+			[]string{"Running ready=False" + placed + " b:true,true,false"},
+		},
 		"runs": {
 			"{spec: {nodeName: n, initContainers: [{name: once, image: i}, {name: sidecar, image: i, restartPolicy: Always}], " +
 				"containers: [{name: '123', image: i}, {name: b, image: i}]}, status: {phase: Pending}}",

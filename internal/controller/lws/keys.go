@@ -3,12 +3,14 @@ package lws
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -70,6 +72,12 @@ func withOwner(object client.Object, labelled types.NamespacedName, kind identit
 func setOfPod(memory *lwscache.Memory) keysOf {
 	return func(object client.Object) []types.NamespacedName {
 		labelled := labelledSet(object)
+		if leader := leaderWithKey(object); leader != "" {
+			if leader == object.GetName() || object.GetDeletionTimestamp() != nil { // a group that goes makes room
+				return []types.NamespacedName{labelled}
+			}
+			return nil
+		}
 		parent, _ := identity.ParentAndOrdinal(object.GetName())
 		named := beside(object, parent)
 		var keys []types.NamespacedName
@@ -83,9 +91,20 @@ func setOfPod(memory *lwscache.Memory) keysOf {
 	}
 }
 
+// leaderWithKey is the name of the leader of a pod whose group has a key, or empty.
+func leaderWithKey(pod client.Object) string {
+	if pod, ok := pod.(*corev1.Pod); ok {
+		return workload.LeaderOf(pod)
+	}
+	return ""
+}
+
 // groupOfPod returns the groups that a pod belongs to by its name: its own for a leader, its
 // parent's for a worker. A pod may be both, to different sets.
 func groupOfPod(object client.Object) []types.NamespacedName {
+	if leader := leaderWithKey(object); leader != "" {
+		return []types.NamespacedName{beside(object, leader)}
+	}
 	parent, ordinal := identity.ParentAndOrdinal(object.GetName())
 	if ordinal == identity.NoOrdinal {
 		return nil
@@ -138,11 +157,19 @@ func groupsOfRevision(o *lwscache.Observer) keysOf {
 func groupsOfStatefulSet(o *lwscache.Observer) keysOf {
 	return func(object client.Object) []types.NamespacedName {
 		keys := byOwnName(object)
+		if workload.HasKey(object) {
+			return []types.NamespacedName{beside(object, workload.LeaderOf(object))}
+		}
 		if labelledSet(object) == keyOf(object) {
 			keys = append(keys, groupsUnder(o, keyOf(object))...)
 		}
 		return keys
 	}
+}
+
+// groupOfService returns the group whose leader owns a Service, or has its name.
+func groupOfService(object client.Object) []types.NamespacedName {
+	return withOwner(object, keyOf(object), identity.KindPod)
 }
 
 // groupOfVolume returns the group that a worker's PVC belongs to.

@@ -120,6 +120,8 @@ func setupSets(mgr ctrl.Manager, p *pass, added *requests) error {
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, desire, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, statusChanged, reread)).
 		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, statefulSetProgress, gather)).
+		Watches(&appsv1.Deployment{}, pace.watch(setsOf, deploymentProgress, gather)).
+		Watches(&appsv1.ReplicaSet{}, pace.watch(setOf, ownership, gather)).
 		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
 		Watches(&corev1.Pod{}, pace.restarts()).
 		Watches(&corev1.Service{}, pace.watch(setsOf, serviceChanged, 0)).
@@ -135,11 +137,13 @@ func setupGroups(mgr ctrl.Manager, p *pass, added *requests) error {
 		WithOptions(options(groupWorkers)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), workersChanged, 0)).
-		Watches(&corev1.Service{}, watch(byOwnName, serviceChanged, 0)).
+		Watches(&appsv1.Deployment{}, watch(groupsOf(p.observe, labelledSet), deploymentChanged, 0)).
+		Watches(&appsv1.ReplicaSet{}, watch(groupsOf(p.observe, labelledSet), ownership, 0)).
+		Watches(&corev1.Service{}, watch(groupOfService, serviceChanged, 0)).
 		WatchesMetadata(volumes.Named("", ""), watch(groupOfVolume, ownership, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(p.observe), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
-		Watches(&lwsv1.LeaderWorkerSet{}, recorded()).
+		Watches(&lwsv1.LeaderWorkerSet{}, recorded(p.observe)).
 		WatchesRawSource(added).
 		Complete(&groupReconciler{p})
 }

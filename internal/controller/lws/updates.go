@@ -32,7 +32,19 @@ func ownership(before, after client.Object) bool {
 func workersChanged(before, after client.Object) bool {
 	was, is, ok := both[*appsv1.StatefulSet](before, after)
 	return !ok || ownership(before, after) ||
-		labelledSet(after) != keyOf(after) && (workload.PodsOf(was) != workload.PodsOf(is) || !maps.Equal(was.Labels, is.Labels))
+		labelledSet(after) != keyOf(after) && (workload.PodsOf(was) != workload.PodsOf(is) || !maps.Equal(was.Labels, is.Labels)) ||
+		workload.HasKey(after) && lws.WorkersReady(was) != lws.WorkersReady(is)
+}
+
+// deploymentProgress reports whether an update of a Deployment changed what sets are judged by.
+func deploymentProgress(before, after client.Object) bool {
+	was, is, ok := both[*appsv1.Deployment](before, after)
+	return !ok || deploymentChanged(before, after) || was.Generation != is.Generation || !reflect.DeepEqual(was.Status, is.Status)
+}
+
+// deploymentChanged reports whether an update of a Deployment changed its owners or labels.
+func deploymentChanged(before, after client.Object) bool {
+	return ownership(before, after) || !maps.Equal(before.GetLabels(), after.GetLabels())
 }
 
 // statefulSetProgress reports whether an update of a StatefulSet changed what sets are judged by.
@@ -78,12 +90,13 @@ func groupDesire(before, after client.Object) bool {
 }
 
 // podProgress reports whether an update of a pod changed what groups are judged by: its owners,
-// its node, whether it runs and is ready, and whether a user recovers its group.
+// its node and gate, whether it runs and is ready, and whether a user recovers its group.
 func podProgress(before, after client.Object) bool {
 	was, is, ok := both[*corev1.Pod](before, after)
 	return !ok || ownership(before, after) || was.Spec.NodeName != is.Spec.NodeName ||
 		was.Status.Phase != is.Status.Phase || restart.Restarts(was) != restart.Restarts(is) || lws.PodReady(was) != lws.PodReady(is) ||
 		restart.IsRecovered(was) != restart.IsRecovered(is) ||
+		workload.IsGated(was) != workload.IsGated(is) || lws.StartsWorkers(was) != lws.StartsWorkers(is) || lws.GroupReadyOf(was) != lws.GroupReadyOf(is) ||
 		workload.Unschedulable(was) != workload.Unschedulable(is) || !maps.Equal(was.Labels, is.Labels)
 }
 

@@ -17,6 +17,8 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 const (
@@ -96,13 +98,20 @@ func (p *pace) restarts() handler.EventHandler {
 // recorded returns a handler that reconciles groups whose record is new: a pod may have
 // failed between the read that the record was made from and its write. Groups whose recreation the
 // status counts go on.
-func recorded() handler.EventHandler {
+func recorded(o *lwscache.Observer) handler.EventHandler {
 	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 		before, after, ok := both[*lwsv1.LeaderWorkerSet](e.ObjectOld, e.ObjectNew)
 		if !ok {
 			return
 		}
-		for _, leader := range slices.Concat(restart.NewlyStarted(before, after), restart.NewlyCounted(before, after)) {
+		news := slices.Concat(restart.NewlyStarted(before, after), restart.NewlyCounted(before, after))
+		if workload.HasHashIdentity(after) && len(news) > 0 {
+			for _, group := range groupsUnder(o, keyOf(after)) {
+				q.Add(ctrl.Request{NamespacedName: group})
+			}
+			return
+		}
+		for _, leader := range news {
 			q.Add(ctrl.Request{NamespacedName: beside(after, identity.LeaderName(after.Name, leader))})
 		}
 	}}

@@ -238,9 +238,9 @@ func TestEventsOfRestarts(t *testing.T) {
 		"a leader is decided":      {newPace(time.Now).restarts(), pod(), pod(decided), []string{"w"}},
 		"a pod begins to run":      {newPace(time.Now).restarts(), pod(), pod(runs), []string{"w"}},
 		"a pod changes":            {newPace(time.Now).restarts(), pod(runs, decided), pod(runs, decided), nil},
-		"a record is new":          {recorded(), set("a"), set("a", "b"), []string{"w-1"}},
-		"a record of a new leader": {recorded(), set("a", "b"), set("c", "b"), []string{"w-0"}},
-		"a record stays":           {recorded(), set("a"), set("a"), nil},
+		"a record is new":          {recorded(nil), set("a"), set("a", "b"), []string{"w-1"}},
+		"a record of a new leader": {recorded(nil), set("a", "b"), set("c", "b"), []string{"w-0"}},
+		"a record stays":           {recorded(nil), set("a"), set("a"), nil},
 	} {
 		q := &fakeQueue{added: map[string]time.Duration{}}
 		tt.handler.Update(t.Context(), event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}, q)

@@ -12,6 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // AnnotationKey on a leader pod holds why its group is recreated, as a Decision in JSON.
@@ -103,7 +104,7 @@ func (d *Decision) BackoffText(set *lwsv1.LeaderWorkerSet, index int) string {
 	if !due.After(d.At.Time) {
 		return ""
 	}
-	return fmt.Sprintf("group %d failed %d times in a row and is recreated at %s (%s)", index, d.Count, due.UTC().Format(time.RFC3339), Text(d.Failure))
+	return fmt.Sprintf("group %s failed %d times in a row and is recreated at %s (%s)", workload.GroupName(set, index), d.Count, due.UTC().Format(time.RFC3339), Text(d.Failure))
 }
 
 // backoffOf returns the back-off of a set. Admission refuses a value that cannot be read;

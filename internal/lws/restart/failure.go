@@ -62,7 +62,7 @@ func (g Group) failure(now time.Time) *Failure {
 		return nil
 	}
 	if len(started) > 1 && g.Workers.Own() == nil && g.Workers.Orphan() == nil {
-		return absent(CodeWorkersetDeleted, identity.LeaderName(g.Leader.Name, 1), now)
+		return absent(CodeWorkersetDeleted, g.workerName(1), now)
 	}
 	for _, pod := range g.Pods.Previous {
 		if index := g.counts(pod, started); index > 0 {
@@ -87,10 +87,20 @@ func (g Group) failureOfWorkers(started record, now time.Time) *Failure {
 	}
 	for index := range started {
 		if !present[index] {
-			return absent(CodePodGone, identity.LeaderName(g.Leader.Name, index), now)
+			return absent(CodePodGone, g.workerName(index), now)
 		}
 	}
 	return nil
+}
+
+// workerName is the name of a worker. Another implementation names the StatefulSet of a group with a key in
+// another way.
+func (g Group) workerName(index int) string {
+	name := workload.HostName(g.Leader)
+	if sts := g.Workers.Own(); sts != nil {
+		name = sts.Name
+	}
+	return identity.LeaderName(name, index)
 }
 
 // counts returns the index of a worker whose failure is one of the group, or 0. A group

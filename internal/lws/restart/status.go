@@ -12,7 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 const (
@@ -57,8 +57,11 @@ func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now ti
 	var started []lwsv1.StartedGroup
 	var restarts []lwsv1.GroupRestarts
 	for _, leader := range leaders {
-		_, index := identity.ParentAndOrdinal(leader.Name)
+		index := workload.IndexOf(leader)
 		decision := Of(set, leader)
+		if decision != nil && s.isInherited(index, decision.Leader) {
+			continue
+		}
 		if decision == nil {
 			if leader.DeletionTimestamp != nil || !replacesUncounted(set, index, leader) {
 				s.forget(index, leader)
@@ -138,11 +141,15 @@ func (s *Status) Record(started []lwsv1.StartedGroup) {
 	})
 }
 
-// Trim drops groups from an index on, and bounds the entries: the latest have their
-// evidence.
+// Trim drops groups from an index on, and bounds the entries.
 func (s *Status) Trim(end int32) {
 	s.Started = below(s.Started, end, startedIndex)
 	s.Restarts = below(s.Restarts, end, restartsIndex)
+	s.bound()
+}
+
+// bound bounds the entries: the latest have their evidence.
+func (s *Status) bound() {
 	if len(s.Restarts) <= detailedAtMost && textOf(s.Restarts...) <= textBytes {
 		return
 	}

@@ -42,6 +42,11 @@ func IndexOf(leader *corev1.Pod) int {
 	return index
 }
 
+// IndexOfKey is the index of the group of a worker that has a key.
+func IndexOfKey(worker *corev1.Pod) int {
+	return identity.HashIndex(worker.Labels[lwsv1.GroupUniqueHashLabelKey])
+}
+
 // HostName is the host name of a leader. The worker StatefulSet of its group has that name.
 func HostName(leader *corev1.Pod) string {
 	if IsHashLeader(leader) {

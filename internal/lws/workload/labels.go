@@ -79,6 +79,9 @@ func IsWorkerStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, le
 }
 
 func selects(sts *appsv1.StatefulSet, labels map[string]string) bool {
-	selector := sts.Spec.Selector
+	return isSelector(sts.Spec.Selector, labels)
+}
+
+func isSelector(selector *metav1.LabelSelector, labels map[string]string) bool {
 	return selector != nil && len(selector.MatchExpressions) == 0 && equality.Semantic.DeepEqual(selector.MatchLabels, labels)
 }

@@ -14,7 +14,7 @@ func SharedService(set *lwsv1.LeaderWorkerSet) *corev1.Service {
 
 // GroupService is the headless Service of one group. The leader owns it.
 func GroupService(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *corev1.Service {
-	return headlessService(set, leader.Name, OwnedByLeader(leader), map[string]string{
+	return headlessService(set, HostName(leader), OwnedByLeader(leader), map[string]string{
 		lwsv1.SetNameLabelKey:    set.Name,
 		lwsv1.GroupIndexLabelKey: groupIndex(leader),
 	})

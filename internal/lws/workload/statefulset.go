@@ -72,12 +72,12 @@ func WorkerStatefulSet(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod,
 	role := labels.Set{lwsv1.RoleLabelKey: lwsv1.WorkerRole}
 	replicas, service := Size(restored)-1, restored.Name
 	if Subdomain(restored) == lwsv1.SubdomainUniquePerReplica {
-		service = leader.Name
+		service = HostName(leader)
 	}
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       set.Namespace,
-			Name:            leader.Name,
+			Name:            HostName(leader),
 			Labels:          labels.Merge(set.Labels, labels.Merge(own, role)),
 			Annotations:     workerAnnotations(set, leader),
 			OwnerReferences: OwnedByLeader(leader),
@@ -123,7 +123,7 @@ func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, ow
 		}
 	}
 	annotations[lwsv1.LeaderPodNameAnnotationKey] = leader.Name
-	annotations[lwsv1.LeaderAddressAnnotationKey] = leader.Name + "." + service + "." + leader.Namespace
+	annotations[lwsv1.LeaderAddressAnnotationKey] = HostName(leader) + "." + service + "." + leader.Namespace
 	if slices.ContainsFunc(slices.Concat(leader.Spec.Containers, leader.Spec.InitContainers), func(c corev1.Container) bool { return RequestsTPU(&c) }) {
 		annotations[lwsv1.LeaderRequestsTPUsAnnotationKey] = "true"
 	}

@@ -1,0 +1,133 @@
+package lws
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/lws/rollout"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// replacements are the gated leaders of a set whose groups have keys.
+type replacements struct {
+	// room is what the set has, and admitted are the leaders that there is room for.
+	room               rollout.Room
+	admitted, deferred []*corev1.Pod
+}
+
+// replacements returns which gated leaders may be scheduled. A leader that a rollout is about to replace never is.
+func (d *setDecision) replacements() (r replacements) {
+	if d.Deployment.Own() == nil {
+		return r
+	}
+	byName := map[string]*corev1.Pod{}
+	var gated []rollout.Gated
+	holding := map[int]bool{}
+	for _, leader := range d.Leaders.Owned {
+		isCurrent := leader.Labels[lwsv1.RevisionKey] == d.target.key
+		switch {
+		case workload.HasEnded(leader):
+			holding[workload.IndexOf(leader)] = true
+		case !workload.IsGated(leader):
+			r.room.Active++
+		case isCurrent || Paused(d.Set):
+			byName[leader.Name] = leader
+			gated = append(gated, rollout.Gated{Name: leader.Name, Created: leader.CreationTimestamp.Time, Current: isCurrent})
+		}
+	}
+	for _, leader := range d.leadersAndLeaving() {
+		if leader.DeletionTimestamp != nil && !workload.IsGated(leader) { // a gated one has no node
+			holding[workload.IndexOf(leader)] = true
+		}
+	}
+	for i := range d.Vacant {
+		holding[d.Vacant[i].Index] = true
+	}
+	r.room.Holding, r.room.Stopped = int32(len(holding)), int32(len(d.exhaustedBy))
+	r.room.Immediate = d.Set.Spec.GroupReplacementPolicy == lwsv1.ImmediateGroupReplacement
+	if r.room.Allowed = workload.Replicas(d.Set); d.outdatedHashLeaders() > 0 {
+		r.room.Allowed += workload.Surge(d.Set)
+	}
+	admitted, deferred := r.room.Admit(gated)
+	for _, g := range admitted {
+		r.admitted = append(r.admitted, byName[g.Name])
+	}
+	for _, g := range deferred {
+		r.deferred = append(r.deferred, byName[g.Name])
+	}
+	return r
+}
+
+// admit lets the gated leaders be scheduled that there is room for.
+func (d *setDecision) admit() (p Plan) {
+	for _, leader := range d.gated.admitted {
+		ref := identity.RefOf(identity.KindPod, leader)
+		write := action.Ungate{
+			Pod:     ref,
+			Gates:   ungated(leader),
+			Because: because(CodeAdmitted, fmt.Sprintf("the set has room for leader %s", leader.Name)),
+			Tell: action.Telling{Done: []action.Event{{
+				Reason: "GroupReplacementAdmitted", Action: "Update", Related: &ref, Note: fmt.Sprintf("Leader pod %s admitted for scheduling", leader.Name),
+			}}},
+		}
+		if leader.Annotations[corev1.PodDeletionCost] == admission.GatedDeletionCost {
+			write.Annotations = map[string]string{corev1.PodDeletionCost: ""}
+		}
+		p.do(write)
+	}
+	for _, leader := range d.gated.deferred {
+		p.wait(d.deferral(leader))
+	}
+	return p
+}
+
+// deferral says what a leader waits for. The sentence is the same as long as the cause is: there is one event for it.
+func (d *setDecision) deferral(leader *corev1.Pod) Wait {
+	w := Wait{Reason: because(CodeDeferred, fmt.Sprintf("leader %s is scheduled once the set has room for one more group", leader.Name)), Until: d.Now.Add(conflictLook)}
+	if n := d.gated.room.Holding; n > 0 {
+		ref := identity.RefOf(identity.KindPod, leader)
+		w.Tell = &action.Event{
+			Reason: "GroupReplacementDeferred", Action: "Update", Related: &ref,
+			Note: fmt.Sprintf("Leader pod %s waits for %d terminating group(s) to be removed before scheduling", leader.Name, n),
+		}
+	}
+	return w
+}
+
+// ungated returns the gates of a leader without that of its group.
+func ungated(leader *corev1.Pod) []corev1.PodSchedulingGate {
+	return slices.DeleteFunc(slices.Clone(leader.Spec.SchedulingGates), func(gate corev1.PodSchedulingGate) bool {
+		return gate.Name == lwsv1.GroupReplacementGate
+	})
+}
+
+// collisions replaces the younger of two leaders whose keys begin alike: their groups would have one name.
+func (d *setDecision) collisions() (p Plan) {
+	if !workload.HasHashIdentity(d.Set) {
+		return p
+	}
+	oldest := map[int]*corev1.Pod{}
+	for _, leader := range slices.SortedFunc(slices.Values(d.Leaders.Owned), byAge) {
+		first := oldest[workload.IndexOf(leader)]
+		if first == nil {
+			oldest[workload.IndexOf(leader)] = leader
+			continue
+		}
+		p.do(action.Delete{
+			Object:  identity.RefOf(identity.KindPod, leader),
+			Because: because(CodeKeyTaken, fmt.Sprintf("the keys of leaders %s and %s begin alike, and name one group", first.Name, leader.Name)),
+		})
+	}
+	return p
+}
+
+func byAge(a, b *corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,113 @@
+package rollout_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"lockstep.dev/lockstep/internal/lws/rollout"
+)
+
+func gatedLeaders(n int) (gated []rollout.Gated) {
+	for i := range n {
+		gated = append(gated, rollout.Gated{Name: fmt.Sprint("w-", i), Created: time.Unix(int64(i), 0), Current: true})
+	}
+	return gated
+}
+
+func TestAdmit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		room            rollout.Room
+		gated, admitted int
+	}{
+		"a new set":                               {rollout.Room{Allowed: 3}, 3, 3},
+		"a group terminates":                      {rollout.Room{Allowed: 3, Active: 2, Holding: 1}, 1, 0},
+		"its last pod is gone":                    {rollout.Room{Allowed: 3, Active: 2}, 1, 1},
+		"the surge of a rollout":                  {rollout.Room{Allowed: 3, Active: 1, Holding: 1}, 2, 1},
+		"a surge leader runs, one terminates":     {rollout.Room{Allowed: 3, Active: 2, Holding: 1}, 1, 0},
+		"a larger set":                            {rollout.Room{Allowed: 5, Active: 3}, 2, 2},
+		"a smaller set still has too many":        {rollout.Room{Allowed: 2, Active: 4}, 1, 0},
+		"a smaller set has room":                  {rollout.Room{Allowed: 4, Active: 1, Holding: 2}, 1, 1},
+		"at once":                                 {rollout.Room{Allowed: 3, Active: 2, Holding: 1, Immediate: true}, 1, 1},
+		"at once, but one is stopped for good":    {rollout.Room{Allowed: 3, Active: 1, Holding: 2, Stopped: 1, Immediate: true}, 2, 1},
+		"a group that is stopped keeps its place": {rollout.Room{Allowed: 3, Active: 2, Holding: 1, Stopped: 1}, 1, 0},
+	} {
+		admitted, deferred := tt.room.Admit(gatedLeaders(tt.gated))
+		if len(admitted) != tt.admitted || len(admitted)+len(deferred) != tt.gated {
+			t.Errorf("%s: %d of %d", name, len(admitted), tt.gated)
+		}
+	}
+}
+
+func TestTheCurrentRevisionAndTheOldestGoFirst(t *testing.T) {
+	gated := gatedLeaders(3)
+	gated[0].Current = false
+	admitted, _ := rollout.Room{Allowed: 2}.Admit(gated)
+	if admitted[0].Name != "w-1" || admitted[1].Name != "w-2" {
+		t.Errorf("got %v", admitted)
+	}
+}
+
+// The laws of replacement after the end of groups: groups that hold room never become more than are allowed, all room
+// that is free is used at once, and the set is never held below its replicas.
+func TestLawsOfReplacement(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		count := func(name string) int32 { return rapid.Int32Range(0, 12).Draw(t, name) }
+		replicas, surge := count("replicas"), count("surge")
+		room := rollout.Room{Allowed: replicas + surge, Active: count("active"), Holding: count("holding")}
+		admitted, deferred := room.Admit(gatedLeaders(int(count("gated"))))
+		held := room.Active + room.Holding
+		now := held + int32(len(admitted))
+		if len(admitted) > 0 && now > room.Allowed {
+			t.Errorf("%d groups hold room, and %d may", now, room.Allowed)
+		}
+		if len(deferred) > 0 && now < room.Allowed {
+			t.Errorf("%d groups wait, %d hold room, and %d may", len(deferred), now, room.Allowed)
+		}
+		if len(deferred) > 0 && now < replicas {
+			t.Errorf("%d groups hold room below %d replicas, and %d wait", now, replicas, len(deferred))
+		}
+	})
+}
+
+// Any history of a set: groups fail, end, are replaced, and the set is scaled and rolled. What is admitted fits.
+func TestNoHistoryOfASetExceedsItsRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		replicas, active, holding, gated := int32(rapid.IntRange(1, 6).Draw(t, "replicas")), int32(0), int32(0), int32(0)
+		gated = replicas
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"fails", "ends", "scale"}).Draw(t, "step") {
+			case "fails":
+				if active > 0 {
+					active, holding, gated = active-1, holding+1, gated+1
+				}
+			case "ends":
+				holding = max(0, holding-1)
+			case "scale": // a ReplicaSet removes gated leaders first
+				next := int32(rapid.IntRange(0, 6).Draw(t, "next"))
+				for less := replicas - next; less > 0; less-- {
+					if gated > 0 {
+						gated--
+					} else {
+						active, holding = active-1, holding+1
+					}
+				}
+				gated += max(0, next-replicas)
+				replicas = next
+			}
+			admitted, _ := rollout.Room{Allowed: replicas, Active: active, Holding: holding}.Admit(gatedLeaders(int(gated)))
+			active, gated = active+int32(len(admitted)), gated-int32(len(admitted))
+			if len(admitted) > 0 && active+holding > replicas {
+				t.Fatalf("%d run and %d end, of %d", active, holding, replicas)
+			}
+			if gated > 0 && active+holding < replicas {
+				t.Fatalf("%d wait while %d run and %d end, of %d", gated, active, holding, replicas)
+			}
+			if active+gated != replicas {
+				t.Fatalf("%d leaders, of %d", active+gated, replicas)
+			}
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package workload
+
+import (
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// LeaderDeployment is the Deployment of the leaders of a set whose groups have keys. While it is paused, it
+// replaces no leader of an old template.
+func LeaderDeployment(set *lwsv1.LeaderWorkerSet, key string, paused bool) *appsv1.Deployment {
+	replicas := Replicas(set)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       set.Namespace,
+			Name:            set.Name,
+			Labels:          labels.Merge(set.Labels, labels.Set{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}),
+			Annotations:     labels.Merge(copied(set), labels.Set{lwsv1.ReplicasAnnotationKey: strconv.Itoa(int(replicas))}),
+			OwnerReferences: OwnedBySet(set),
+		},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: LeaderSelector(set.Name)},
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: rollingUpdate(set)},
+			Template: hashTemplate(set, key),
+			Paused:   paused,
+		},
+	}
+}
+
+// rollingUpdate copies the budget of a set: the Deployment controller resolves percentages.
+func rollingUpdate(set *lwsv1.LeaderWorkerSet) *appsv1.RollingUpdateDeployment {
+	unavailable, surge := intstr.FromInt32(1), intstr.FromInt32(0)
+	if rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration; rolling != nil && !(isZero(rolling.MaxUnavailable) && isZero(rolling.MaxSurge)) {
+		unavailable, surge = rolling.MaxUnavailable, rolling.MaxSurge
+	}
+	return &appsv1.RollingUpdateDeployment{MaxUnavailable: &unavailable, MaxSurge: &surge}
+}
+
+func isZero(value intstr.IntOrString) bool { return scaled(value, 100, true) == 0 }
+
+// Surge is how many groups beyond replicas a rollout of a Deployment may have. It is not capped.
+func Surge(set *lwsv1.LeaderWorkerSet) int32 {
+	return scaled(*rollingUpdate(set).MaxSurge, Replicas(set), true)
+}
+
+func hashTemplate(set *lwsv1.LeaderWorkerSet, key string) corev1.PodTemplateSpec {
+	template := leaderTemplate(set, key)
+	template.Annotations[lwsv1.GroupIdentityAnnotationKey] = string(lwsv1.HashGroupIdentity)
+	template.Spec.Subdomain = set.Name
+	if Size(set) > 1 {
+		gates := template.Spec.ReadinessGates // those of the user are not changed
+		template.Spec.ReadinessGates = append(gates[:len(gates):len(gates)], corev1.PodReadinessGate{ConditionType: lwsv1.GroupReadyCondition})
+	}
+	return template
+}
+
+// IsLeaderDeployment reports whether a Deployment has the labels and the immutable selector of the
+// set's leader Deployment.
+func IsLeaderDeployment(deployment *appsv1.Deployment, set *lwsv1.LeaderWorkerSet) bool {
+	return BearsName(deployment, set.Name) && isSelector(deployment.Spec.Selector, LeaderSelector(set.Name))
+}
+
+// IsGated reports whether a leader waits for room.
+func IsGated(leader *corev1.Pod) bool {
+	for _, gate := range leader.Spec.SchedulingGates {
+		if gate.Name == lwsv1.GroupReplacementGate {
+			return true
+		}
+	}
+	return false
+}
+
+// HasEnded reports whether the containers of a pod ended and do not start again.
+func HasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// LeaderOf is the name of the leader of a pod or a StatefulSet of a group that has a key, or empty.
+func LeaderOf(object metav1.Object) string {
+	if pod, ok := object.(*corev1.Pod); ok {
+		if IsHashLeader(pod) {
+			return pod.Name
+		}
+		if HasKey(pod) {
+			return pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]
+		}
+		return ""
+	}
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == string(identity.KindPod) {
+		return owner.Name
+	}
+	return ""
+}
