@@ -146,7 +146,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 		}
 	}
 	if o.Webhooks {
-		webhook.Register(mgr.GetWebhookServer(), sets(mgr), o.pods(mgr))
+		webhook.Register(mgr.GetWebhookServer(), o.sets(mgr, starter), o.pods(mgr))
 		register(report.CertificateMetrics(o.certificateExpiry(keeper)))
 	}
 	if keeper != nil {
