@@ -8,13 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// incarnationLength is how many random characters a leader adds to the name of its PodGroups.
-const incarnationLength = 5
+// IncarnationLength is how many random characters a leader adds to the name of its PodGroups.
+const IncarnationLength = 5
 
 // HandTo writes onto a template of leaders which Workload its pods belong to.
 func HandTo(template metav1.Object, set *lwsv1.LeaderWorkerSet) {
@@ -48,10 +47,11 @@ func IsHanded(pod metav1.Object) bool {
 
 // Join puts a pod that belongs to a Workload into its PodGroup. A leader makes the name of the
 // PodGroup its own first: the PodGroup of its predecessor may still be there, and terminate.
-func Join(pod *corev1.Pod) {
+// incarnation is random.
+func Join(pod *corev1.Pod, incarnation string) {
 	name := pod.Annotations[lwsv1.WorkloadNameAnnotationKey]
 	if isLeader(pod) && levelOf(pod) != SetLevel && !strings.Contains(name, ".") {
-		pod.Annotations[lwsv1.WorkloadNameAnnotationKey] = name + "." + utilrand.String(incarnationLength)
+		pod.Annotations[lwsv1.WorkloadNameAnnotationKey] = name + "." + incarnation
 	}
 	pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new(PodGroupName(pod))}
 }
@@ -87,10 +87,13 @@ func podGroupName(pod metav1.Object, level Level, role string) string {
 	return workload + "-" + group + "-" + key
 }
 
+// SetPodGroupName is the name of the PodGroup of all pods of a set.
+func SetPodGroupName(set metav1.Object) string { return WorkloadName(set) + "-lws" }
+
 // SetPodGroup is the PodGroup of all pods of a set. It waits for minCount pods, if it waits.
 func SetPodGroup(set *lwsv1.LeaderWorkerSet, workload metav1.Object, minCount int32) (*unstructured.Unstructured, error) {
-	unit := unitsOf(set)[0]
-	return podGroup(set, workload, &unit, WorkloadName(set)+"-lws", minCount, map[string]string{
+	unit := UnitsOf(set)[0]
+	return podGroup(set, workload, &unit, SetPodGroupName(set), minCount, map[string]string{
 		lwsv1.SetNameLabelKey: set.Name, lwsv1.SchedulingLevelLabelKey: string(SetLevel),
 	})
 }
@@ -137,7 +140,7 @@ func PodGroupNames(leader metav1.Object) []string {
 func podGroup(set *lwsv1.LeaderWorkerSet, workload metav1.Object, unit *Unit, name string, minCount int32, labels map[string]string) (*unstructured.Unstructured, error) {
 	described := *unit
 	described.Members = minCount
-	builder := described.builder(set, nil)
+	builder := described.Builder(set, nil)
 	if _, err := builder.BuildWorkload(); err != nil {
 		return nil, err
 	}

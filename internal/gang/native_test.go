@@ -45,7 +45,7 @@ func podOf(set *lwsv1.LeaderWorkerSet, index string) *corev1.Pod {
 // TestPodsJoinPodGroups: at each level, a leader, its workers and the PodGroups that are created for them
 // have the same names.
 func TestPodsJoinPodGroups(t *testing.T) {
-	inc := `\.[a-z0-9]{5}`
+	const inc = `\.abcde`
 	for level, test := range map[string]struct {
 		scheduling     lwsv1.Scheduling
 		leader, worker string
@@ -57,9 +57,9 @@ func TestPodsJoinPodGroups(t *testing.T) {
 	} {
 		set := nativeSet(test.scheduling)
 		leader, worker := podOf(set, "0"), podOf(set, "3")
-		Join(leader)
+		Join(leader, "abcde")
 		Follow(worker, leader)
-		Join(worker)
+		Join(worker, "fghij")
 		for pod, want := range map[*corev1.Pod]string{leader: test.leader, worker: test.worker} {
 			got := *pod.Spec.SchedulingGroup.PodGroupName
 			if !regexp.MustCompile("^" + regexp.QuoteMeta(WorkloadName(set)) + want + "$").MatchString(got) {
@@ -81,7 +81,7 @@ func TestPodsJoinPodGroups(t *testing.T) {
 			t.Errorf("%s: the worker waits for none of %v", level, names)
 		}
 		next := podOf(set, "0")
-		if Join(next); level != "lws" && *next.Spec.SchedulingGroup.PodGroupName == *leader.Spec.SchedulingGroup.PodGroupName {
+		if Join(next, "klmno"); level != "lws" && *next.Spec.SchedulingGroup.PodGroupName == *leader.Spec.SchedulingGroup.PodGroupName {
 			t.Errorf("%s: the next leader has the PodGroup of its predecessor", level)
 		}
 	}

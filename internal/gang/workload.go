@@ -1,7 +1,6 @@
 package gang
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 
@@ -52,9 +51,9 @@ func Workload(set *lwsv1.LeaderWorkerSet) (*unstructured.Unstructured, error) {
 
 func workloadOf(set *lwsv1.LeaderWorkerSet) (*schedulingv1beta1.Workload, error) {
 	var whole *schedulingv1beta1.Workload
-	units := unitsOf(set)
+	units := UnitsOf(set)
 	for i := range units {
-		part, err := units[i].builder(set, nil).BuildWorkload()
+		part, err := units[i].Builder(set, nil).BuildWorkload()
 		if err != nil {
 			return nil, fmt.Errorf("describe the %s of set %q: %w", units[i].Name, set.Name, err)
 		}
@@ -67,22 +66,14 @@ func workloadOf(set *lwsv1.LeaderWorkerSet) (*schedulingv1beta1.Workload, error)
 	return whole, nil
 }
 
-func unitsOf(set *lwsv1.LeaderWorkerSet) []Unit {
+// UnitsOf returns the units of a set, with all of its pods.
+func UnitsOf(set *lwsv1.LeaderWorkerSet) []Unit {
 	level := LevelOf(set.Spec.Scheduling)
 	return Units(set.Spec.Scheduling, level, ptr.Deref(set.Spec.Replicas, 1), ptr.Deref(set.Spec.LeaderWorkerTemplate.Size, 1))
 }
 
-// Check returns what the scheduler's own rules refuse of a unit of a set: of the unions, and of
-// what changed since was, unless nil.
-func (u *Unit) Check(set *lwsv1.LeaderWorkerSet, was *Unit, at *field.Path) field.ErrorList {
-	var input workloadbuilder.ValidationInput
-	if was != nil {
-		input.OldRoot = was.item(set, at)
-	}
-	return u.builder(set, at).Validate(context.Background(), input)
-}
-
-func (u *Unit) builder(set *lwsv1.LeaderWorkerSet, at *field.Path) *workloadbuilder.Builder {
+// Builder describes a unit of a set to the scheduler, and checks it. at is the path of spec.scheduling.
+func (u *Unit) Builder(set *lwsv1.LeaderWorkerSet, at *field.Path) *workloadbuilder.Builder {
 	return workloadbuilder.NewBuilder(u.item(set, at), workloadbuilder.BuildOptions{
 		Name: WorkloadName(set), Namespace: set.Namespace, Owner: controllerOf(set),
 		AllowedPolicies:        []workloadbuilder.SchedulingPolicyOption{workloadbuilder.BasicPolicy, workloadbuilder.GangPolicy},

@@ -70,6 +70,7 @@ func DecideSet(w SetSnapshot) Plan {
 	for _, rule := range []func(*setDecision) Plan{
 		(*setDecision).tell,
 		(*setDecision).previous,
+		(*setDecision).workloadObjects,
 		(*setDecision).leaders,
 		(*setDecision).service,
 	} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
@@ -75,7 +76,7 @@ func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	case inGang:
 		gang.Tie(pod, gang.NameOf(pod))
 	case gang.IsHanded(pod):
-		gang.Join(pod)
+		gang.Join(pod, utilrand.String(gang.IncarnationLength))
 	}
 	if !rule.IsLeader(pod) {
 		return nil

@@ -93,7 +93,7 @@ func mutating[T any, P object[T]](change func(ctx context.Context, is, was P) er
 
 // validateSet refuses a LeaderWorkerSet with all its faults at once.
 func validateSet(reads reader[lwsv1.LeaderWorkerSet], scheduling rule.Scheduling) admission.HandlerFunc {
-	return func(_ context.Context, req admission.Request) admission.Response {
+	return func(ctx context.Context, req admission.Request) admission.Response {
 		if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 			return admission.Allowed("")
 		}
@@ -110,6 +110,9 @@ func validateSet(reads reader[lwsv1.LeaderWorkerSet], scheduling rule.Scheduling
 				return undecodable(req, err)
 			}
 			faults = scheduling.ValidateUpdate(is, was)
+		}
+		if len(faults) == 0 && scheduling.IsEnabled {
+			faults = checkUnits(ctx, is, was)
 		}
 		answer := admission.Allowed("")
 		if len(faults) > 0 {

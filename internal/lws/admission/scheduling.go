@@ -71,18 +71,13 @@ func (s Scheduling) checkServed() field.ErrorList {
 	return nil
 }
 
-func unitsOf(set *lwsv1.LeaderWorkerSet) []gang.Unit {
-	return gang.Units(set.Spec.Scheduling, gang.LevelOf(set.Spec.Scheduling), workload.Replicas(set), workload.Size(set))
-}
-
-// checkUnits refuses unions with no or more than one member, and counts that are not those of all pods.
+// checkUnits refuses counts that are not those of all pods. Who calls this checks the unions, too.
 func checkUnits(set *lwsv1.LeaderWorkerSet, level gang.Level) field.ErrorList {
 	faults := checkGroupCounts(set.Spec.Scheduling)
 	if level == gang.RoleLevel && workload.Size(set) < 2 {
 		faults = append(faults, field.Invalid(sizePath, workload.Size(set), "leader/worker scheduling requires size >= 2"))
 	}
-	for _, unit := range unitsOf(set) {
-		faults = append(faults, unit.Check(set, nil, schedulingPath)...)
+	for _, unit := range gang.UnitsOf(set) {
 		path := unitPath(&unit)
 		if count := minCount(&unit); count != nil && *count != unit.Members {
 			faults = append(faults, field.Invalid(path.Child("schedulingPolicy", "gang", "minCount"), *count,
@@ -141,7 +136,7 @@ func checkClaims(set *lwsv1.LeaderWorkerSet, unit *gang.Unit, at *field.Path) (f
 
 // checkGangPods refuses gangs of pods that wait for one another elsewhere: they would never be placed.
 func checkGangPods(set *lwsv1.LeaderWorkerSet, level gang.Level) (faults field.ErrorList) {
-	units := unitsOf(set)
+	units := gang.UnitsOf(set)
 	isGang := slices.ContainsFunc(units, func(u gang.Unit) bool { return u.IsGang() })
 	isConstrained := slices.ContainsFunc(units, func(u gang.Unit) bool { return u.IsConstrained() })
 	if level != gang.RoleLevel && isGang && workload.Size(set) > 1 && set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy {
@@ -241,17 +236,7 @@ func checkSchedulingChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 // checkUnitChange keeps policies and constraints: PodGroups cannot take a change. Counts may follow the
 // size, and what means the same may be written in another way.
 func checkUnitChange(set, old *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
-	is, was := unitsOf(set), unitsOf(old)
-	for i := range is {
-		changed := is[i].Check(set, &was[i], schedulingPath)
-		told := is[i].Check(set, nil, schedulingPath)
-		faults = append(faults, slices.DeleteFunc(changed, func(fault *field.Error) bool {
-			return slices.ContainsFunc(told, func(t *field.Error) bool { return t.Error() == fault.Error() })
-		})...)
-	}
-	if len(faults) > 0 {
-		return faults
-	}
+	is, was := gang.UnitsOf(set), gang.UnitsOf(old)
 	for i := range is {
 		if !means(&is[i], &was[i]) {
 			faults = append(faults, field.Invalid(unitPath(&is[i]), field.OmitValueType{}, apivalidation.FieldImmutableErrorMsg))

@@ -106,13 +106,6 @@ func TestValidateScheduling(t *testing.T) {
 		"a claim that pods have, and one not": {native, newSet(claimed, withScheduling(`{replica: {worker: {resourceClaims: [{name: net, resourceClaimTemplateName: fast}, {name: gpu, resourceClaimName: a}]}}}`)), []string{
 			`spec.scheduling.replica.worker.resourceClaims[1]: Invalid value: "gpu": must have a matching reference in every member pod template`,
 		}},
-		"no policy": {native, newSet(withScheduling(`{schedulingPolicy: {}}`)), []string{
-			"spec.scheduling.schedulingPolicy: Invalid value: \"\": must specify one of: `basic`, `gang`",
-		}},
-		"two policies": {native, newSet(withScheduling(`{replica: {schedulingPolicy: {basic: {}, gang: {}}}}`)), []string{
-			"spec.scheduling.replica.schedulingPolicy: Invalid value: \"{basic, gang}\": must specify exactly one of: `basic`, `gang`",
-		}},
-
 		"Volcano": {volcano, newSet(withScheduling(`{replica: {schedulingPolicy: {gang: {}}}}`)), nil},
 		"Volcano for the set": {volcano, newSet(withScheduling(wholeGang)), []string{
 			"spec.scheduling: Forbidden: the Volcano provider supports the typed API only at replica level",

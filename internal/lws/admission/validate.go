@@ -49,7 +49,9 @@ var changes = []func(set, old *lwsv1.LeaderWorkerSet) field.ErrorList{
 }
 
 // ValidateCreate returns what is wrong with a new set. Run it after Default.
-func ValidateCreate(set *lwsv1.LeaderWorkerSet) field.ErrorList { return Scheduling{}.ValidateCreate(set) }
+func ValidateCreate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	return Scheduling{}.ValidateCreate(set)
+}
 
 // ValidateUpdate is the same of a set as the successor of another.
 func ValidateUpdate(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
