@@ -1,4 +1,4 @@
-// Package gang says how Volcano places the pods of a group together or not at all.
+// Package gang says how Volcano, or Kubernetes, places the pods of a group together or not at all.
 //
 // It knows the PodGroup of a group, what ties a pod to it, and when a PodGroup says what it
 // should. It refuses to know how objects are read and written, and when one is created.

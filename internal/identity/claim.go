@@ -120,6 +120,19 @@ func first[T any](objs []T) (object T) {
 	return object
 }
 
+// Named returns the objects of a name: a claim may be to more than one.
+func (c Claim[T]) Named(name string) Claim[T] {
+	named := func(objects []T) (found []T) {
+		for _, object := range objects {
+			if object.GetName() == name {
+				found = append(found, object)
+			}
+		}
+		return found
+	}
+	return Claim[T]{named(c.Owned), named(c.Previous), named(c.Orphans), named(c.Foreign)}
+}
+
 // Empty reports whether no object has the name.
 func (c Claim[T]) Empty() bool {
 	return len(c.Owned)+len(c.Previous)+len(c.Orphans)+len(c.Foreign) == 0

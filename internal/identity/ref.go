@@ -31,6 +31,8 @@ const (
 
 	// KindPodGroup is what gang schedulers know a group by.
 	KindPodGroup Kind = "PodGroup"
+	// KindWorkload is what Kubernetes' own scheduler knows a set by.
+	KindWorkload Kind = "Workload"
 )
 
 // Ref is one incarnation of one object, as it was when it was looked at. A

@@ -67,8 +67,8 @@ func applicable(text string) (config []byte, dropped []string, err error) {
 			dropped = append(dropped, found[1])
 		}
 	}
-	for name, on := range parsed.FeatureGates {
-		if on {
+	for name := range parsed.FeatureGates {
+		if !slices.Contains(v1alpha1.FeatureGates(), name) {
 			dropped = append(dropped, "featureGates."+name)
 		}
 	}

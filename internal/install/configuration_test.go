@@ -18,13 +18,13 @@ func TestTheConfigurationOfAnotherImplementation(t *testing.T) {
 			header + "leaderElection: {leaderElect: true}\ninternalCertManagement: {enable: true}\n", "leaderElect: true", nil,
 		},
 		"of the next version": {
-			"apiVersion: config.lws.x-k8s.io/v1\nkind: Configuration\nclientConnection: {qps: 50}\nfeatureGates: {WorkloadAwareScheduling: false}\n", "qps: 50", nil,
+			"apiVersion: config.lws.x-k8s.io/v1\nkind: Configuration\nclientConnection: {qps: 50}\nfeatureGates: {WorkloadAwareScheduling: true}\n", "WorkloadAwareScheduling: true", nil,
 		},
 		"with what this version lacks": {
-			header + "gangSchedulingManagement: {schedulerProvider: volcano}\nwebhook: {port: 9444, speed: 3}\nfeatureGates: {WorkloadAwareScheduling: true}\n" +
+			header + "gangSchedulingManagement: {schedulerProvider: volcano}\nwebhook: {port: 9444, speed: 3}\nfeatureGates: {Unheard: true}\n" +
 				"internalCertManagement: {enable: false}\n",
 			"schedulerProvider: volcano",
-			[]string{"featureGates.WorkloadAwareScheduling", "internalCertManagement.enable", "webhook.port", "webhook.speed"},
+			[]string{"featureGates.Unheard", "internalCertManagement.enable", "webhook.port", "webhook.speed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

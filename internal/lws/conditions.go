@@ -14,7 +14,7 @@ import (
 
 // wantedConditions returns every condition whose place in the status is to change.
 func (d *setDecision) wantedConditions() []metav1.Condition {
-	return status.Wanted(d.Set.Status.Conditions, d.progress(), d.notices())
+	return append(status.Wanted(d.Set.Status.Conditions, d.progress(), d.notices()), d.workloadCreated()...)
 }
 
 // progress returns the conditions about progress that say something, the one that tells most first.
@@ -74,7 +74,7 @@ func (d *setDecision) notices() []status.Notice {
 			Kind: CodeUnsupported, OverReason: "Supported", Over: "this version of Lockstep knows all that the set has", Ended: "Supported",
 		},
 		{
-			Kind: CodeGangSchedulerMissing, Says: d.GangMissing, Again: gangLook,
+			Kind: CodeGangSchedulerMissing, Says: d.volcanoMissing(), Again: gangLook,
 			OverReason: "GangSchedulerFound", Over: "the gang scheduler of this set is there", Ended: "GangSchedulerFound",
 		},
 		{

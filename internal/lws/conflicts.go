@@ -28,6 +28,8 @@ func (d *setDecision) conflicts() string {
 	if d.wantsShared() {
 		found = append(found, bearersOf(identity.KindService, d.Service.Foreign)...)
 	}
+	found = append(found, bearersOf(identity.KindWorkload, d.Workload.Foreign)...)
+	found = append(found, bearersOf(identity.KindPodGroup, d.PodGroup.Foreign)...)
 	for _, g := range d.Groups {
 		found = append(found, g.conflicts(d.Set)...)
 	}
@@ -37,6 +39,7 @@ func (d *setDecision) conflicts() string {
 // conflicts returns the foreign objects under names of the group's workers, Service and PodGroup.
 func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []bearer {
 	found := bearersOf(identity.KindPodGroup, g.Gang.Foreign)
+	found = append(found, bearersOf(identity.KindPodGroup, g.neededPodGroups(g.PodGroups.Foreign))...)
 	size := workload.SizeOf(g.Leader, set)
 	if size > 1 {
 		found = append(found, bearersOf(identity.KindStatefulSet, g.Workers.Foreign)...)

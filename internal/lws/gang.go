@@ -17,6 +17,8 @@ import (
 // an earlier leader goes first.
 func (d *groupDecision) scheduledAsGang() bool {
 	switch {
+	case gang.IsHanded(d.Leader):
+		d.keepPodGroups()
 	case !gang.IsTied(d.Leader): // a group from before its set asked for a gang has none until it is recreated
 	case d.GangMissing != "":
 		d.plan.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing)})

@@ -11,6 +11,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -42,7 +43,7 @@ func (d *setDecision) leaders() (p Plan) {
 		}
 		return p
 	}
-	if d.StatefulSet.Empty() {
+	if d.StatefulSet.Empty() && !d.awaitsWorkload() {
 		p.do(d.createLeaders(identity.KindStatefulSet, desired))
 	}
 	return p
@@ -55,6 +56,9 @@ func (d *setDecision) wantedLeaders() *appsv1.StatefulSet {
 		return nil
 	}
 	desired := workload.LeaderStatefulSet(d.Set, d.target.key, d.course.Replicas, d.course.Partition)
+	if d.isNative() {
+		gang.HandTo(&desired.Spec.Template, d.Set)
+	}
 	d.asFound(desired)
 	d.asLabelled(desired)
 	delete(desired.Annotations, AppliedAnnotationKey)

@@ -76,6 +76,9 @@ const (
 	CodeLeaderUnschedulable = "LeaderUnschedulable"
 
 	CodeGangSchedulerMissing = "GangSchedulerMissing"
+	CodeWorkloadNotReady     = "WaitingForWorkload"
+	CodePodGroupOwner        = "UnexpectedPodGroupOwner"
+	CodePodGroupUnused       = "PodGroupUnused"
 	CodeRestart              = "Restart"
 	CodeParallel             = "ParallelTermination"
 	CodePreviousGone         = "PreviousIncarnationGone"

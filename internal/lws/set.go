@@ -73,6 +73,7 @@ func DecideSet(w SetSnapshot) Plan {
 	for _, rule := range []func(*setDecision) Plan{
 		(*setDecision).tell,
 		(*setDecision).previous,
+		(*setDecision).workloadObjects,
 		(*setDecision).leaders,
 		(*setDecision).service,
 		(*setDecision).collisions,

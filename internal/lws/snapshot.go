@@ -46,6 +46,11 @@ type SetSnapshot struct {
 	// GangMissing says why the objects of the gang scheduler that the set or any of
 	// its groups is handed to cannot be read, or is empty.
 	GangMissing string
+	// Scheduler places the set if it has spec.scheduling, or is empty.
+	Scheduler string
+	// Workload holds what bears the name of the set's Workload, and PodGroup what bears that of the
+	// PodGroup of all its pods. They are filled only for a set that Kubernetes' own scheduler places.
+	Workload, PodGroup identity.Claim[*unstructured.Unstructured]
 	// LeaderVolumes holds what bears the names of leaders' volume claims. It is
 	// filled only while leaders are missing.
 	LeaderVolumes identity.Claim[*volumes.PVC]
@@ -90,6 +95,9 @@ type GroupSnapshot struct {
 	// FormerOwner is the leader StatefulSet that controls it, terminating or to be adopted, or nil.
 	Former      *corev1.Pod
 	FormerOwner *appsv1.StatefulSet
+	// Workload holds what bears the name of the set's Workload. It is filled only for a group with a
+	// leader whose set Kubernetes' own scheduler places.
+	Workload identity.Claim[*unstructured.Unstructured]
 	// Revisions holds what bears the set's revision labels. It is filled only where the
 	// group has something to be made, or a policy to be judged by, that a revision says.
 	Revisions identity.Claim[*appsv1.ControllerRevision]
@@ -127,6 +135,9 @@ type Group struct {
 	// Gang holds what bears the name of the object that the group's gang scheduler
 	// knows it by. It is filled only for groups that were handed to one.
 	Gang identity.Claim[*unstructured.Unstructured]
+	// PodGroups are those of Kubernetes' own scheduler: in a set snapshot those that the leader needs,
+	// in that of a group all with its labels, too.
+	PodGroups identity.Claim[*unstructured.Unstructured]
 	// GangMissing says why that scheduler's objects cannot be read, or is empty.
 	GangMissing string
 	// Volumes holds what bears the names of workers' volume claims. A set snapshot

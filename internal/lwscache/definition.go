@@ -142,7 +142,7 @@ func (c *comparison) fill(inCluster *unstructured.Unstructured) error {
 // beyond returns what a set has that this version lacks: fields and values, or what only such
 // fields leave. A definition without the fields may have removed them since.
 func (r *reading) beyond(ctx context.Context, leaders *appsv1.StatefulSet) ([]string, error) {
-	if found, err := workload.Unmet(r.set); err != nil || len(found) > 0 {
+	if found, err := workload.Unmet(r.set, r.scheduler); err != nil || len(found) > 0 {
 		return found, err
 	}
 	if r.definition == nil {
@@ -152,17 +152,14 @@ func (r *reading) beyond(ctx context.Context, leaders *appsv1.StatefulSet) ([]st
 	if err != nil || len(found) > 0 {
 		return found, client.IgnoreNotFound(err)
 	}
-	if leaders == nil {
+	if leaders == nil || r.set.Spec.Scheduling != nil {
 		return nil, nil
 	}
-	if _, handed := leaders.Spec.Template.Annotations[workloadNameAnnotation]; handed {
-		found = append(found, fmt.Sprintf("annotation %s of statefulset %s", workloadNameAnnotation, leaders.Name))
+	if _, handed := leaders.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey]; handed {
+		found = append(found, fmt.Sprintf("annotation %s of statefulset %s", lwsv1.WorkloadNameAnnotationKey, leaders.Name))
 	}
 	return found, nil
 }
-
-// workloadNameAnnotation is on the leaders of a set that the native gang scheduler places.
-const workloadNameAnnotation = ownPrefix + "workload-name"
 
 // fillBeyond is beyond for a set. A set without a leader StatefulSet may have its leaders under
 // a Deployment.

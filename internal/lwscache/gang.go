@@ -3,9 +3,11 @@ package lwscache
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,63 +20,100 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// GangObjects holds PodGroups in memory.
+// GangObjects holds objects of one kind that a gang scheduler reads in memory.
 type GangObjects interface {
-	// Store returns the PodGroups, or nil while memory may lack some. isAbsent reports whether the
+	// Store returns the objects, or nil while memory may lack some. isAbsent reports whether the
 	// API server is known not to serve them.
-	Store() (store cache.Store, isAbsent bool)
+	Store() (store cache.Indexer, isAbsent bool)
 }
 
-// WithGangs makes the observer read PodGroups from memory. Without, each
+// WithGangs makes the observer read Volcano's PodGroups from memory. Without, each
 // read asks the API server. It returns the observer.
 func (o *Observer) WithGangs(gangs GangObjects) *Observer {
 	o.gangs = gangs
 	return o
 }
 
-// PodGroups watches PodGroups while the API server serves them.
-type PodGroups struct {
+// WithScheduler names the scheduler that places sets with spec.scheduling. Without one, such sets are left
+// alone. Objects of Kubernetes' own scheduler are read from memory, or live where that is nil. It returns
+// the observer.
+func (o *Observer) WithScheduler(name string, workloads, podGroups GangObjects) *Observer {
+	o.scheduler, o.workloads, o.podGroups = name, workloads, podGroups
+	return o
+}
+
+// Watched watches one kind of a gang scheduler while the API server serves it.
+type Watched struct {
 	kind    *kinds.Kind
+	isExact bool
 	changed func(*unstructured.Unstructured)
 }
 
-// NewPodGroups returns PodGroups that a Starter is to run. changed is called with every object
+// NewPodGroups returns Volcano's PodGroups, which a Starter is to run. changed is called with every object
 // that comes, changes or goes, and turned when the kind comes or goes.
-func NewPodGroups(starter *kinds.Starter, changed func(*unstructured.Unstructured), turned func()) *PodGroups {
-	p := &PodGroups{changed: changed}
-	p.kind = &kinds.Kind{GroupVersionKind: gang.Kind, Selector: lwsv1.SetNameLabelKey, Setup: p.setup, Turned: func([]any) { turned() }}
-	starter.Add(p.kind)
-	return p
+func NewPodGroups(starter *kinds.Starter, changed func(*unstructured.Unstructured), turned func()) *Watched {
+	return newWatched(starter, &Watched{changed: changed}, gang.Kind, turned)
+}
+
+// NewNative is the same of a kind of Kubernetes' own scheduler, at that version alone.
+func NewNative(starter *kinds.Starter, kind schema.GroupVersionKind, changed func(*unstructured.Unstructured), turned func()) *Watched {
+	return newWatched(starter, &Watched{changed: changed, isExact: true}, kind, turned)
+}
+
+func newWatched(starter *kinds.Starter, w *Watched, kind schema.GroupVersionKind, turned func()) *Watched {
+	w.kind = &kinds.Kind{GroupVersionKind: kind, Selector: lwsv1.SetNameLabelKey, Setup: w.setup, Turned: func([]any) { turned() }}
+	starter.Add(w.kind)
+	return w
 }
 
 // Store implements GangObjects.
-func (p *PodGroups) Store() (store cache.Store, isAbsent bool) {
-	if informer := p.kind.Watched(); informer != nil && informer.HasSynced() {
-		return informer.GetStore(), false
+func (w *Watched) Store() (store cache.Indexer, isAbsent bool) {
+	informer := w.kind.Watched()
+	if informer != nil && w.isExact && w.kind.Resource().Version != w.kind.Version {
+		return nil, true
 	}
-	return nil, p.kind.IsAbsent()
+	if informer != nil && informer.HasSynced() {
+		return informer.GetIndexer(), false
+	}
+	return nil, w.kind.IsAbsent()
 }
 
-func (p *PodGroups) setup(informer cache.SharedIndexInformer) error {
+func (w *Watched) setup(informer cache.SharedIndexInformer) error {
+	if err := informer.AddIndexers(cache.Indexers{indexGroup: groupLabels}); err != nil {
+		return err
+	}
 	if err := informer.SetTransform(withoutStatus); err != nil {
 		return err
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    p.report,
-		UpdateFunc: func(_, is any) { p.report(is) },
-		DeleteFunc: p.report,
+		AddFunc:    w.report,
+		UpdateFunc: func(_, is any) { w.report(is) },
+		DeleteFunc: w.report,
 	})
 	return err
 }
 
-func (p *PodGroups) report(object any) {
+func (w *Watched) report(object any) {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}
 	if found, ok := object.(*unstructured.Unstructured); ok {
-		p.changed(found)
+		w.changed(found)
 	}
 }
+
+// indexGroup finds PodGroups by the labels of their group.
+const indexGroup = "group"
+
+func groupLabels(object any) ([]string, error) {
+	found, ok := object.(*unstructured.Unstructured)
+	if !ok || found.GetLabels()[lwsv1.GroupIndexLabelKey] == "" {
+		return nil, nil
+	}
+	return []string{groupKey(found.GetNamespace(), found.GetLabels()[lwsv1.SetNameLabelKey], found.GetLabels()[lwsv1.GroupIndexLabelKey])}, nil
+}
+
+func groupKey(namespace, set, group string) string { return namespace + "/" + set + "/" + group }
 
 // withoutStatus drops what no decision reads.
 func withoutStatus(object any) (any, error) {
@@ -85,13 +124,49 @@ func withoutStatus(object any) (any, error) {
 	return object, nil
 }
 
-// fillGang reads the PodGroup of a group that is placed as a gang. Any other group costs nothing.
+// gangKind is a kind that a gang scheduler reads.
+type gangKind struct {
+	schema.GroupVersionKind
+	is identity.Kind
+	// objects are those in memory, or nil.
+	objects GangObjects
+	// unserved and forbidden say what is missing.
+	unserved, forbidden string
+}
+
+func (o *Observer) volcano() gangKind {
+	return gangKind{
+		GroupVersionKind: gang.Kind, is: identity.KindPodGroup, objects: o.gangs, unserved: notServed,
+		forbidden: fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs", gang.Resource.GroupResource(), gang.Volcano),
+	}
+}
+
+func (o *Observer) workloadKind() gangKind {
+	return native(gang.WorkloadKind, identity.KindWorkload, o.workloads)
+}
+
+func (o *Observer) podGroupKind() gangKind {
+	return native(gang.NativePodGroupKind, identity.KindPodGroup, o.podGroups)
+}
+
+func native(kind schema.GroupVersionKind, is identity.Kind, objects GangObjects) gangKind {
+	return gangKind{
+		GroupVersionKind: kind, is: is, objects: objects,
+		unserved:  fmt.Sprintf("the API server does not serve %s %s: serve it, with the feature gate GenericWorkload; a new set gets no pods until then", kind.GroupVersion(), kind.Kind),
+		forbidden: fmt.Sprintf("%s %s cannot be read: permission is missing; a new set gets no pods until then", kind.GroupVersion(), kind.Kind),
+	}
+}
+
+// fillGang reads the PodGroups of a group that is placed as a gang. Any other group costs nothing.
 func (r *reading) fillGang(ctx context.Context, g *lws.Group) error {
+	if r.isNative() {
+		return r.fillPodGroups(ctx, g)
+	}
 	if g.Leader == nil || !gang.IsTied(g.Leader) {
 		return nil
 	}
 	key := types.NamespacedName{Namespace: g.Leader.Namespace, Name: gang.NameOf(g.Leader)}
-	found, missing, err := r.gangObject(ctx, key)
+	found, missing, err := r.gangObject(ctx, r.volcano(), key)
 	if apierrors.IsForbidden(err) && r.wholeSet {
 		return nil // the rest of the set can be read
 	}
@@ -106,28 +181,156 @@ func (r *reading) fillGang(ctx context.Context, g *lws.Group) error {
 	return err
 }
 
+// isNative reports whether Kubernetes' own scheduler places the set.
+func (r *reading) isNative() bool {
+	return r.scheduler == gang.Kubernetes && r.set.Spec.Scheduling != nil
+}
+
+// fillPodGroups reads the PodGroups that a group needs, and for the group itself all with its labels.
+func (r *reading) fillPodGroups(ctx context.Context, g *lws.Group) error {
+	var all []*unstructured.Unstructured
+	if !r.wholeSet {
+		labelled, err := r.labelledPodGroups(ctx, g)
+		if err != nil {
+			return err
+		}
+		all = labelled
+	}
+	for _, name := range neededPodGroups(g, all) {
+		found, missing, err := r.gangObject(ctx, r.podGroupKind(), types.NamespacedName{Namespace: r.set.Namespace, Name: name})
+		if err != nil {
+			return r.unlessForbidden(err)
+		}
+		if found != nil {
+			all = append(all, found)
+		}
+		g.GangMissing = missing
+	}
+	var err error
+	g.PodGroups, err = r.sortNative(ctx, all)
+	return err
+}
+
+// neededPodGroups are the names of the PodGroups that a leader needs and that were not found.
+func neededPodGroups(g *lws.Group, found []*unstructured.Unstructured) (names []string) {
+	if g.Leader == nil || !gang.IsHanded(g.Leader) {
+		return nil
+	}
+	has := map[string]bool{}
+	for _, object := range found {
+		has[object.GetName()] = true
+	}
+	for _, name := range gang.PodGroupNames(g.Leader) {
+		if !has[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// unlessForbidden drops the error of a user who may not read what the operator may.
+func (r *reading) unlessForbidden(err error) error {
+	if apierrors.IsForbidden(err) && r.wholeSet {
+		return nil // the rest of the set can be read
+	}
+	return err
+}
+
+// labelledPodGroups returns the PodGroups with the labels of a group.
+func (r *reading) labelledPodGroups(ctx context.Context, g *lws.Group) (all []*unstructured.Unstructured, err error) {
+	group := strconv.Itoa(g.Index)
+	if r.podGroups == nil {
+		return r.liveLabelled(ctx, group)
+	}
+	store, isAbsent := r.podGroups.Store()
+	switch {
+	case isAbsent:
+		return nil, nil
+	case store == nil:
+		return r.liveLabelled(ctx, group)
+	}
+	found, err := store.ByIndex(indexGroup, groupKey(r.set.Namespace, r.set.Name, group))
+	for _, object := range found {
+		if object, ok := object.(*unstructured.Unstructured); ok {
+			all = append(all, object)
+		}
+	}
+	return all, err
+}
+
+func (r *reading) liveLabelled(ctx context.Context, group string) (all []*unstructured.Unstructured, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gang.NativePodGroupKind)
+	list.SetKind(gang.NativePodGroupKind.Kind + "List")
+	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name, lwsv1.GroupIndexLabelKey: group}
+	if err := r.live.List(ctx, list, client.InNamespace(r.set.Namespace), labels); err != nil {
+		if unserved(err) || apierrors.IsForbidden(err) && r.podGroups != nil {
+			return nil, nil // the set says so
+		}
+		return nil, fmt.Errorf("list the PodGroups of group %s of %q: %w", group, r.set.Name, err)
+	}
+	return pointers(list.Items), nil
+}
+
+// sortNative classifies objects of Kubernetes' own scheduler. None is adopted: an owner of another set, or
+// no owner, is a user's doing.
+func (r *reading) sortNative(ctx context.Context, found []*unstructured.Unstructured) (identity.Claim[*unstructured.Unstructured], error) {
+	return sorted(ctx, r, found, identity.Claimant{r.set.UID}, func(*unstructured.Unstructured) bool { return false })
+}
+
+// fillWorkload reads the Workload of a set, and the PodGroup of all its pods if it has one.
+func (r *reading) fillWorkload(ctx context.Context, w *lws.SetSnapshot) (err error) {
+	if w.Scheduler = r.scheduler; !r.isNative() {
+		return nil
+	}
+	if w.Workload, w.GangMissing, err = r.nativeObject(ctx, r.workloadKind(), gang.WorkloadName(r.set)); err != nil || w.GangMissing != "" {
+		return r.unlessForbidden(err)
+	}
+	if gang.LevelOf(r.set.Spec.Scheduling) == gang.SetLevel {
+		w.PodGroup, w.GangMissing, err = r.nativeObject(ctx, r.podGroupKind(), gang.SetPodGroupName(r.set))
+	}
+	return r.unlessForbidden(err)
+}
+
+// fillGroupWorkload is the same for a group whose leader belongs to a Workload.
+func (r *reading) fillGroupWorkload(ctx context.Context, w *lws.GroupSnapshot) (err error) {
+	if w.Leader != nil && r.isNative() {
+		w.Workload, _, err = r.nativeObject(ctx, r.workloadKind(), gang.WorkloadName(r.set))
+	}
+	return err
+}
+
+func (r *reading) nativeObject(ctx context.Context, kind gangKind, name string) (claim identity.Claim[*unstructured.Unstructured], missing string, err error) {
+	found, missing, err := r.gangObject(ctx, kind, types.NamespacedName{Namespace: r.set.Namespace, Name: name})
+	if err != nil || found == nil {
+		return claim, missing, err
+	}
+	claim, err = r.sortNative(ctx, []*unstructured.Unstructured{found})
+	return claim, "", err
+}
+
 // gangObject reads an object of a kind that the API server need not serve. What memory lacks is
 // read live: an object may be new, or lack our labels. A set reads live only names that are taken.
-func (r *reading) gangObject(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
-	if r.gangs == nil {
-		return r.gangLive(ctx, key)
+func (r *reading) gangObject(ctx context.Context, kind gangKind, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
+	if kind.objects == nil {
+		return r.gangLive(ctx, kind, key)
 	}
-	store, isAbsent := r.gangs.Store()
+	store, isAbsent := kind.objects.Store()
 	if isAbsent {
-		return nil, notServed, nil
+		return nil, kind.unserved, nil
 	}
 	if store == nil {
-		return r.gangLive(ctx, key)
+		return r.gangLive(ctx, kind, key)
 	}
 	if object, exists, err := store.GetByKey(key.String()); err != nil || exists {
 		found, _ := object.(*unstructured.Unstructured)
 		return found, "", err
 	}
-	n := nameOf(identity.KindPodGroup, key)
+	n := nameOf(kind.is, key)
 	if r.wholeSet && !r.memory.isTaken(n) {
 		return nil, "", nil
 	}
-	found, missing, err := r.gangLive(ctx, key)
+	found, missing, err := r.gangLive(ctx, kind, key)
 	if found == nil && err == nil {
 		r.memory.setFree(n)
 	}
@@ -135,23 +338,23 @@ func (r *reading) gangObject(ctx context.Context, key types.NamespacedName) (*un
 }
 
 // gangLive reads an object live.
-func (r *reading) gangLive(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
+func (r *reading) gangLive(ctx context.Context, kind gangKind, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(gang.Kind)
+	object.SetGroupVersionKind(kind.GroupVersionKind)
 	err := r.live.Get(ctx, key, object)
 	switch {
 	case err == nil:
 		return object, "", nil
-	case apierrors.IsForbidden(err) && r.gangs == nil:
+	case apierrors.IsForbidden(err) && kind.objects == nil:
 		return nil, "", err // the operator may have the permission that a user lacks
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs", gang.Resource.GroupResource(), gang.Volcano), nil
+		return nil, kind.forbidden, nil
 	case unserved(err):
-		return nil, notServed, nil
+		return nil, kind.unserved, nil
 	case apierrors.IsNotFound(err):
 		return nil, "", nil
 	}
-	return nil, "", fmt.Errorf("read %s %q: %w", gang.Kind.Kind, key, err)
+	return nil, "", fmt.Errorf("read %s %q: %w", kind.Kind, key, err)
 }
 
 // fillNewGang reads what the operator needs to create or compare the group's object.
@@ -170,10 +373,10 @@ func (r *reading) fillGangMissing(ctx context.Context, w *lws.SetSnapshot) error
 			return nil
 		}
 	}
-	if !gang.IsWanted(w.Set, false) {
+	if !gang.IsWanted(w.Set, false) || w.Set.Spec.Scheduling != nil {
 		return nil
 	}
-	_, missing, err := r.gangObject(ctx, client.ObjectKeyFromObject(w.Set))
+	_, missing, err := r.gangObject(ctx, r.volcano(), client.ObjectKeyFromObject(w.Set))
 	if apierrors.IsForbidden(err) {
 		return nil
 	}

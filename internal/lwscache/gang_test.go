@@ -25,11 +25,11 @@ import (
 // known is a memory without gang objects. missing means that their kind is not served.
 type known struct{ missing bool }
 
-func (k known) Store() (cache.Store, bool) {
+func (k known) Store() (cache.Indexer, bool) {
 	if k.missing {
 		return nil, true
 	}
-	return cache.NewStore(cache.MetaNamespaceKeyFunc), false
+	return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), false
 }
 
 // aGang is a set whose leader 0 was handed to Volcano, and the name of its PodGroup.

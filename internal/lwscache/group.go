@@ -149,7 +149,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		}
 	}
 	for _, fill := range []func(context.Context, *lws.GroupSnapshot) error{
-		fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang,
+		fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang, r.fillGroupWorkload,
 	} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err

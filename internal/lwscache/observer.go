@@ -26,6 +26,9 @@ type Observer struct {
 	live   client.Reader
 	memory *Memory
 	gangs  GangObjects
+	// scheduler places sets with spec.scheduling, or is empty.
+	scheduler            string
+	workloads, podGroups GangObjects
 	// podStore is what cached reads pods from, or nil.
 	podStore toolscache.Indexer
 	// logs is nil where no logs are kept.

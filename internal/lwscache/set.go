@@ -68,7 +68,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 		return w, nil
 	}
 	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{
-		r.fillLeaders, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing,
+		r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing,
 	} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err

@@ -83,7 +83,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Namespace, "namespace", ownNamespace(), "the operator's own `namespace`, of its lease and its certificate")
 	fs.StringSliceVar(&f.Controllers, "controllers", Controllers(), `controllers to run; "" runs none`)
 	fs.BoolVar(&f.version, "version", false, "print the version and exit")
-	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "gang `scheduler` of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+gang.Volcano+`; "" is none`)
+	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "gang `scheduler` of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+gang.Volcano+"; or that of sets with spec.scheduling: "+gang.Volcano+" or "+gang.Kubernetes+`; "" is none`)
 	fs.BoolVar(&f.protectOnly, "protect-only", false, "only protect PersistentVolumeClaims: needs no LeaderWorkerSets in the cluster, and answers no admission requests for them")
 	fs.BoolVar(&f.Webhooks, "webhooks", isOn, "answer admission requests (environment: ENABLE_WEBHOOKS=false)")
 	fs.StringVar(&f.CertDir, "webhook-cert-dir", "", "`directory` of tls.crt and tls.key, whose provider also writes the CA bundles of the webhook configurations; without, the operator makes and renews its own certificate")

@@ -118,6 +118,7 @@ func TestFaultsNameTheirField(t *testing.T) {
 		"internalCertManagement: {webhookSecretName: A}":                          `internalCertManagement.webhookSecretName: Invalid value: "A"`,
 		"gangSchedulingManagement: {}":                                            `schedulerProvider: Required value`,
 		"gangSchedulingManagement: {schedulerProvider: x}":                        `schedulerProvider: Unsupported value: "x"`,
+		"featureGates: {Unheard: false}":                                          `featureGates[Unheard]: Invalid value: false: this version has no such feature gate`,
 		"clientConnection: {qps: 0}":                                              "clientConnection.qps: Invalid value: 0",
 		"clientConnection: {burst: -1}":                                           "clientConnection.burst: Invalid value: -1",
 		"protection: {mode: barrier}":                                             `protection.mode: Unsupported value: "barrier"`,

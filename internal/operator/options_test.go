@@ -72,7 +72,7 @@ func TestNotEverythingCanBeSwitchedOff(t *testing.T) {
 
 		"--gang-scheduler=volcano": "",
 		"--gang-scheduler=":        "",
-		"--gang-scheduler=foo":     `schedulerProvider: Unsupported value: "foo": supported values: "volcano"`,
+		"--gang-scheduler=foo":     `schedulerProvider: Unsupported value: "foo": supported values: "kubernetes", "volcano"`,
 
 		"--pprof-bind-address=127.0.0.1:6060": "",
 		"--pprof-bind-address=:6060":          "for this machine only",

@@ -141,12 +141,12 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 		}
 	}
 	if o.keepsSets() {
-		if err := lws.Setup(mgr, starter, o.CrashLogLines); err != nil {
+		if err := lws.Setup(mgr, starter, o.scheduler(), o.CrashLogLines); err != nil {
 			return nil, fmt.Errorf("set up the controllers: %w", err)
 		}
 	}
 	if o.Webhooks {
-		webhook.Register(mgr.GetWebhookServer(), sets(mgr), o.pods(mgr))
+		webhook.Register(mgr.GetWebhookServer(), o.sets(mgr, starter), o.pods(mgr))
 		register(report.CertificateMetrics(o.certificateExpiry(keeper)))
 	}
 	if keeper != nil {

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"path/filepath"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -18,6 +20,9 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/kinds"
+	"lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/scrape"
 	"lockstep.dev/lockstep/internal/webhook"
@@ -83,8 +88,8 @@ func (o *Options) certificateExpiry(keeper *certs.Keeper) func() (time.Time, err
 }
 
 // sets returns what the set webhook knows of other objects. The history is not in the cache.
-func sets(mgr ctrl.Manager) webhook.Sets {
-	return webhook.Sets{Revisions: func(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+func (o *Options) sets(mgr ctrl.Manager, starter *kinds.Starter) webhook.Sets {
+	return webhook.Sets{Scheduling: o.scheduling(starter), Revisions: func(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
 		return lwscache.Revisions(ctx, mgr.GetAPIReader(), set)
 	}}
 }
@@ -96,7 +101,39 @@ func (o *Options) pods(mgr ctrl.Manager) webhook.Pods {
 	if o.keepsSets() {
 		kin = lwscache.NewKin(mgr.GetCache(), mgr.GetAPIReader())
 	}
-	return webhook.Pods{Kin: kin, Otherwise: o.Config.GangSchedulingManagement != nil}
+	return webhook.Pods{Kin: kin, Otherwise: o.gangProvider() == gang.Volcano, Scheduler: o.scheduler()}
+}
+
+// gangProvider is the gang scheduler of the configuration, or empty.
+func (o *Options) gangProvider() string {
+	if o.Config.GangSchedulingManagement == nil {
+		return ""
+	}
+	return ptr.Deref(o.Config.GangSchedulingManagement.SchedulerProvider, "")
+}
+
+// scheduling returns what this operator can do for sets with spec.scheduling.
+func (o *Options) scheduling(starter *kinds.Starter) admission.Scheduling {
+	return admission.Scheduling{
+		IsEnabled: o.Config.FeatureGates[v1alpha1.WorkloadAwareScheduling],
+		Provider:  o.gangProvider(),
+		Unserved: func(kind string) error {
+			wanted := gang.WorkloadKind.GroupVersion().WithKind(kind)
+			served, err := starter.Served(context.Background(), wanted)
+			if err == nil && (served.Resource == "" || served.Version != wanted.Version) {
+				return errors.New("the API server does not serve it")
+			}
+			return err
+		},
+	}
+}
+
+// scheduler is the one that places sets with spec.scheduling, or empty.
+func (o *Options) scheduler() string {
+	if !o.Config.FeatureGates[v1alpha1.WorkloadAwareScheduling] {
+		return ""
+	}
+	return o.gangProvider()
 }
 
 // tlsOptions restrict a TLS server to what the configuration allows. HTTP/2 is off: a client

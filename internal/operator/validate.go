@@ -22,11 +22,12 @@ import (
 // longest is a day in seconds, the longest time that can be configured.
 const longest = 86400
 
-// validateGates refuses what another implementation would switch on.
+// validateGates refuses a name that this version does not know: what it would switch on is missing.
 func validateGates(gates map[string]bool, at *field.Path) (faults field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		if gates[name] {
-			faults = append(faults, field.Invalid(at.Key(name), true, "this version of Lockstep has no feature gates; leave it out"))
+		if !slices.Contains(v1alpha1.FeatureGates(), name) {
+			faults = append(faults, field.Invalid(at.Key(name), gates[name],
+				"this version has no such feature gate; leave it out, or use one of: "+strings.Join(v1alpha1.FeatureGates(), ", ")))
 		}
 	}
 	return faults
@@ -100,7 +101,8 @@ func validateGangs(g *v1alpha1.GangSchedulingManagement, path *field.Path) field
 	if provider == "" {
 		return field.ErrorList{field.Required(path, "must be set when gang scheduling is enabled")}
 	}
-	return unless(provider == gang.Volcano, field.NotSupported(path, provider, []string{gang.Volcano}))
+	providers := []string{gang.Kubernetes, gang.Volcano}
+	return unless(slices.Contains(providers, provider), field.NotSupported(path, provider, providers))
 }
 
 func validateWord[W ~string, M any](word W, known map[W]M, path *field.Path) field.ErrorList {

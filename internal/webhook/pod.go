@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
@@ -17,6 +18,8 @@ import (
 type Pods struct {
 	// Otherwise is set if groups of sets that name no scheduler are gangs.
 	Otherwise bool
+	// Scheduler places sets with spec.scheduling, or is empty.
+	Scheduler string
 	// Kin finds the set and the leader of a pod.
 	Kin Kin
 }
@@ -33,6 +36,9 @@ type Kin interface {
 // worker goes where its leader went, whatever the set says since. A worker whose template ties it
 // was created for a leader that is tied.
 func (p Pods) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if gang.IsHanded(pod) { // a pod has one scheduler
+		return false, nil
+	}
 	if gang.IsTied(pod) {
 		return true, nil
 	}
@@ -48,6 +54,9 @@ func (p Pods) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	set, err := p.Kin.Set(ctx, pod)
 	if err != nil || set == nil {
 		return p.Otherwise, err
+	}
+	if set.Spec.Scheduling != nil { // the annotation of the set counts without the field
+		return p.Scheduler == gang.Volcano, nil
 	}
 	return gang.IsWanted(set, p.Otherwise), nil
 }
@@ -68,8 +77,11 @@ func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := rule.MutatePod(pod); err != nil {
 		return err
 	}
-	if inGang {
+	switch {
+	case inGang:
 		gang.Tie(pod, gang.NameOf(pod))
+	case gang.IsHanded(pod):
+		gang.Join(pod, utilrand.String(gang.IncarnationLength))
 	}
 	if !rule.IsLeader(pod) || workload.IsHashLeader(pod) { // the latter has its gate already
 		return nil

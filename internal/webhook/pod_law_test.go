@@ -33,6 +33,10 @@ var kinds = map[string]func(*corev1.Pod){
 	"a gate":                        func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "users"}} },
 	"a node":                        func(p *corev1.Pod) { p.Spec.NodeName = "n" },
 	"no StatefulSet":                func(p *corev1.Pod) { p.OwnerReferences = nil },
+	"a Workload":                    note(lwsv1.WorkloadNameAnnotationKey, "w-h"),
+	"a level of PodGroups":          note(lwsv1.WorkloadSchedulingAnnotationKey, "replica"),
+	"a PodGroup for each role":      note(lwsv1.WorkloadSchedulingAnnotationKey, "role"),
+	"a Workload of its leader":      note(lwsv1.WorkloadNameAnnotationKey, "w-h.abcde"),
 	"another PodGroup":              func(p *corev1.Pod) { gang.Tie(p, "users") },
 	"TPUs": func(p *corev1.Pod) {
 		for i := range p.Spec.Containers {
@@ -108,9 +112,15 @@ func TestFurtherCallsChangeNoPod(t *testing.T) {
 		pod := rapid.OneOf(anyPod, anyHashPod).Draw(t, "pod")
 		set := fakeapi.Set("w", 1, 4)
 		set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: rapid.SampledFrom([]string{"", "volcano", "none"}).Draw(t, "gang")}
-		webhook := Pods{Otherwise: rapid.Bool().Draw(t, "gangs"), Kin: &kin{set: set, hasGroup: rapid.Bool().Draw(t, "a group before")}}
+		if rapid.Bool().Draw(t, "spec.scheduling") {
+			set.Spec.Scheduling = &lwsv1.Scheduling{}
+		}
+		webhook := Pods{Scheduler: rapid.SampledFrom([]string{"", gang.Volcano, gang.Kubernetes}).Draw(t, "scheduler"), Otherwise: rapid.Bool().Draw(t, "gangs"), Kin: &kin{set: set, hasGroup: rapid.Bool().Draw(t, "a group before")}}
 		if err := webhook.mutatePod(t.Context(), pod); err != nil {
 			t.Fatal(err)
+		}
+		if _, byVolcano := pod.Annotations[gang.PodGroupAnnotationKey]; byVolcano && pod.Spec.SchedulingGroup != nil && pod.Annotations[gang.PodGroupAnnotationKey] != "users" {
+			t.Fatalf("two schedulers place the pod: %v, %v", pod.Annotations, pod.Spec.SchedulingGroup)
 		}
 		once := pod.DeepCopy()
 		for call := 2; call <= 3; call++ {

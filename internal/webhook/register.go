@@ -50,7 +50,7 @@ func Register(server webhook.Server, sets Sets, pods Pods) {
 func handlers(sets Sets, pods Pods) map[string]admission.HandlerFunc {
 	return map[string]admission.HandlerFunc{
 		PathMutateSet:   mutating(sets.mutateSet),
-		PathValidateSet: validateSet(readerOf[lwsv1.LeaderWorkerSet]()),
+		PathValidateSet: validateSet(readerOf[lwsv1.LeaderWorkerSet](), sets.Scheduling),
 		PathMutatePod:   mutating(func(ctx context.Context, pod, _ *corev1.Pod) error { return pods.mutatePod(ctx, pod) }),
 		// Configurations of other implementations call it. Ours does not.
 		PathValidatePod: func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
@@ -92,8 +92,8 @@ func mutating[T any, P object[T]](change func(ctx context.Context, is, was P) er
 }
 
 // validateSet refuses a LeaderWorkerSet with all its faults at once.
-func validateSet(reads reader[lwsv1.LeaderWorkerSet]) admission.HandlerFunc {
-	return func(_ context.Context, req admission.Request) admission.Response {
+func validateSet(reads reader[lwsv1.LeaderWorkerSet], scheduling rule.Scheduling) admission.HandlerFunc {
+	return func(ctx context.Context, req admission.Request) admission.Response {
 		if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 			return admission.Allowed("")
 		}
@@ -104,12 +104,15 @@ func validateSet(reads reader[lwsv1.LeaderWorkerSet]) admission.HandlerFunc {
 		var was *lwsv1.LeaderWorkerSet
 		var faults field.ErrorList
 		if req.Operation == admissionv1.Create {
-			faults = rule.ValidateCreate(is)
+			faults = scheduling.ValidateCreate(is)
 		} else {
 			if was, err = reads.object(req.OldObject); err != nil {
 				return undecodable(req, err)
 			}
-			faults = rule.ValidateUpdate(is, was)
+			faults = scheduling.ValidateUpdate(is, was)
+		}
+		if len(faults) == 0 && scheduling.IsEnabled {
+			faults = checkUnits(ctx, is, was)
 		}
 		answer := admission.Allowed("")
 		if len(faults) > 0 {

@@ -12,6 +12,8 @@ import (
 
 // Sets completes LeaderWorkerSets.
 type Sets struct {
+	// Scheduling is what the operator can do for sets with spec.scheduling.
+	Scheduling rule.Scheduling
 	// Revisions reads the revisions of a set, by rising number. Only an undo reads them.
 	Revisions func(context.Context, *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error)
 }

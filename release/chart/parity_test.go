@@ -34,7 +34,10 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 		"kinds": {`{protection: {kinds: [{apiVersion: example.com/v1, kind: Shard, podTemplates: [spec.template]},
 			{apiVersion: v1, kind: ReplicationController, podTemplates: [spec.template]}]}}`, install.Options{Image: image}},
 		"crash logs": {`{crashLogLines: 20}`, install.Options{Image: image, CrashLogLines: 20}},
-		"gangs":      {`{gangScheduler: volcano}`, install.Options{Image: image}},
+		"native gangs": {
+			`{gangScheduler: kubernetes, featureGates: {WorkloadAwareScheduling: true}}`, install.Options{Image: image},
+		},
+		"gangs": {`{gangScheduler: volcano}`, install.Options{Image: image}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := namespace

@@ -41,7 +41,8 @@ type Configuration struct {
 	// ClientConnection bounds the requests sent to the API server.
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
 
-	// FeatureGates switch features by name. This version has none: only false is valid.
+	// FeatureGates switch features by name. WorkloadAwareScheduling admits sets with
+	// spec.scheduling, which the scheduler in gangSchedulingManagement places.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 
 	// Protection is how PersistentVolumeClaims in use are kept from being lost.
@@ -107,7 +108,8 @@ type InternalCertManagement struct {
 
 // GangSchedulingManagement names the scheduler that places groups whole.
 type GangSchedulingManagement struct {
-	// SchedulerProvider is "volcano". Required when the block is present.
+	// SchedulerProvider is "volcano", or "kubernetes" for Kubernetes' own scheduler, which
+	// places sets with spec.scheduling only. Required when the block is present.
 	SchedulerProvider *string `json:"schedulerProvider,omitempty"`
 }
 

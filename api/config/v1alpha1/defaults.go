@@ -27,6 +27,12 @@ const (
 	DefaultExemptNamespace            = "kube-system"
 )
 
+// WorkloadAwareScheduling is the feature gate of spec.scheduling.
+const WorkloadAwareScheduling = "WorkloadAwareScheduling"
+
+// FeatureGates returns the names of all feature gates.
+func FeatureGates() []string { return []string{WorkloadAwareScheduling} }
+
 // SetDefaults fills every field that is left out. GangSchedulingManagement and
 // TLS stay absent: their absence means something.
 func SetDefaults(c *Configuration) {

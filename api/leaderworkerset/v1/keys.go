@@ -108,6 +108,27 @@ const (
 	// LeaderRequestsTPUsAnnotationKey, on workers, is "true" when their leader
 	// asks for TPUs and absent otherwise.
 	LeaderRequestsTPUsAnnotationKey = "leaderworkerset.sigs.k8s.io/leader-requests-tpus"
+
+	// WorkloadSchedulingAnnotationKey, on pods that Kubernetes' own scheduler places together,
+	// is the level of spec.scheduling: lws, replica or role. "true" means replica.
+	WorkloadSchedulingAnnotationKey = "leaderworkerset.sigs.k8s.io/workload-aware-scheduling"
+
+	// WorkloadNameAnnotationKey, on the same pods, begins the name of their PodGroup. It is
+	// the name of the set's Workload, and on a leader and its workers a suffix of that leader.
+	WorkloadNameAnnotationKey = "leaderworkerset.sigs.k8s.io/workload-name"
+)
+
+// SchedulingLevelLabelKey, on PodGroups, is the level of spec.scheduling.
+const SchedulingLevelLabelKey = "leaderworkerset.sigs.k8s.io/scheduling-level"
+
+// Annotations that a controller above a set writes on it, to have the set's pods placed with those
+// of others.
+const (
+	// GroupTemplateNameAnnotationKey names the template in the Workload of the set's controller.
+	GroupTemplateNameAnnotationKey = "scheduling.k8s.io/group-template-name"
+
+	// ParentPodGroupAnnotationKey names the CompositePodGroup that the set's PodGroups are in.
+	ParentPodGroupAnnotationKey = "scheduling.k8s.io/parent-compositepodgroup"
 )
 
 // Environment variables every container of every pod of a set is given.

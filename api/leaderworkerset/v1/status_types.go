@@ -77,6 +77,10 @@ const (
 	// recreated. It is present where that field is set, or once was exhausted.
 	LeaderWorkerSetDegraded LeaderWorkerSetConditionType = "Degraded"
 
+	// LeaderWorkerSetWorkloadSchedulingCreated says whether the Workload and the PodGroups
+	// of a set with spec.scheduling exist. It does not say that pods are placed.
+	LeaderWorkerSetWorkloadSchedulingCreated LeaderWorkerSetConditionType = "WorkloadSchedulingCreated"
+
 	// LeaderWorkerSetReady is True while the set is Available, and otherwise False
 	// with what the set waits for. It is always present.
 	LeaderWorkerSetReady LeaderWorkerSetConditionType = "Ready"

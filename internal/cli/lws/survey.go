@@ -31,6 +31,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -72,6 +73,11 @@ func (s *Session) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.T
 // read reads a set and its groups, and decides.
 func (s *Session) read(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (found Survey, err error) {
 	observer := lwscache.New(cached, s.Live, lwscache.NewMemory()).WithDefinition(lwscache.NewDefinition(s.Live, func([]string) {}))
+	set := &lwsv1.LeaderWorkerSet{}
+	if err := cached.Get(ctx, key, set); err != nil {
+		return found, err
+	}
+	observer.WithScheduler(schedulerOf(set), nil, nil)
 	found.Set, _, err = observer.SetPlan(ctx, key, now)
 	var told []lws.Wait
 	if apierrors.IsForbidden(err) { // the user may not read the definition or Deployments: the operator's condition counts
@@ -112,6 +118,19 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 		found.Groups = append(found.Groups, g)
 	}
 	return found, nil
+}
+
+// schedulerOf returns the scheduler that places a set with spec.scheduling, or nothing. The configuration of the
+// operator says so, and the status of the set shows it.
+func schedulerOf(set *lwsv1.LeaderWorkerSet) string {
+	_, isNative := condition.Of(set.Status.Conditions, string(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated))
+	switch {
+	case set.Spec.Scheduling == nil || condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported):
+		return ""
+	case isNative || len(set.Status.Conditions) == 0:
+		return gang.Kubernetes
+	}
+	return gang.Volcano
 }
 
 // toldUnsupported returns what the operator says of a set that it leaves alone, as a wait.

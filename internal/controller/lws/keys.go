@@ -188,5 +188,8 @@ func labelledGroup(object client.Object) types.NamespacedName {
 // groupOfGang returns the group whose leader owns a gang scheduler's object, and the group of its
 // labels.
 func groupOfGang(object client.Object) []types.NamespacedName {
+	if object.GetLabels()[lwsv1.GroupIndexLabelKey] == "" { // it is the set's
+		return nil
+	}
 	return withOwner(object, labelledGroup(object), identity.KindPod)
 }

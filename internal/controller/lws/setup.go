@@ -26,6 +26,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lwscache"
@@ -53,7 +54,8 @@ func ClientOptions() client.Options {
 // Setup adds the controllers to the manager. Its client must read its own writes. The starter
 // watches the objects of gang schedulers once it runs. Of the logs of failed containers, the last
 // lines are kept, or none.
-func Setup(mgr ctrl.Manager, starter *kinds.Starter, crashLogLines int64) error {
+// scheduler places sets with spec.scheduling, or is empty.
+func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, crashLogLines int64) error {
 	if err := lwscache.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -64,13 +66,7 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter, crashLogLines int64) error 
 	sets, groups := &requests{}, &requests{}
 	memory := lwscache.NewMemory()
 	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory)
-	observer.WithGangs(lwscache.NewPodGroups(starter, func(object *unstructured.Unstructured) {
-		sets.add(gather, setOf(object)...)
-		groups.add(0, groupOfGang(object)...)
-	}, func() {
-		sets.add(gather, observer.SetNames(context.Background())...)
-		groups.add(0, everyGroup(observer)...)
-	}))
+	watchGangs(starter, observer, scheduler, sets, groups)
 	pods, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
@@ -101,6 +97,29 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter, crashLogLines int64) error 
 		return err
 	}
 	return setupLogs(mgr, p, crashLogLines)
+}
+
+// watchGangs makes the observer read the objects of gang schedulers from memory, and wakes the sets and groups
+// that they concern. Those of Kubernetes' own scheduler are watched where that is to place sets.
+func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler string, sets, groups *requests) {
+	turned := func() {
+		sets.add(gather, observer.SetNames(context.Background())...)
+		groups.add(0, everyGroup(observer)...)
+	}
+	podGroup := func(object *unstructured.Unstructured) {
+		sets.add(gather, setOf(object)...)
+		groups.add(0, groupOfGang(object)...)
+	}
+	observer.WithGangs(lwscache.NewPodGroups(starter, podGroup, turned))
+	if scheduler != gang.Kubernetes {
+		observer.WithScheduler(scheduler, nil, nil)
+		return
+	}
+	workload := func(object *unstructured.Unstructured) {
+		sets.add(0, setOf(object)...)
+		groups.add(0, groupsUnder(observer, labelledSet(object))...)
+	}
+	observer.WithScheduler(scheduler, lwscache.NewNative(starter, gang.WorkloadKind, workload, turned), lwscache.NewNative(starter, gang.NativePodGroupKind, podGroup, turned))
 }
 
 // options fill the caches of a replica that does not lead, so that it can take over at once. A

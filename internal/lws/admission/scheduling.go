@@ -1,30 +1,276 @@
 package admission
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 var schedulingPath = specPath.Child("scheduling")
 
-// checkScheduling refuses what needs a feature gate that this version does not have. A set that is stored with it is
-// left alone.
-func checkScheduling(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+// Scheduling is what an operator can do for sets with spec.scheduling. The zero value can do nothing.
+type Scheduling struct {
+	// IsEnabled is set with the feature gate.
+	IsEnabled bool
+	// Provider is the scheduler of the configuration, or empty.
+	Provider string
+	// Unserved says why the API server does not serve a kind that the provider needs. It may be nil.
+	Unserved func(kind string) error
+}
+
+// check returns what is wrong with spec.scheduling. Where the operator can do nothing with the field,
+// no more is said.
+func (s Scheduling) check(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	if set.Spec.Scheduling == nil {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(schedulingPath, "requires the WorkloadAwareScheduling feature gate")}
+	switch {
+	case !s.IsEnabled:
+		return field.ErrorList{field.Forbidden(schedulingPath, "requires the "+v1alpha1.WorkloadAwareScheduling+" feature gate")}
+	case s.Provider == "":
+		return field.ErrorList{field.Required(schedulingPath, "requires a configured scheduler provider")}
+	}
+	levels := gang.Levels(set.Spec.Scheduling)
+	if len(levels) > 1 {
+		return field.ErrorList{field.Invalid(schedulingPath, field.OmitValueType{}, fmt.Sprintf("exactly one active scheduling level is required, got %v", levels))}
+	}
+	faults := slices.Concat(
+		checkUnits(set, levels[0]),
+		checkGangPods(set, levels[0]),
+		checkManagedTemplates(set),
+		checkDelegation(set, levels[0]),
+	)
+	if s.Provider == gang.Volcano {
+		return append(faults, checkVolcano(set.Spec.Scheduling, levels[0])...)
+	}
+	return append(faults, s.checkServed()...)
+}
+
+func (s Scheduling) checkServed() field.ErrorList {
+	if s.Unserved == nil {
+		return nil
+	}
+	for _, kind := range []string{gang.WorkloadKind.Kind, gang.NativePodGroupKind.Kind} {
+		if err := s.Unserved(kind); err != nil {
+			return field.ErrorList{field.Forbidden(schedulingPath, fmt.Sprintf("%s %s API is not available: %v", gang.WorkloadKind.GroupVersion(), kind, err))}
+		}
+	}
+	return nil
+}
+
+// checkUnits refuses counts that are not those of all pods. Who calls this checks the unions, too.
+func checkUnits(set *lwsv1.LeaderWorkerSet, level gang.Level) field.ErrorList {
+	faults := checkGroupCounts(set.Spec.Scheduling)
+	if level == gang.RoleLevel && workload.Size(set) < 2 {
+		faults = append(faults, field.Invalid(sizePath, workload.Size(set), "leader/worker scheduling requires size >= 2"))
+	}
+	for _, unit := range gang.UnitsOf(set) {
+		path := unitPath(&unit)
+		if count := minCount(&unit); count != nil && *count != unit.Members {
+			faults = append(faults, field.Invalid(path.Child("schedulingPolicy", "gang", "minCount"), *count,
+				fmt.Sprintf("must equal complete leaf membership %d", unit.Members)))
+		}
+		faults = append(faults, checkClaims(set, &unit, path.Child("resourceClaims"))...)
+	}
+	return faults
+}
+
+func unitPath(unit *gang.Unit) *field.Path {
+	path := schedulingPath
+	for _, element := range unit.Path {
+		path = path.Child(element)
+	}
+	return path
+}
+
+func minCount(unit *gang.Unit) *int32 {
+	if unit.Policy == nil || unit.Policy.Gang == nil {
+		return nil
+	}
+	return unit.Policy.Gang.MinCount
+}
+
+// checkGroupCounts refuses counts of groups: a PodGroup waits for pods.
+func checkGroupCounts(s *lwsv1.Scheduling) (faults field.ErrorList) {
+	refuse := func(policy *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy, at *field.Path) {
+		if policy != nil && policy.Gang != nil && policy.Gang.MinGroupCount != nil {
+			faults = append(faults, field.Forbidden(at.Child("schedulingPolicy", "gang", "minGroupCount"), "minGroupCount is not supported"))
+		}
+	}
+	refuse(s.SchedulingPolicy, schedulingPath)
+	if s.Replica != nil {
+		refuse(s.Replica.SchedulingPolicy, schedulingPath.Child("replica"))
+	}
+	return faults
+}
+
+// checkClaims requires that the pods of a role use what their PodGroup claims.
+func checkClaims(set *lwsv1.LeaderWorkerSet, unit *gang.Unit, at *field.Path) (faults field.ErrorList) {
+	template := workerTemplate(set)
+	if unit.Name == lwsv1.LeaderRole {
+		template = leaderTemplate(set)
+	}
+	for i, claim := range unit.Claims {
+		same := corev1.PodResourceClaim{
+			Name: claim.Name, ResourceClaimName: claim.ResourceClaimName, ResourceClaimTemplateName: claim.ResourceClaimTemplateName,
+		}
+		if !slices.ContainsFunc(template.Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return equality.Semantic.DeepEqual(c, same) }) {
+			faults = append(faults, field.Invalid(at.Index(i), claim.Name, "must have a matching reference in every member pod template"))
+		}
+	}
+	return faults
+}
+
+// checkGangPods refuses gangs of pods that wait for one another elsewhere: they would never be placed.
+func checkGangPods(set *lwsv1.LeaderWorkerSet, level gang.Level) (faults field.ErrorList) {
+	units := gang.UnitsOf(set)
+	isGang := slices.ContainsFunc(units, func(u gang.Unit) bool { return u.IsGang() })
+	isConstrained := slices.ContainsFunc(units, func(u gang.Unit) bool { return u.IsConstrained() })
+	if level != gang.RoleLevel && isGang && workload.Size(set) > 1 && set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy {
+		faults = append(faults, field.Forbidden(schedulingPath, "a gang containing the leader and workers is incompatible with startupPolicy LeaderReady"))
+	}
+	if set.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "" && (isGang || isConstrained) {
+		faults = append(faults, field.Forbidden(schedulingPath,
+			"gang scheduling or workload topology constraints cannot be combined with exclusive topology in alpha"))
+	}
+	return faults
+}
+
+// checkManagedTemplates refuses templates whose pods would be in another PodGroup, or of two priorities.
+func checkManagedTemplates(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
+	templates := templatesInUse(set)
+	for _, template := range templates {
+		if template.Spec.SchedulingGroup != nil {
+			faults = append(faults, field.Forbidden(schedulingPath, "managed pod templates must not set spec.schedulingGroup"))
+			break
+		}
+	}
+	for _, template := range templates[1:] {
+		if class := template.Spec.PriorityClassName; class != templates[0].Spec.PriorityClassName {
+			faults = append(faults, field.Invalid(schedulingPath, class, "all managed pod templates must use the same priorityClassName"))
+		}
+	}
+	return faults
+}
+
+// checkDelegation checks the annotations of a controller above the set.
+func checkDelegation(set *lwsv1.LeaderWorkerSet, level gang.Level) (faults field.ErrorList) {
+	template, hasTemplate := set.Annotations[lwsv1.GroupTemplateNameAnnotationKey]
+	parent, hasParent := set.Annotations[lwsv1.ParentPodGroupAnnotationKey]
+	if !hasTemplate && !hasParent {
+		return nil
+	}
+	at, parentAt := annotationsPath.Key(lwsv1.GroupTemplateNameAnnotationKey), annotationsPath.Key(lwsv1.ParentPodGroupAnnotationKey)
+	if hasTemplate && len(validation.IsDNS1123Label(template)) > 0 {
+		faults = append(faults, field.Invalid(at, shortened(template), "must name a parent Workload template"))
+	}
+	if hasParent && !hasTemplate {
+		faults = append(faults, field.Invalid(parentAt, shortened(parent), "requires the group-template-name delegation annotation"))
+	}
+	if hasParent && len(validation.IsDNS1123Subdomain(parent)) > 0 {
+		faults = append(faults, field.Invalid(parentAt, shortened(parent), "must name a parent CompositePodGroup"))
+	}
+	if metav1.GetControllerOfNoCopy(set) == nil {
+		faults = append(faults, field.Forbidden(schedulingPath, "delegated scheduling requires a controller owner"))
+	}
+	if level == gang.RoleLevel {
+		faults = append(faults, field.Forbidden(schedulingPath, "delegated scheduling supports only whole-LWS or replica mode"))
+	}
+	return faults
+}
+
+// checkVolcano refuses what Volcano's PodGroups cannot say.
+func checkVolcano(s *lwsv1.Scheduling, level gang.Level) (faults field.ErrorList) {
+	if level != gang.ReplicaLevel {
+		return field.ErrorList{field.Forbidden(schedulingPath, "the Volcano provider supports the typed API only at replica level")}
+	}
+	if s.Replica == nil {
+		return nil
+	}
+	path := schedulingPath.Child("replica")
+	refuse := func(isGiven bool, at, what string) {
+		if isGiven {
+			faults = append(faults, field.Forbidden(path.Child(at), "the Volcano provider does not support "+what))
+		}
+	}
+	refuse(s.Replica.SchedulingPolicy != nil && s.Replica.SchedulingPolicy.Basic != nil, "schedulingPolicy", "the Basic policy")
+	refuse(s.Replica.SchedulingConstraints != nil, "schedulingConstraints", "scheduling constraints")
+	refuse(s.Replica.DisruptionMode != nil, "disruptionMode", "a disruption mode")
+	return faults
 }
 
 // checkSchedulingChange keeps the pods of a set in the PodGroups that they were made for.
 func checkSchedulingChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
-	is, was := set.Spec.Scheduling != nil, old.Spec.Scheduling != nil
+	is, was := set.Spec.Scheduling, old.Spec.Scheduling
 	switch {
-	case is && !was:
+	case is != nil && was == nil:
 		return field.ErrorList{field.Forbidden(schedulingPath, "cannot add scheduling after creation")}
-	case was && !is:
+	case is == nil && was != nil:
 		return field.ErrorList{field.Forbidden(schedulingPath, "cannot remove scheduling after creation")}
+	case is == nil:
+		return nil
 	}
-	return nil
+	if !slices.Equal(gang.Levels(is), gang.Levels(was)) {
+		return field.ErrorList{field.Forbidden(schedulingPath, "cannot switch the active scheduling level after creation")}
+	}
+	faults := slices.Concat(checkUnitChange(set, old), checkDelegationChange(set, old))
+	if leaderTemplate(set).Spec.PriorityClassName != leaderTemplate(old).Spec.PriorityClassName {
+		faults = append(faults, field.Forbidden(templatePath, "cannot change priorityClassName while workload-aware scheduling is configured"))
+	}
+	return faults
+}
+
+// checkUnitChange keeps policies and constraints: PodGroups cannot take a change. Counts may follow the
+// size, and what means the same may be written in another way.
+func checkUnitChange(set, old *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
+	is, was := gang.UnitsOf(set), gang.UnitsOf(old)
+	for i := range is {
+		if !means(&is[i], &was[i]) {
+			faults = append(faults, field.Invalid(unitPath(&is[i]), field.OmitValueType{}, apivalidation.FieldImmutableErrorMsg))
+		}
+	}
+	return faults
+}
+
+// means reports whether two units place pods in the same way.
+func means(one, other *gang.Unit) bool {
+	return one.IsGang() == other.IsGang() &&
+		equality.Semantic.DeepEqual(topology(one), topology(other)) &&
+		equality.Semantic.DeepEqual(one.Disruption, other.Disruption) &&
+		equality.Semantic.DeepEqual(sortedClaims(one), sortedClaims(other))
+}
+
+func topology(unit *gang.Unit) []schedulingv1alpha3.TopologyConstraint {
+	if unit.Constraints == nil {
+		return nil
+	}
+	return unit.Constraints.Topology
+}
+
+func sortedClaims(unit *gang.Unit) []schedulingv1alpha3.WorkloadPodGroupResourceClaim {
+	return slices.SortedFunc(slices.Values(unit.Claims), func(a, b schedulingv1alpha3.WorkloadPodGroupResourceClaim) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+}
+
+func checkDelegationChange(set, old *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
+	for _, key := range []string{lwsv1.GroupTemplateNameAnnotationKey, lwsv1.ParentPodGroupAnnotationKey} {
+		if is, was := set.Annotations[key], old.Annotations[key]; is != was {
+			faults = append(faults, field.Invalid(annotationsPath.Key(key), shortened(is), "is immutable once spec.scheduling is set"))
+		}
+	}
+	return faults
 }

@@ -31,7 +31,6 @@ var rules = []func(*lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkGroupRestarts,
 	checkHashIdentity,
 	checkGroupReplacement,
-	checkScheduling,
 
 	checkTopologies,
 	checkRetention,
@@ -51,19 +50,30 @@ var changes = []func(set, old *lwsv1.LeaderWorkerSet) field.ErrorList{
 
 // ValidateCreate returns what is wrong with a new set. Run it after Default.
 func ValidateCreate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	return Scheduling{}.ValidateCreate(set)
+}
+
+// ValidateUpdate is the same of a set as the successor of another.
+func ValidateUpdate(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
+	return Scheduling{}.ValidateUpdate(set, old)
+}
+
+// ValidateCreate returns what is wrong with a new set where spec.scheduling is served so. Run it after
+// Default.
+func (s Scheduling) ValidateCreate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	var faults field.ErrorList
 	for _, check := range rules {
 		faults = append(faults, check(set)...)
 	}
-	return faults
+	return append(faults, s.check(set)...)
 }
 
 // ValidateUpdate returns what is wrong with a set as the successor of another. Run it after
 // Default. An update is not refused for a fault that the stored set has: the garbage
 // collector could not remove its finalizer otherwise.
-func ValidateUpdate(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
-	had := ValidateCreate(old)
-	faults := slices.DeleteFunc(ValidateCreate(set), func(fault *field.Error) bool {
+func (s Scheduling) ValidateUpdate(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
+	had := s.ValidateCreate(old)
+	faults := slices.DeleteFunc(s.ValidateCreate(set), func(fault *field.Error) bool {
 		return slices.ContainsFunc(had, func(h *field.Error) bool { return h.Error() == fault.Error() })
 	})
 	for _, check := range changes {

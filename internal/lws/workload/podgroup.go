@@ -45,6 +45,10 @@ func IsGang(object metav1.Object, leader *corev1.Pod) bool {
 
 // placeInGang places workers together with their leader.
 func placeInGang(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
+	if gang.IsHanded(leader) {
+		gang.Follow(template, leader)
+		return
+	}
 	if gang.IsTied(leader) {
 		gang.Tie(template, gang.NameOf(leader))
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
 )
 
 // The accessors below return fields of a set with the defaults of the API: no rule depends
@@ -129,13 +130,28 @@ func scaled(value intstr.IntOrString, total int32, up bool) int32 {
 }
 
 // Unmet returns what a set asks for by fields that the definition has and no rule meets yet, with their values.
-func Unmet(set *lwsv1.LeaderWorkerSet) (unmet []string, err error) {
+// scheduler places sets with spec.scheduling, or is empty.
+func Unmet(set *lwsv1.LeaderWorkerSet, scheduler string) (unmet []string, err error) {
 	if HasHashIdentity(set) {
 		unmet = append(unmet, fmt.Sprintf("spec.groupIdentity=%q", set.Spec.GroupIdentity))
 	}
-	if set.Spec.Scheduling == nil {
+	if set.Spec.Scheduling == nil || places(set, scheduler) {
 		return unmet, nil
 	}
 	value, err := json.Marshal(set.Spec.Scheduling)
 	return append(unmet, "spec.scheduling="+string(value)), err
+}
+
+// places reports whether a scheduler places a set with spec.scheduling. Volcano has no PodGroup for less or
+// more than a group, the Workload of a controller above the set is not read, and neither is a group by a key.
+func places(set *lwsv1.LeaderWorkerSet, scheduler string) bool {
+	_, isDelegated := set.Annotations[lwsv1.GroupTemplateNameAnnotationKey]
+	levels := gang.Levels(set.Spec.Scheduling)
+	switch {
+	case isDelegated || len(levels) > 1 || HasHashIdentity(set):
+		return false
+	case scheduler == gang.Volcano:
+		return levels[0] == gang.ReplicaLevel
+	}
+	return scheduler == gang.Kubernetes
 }

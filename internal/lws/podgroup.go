@@ -1,0 +1,311 @@
+package lws
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/status"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// isNative reports whether Kubernetes' own scheduler places the set.
+func (w *SetSnapshot) isNative() bool {
+	return w.Scheduler == gang.Kubernetes && w.Set.Spec.Scheduling != nil
+}
+
+// volcanoMissing says why Volcano cannot place the groups of the set, or is empty.
+func (w *SetSnapshot) volcanoMissing() string {
+	if w.isNative() {
+		return ""
+	}
+	return w.GangMissing
+}
+
+// workloadObjects keeps the Workload of a set, and the PodGroup of all its pods. Groups keep theirs. Pods may
+// come before their PodGroup: the scheduler holds them back.
+func (d *setDecision) workloadObjects() (p Plan) {
+	switch {
+	case !d.isNative() || d.held:
+		return p
+	case d.GangMissing != "":
+		p.await(d.Now.Add(gangLook), CodeWorkloadNotReady, d.GangMissing)
+		return p
+	}
+	want, err := gang.Workload(d.Set)
+	if err != nil {
+		p.await(d.Now.Add(conflictLook), CodeWorkloadNotReady, err.Error())
+		return p
+	}
+	have := d.Workload.Own()
+	if have == nil {
+		p.createNative(identity.KindWorkload, want, d.Workload, setRef(d.Set))
+		return p
+	}
+	p.keepNative(identity.KindWorkload, have, want)
+	if gang.LevelOf(d.Set.Spec.Scheduling) == gang.SetLevel {
+		p.add(d.setPodGroup(have))
+	}
+	return p
+}
+
+// setPodGroup keeps the PodGroup of all pods of a set. A set without pods has none.
+func (d *setDecision) setPodGroup(described *unstructured.Unstructured) (p Plan) {
+	have := d.PodGroup.Own()
+	if workload.Replicas(d.Set) == 0 {
+		if sts := d.StatefulSet.Own(); have != nil && sts != nil && workload.PodsOf(sts) == 0 && sts.Status.Replicas == 0 {
+			p.do(deletePodGroup(have))
+		}
+		return p
+	}
+	want, err := gang.SetPodGroup(d.Set, described, d.minCount())
+	switch {
+	case err != nil:
+		p.await(d.Now.Add(conflictLook), CodeWorkloadNotReady, err.Error())
+	case have == nil:
+		p.createNative(identity.KindPodGroup, want, d.PodGroup, setRef(d.Set))
+	default:
+		p.keepNative(identity.KindPodGroup, have, want)
+	}
+	return p
+}
+
+// minCount is how many pods the PodGroup of all pods waits for, as they can exist now.
+func (d *setDecision) minCount() int32 {
+	serving := d.course.Replicas
+	if sts := d.leaderStatefulSet(); sts != nil {
+		serving = workload.PodsOf(sts)
+	}
+	sizes, stopped := make(map[int32]int32, len(d.Groups)), map[int32]bool{}
+	for i := range d.Groups {
+		sizes[int32(d.Groups[i].Index)] = workload.SizeOf(d.Groups[i].Leader, d.Set)
+	}
+	for index := range d.exhaustedBy {
+		stopped[int32(index)] = true
+	}
+	return gang.MinCount(workload.Replicas(d.Set), workload.Size(d.Set), serving, sizes, stopped)
+}
+
+// awaitsWorkload reports whether a new set gets no leaders yet: their scheduler would not know them.
+func (d *setDecision) awaitsWorkload() bool {
+	if !d.isNative() {
+		return false
+	}
+	needsPodGroup := gang.LevelOf(d.Set.Spec.Scheduling) == gang.SetLevel && workload.Replicas(d.Set) > 0
+	return d.Workload.Own() == nil || needsPodGroup && d.PodGroup.Own() == nil
+}
+
+// createNative creates a Workload or a PodGroup. The object of another owner under the name stays: no object
+// is adopted.
+func (p *Plan) createNative(kind identity.Kind, want *unstructured.Unstructured, found identity.Claim[*unstructured.Unstructured], owner identity.Ref) {
+	if !found.Empty() {
+		return // the set reports what is foreign, and an event tells when what terminates is gone
+	}
+	noun := strings.ToLower(string(kind))
+	p.do(action.Create{
+		Kind: kind, Object: want, Owner: owner,
+		Because: because(CodeMissing, fmt.Sprintf("%s has no %s %s", owner, noun, want.GetName())),
+		Tell:    action.Telling{Refused: warning("FailedCreate", "Create", fmt.Sprintf("Failed to create %s %s", noun, want.GetName()), nil)},
+	})
+}
+
+// keepNative patches labels and counts. The API server refuses any other change.
+func (p *Plan) keepNative(kind identity.Kind, have, want *unstructured.Unstructured) {
+	if drifted(have, want) || !gang.IsOutdated(have, want) {
+		return
+	}
+	p.apply(gang.Part(want), identity.RefOf(kind, have), scaleFieldOwner,
+		because(CodeChanged, fmt.Sprintf("%s %s has other labels or counts of pods", strings.ToLower(string(kind)), have.GetName())),
+		fmt.Sprintf("Failed to update %s %s", strings.ToLower(string(kind)), have.GetName()))
+}
+
+// drifted reports whether an object says of what cannot be changed something else than the set.
+func drifted(have, want *unstructured.Unstructured) bool {
+	return !within(gang.Fixed(have), gang.Fixed(want))
+}
+
+func deletePodGroup(object *unstructured.Unstructured) action.Delete {
+	return action.Delete{
+		Object:  identity.RefOf(identity.KindPodGroup, object),
+		Because: because(CodePodGroupUnused, fmt.Sprintf("no pod is in podgroup %s, and none will be", object.GetName())),
+	}
+}
+
+// keepPodGroups keeps the PodGroups of a leader that belongs to a Workload.
+func (d *groupDecision) keepPodGroups() {
+	if d.Set.Spec.Scheduling == nil {
+		return
+	}
+	described := d.Workload.Own()
+	if described == nil {
+		d.plan.wait(Wait{Reason: because(CodeWorkloadNotReady, fmt.Sprintf("the podgroups of group %d are created once workload %s exists", d.Index, gang.WorkloadName(d.Set)))})
+		return
+	}
+	wanted, err := gang.GroupPodGroups(d.Set, described, d.Leader, workload.SizeOf(d.Leader, d.Set))
+	if err != nil {
+		d.plan.await(d.Now.Add(conflictLook), CodeWorkloadNotReady, err.Error())
+		return
+	}
+	for _, want := range wanted {
+		found := d.PodGroups.Named(want.GetName())
+		if len(found.Foreign) > 0 {
+			d.plan.wait(Wait{
+				Reason: because(CodePodGroupOwner, conflictMessage(bearersOf(identity.KindPodGroup, found.Foreign))),
+				Tell:   warning(CodePodGroupOwner, "Wait", "PodGroup "+want.GetName()+" has another owner: remove it, and one for this group is created", new(identity.RefOf(identity.KindPod, d.Leader))),
+			})
+		}
+		if have := found.Own(); have != nil {
+			d.plan.keepNative(identity.KindPodGroup, have, want)
+			continue
+		}
+		d.plan.createNative(identity.KindPodGroup, want, found, setRef(d.Set))
+	}
+}
+
+// unusedPodGroups deletes PodGroups of the group that no pod is in. Each leader has others, so none comes to
+// be used again. The end of each pod of a group leads here.
+func (d *groupDecision) unusedPodGroups() bool {
+	if len(d.PodGroups.Owned) == 0 {
+		return true
+	}
+	used := map[string]bool{}
+	for _, pod := range d.allPods() {
+		if !gang.IsHanded(pod) {
+			continue
+		}
+		used[gang.PodGroupName(pod)] = true
+		if pod == d.Leader {
+			for _, name := range gang.PodGroupNames(pod) {
+				used[name] = true
+			}
+		}
+	}
+	for _, object := range d.PodGroups.Owned {
+		if !used[object.GetName()] {
+			d.plan.do(deletePodGroup(object))
+		}
+	}
+	return true
+}
+
+// allPods are those of the group, terminating ones included.
+func (d *groupDecision) allPods() []*corev1.Pod {
+	all := slices.Concat(d.Kept, d.Pods.Owned, d.Pods.Previous, d.Pods.Orphans, d.Pods.Foreign, []*corev1.Pod{d.Leader, d.Leaving, d.Former})
+	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return pod == nil })
+}
+
+// neededPodGroups are those objects whose names the leader needs.
+func (g *Group) neededPodGroups(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	if g.Leader == nil || !gang.IsHanded(g.Leader) {
+		return nil
+	}
+	names := gang.PodGroupNames(g.Leader)
+	return slices.DeleteFunc(slices.Clone(objects), func(object *unstructured.Unstructured) bool { return !slices.Contains(names, object.GetName()) })
+}
+
+// Reasons of the condition WorkloadSchedulingCreated.
+const (
+	reasonObjectsCreated   = "SchedulingObjectsCreated"
+	reasonAPINotAvailable  = "APINotAvailable"
+	reasonInvalidSpec      = "InvalidSchedulingConfiguration"
+	reasonNoWorkload       = "WorkloadCreateFailed"
+	reasonNoPodGroup       = "PodGroupCreateFailed"
+	reasonPodGroupRemains  = "PodGroupCleanupBlocked"
+	createWorkloadSentence = "create workload "
+	createPodGroupSentence = "create podgroup "
+)
+
+// workloadCreated is the condition of a set that Kubernetes' own scheduler places. While its objects are being
+// created, it stays what it was.
+func (d *setDecision) workloadCreated() []metav1.Condition {
+	if !d.isNative() {
+		return nil
+	}
+	reason, text := d.workloadFault()
+	created := status.Holding(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated, reasonObjectsCreated, "the Workload and the PodGroups of this set exist")
+	switch {
+	case reason != "":
+		created.Reason, created.Message = reason, text
+		return []metav1.Condition{status.Ceased(created)}
+	case d.hasPodGroups():
+		return []metav1.Condition{created}
+	}
+	return nil
+}
+
+// hasPodGroups reports whether the Workload, and the PodGroups of all leaders, exist.
+func (d *setDecision) hasPodGroups() bool {
+	if d.awaitsWorkload() {
+		return false
+	}
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		if gang.IsHanded(g.Leader) && len(g.neededPodGroups(g.PodGroups.Owned)) < d.podGroupsOf(g) {
+			return false
+		}
+	}
+	return true
+}
+
+// podGroupsOf is how many PodGroups a group needs.
+func (d *setDecision) podGroupsOf(g *Group) int {
+	return min(len(gang.PodGroupNames(g.Leader)), int(workload.SizeOf(g.Leader, d.Set)))
+}
+
+// workloadFault is why a Workload or a PodGroup cannot be had, or nothing.
+func (d *setDecision) workloadFault() (reason, text string) {
+	if _, err := gang.Workload(d.Set); err != nil {
+		return reasonInvalidSpec, err.Error()
+	}
+	if d.GangMissing != "" {
+		return reasonAPINotAvailable, d.GangMissing
+	}
+	if strings.HasPrefix(d.Refusal.Sentence, createWorkloadSentence) && d.Workload.Own() == nil {
+		return reasonNoWorkload, refusedMessage(d.Refusal)
+	}
+	if text := conflictMessage(bearersOf(identity.KindWorkload, d.Workload.Foreign)); text != "" {
+		return reasonNoWorkload, text
+	}
+	for _, r := range d.Refused {
+		if strings.HasPrefix(r.Sentence, createPodGroupSentence) {
+			return reasonNoPodGroup, refusedMessage(r.Refusal)
+		}
+	}
+	return d.podGroupFault()
+}
+
+// podGroupFault is the same of PodGroups that are there, and of another owner, terminating or of another spec.
+func (d *setDecision) podGroupFault() (reason, text string) {
+	foreign, previous, drift := slices.Clone(d.PodGroup.Foreign), slices.Clone(d.PodGroup.Previous), d.drift()
+	for i := range d.Groups {
+		foreign = append(foreign, d.Groups[i].neededPodGroups(d.Groups[i].PodGroups.Foreign)...)
+		previous = append(previous, d.Groups[i].neededPodGroups(d.Groups[i].PodGroups.Previous)...)
+	}
+	switch {
+	case drift != "":
+		return reasonNoPodGroup, drift
+	case len(foreign) > 0:
+		return reasonNoPodGroup, conflictMessage(bearersOf(identity.KindPodGroup, foreign))
+	case len(previous) > 0:
+		return reasonPodGroupRemains, "is being deleted, and its pods stay in it until they end: " + listed(spelt(sorted(bearersOf(identity.KindPodGroup, previous)), bearer.String), ", ")
+	}
+	return "", ""
+}
+
+// drift names an object that was created for another spec.scheduling, or is empty.
+func (d *setDecision) drift() string {
+	have := d.Workload.Own()
+	want, err := gang.Workload(d.Set)
+	if have == nil || err != nil || !drifted(have, want) {
+		return ""
+	}
+	return fmt.Sprintf("workload %s says what spec.scheduling does not, and cannot be changed: delete it, and another is created", have.GetName())
+}
