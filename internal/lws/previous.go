@@ -80,6 +80,9 @@ func (d *setDecision) awaitPrevious() previousWait {
 	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices())
 	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
 		for i := range groups {
+			if groups[i].Leader == nil && groups[i].HasKey { // no other group needs its names
+				continue
+			}
 			if d.exhaustedBy[groups[i].Index] != nil { // its pods stay, and a condition says so
 				continue
 			}
