@@ -14,6 +14,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/standin"
 )
 
 // withKeys gives the groups of a set keys instead of ordinals.
@@ -401,4 +402,127 @@ func (s *scene) pauseKeyed() {
 	s.Patch(s.Set("a"), `{"metadata":{"annotations":{"lockstep.dev/paused":null}}}`)
 	s.Eventually("all groups are new", func() error { return s.revisionsMissing(set) })
 	s.awaitKeyed(set)
+}
+
+// keyedSet is a set with keys that another implementation made.
+type keyedSet struct {
+	*standinSet
+	gated bool
+}
+
+// Lockstep takes over sets of version 0.11 whose groups have keys, at rest, in mid-rollout and while leaders wait. Only
+// the rollout replaces pods. Workers stay under the names that they have.
+func TestTakeoverOfGroupsWithKeys(t *testing.T) {
+	s := newScene(t)
+	other, err := standin.New(bed.Rest)
+	s.Check("stand in", err)
+	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
+	t.Cleanup(func() {
+		_ = bed.Operator.Kill()
+		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
+	})
+	var all []*keyedSet
+	for _, v := range []otherSet{
+		{name: "plain", replicas: 2, size: 3},
+		{name: "alone", replicas: 2, size: 1},
+		{name: "per-replica", replicas: 2, size: 2, edit: uniquePerReplica},
+		{name: "rolls", replicas: 3, size: 2, edit: budget(1, 0, 0)},
+		{name: "waits", replicas: 2, size: 2},
+	} {
+		e := &keyedSet{standinSet: &standinSet{otherSet: v, scene: s, other: other}, gated: v.name == "waits"}
+		e.set = s.newSet(v.name, v.replicas, v.size, imageA, withKeys)
+		if v.edit != nil {
+			v.edit(e.set)
+		}
+		s.Create(e.set)
+		e.record(1)
+		s.Check("apply the leaders of set "+e.name, other.ApplyLeaderDeployment(s.Context(), e.set, e.key))
+		if v.name != "per-replica" {
+			s.Check("create the service of set "+e.name, other.Serve(s.Context(), e.set))
+		}
+		all = append(all, e)
+	}
+	for _, e := range all {
+		e.tendKeyed()
+	}
+	rolls := all[3]
+	rolls.set = rolls.become(rolls.set, pull(imageB))
+	rolls.record(2)
+	s.Check("roll", other.ApplyLeaderDeployment(s.Context(), rolls.set, rolls.key))
+	s.Until("a new leader waits", func() bool {
+		return slices.ContainsFunc(s.leadersOf(rolls.set), func(pod *corev1.Pod) bool { return imageOf(pod) == imageB })
+	})
+
+	before, since := s.UIDs(), bed.Position()
+	s.RestartOperator()
+	for _, e := range all {
+		s.awaitKeyed(e.set)
+	}
+	s.Eventually("the rollout is finished", func() error { return s.revisionsMissing(rolls.set) })
+	s.awaitKeyed(rolls.set)
+	outlast(t)
+	after := s.UIDs()
+	for _, e := range all {
+		for _, pod := range s.podsOf(e.set) {
+			was, there := before[pod.Name]
+			isNew := e == rolls || e.gated && pod.Labels[lwsv1.WorkerIndexLabelKey] != "0"
+			if !isNew && (!there || was != after[pod.Name]) {
+				t.Errorf("set %s: pod %s is another one", e.name, pod.Name)
+			}
+		}
+	}
+	deployments := 0
+	for _, r := range s.LockstepWrote(since) {
+		if r.Resource == "deployments" {
+			deployments++
+		}
+	}
+	if deployments > len(all) {
+		t.Errorf("%d writes of Deployments: %v", deployments, s.LockstepWrote(since))
+	}
+	again := bed.Position()
+	s.RestartOperator()
+	outlast(t)
+	s.silent(again)
+}
+
+// tendKeyed makes the groups of leaders as 0.11 does, unless the leaders are to wait.
+func (e *keyedSet) tendKeyed() {
+	e.Eventually("the groups of set "+e.name+" stand", func() error {
+		leaders := e.leadersOf(e.set)
+		if len(leaders) != int(e.replicas) {
+			return fmt.Errorf("%d leaders", len(leaders))
+		}
+		for _, leader := range leaders {
+			switch {
+			case e.gated:
+				if err := e.waitsForGroup(leader.Name); err != nil {
+					return err
+				}
+			case len(leader.Spec.SchedulingGates) > 0:
+				return errors.Join(e.other.Lift(e.Context(), leader), drill.ErrStill)
+			default:
+				if err := e.grown(leader); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (e *keyedSet) grown(leader *corev1.Pod) error {
+	if err := e.other.MakeHashGroup(e.Context(), e.set, leader); err != nil {
+		return err
+	}
+	ready := 0
+	for _, pod := range e.groupOf(leader) {
+		if pod.Name != leader.Name && drill.PodReady(pod) {
+			ready++
+		}
+	}
+	if err := drill.Lacking("ready workers", int(e.size)-1, ready); err != nil || drill.PodReady(leader) {
+		return err
+	}
+	return errors.Join(e.other.SyncReadiness(e.Context(), leader), drill.ErrStill)
 }
