@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -117,6 +118,40 @@ func TestGroupsWithKeys(t *testing.T) {
 	})
 }
 
+// readKeyed reads a set with the plugin, which calls groups by their keys.
+func (s *scene) readKeyed(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) {
+	out, errOut, err := s.Plugin("", "status", set.Name)
+	s.Logf("%s%s", out, errOut)
+	for _, leader := range leaders {
+		if key := leader.Labels[lwsv1.GroupUniqueHashLabelKey][:7]; err != nil || !strings.Contains(out, key) {
+			s.Errorf("status does not name group %s: %v", key, err)
+		}
+	}
+	for _, verb := range [][]string{{"plan", set.Name}, {"rollout", "status", set.Name}, {"rollout", "history", set.Name}} {
+		if out, errOut, err := s.Plugin("", verb...); err != nil {
+			s.Errorf("%v: %v\n%s%s", verb, err, out, errOut)
+		} else {
+			s.Logf("%v:\n%s", verb, out)
+		}
+	}
+}
+
+// undoKeyed goes back to the template before.
+func (s *scene) undoKeyed(set *lwsv1.LeaderWorkerSet) {
+	if out, errOut, err := s.Plugin("", "rollout", "undo", set.Name); err != nil {
+		s.Fatalf("undo: %v\n%s%s", err, out, errOut)
+	}
+	s.Eventually("all groups are as before", func() error {
+		for _, pod := range s.podsOf(set) {
+			if imageOf(pod) != imageA {
+				return drill.ErrStill
+			}
+		}
+		return nil
+	})
+	s.readKeyed(set, s.awaitKeyed(s.Set(set.Name)))
+}
+
 // scaleKeyed scales a set to nothing and back. The group that is not ready goes first.
 func (s *scene) scaleKeyed() {
 	set := s.newSet("a", 3, 3, imageA, withKeys, func(set *lwsv1.LeaderWorkerSet) {
@@ -129,6 +164,7 @@ func (s *scene) scaleKeyed() {
 	if !metav1.IsControlledBy(deployment, set) || s.Get("a", &appsv1.StatefulSet{}) == nil {
 		s.Fatalf("deployment %v", deployment.OwnerReferences)
 	}
+	s.readKeyed(set, leaders)
 	victim := leaders[1]
 	worker := slices.IndexFunc(s.groupOf(victim), func(pod *corev1.Pod) bool { return pod.Name != victim.Name })
 	s.PatchStatus(s.groupOf(victim)[worker], `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
@@ -186,6 +222,7 @@ func (s *scene) rollKeyed() {
 	if updating := s.Set("a").Status.Conditions; holds(s.Set("a"), lwsv1.LeaderWorkerSetUpdateInProgress, "") == nil {
 		s.Errorf("conditions %v", updating)
 	}
+	s.undoKeyed(set)
 }
 
 // revisionsMissing returns what a rollout lacks. Each pod that lives has its revision.
