@@ -11,7 +11,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -562,4 +564,93 @@ func (e *keyedSet) grown(leader *corev1.Pod) error {
 		return err
 	}
 	return errors.Join(e.other.SyncReadiness(e.Context(), leader), drill.ErrStill)
+}
+
+// A set of groups with keys is deleted, and created again at once. What the former one left is waited for, or adopted.
+func TestASetWithKeysIsRecreated(t *testing.T) {
+	each(t, map[string]metav1.DeletionPropagation{
+		"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground, "orphan": metav1.DeletePropagationOrphan,
+	}, func(s *scene, policy metav1.DeletionPropagation) {
+		old := s.newSet("a", 2, 3, imageA, withKeys, slowly("2s"))
+		s.Create(old)
+		s.awaitKeyed(old)
+		before := s.UIDs()
+		s.Remove(s.Set("a"), propagation(policy))
+		next := s.newSet("a", 2, 3, imageA, withKeys, slowly("2s"))
+		s.persist("create the next set", func() error {
+			s.MayWrite(s.Namespace)
+			return s.Client.Create(s.Context(), next)
+		})
+		s.awaitKeyed(next)
+		s.Eventually("all pods are of the next set", func() error {
+			for _, pod := range s.Pods() {
+				_, stayed := before[pod.Name]
+				if stayed != (policy == metav1.DeletePropagationOrphan) {
+					return fmt.Errorf("pod %s: stayed %t", pod.Name, stayed)
+				}
+			}
+			return drill.Lacking("pods", 6, len(s.Pods()))
+		})
+		deployment := &appsv1.Deployment{}
+		s.Check("read the deployment", s.Get("a", deployment))
+		if !metav1.IsControlledBy(deployment, next) {
+			s.Errorf("the deployment belongs to %v", deployment.OwnerReferences)
+		}
+	})
+}
+
+// In Parallel, every pod of a group with a key is deleted before the first of them is gone: as its leader is deleted,
+// and as its set is.
+func TestAGroupWithAKeyEndsInParallel(t *testing.T) {
+	s := asideScene(t)
+	set := s.newSet("a", 2, 3, imageA, withKeys, vanishing("3s", lwsv1.ParallelPodTermination))
+	s.Create(set)
+	together := func(leaders []*corev1.Pod, end func()) {
+		var uids []types.UID
+		for _, leader := range leaders {
+			for _, pod := range s.groupOf(leader) {
+				uids = append(uids, pod.UID)
+			}
+		}
+		end()
+		var ended []drill.Record
+		s.Eventually("the groups are gone", func() error {
+			ended = nil
+			for _, uid := range uids {
+				if ended = append(ended, s.Of(uid)); ended[len(ended)-1].Died == 0 {
+					return drill.ErrStill
+				}
+			}
+			return nil
+		})
+		for group := range slices.Chunk(ended, 3) {
+			s.EndedTogether(group)
+		}
+	}
+	leaders := s.awaitKeyed(set)
+	together(leaders[:1], func() { s.Remove(leaders[0]) })
+	leaders = s.awaitKeyed(set)
+	together(leaders, func() { s.Remove(s.Set("a"), propagation(metav1.DeletePropagationBackground)) })
+}
+
+// Another owner's Deployment has the name of a set. It is not touched, and the set says so.
+func TestADeploymentOfAnotherOwnerStays(t *testing.T) {
+	s := asideScene(t)
+	own := map[string]string{"mine": "yes"}
+	theirs := &appsv1.Deployment{ObjectMeta: s.Meta("a"), Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: own}, Template: template(imageA),
+	}}
+	theirs.Spec.Template.Labels = own
+	s.Create(theirs)
+	s.Create(s.newSet("a", 2, 2, imageA, withKeys))
+	s.Eventually("the set names it", func() error {
+		c := meta.FindStatusCondition(s.Set("a").Status.Conditions, "NameConflict")
+		return drill.Lacking("told", true, c != nil && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "deployment a"))
+	})
+	now := &appsv1.Deployment{}
+	s.Check("read it", s.Get("a", now))
+	same(t, "UID", theirs.UID, now.UID)
+	same(t, "labels", 0, len(now.Labels))
+	s.Remove(theirs)
+	s.awaitKeyed(s.Set("a"))
 }
