@@ -112,7 +112,6 @@ func (d *setDecision) awaitPrevious() previousWait {
 func (d *setDecision) previous() (p Plan) {
 	p.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
 		bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous),
-		bearersOf(identity.KindDeployment, d.Deployment.Previous),
 		bearersOf(identity.KindPod, d.Leaders.Previous),
 		bearersOf(identity.KindService, d.Service.Previous),
 		bearersOf(identity.KindControllerRevision, d.Revisions.Previous),
