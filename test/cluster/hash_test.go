@@ -221,8 +221,16 @@ func (s *scene) rollKeyed() {
 	if fewest < 3 {
 		s.Errorf("only %d groups were ready", fewest)
 	}
-	if updating := s.Set("a").Status.Conditions; holds(s.Set("a"), lwsv1.LeaderWorkerSetUpdateInProgress, "") == nil {
-		s.Errorf("conditions %v", updating)
+	updating := func() bool {
+		return meta.IsStatusConditionTrue(s.Set("a").Status.Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress))
+	}
+	if updating() {
+		s.Errorf("the rollout is over: %v", s.Set("a").Status.Conditions)
+	}
+	s.PatchStatus(s.workerOf(after[0]), `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	s.awaitHolds("a", lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing")
+	if updating() {
+		s.Errorf("a group that is not ready is no rollout: %v", s.Set("a").Status.Conditions)
 	}
 	s.undoKeyed(set)
 }
