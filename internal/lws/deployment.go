@@ -54,7 +54,7 @@ func (d *setDecision) deployment() (p Plan) {
 	if d.held || d.target.key == "" {
 		return p
 	}
-	desired := workload.LeaderDeployment(d.Set, d.target.key, Paused(d.Set))
+	desired := workload.LeaderDeployment(d.Set, d.target.key, d.pauses())
 	d.templateAsFound(desired, &desired.Spec.Template)
 	delete(desired.Annotations, AppliedAnnotationKey)
 	applied := Fingerprint(desired)
@@ -76,6 +76,10 @@ func (d *setDecision) deployment() (p Plan) {
 	}
 	return p
 }
+
+// pauses reports whether the Deployment is paused: the rollout is, and it has begun. A Deployment that is paused
+// from its beginning makes no leader.
+func (d *setDecision) pauses() bool { return Paused(d.Set) && d.outdatedHashLeaders() > 0 }
 
 // applyDeployment relies on the set as it was judged: a template of an earlier spec would replace pods of the present
 // one.

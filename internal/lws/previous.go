@@ -80,6 +80,9 @@ func (d *setDecision) awaitPrevious() previousWait {
 	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices())
 	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
 		for i := range groups {
+			if groups[i].Leader == nil && groups[i].HasKey { // no other group needs its names
+				continue
+			}
 			if d.exhaustedBy[groups[i].Index] != nil { // its pods stay, and a condition says so
 				continue
 			}
@@ -109,7 +112,6 @@ func (d *setDecision) awaitPrevious() previousWait {
 func (d *setDecision) previous() (p Plan) {
 	p.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
 		bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous),
-		bearersOf(identity.KindDeployment, d.Deployment.Previous),
 		bearersOf(identity.KindPod, d.Leaders.Previous),
 		bearersOf(identity.KindService, d.Service.Previous),
 		bearersOf(identity.KindControllerRevision, d.Revisions.Previous),

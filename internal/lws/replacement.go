@@ -3,6 +3,7 @@ package lws
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,6 +125,27 @@ func (d *setDecision) collisions() (p Plan) {
 			Object:  identity.RefOf(identity.KindPod, leader),
 			Because: because(CodeKeyTaken, fmt.Sprintf("the keys of leaders %s and %s begin alike, and name one group", first.Name, leader.Name)),
 		})
+	}
+	return p
+}
+
+// letGo ends the retention of groups that were stopped and have no place any more: the set was scaled down, and groups
+// that run take all of them. The youngest go.
+func (d *setDecision) letGo() (p Plan) {
+	if !workload.HasHashIdentity(d.Set) || d.Deployment.Own() == nil {
+		return p
+	}
+	stopped := slices.SortedFunc(maps.Values(d.exhaustedBy), byAge)
+	for len(stopped) > max(0, int(workload.Replicas(d.Set)-d.gated.room.Active)) {
+		leader := stopped[len(stopped)-1]
+		stopped = stopped[:len(stopped)-1]
+		kept := Kept(d.Set.Name, []*corev1.Pod{leader})
+		for i := range d.Vacant {
+			if g := &d.Vacant[i]; g.LeaderName == leader.Name {
+				kept = append(kept, Kept(d.Set.Name, g.Pods.Owned, g.Pods.Orphans, g.Pods.Previous)...)
+			}
+		}
+		p.add(Release(kept, leader.Name, "it was scaled away", specified(identity.KindDeployment, d.Deployment.Own())))
 	}
 	return p
 }

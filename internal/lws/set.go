@@ -77,6 +77,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).leaders,
 		(*setDecision).service,
 		(*setDecision).collisions,
+		(*setDecision).letGo,
 		(*setDecision).admit,
 	} {
 		plan.add(rule(d))

@@ -71,7 +71,6 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 func TestWhatNoRuleMeetsIsLeftAlone(t *testing.T) {
 	clusters := map[string]*cluster{}
 	for name, unmet := range map[string]edit{
-		"hash": func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity },
 		"gang": func(set Set) { set.Spec.Scheduling = &lwsv1.Scheduling{Replica: &lwsv1.ReplicaScheduling{}} },
 	} {
 		fresh, ran := newCluster(t), running(t, 2, 2)

@@ -53,7 +53,9 @@ func (r *reading) leaderDeployment(ctx context.Context) (found identity.Claim[*a
 // fillHashGroups reads the groups of a set whose groups have keys: those of leaders, and those that have pods and
 // no leader.
 func (r *reading) fillHashGroups(ctx context.Context, w *lws.SetSnapshot) error {
+	known := map[string]bool{}
 	for _, leader := range w.Leaders.Owned {
+		known[leader.Name] = true
 		g := lws.Group{Index: workload.IndexOf(leader), HasKey: true, LeaderName: leader.Name, Leader: leader}
 		if err := r.fillIncomplete(ctx, &g); err != nil {
 			return err
@@ -65,19 +67,17 @@ func (r *reading) fillHashGroups(ctx context.Context, w *lws.SetSnapshot) error 
 	if err != nil {
 		return err
 	}
-	vacant := map[string]*lws.Group{}
 	for _, pod := range workers {
 		leader := workload.LeaderOf(pod)
-		isLed := slices.ContainsFunc(w.Leaders.Owned, func(pod *corev1.Pod) bool { return pod.Name == leader })
-		if isLed || vacant[leader] != nil {
+		if known[leader] {
 			continue
 		}
-		g := &lws.Group{Index: workload.IndexOfKey(pod), HasKey: true, LeaderName: leader}
-		if err := r.fillIncomplete(ctx, g); err != nil {
+		known[leader] = true
+		g := lws.Group{Index: workload.IndexOfKey(pod), HasKey: true, LeaderName: leader}
+		if err := r.fillIncomplete(ctx, &g); err != nil {
 			return err
 		}
-		vacant[leader] = g
-		w.Vacant = append(w.Vacant, *g)
+		w.Vacant = append(w.Vacant, g)
 	}
 	slices.SortFunc(w.Vacant, func(a, b lws.Group) int { return a.Index - b.Index })
 	return nil

@@ -80,6 +80,15 @@ func TestALeaderWithAKeyHasASubdomainOfItsOwnWhereAsked(t *testing.T) {
 	}
 }
 
+// A template that names a key gives all groups one.
+func TestATemplateGivesNoKey(t *testing.T) {
+	const fixed = "95e88034e460983f51a9952fe128729fbc0663b5"
+	pod := admitted(t, hashLeader(label(lwsv1.GroupIndexLabelKey, fixed), label(lwsv1.GroupUniqueHashLabelKey, fixed)))
+	if key := pod.Labels[lwsv1.GroupUniqueHashLabelKey]; key == fixed || pod.Spec.Hostname != "w-"+key[:8] {
+		t.Errorf("key %q, host name %q", key, pod.Spec.Hostname)
+	}
+}
+
 // A deletion cost of the user stays.
 func TestADeletionCostOfTheUserStays(t *testing.T) {
 	if pod := admitted(t, hashLeader(note(corev1.PodDeletionCost, "5"))); pod.Annotations[corev1.PodDeletionCost] != "5" {

@@ -586,6 +586,10 @@ func TestTakeoverOfGatedLeaders(t *testing.T) {
 		}
 		return s.waitsForGroup("a-0")
 	})
+	keyed := s.newSet("k", 2, 2, imageA, withKeys, slowly("60s"))
+	s.Create(keyed)
+	s.Remove(s.awaitKeyed(keyed)[0])
+	s.Until("a leader with a key waits for the group that ends", func() bool { return slices.ContainsFunc(s.leadersOf(keyed), isGated) })
 	next := s.UIDs()
 	s.Check("stop the operator", bed.Operator.Kill())
 	out, err := uninstall()
@@ -594,11 +598,14 @@ func TestTakeoverOfGatedLeaders(t *testing.T) {
 	s.Eventually("the next leader is scheduled", func() error {
 		return drill.Lacking("scheduled", true, s.Pod("a-0").Spec.NodeName != "")
 	})
+	s.Until("no leader with a key waits", func() bool { return !slices.ContainsFunc(s.leadersOf(keyed), isGated) })
 	for _, pod := range []string{"a-0", "a-1", "a-1-1"} {
 		same(t, "UID of pod "+pod, next[pod], s.UIDs()[pod])
 	}
 	s.Patch(kept, `{"metadata":{"finalizers":null}}`)
 }
+
+func isGated(pod *corev1.Pod) bool { return hasGate(pod, lwsv1.GroupReplacementGate) }
 
 // waitsForGroup returns an error unless a leader has the gate of its group, and no node.
 func (s *scene) waitsForGroup(leader string) error {

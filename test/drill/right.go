@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 )
@@ -34,6 +35,10 @@ func (a *Audit) use(group string, r Request, denied bool) {
 		right.Name = r.Name
 	}
 	a.rights[right] = true
+	if r.Verb == "patch" && r.Code == http.StatusCreated { // an apply that creates is asked for both
+		right.Verb = "create"
+		a.rights[right] = true
+	}
 }
 
 // Lacked returns the rights that the operator was denied, and never granted: an API server that starts

@@ -338,7 +338,8 @@ type statusWriter struct {
 	server                   *Server
 }
 
-// Patch writes the status of a LeaderWorkerSet, by a merge patch that names all of its fields.
+// Patch writes the status of a LeaderWorkerSet, by a merge patch that names all of its fields, or one condition of a
+// pod.
 func (w *statusWriter) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 	var given lwsv1.LeaderWorkerSet
 	data, err := patch.Data(object)
@@ -357,12 +358,19 @@ func (w *statusWriter) Patch(_ context.Context, object client.Object, patch clie
 	if err != nil {
 		return err
 	}
-	set, ok := found.DeepCopyObject().(*lwsv1.LeaderWorkerSet)
-	if !ok {
+	switch found := found.DeepCopyObject().(type) {
+	case *lwsv1.LeaderWorkerSet:
+		found.Status = given.Status
+		w.server.Put(found)
+	case *corev1.Pod:
+		var changed corev1.Pod
+		decode(data, &changed)
+		kept := slices.DeleteFunc(found.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == changed.Status.Conditions[0].Type })
+		found.Status.Conditions = append(kept, changed.Status.Conditions...)
+		w.server.Put(found)
+	default:
 		return fmt.Errorf("patch the status of a %T: no such kind", object)
 	}
-	set.Status = given.Status
-	w.server.Put(set)
 	return nil
 }
 

@@ -90,10 +90,6 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	c.createWith("known", nil)
 	c.eventually("a set of this version has leaders", c.hasLeaders("known"), nil)
 
-	c.createWith("hash", map[string]any{"groupIdentity": "Hash"})
-	c.untilUnsupported("hash", metav1.ConditionTrue)
-	c.plansNothing("hash")
-
 	c.extend()
 	var racks *unstructured.Unstructured
 	c.eventually("the API server stores the new field", func(ctx context.Context) bool {
@@ -134,9 +130,6 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	c.eventually("the set has leaders once the field is gone", c.hasLeaders("racks"), nil)
 	c.untilUnsupported("racks", metav1.ConditionFalse)
 	c.leftByADeployment()
-	if made := c.made("hash"); len(made) > 0 {
-		t.Errorf("a set with groupIdentity Hash got %v", made)
-	}
 }
 
 // made returns what the operator creates for a set: StatefulSets, Services and revisions.

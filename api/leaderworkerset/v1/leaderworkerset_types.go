@@ -115,8 +115,7 @@ type LeaderWorkerSetSpec struct {
 	// +optional
 	Scheduling *Scheduling `json:"scheduling,omitempty"`
 
-	// groupIdentity says what a group is known by. It cannot be changed. Sets with
-	// Hash are left alone by this version.
+	// groupIdentity says what a group is known by. It cannot be changed.
 	// +optional
 	// +kubebuilder:default=Ordinal
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="groupIdentity is immutable"

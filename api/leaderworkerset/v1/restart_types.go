@@ -8,7 +8,8 @@ import (
 // StartedGroup is what one group was made of when all of its pods ran for the
 // first time.
 type StartedGroup struct {
-	// index is that of the group.
+	// index is that of the group. A group with a key has the number of the first seven
+	// digits of the key.
 	Index int32 `json:"index"`
 
 	// leader is the UID of the leader pod. Under another leader the group is
@@ -22,7 +23,8 @@ type StartedGroup struct {
 
 // GroupRestarts is what is known of the failures of one group.
 type GroupRestarts struct {
-	// index is that of the group.
+	// index is that of the group. A group with a key has the number of the first seven
+	// digits of the key.
 	Index int32 `json:"index"`
 
 	// leader is the UID of the leader pod that the group had when it failed last.

@@ -92,14 +92,16 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 	if told != nil {
 		found.Plan = lws.Plan{Waits: told}
 	}
-	indices, err := indices(ctx, cached, found.Set)
+	leaders, err := leaders(ctx, cached, found.Set)
 	if err != nil {
 		return found, err
 	}
-	for _, index := range indices {
+	for _, leader := range leaders {
 		var g Group
-		g.GroupSnapshot, _, err = observer.GroupPlan(ctx, types.NamespacedName{Namespace: key.Namespace, Name: identity.LeaderName(key.Name, index)}, now)
+		g.GroupSnapshot, _, err = observer.GroupPlan(ctx, types.NamespacedName{Namespace: key.Namespace, Name: leader}, now)
 		switch {
+		case apierrors.IsNotFound(err) && workload.HasHashIdentity(found.Set.Set):
+			continue // the group went after it was listed
 		case apierrors.IsForbidden(err):
 			g.Plan = lws.Plan{Waits: []lws.Wait{{Reason: action.Reason{
 				Code: CodeNotAllowed, Sentence: fmt.Sprintf("the plan of the group cannot be read: %v", err),
@@ -175,6 +177,23 @@ func (o overlay) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 		return nil
 	}
 	return o.Reader.Get(ctx, key, into, options...)
+}
+
+// leaders returns the names of the leaders of groups that have objects, of any incarnation.
+func leaders(ctx context.Context, cached client.Reader, w lws.SetSnapshot) (names []string, err error) {
+	if workload.HasHashIdentity(w.Set) {
+		for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
+			for i := range groups {
+				names = append(names, groups[i].LeaderName)
+			}
+		}
+		return names, nil
+	}
+	indices, err := indices(ctx, cached, w)
+	for _, index := range indices {
+		names = append(names, identity.LeaderName(w.Set.Name, index))
+	}
+	return names, err
 }
 
 // indices returns, in rising order, the indices of groups whose names objects have, of any incarnation.

@@ -38,6 +38,8 @@ type SetPlan struct {
 type Part struct {
 	// Group is the index of the group; absent for the set itself.
 	Group *int `json:"group,omitempty"`
+	// Key is what a group with a key is called.
+	Key string `json:"key,omitempty"`
 	// Actions are carried out in this order.
 	Actions []Action `json:"actions,omitempty"`
 	Waits   []Wait   `json:"waits,omitempty"`
@@ -87,7 +89,7 @@ func Plan(s clilws.Survey) *SetPlan {
 	plan := &SetPlan{TypeMeta: kind("SetPlan"), Namespace: set.Namespace, Name: set.Name, UID: set.UID, Exists: set.UID != ""}
 	plan.add(s, nil, s.Plan)
 	for _, g := range s.Groups {
-		plan.add(s, &g.Index, g.Plan)
+		plan.add(s, &g, g.Plan)
 	}
 	plan.InStep = len(plan.Parts) == 0
 	return plan
@@ -98,8 +100,11 @@ func NewPlanList() *SetPlanList {
 	return &SetPlanList{TypeMeta: kind("SetPlanList"), Items: []SetPlan{}}
 }
 
-func (p *SetPlan) add(s clilws.Survey, group *int, plan lws.Plan) {
-	part := Part{Group: group, Waits: waits(s, plan)}
+func (p *SetPlan) add(s clilws.Survey, group *clilws.Group, plan lws.Plan) {
+	part := Part{Waits: waits(s, plan)}
+	if group != nil {
+		part.Group, part.Key = &group.Index, keyOf(*group)
+	}
 	for _, a := range plan.Actions {
 		part.Actions = append(part.Actions, actionOf(a))
 	}
@@ -158,9 +163,12 @@ func (l *SetPlanList) write(to *page) {
 }
 
 func (p Part) write(to *page) {
-	if p.Group == nil {
+	switch {
+	case p.Group == nil:
 		to.linef("the set")
-	} else {
+	case p.Key != "":
+		to.linef("group %s", p.Key)
+	default:
 		to.linef("group %d", *p.Group)
 	}
 	for _, a := range p.Actions {

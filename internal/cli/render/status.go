@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,7 +61,9 @@ type SetStatus struct {
 
 // GroupStatus is one group of a SetStatus.
 type GroupStatus struct {
-	Index int `json:"index"`
+	// Index is the ordinal of the group, or the number of the first digits of its key, which are Key.
+	Index int    `json:"index"`
+	Key   string `json:"key,omitempty"`
 	// Leader is the name that the leader has or would have.
 	Leader string `json:"leader"`
 	// Wanted reports whether the index is below the wanted number of groups.
@@ -147,7 +150,7 @@ func groups(s clilws.Survey) (all []GroupStatus, omitted int) {
 	for _, g := range s.Groups {
 		has[g.Index] = true
 	}
-	for index := range int(workload.Replicas(s.Set.Set)) {
+	for index := range missing(s) {
 		switch {
 		case has[index]:
 		case len(found)-len(s.Groups) == missingAtMost:
@@ -168,11 +171,20 @@ func groups(s clilws.Survey) (all []GroupStatus, omitted int) {
 	return all, omitted
 }
 
+// missing is how many indices a group that is wanted may have. Groups with keys have no index before they exist.
+func missing(s clilws.Survey) int {
+	if workload.HasHashIdentity(s.Set.Set) {
+		return 0
+	}
+	return int(workload.Replicas(s.Set.Set))
+}
+
 func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 	leader := func(pod *corev1.Pod) bool { return pod.Name == g.LeaderName }
 	status := GroupStatus{
 		Index: g.Index, Leader: g.LeaderName,
-		Wanted: int32(g.Index) < workload.Replicas(g.Set),
+		Key:    keyOf(g),
+		Wanted: g.HasKey || int32(g.Index) < workload.Replicas(g.Set),
 		Exists: g.Leader != nil,
 		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
 		Pods: sizeOf(g),
@@ -188,6 +200,14 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 	fillPods(&status, g)
 	status.Waiting = groupWaits(s, g, status)
 	return status
+}
+
+// keyOf is what a group with a key is called, or empty.
+func keyOf(g clilws.Group) string {
+	if !g.HasKey {
+		return ""
+	}
+	return identity.IndexText(g.Index)
 }
 
 // failureOf returns the failures of a group from the set's status.
@@ -327,7 +347,7 @@ func (s *SetStatus) groups(p *page) {
 	var rows []row
 	for i := 0; i < len(s.Groups); i++ {
 		g := s.Groups[i]
-		index, revision := fmt.Sprint(g.Index), dash(g.Revision)
+		index, revision := g.name(), dash(g.Revision)
 		for g.blank() && i+1 < len(s.Groups) && s.Groups[i+1].blank() {
 			i++
 			index = fmt.Sprintf("%d-%d", g.Index, s.Groups[i].Index)
@@ -351,6 +371,9 @@ func (s *SetStatus) groups(p *page) {
 	p.table(row{"GROUP", "READY", "REVISION", "NODES", "AGE", "RESTARTS", "WAITING FOR"}, rows)
 }
 
+// name is what people call the group.
+func (g GroupStatus) name() string { return cmp.Or(g.Key, strconv.Itoa(g.Index)) }
+
 // blank reports whether a group has no object. Such groups in a row share one row.
 func (g GroupStatus) blank() bool { return !g.Exists && len(g.Previous) == 0 }
 
@@ -366,7 +389,7 @@ func (s *SetStatus) failures(p *page) {
 			pods = []lwsv1.PodFailure{{At: g.Failed.At}}
 		}
 		for _, f := range slices.Backward(pods) {
-			rows = append(rows, row{g.Index, f.Pod, p.age(&f.At) + " ago", g.Failed.Count, f.Node, reasonOf(f)})
+			rows = append(rows, row{g.name(), f.Pod, p.age(&f.At) + " ago", g.Failed.Count, f.Node, reasonOf(f)})
 		}
 	}
 	p.table(row{"GROUP", "FAILED POD", "WHEN", "IN A ROW", "NODE", "WHY"}, rows)
@@ -387,7 +410,7 @@ func (s *SetStatus) containers(p *page) {
 				lines = append(lines, "  log not read: "+c.LogUnread)
 			}
 		}
-		p.section(fmt.Sprintf("CONTAINERS THAT FAILED WITH GROUP %d", g.Index), lines...)
+		p.section(fmt.Sprintf("CONTAINERS THAT FAILED WITH GROUP %s", g.name()), lines...)
 	}
 }
 

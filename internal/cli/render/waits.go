@@ -71,6 +71,8 @@ func groupWaits(s clilws.Survey, g clilws.Group, status GroupStatus) []Wait {
 		return nil
 	case !status.Wanted && !status.Exists:
 		return []Wait{waitf(CodeLeaving, "the group is no longer wanted and is being deleted")}
+	case !status.Exists && g.HasKey:
+		return append(planned, waitf(CodeLeaving, "the group is being deleted"))
 	case !status.Exists:
 		return append(planned, leaderWaits(s, g.LeaderName)...)
 	case status.Ready:
@@ -129,7 +131,7 @@ func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 	for index, pod := range podsOf(g) {
 		switch {
 		case pod == nil:
-			missing = append(missing, identity.WorkerName(g.Set.Name, g.Index, index))
+			missing = append(missing, identity.LeaderName(workersName(g), index))
 		case pod.Spec.NodeName == "":
 			unscheduled = append(unscheduled, pod.Name)
 			message = cmp.Or(message, schedulerSays(pod))
@@ -139,7 +141,7 @@ func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 	}
 	switch {
 	case sts == nil && size > 1 && len(g.Plan.Waits) == 0:
-		all = append(all, waitf(CodeMissingPods, "worker statefulset %s is not created yet", g.LeaderName))
+		all = append(all, waitf(CodeMissingPods, "worker statefulset %s is not created yet", workersName(g)))
 	case sts != nil && len(missing) > 0:
 		all = append(all, waitf(CodeMissingPods, "%d of %d workers not created yet: %s", len(missing), size-1, few(missing)))
 		all = append(all, refused(s, sts, missing...)...)
@@ -183,6 +185,14 @@ func schedulerSays(pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// workersName is the name of the group's StatefulSet.
+func workersName(g clilws.Group) string {
+	if sts := g.Workers.Own(); sts != nil {
+		return sts.Name
+	}
+	return workload.HostName(g.Leader)
 }
 
 // sizeOf returns the number of pods of the complete group.

@@ -17,9 +17,9 @@ import (
 const GatedDeletionCost = "-100"
 
 // LacksKey reports whether a new leader is to get the key of its group. A further call of the webhook
-// finds the key.
+// finds the key, and the host name that the first one gave with it: labels of the template alone are no key.
 func LacksKey(pod *corev1.Pod) bool {
-	return IsLeader(pod) && workload.IsHashLeader(pod) && !workload.HasKey(pod)
+	return IsLeader(pod) && workload.IsHashLeader(pod) && (!workload.HasKey(pod) || pod.Spec.Hostname == "")
 }
 
 // SetKey gives a leader the key of its group, made from random characters. It tells groups apart and

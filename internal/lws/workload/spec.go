@@ -3,7 +3,6 @@ package workload
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
 	"strconv"
 
@@ -132,9 +131,6 @@ func scaled(value intstr.IntOrString, total int32, up bool) int32 {
 // Unmet returns what a set asks for by fields that the definition has and no rule meets yet, with their values.
 // scheduler places sets with spec.scheduling, or is empty.
 func Unmet(set *lwsv1.LeaderWorkerSet, scheduler string) (unmet []string, err error) {
-	if HasHashIdentity(set) {
-		unmet = append(unmet, fmt.Sprintf("spec.groupIdentity=%q", set.Spec.GroupIdentity))
-	}
 	if set.Spec.Scheduling == nil || places(set, scheduler) {
 		return unmet, nil
 	}

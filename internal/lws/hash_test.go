@@ -1,0 +1,261 @@
+package lws_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+type Deployment = *appsv1.Deployment
+
+// keyed is a cluster with a set of groups that have keys. Its Deployment has a ReplicaSet for each revision.
+func keyed(t *testing.T, replicas, size int32, edits ...edit) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	edits = append([]edit{func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }}, edits...)
+	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
+	c.do(c.decideSet())
+	c.observed()
+	return c
+}
+
+// observed has the Deployment controller see the Deployment, and make its ReplicaSet.
+func (c *cluster) observed() {
+	deployment := fakeapi.Find[Deployment](c.Server, "w")
+	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Status.ObservedGeneration = d.Generation })
+	name := "w-" + deployment.Labels[lwsv1.RevisionKey]
+	if fakeapi.Find[*appsv1.ReplicaSet](c.Server, name) == nil {
+		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: deployment.Spec.Template.Labels}}
+		fakeapi.OwnedBy(rs, "apps/v1", identity.RefOf(identity.KindDeployment, deployment))
+		fakeapi.Add(c.Server, rs)
+	}
+}
+
+// keyOf is a key that begins with a digit.
+func keyOf(digit string) string { return strings.Repeat(digit, 40) }
+
+// lead adds a leader as the ReplicaSet of the Deployment makes it, gated.
+func (c *cluster) lead(name, key string, edits ...func(Pod)) Pod {
+	deployment := fakeapi.Find[Deployment](c.Server, "w")
+	template := deployment.Spec.Template.DeepCopy()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: fakeapi.Namespace, Name: name, Labels: template.Labels, Annotations: template.Annotations, CreationTimestamp: metav1.NewTime(c.Now),
+		},
+		Spec: template.Spec,
+	}
+	pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.GroupUniqueHashLabelKey] = key, key
+	pod.Annotations[corev1.PodDeletionCost] = "-100"
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: lwsv1.GroupReplacementGate}}
+	rs := fakeapi.Find[*appsv1.ReplicaSet](c.Server, "w-"+deployment.Labels[lwsv1.RevisionKey])
+	fakeapi.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindReplicaSet, rs))
+	for _, edit := range edits {
+		edit(pod)
+	}
+	c.pass(time.Second)
+	return fakeapi.Add(c.Server, pod)
+}
+
+func runs(pod Pod) {
+	pod.Spec.SchedulingGates, pod.Spec.NodeName = nil, fakeapi.Node
+	delete(pod.Annotations, corev1.PodDeletionCost)
+	fakeapi.Up(pod)
+}
+
+func admittedBy(plan lws.Plan) (names []string) {
+	for _, a := range plan.Actions {
+		if ungate, ok := a.(action.Ungate); ok {
+			names = append(names, ungate.Pod.Name)
+		}
+	}
+	return names
+}
+
+// A Deployment is created in place of a StatefulSet, and copies no counts of another implementation.
+func TestASetWithKeysHasADeployment(t *testing.T) {
+	c := keyed(t, 2, 3, func(set Set) {
+		set.Annotations = map[string]string{lwsv1.GroupRestartCountsAnnotationKey: "{}", "mine": "yes"}
+	})
+	d := fakeapi.Find[Deployment](c.Server, "w")
+	if len(fakeapi.All[StatefulSet](c.Objects)) > 0 || d.Annotations["mine"] != "yes" || d.Annotations[lwsv1.GroupRestartCountsAnnotationKey] != "" {
+		t.Errorf("annotations %v", d.Annotations)
+	}
+	gates := d.Spec.Template.Spec.ReadinessGates
+	if len(gates) != 1 || gates[0].ConditionType != lwsv1.GroupReadyCondition || d.Spec.Template.Annotations[lwsv1.GroupIdentityAnnotationKey] != "Hash" {
+		t.Errorf("template %+v", d.Spec.Template)
+	}
+	if plan := c.decideSet(); len(plan.Actions) > 0 {
+		t.Errorf("once created: %v", spelled(plan))
+	}
+	if alone := keyed(t, 1, 1); fakeapi.Find[Deployment](alone.Server, "w").Spec.Template.Spec.ReadinessGates != nil {
+		t.Error("a group of one has a readiness gate")
+	}
+}
+
+// Leaders are admitted as there is room, the oldest first. One of a superseded revision never is.
+func TestLeadersAreAdmittedByRoom(t *testing.T) {
+	c := keyed(t, 2, 1)
+	for i, name := range []string{"w-r-b", "w-r-a", "w-r-c"} {
+		c.lead(name, keyOf(fmt.Sprint(i)))
+	}
+	plan := c.decideSet()
+	if got := admittedBy(plan); !slices.Equal(got, []string{"w-r-b", "w-r-a"}) {
+		t.Fatalf("admitted %v", got)
+	}
+	c.do(plan)
+	first := find[Pod](c, "w-r-b")
+	if len(first.Spec.SchedulingGates) > 0 || first.Annotations[corev1.PodDeletionCost] != "" {
+		t.Errorf("gates %v, annotations %v", first.Spec.SchedulingGates, first.Annotations)
+	}
+	if again := admittedBy(c.decideSet()); len(again) > 0 {
+		t.Errorf("then admitted %v", again)
+	}
+	fakeapi.Edit(c.Server, "w", func(set Set) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
+		set.Generation++
+	})
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(5)) })
+	if superseded := admittedBy(c.decideSet()); len(superseded) > 0 {
+		t.Errorf("of the former revision: %v", superseded)
+	}
+}
+
+// A leader waits for groups that end, and its event is told once. Room that comes free is used in the next reconcile.
+func TestALeaderWaitsForAGroupThatEnds(t *testing.T) {
+	c := keyed(t, 2, 2)
+	c.lead("w-r-a", keyOf("a"), runs)
+	ended := c.lead("w-r-b", keyOf("b"), runs)
+	fakeapi.Terminate[Pod](c.Server, ended.Name)
+	c.lead("w-r-c", keyOf("c"))
+	for range 2 {
+		plan := c.decideSet()
+		if got := admittedBy(plan); len(got) > 0 {
+			t.Fatalf("admitted %v", got)
+		}
+		i := slices.IndexFunc(plan.Waits, func(w lws.Wait) bool { return w.Code == lws.CodeDeferred })
+		if i < 0 || plan.Waits[i].Tell.Note != "Leader pod w-r-c waits for 1 terminating group(s) to be removed before scheduling" {
+			t.Fatalf("waits %+v", plan.Waits)
+		}
+	}
+	fakeapi.Drop[Pod](c.Server, ended.Name)
+	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-r-c"}) {
+		t.Errorf("admitted %v", got)
+	}
+}
+
+// With the policy Immediate, no leader waits for a group that ends.
+func TestALeaderIsAdmittedAtOnceWhereAsked(t *testing.T) {
+	c := keyed(t, 2, 2, func(set Set) { set.Spec.GroupReplacementPolicy = lwsv1.ImmediateGroupReplacement })
+	c.lead("w-r-a", keyOf("a"), runs)
+	fakeapi.Terminate[Pod](c.Server, c.lead("w-r-b", keyOf("b"), runs).Name)
+	c.lead("w-r-c", keyOf("c"))
+	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-r-c"}) {
+		t.Errorf("admitted %v", got)
+	}
+}
+
+// The younger of two leaders goes whose groups would have one name.
+func TestTheYoungerLeaderOfOneNameGoes(t *testing.T) {
+	c := keyed(t, 2, 2)
+	c.lead("w-r-z", keyOf("a"), runs)
+	younger := c.lead("w-r-a", "aaaaaaaa"+strings.Repeat("b", 32))
+	deleted := one[action.Delete](t, c.decideSet())
+	if deleted.Object.UID != younger.UID || deleted.Because.Code != lws.CodeKeyTaken {
+		t.Errorf("deleted %s because %s", deleted.Object, deleted.Because.Sentence)
+	}
+}
+
+// A rollout is not done before the Deployment controller has seen it (H1): nothing is said and no revision is dropped.
+func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
+	c := keyed(t, 1, 1, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
+	old := c.lead("w-r-a", keyOf("a"), runs)
+	c.do(c.decideSet())
+	available := func() bool {
+		return meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetAvailable))
+	}
+	if !available() {
+		t.Fatalf("conditions %+v", c.status().Conditions)
+	}
+	fakeapi.Edit(c.Server, "w", func(set Set) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
+		set.Generation++
+	})
+	dropped := func(plan lws.Plan) bool {
+		return slices.ContainsFunc(plan.Actions, func(a action.Action) bool {
+			return a.Target().Kind == identity.KindControllerRevision && a.About().Verb == "delete"
+		})
+	}
+	for range 4 {
+		plan := c.decideSet()
+		if dropped(plan) {
+			t.Fatalf("the revision of %s goes: %v", old.Name, spelled(plan))
+		}
+		c.do(plan)
+	}
+	if available() || !meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
+		t.Errorf("conditions %+v", c.status().Conditions)
+	}
+	c.observed()
+	fakeapi.Terminate[Pod](c.Server, old.Name) // it still runs its revision
+	c.lead("w-s-a", keyOf("b"), runs)
+	if plan := c.decideSet(); dropped(plan) {
+		t.Fatalf("the revision of a terminating leader goes: %v", spelled(plan))
+	}
+	fakeapi.Drop[Pod](c.Server, old.Name)
+	for range 3 {
+		plan := c.decideSet()
+		c.do(plan)
+		if dropped(plan) {
+			if c.do(c.decideSet()); !available() {
+				t.Errorf("conditions %+v", c.status().Conditions)
+			}
+			return
+		}
+	}
+	t.Errorf("the former revision stays: %v", spelled(c.decideSet()))
+}
+
+// The condition of a leader follows its workers, and is written only when it changes.
+func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
+	c := keyed(t, 1, 2)
+	leader := c.lead("w-r-a", keyOf("a"))
+	c.do(c.decideGroup(leader.Name))
+	if workers := fakeapi.All[StatefulSet](c.Objects); len(workers) > 0 {
+		t.Fatalf("a gated leader has workers: %v", workers[0].Name)
+	}
+	fakeapi.Edit(c.Server, leader.Name, runs)
+	condition := func(want corev1.ConditionStatus) {
+		t.Helper()
+		for range 4 {
+			c.do(c.decideGroup(leader.Name))
+		}
+		if got := lws.GroupReadyOf(find[Pod](c, leader.Name)); got != want {
+			t.Fatalf("condition %q, want %q", got, want)
+		}
+		if plan := c.decideGroup(leader.Name); len(plan.Actions) > 0 {
+			t.Fatalf("written again: %v", spelled(plan))
+		}
+	}
+	condition(corev1.ConditionFalse)
+	workers := fakeapi.Find[StatefulSet](c.Server, "w-aaaaaaaa")
+	if workers == nil || !metav1.IsControlledBy(workers, leader) || workers.Spec.Template.Annotations[lwsv1.LeaderAddressAnnotationKey] != "w-aaaaaaaa.w."+fakeapi.Namespace {
+		t.Fatalf("workers %+v", workers)
+	}
+	fakeapi.Edit(c.Server, workers.Name, func(sts StatefulSet) { sts.Status.Replicas, sts.Status.AvailableReplicas = 1, 1 })
+	condition(corev1.ConditionTrue)
+	fakeapi.Edit(c.Server, workers.Name, func(sts StatefulSet) { sts.Status.AvailableReplicas = 0 })
+	condition(corev1.ConditionFalse)
+}

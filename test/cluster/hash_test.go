@@ -1,0 +1,664 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/standin"
+)
+
+// withKeys gives the groups of a set keys instead of ordinals.
+func withKeys(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
+
+// leadersOf returns the leaders of a set that live, by name.
+func (s *scene) leadersOf(set *lwsv1.LeaderWorkerSet) []*corev1.Pod {
+	leaders := slices.DeleteFunc(s.Pods(), func(pod *corev1.Pod) bool {
+		return pod.Labels[lwsv1.SetNameLabelKey] != set.Name || pod.Labels[lwsv1.WorkerIndexLabelKey] != "0" || pod.DeletionTimestamp != nil
+	})
+	slices.SortFunc(leaders, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return leaders
+}
+
+// groupOf returns the pods with the key of a leader.
+func (s *scene) groupOf(leader *corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(s.Pods(), func(pod *corev1.Pod) bool {
+		return pod.Labels[lwsv1.GroupUniqueHashLabelKey] != leader.Labels[lwsv1.GroupUniqueHashLabelKey]
+	})
+}
+
+// awaitKeyed waits until a set of groups with keys is settled, and returns its leaders.
+func (s *scene) awaitKeyed(want *lwsv1.LeaderWorkerSet) (leaders []*corev1.Pod) {
+	s.Eventually("set "+want.Name+" is settled", func() error {
+		set := s.Set(want.Name)
+		if set == nil || set.Generation < want.Generation {
+			return drill.ErrStill
+		}
+		if err := s.unavailable(set); err != nil {
+			return err
+		}
+		if leaders = s.leadersOf(set); len(leaders) != int(*set.Spec.Replicas) {
+			return fmt.Errorf("%d leaders", len(leaders))
+		}
+		for _, leader := range leaders {
+			if err := s.unlike(set, leader); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return leaders
+}
+
+// unlike returns what a group lacks to be whole.
+func (s *scene) unlike(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) error {
+	key, pods := leader.Labels[lwsv1.GroupUniqueHashLabelKey], s.groupOf(leader)
+	host := set.Name + "-" + key[:8]
+	if len(key) != 40 || leader.Labels[lwsv1.GroupIndexLabelKey] != key || leader.Spec.Hostname != host || len(leader.Spec.SchedulingGates) > 0 {
+		return fmt.Errorf("leader %s has key %q, labels %v, host name %q, gates %v", leader.Name, key, leader.Labels, leader.Spec.Hostname, leader.Spec.SchedulingGates)
+	}
+	if leader.Annotations[corev1.PodDeletionCost] != "" {
+		return fmt.Errorf("leader %s still has a deletion cost", leader.Name)
+	}
+	if len(pods) != int(*set.Spec.LeaderWorkerTemplate.Size) {
+		return fmt.Errorf("group %s has %d pods", host, len(pods))
+	}
+	for _, pod := range pods {
+		address := host + "." + leader.Spec.Subdomain + "." + set.Namespace
+		if got := variable(pod, lwsv1.LwsLeaderAddress); got != address || !drill.PodReady(pod) {
+			return fmt.Errorf("pod %s is ready: %t, and dials %q instead of %q", pod.Name, drill.PodReady(pod), got, address)
+		}
+	}
+	return nil
+}
+
+func variable(pod *corev1.Pod, name string) string {
+	for _, v := range pod.Spec.Containers[0].Env {
+		if v.Name == name {
+			return v.Value
+		}
+	}
+	return ""
+}
+
+func TestGroupsWithKeys(t *testing.T) {
+	t.Run("scaled", func(t *testing.T) { asideScene(t).scaleKeyed() })
+	t.Run("rolled", func(t *testing.T) { asideScene(t).rollKeyed() })
+	each(t, map[string]edit{
+		"of one pod": func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.Size = new(int32(1)) },
+		"whose workers wait for the leader": func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy
+		},
+		"with Services of their own": func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(lwsv1.SubdomainUniquePerReplica)}
+		},
+		"replaced at once": func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupReplacementPolicy = lwsv1.ImmediateGroupReplacement },
+	}, func(s *scene, how edit) {
+		set := s.newSet("a", 2, 3, imageA, withKeys, how)
+		s.Create(set)
+		before := s.awaitKeyed(set)
+		s.Remove(before[0])
+		s.Eventually("the group is another one", func() error {
+			if _, is := drill.Find[*corev1.Pod](s.Recorder, before[0].Name); is {
+				return drill.ErrStill
+			}
+			return nil
+		})
+		s.awaitKeyed(set)
+	})
+}
+
+// readKeyed reads a set with the plugin, which calls groups by their keys.
+func (s *scene) readKeyed(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) {
+	out, errOut, err := s.Plugin("", "status", set.Name)
+	s.Logf("%s%s", out, errOut)
+	for _, leader := range leaders {
+		if key := leader.Labels[lwsv1.GroupUniqueHashLabelKey][:7]; err != nil || !strings.Contains(out, key) {
+			s.Errorf("status does not name group %s: %v", key, err)
+		}
+	}
+	for _, verb := range [][]string{{"plan", set.Name}, {"rollout", "status", set.Name}, {"rollout", "history", set.Name}} {
+		if out, errOut, err := s.Plugin("", verb...); err != nil {
+			s.Errorf("%v: %v\n%s%s", verb, err, out, errOut)
+		} else {
+			s.Logf("%v:\n%s", verb, out)
+		}
+	}
+}
+
+// undoKeyed goes back to the template before.
+func (s *scene) undoKeyed(set *lwsv1.LeaderWorkerSet) {
+	if out, errOut, err := s.Plugin("", "rollout", "undo", set.Name); err != nil {
+		s.Fatalf("undo: %v\n%s%s", err, out, errOut)
+	}
+	s.Eventually("all groups are as before", func() error {
+		for _, pod := range s.podsOf(set) {
+			if imageOf(pod) != imageA {
+				return drill.ErrStill
+			}
+		}
+		return nil
+	})
+	s.readKeyed(set, s.awaitKeyed(s.Set(set.Name)))
+}
+
+// scaleKeyed scales a set to nothing and back. The group that is not ready goes first.
+func (s *scene) scaleKeyed() {
+	set := s.newSet("a", 3, 3, imageA, withKeys, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
+	})
+	s.Create(set)
+	leaders := s.awaitKeyed(set)
+	deployment := &appsv1.Deployment{}
+	s.Check("read the deployment", s.Get("a", deployment))
+	if !metav1.IsControlledBy(deployment, set) || s.Get("a", &appsv1.StatefulSet{}) == nil {
+		s.Fatalf("deployment %v", deployment.OwnerReferences)
+	}
+	s.readKeyed(set, leaders)
+	victim := leaders[1]
+	worker := slices.IndexFunc(s.groupOf(victim), func(pod *corev1.Pod) bool { return pod.Name != victim.Name })
+	s.PatchStatus(s.groupOf(victim)[worker], `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	drill.Await(s.Scene, victim.Name, "is not ready", func(pod *corev1.Pod) error {
+		return drill.Lacking("ready", false, drill.PodReady(pod))
+	})
+	set = s.become(s.Set("a"), `{"spec":{"replicas":2}}`)
+	left := s.awaitKeyed(set)
+	if slices.ContainsFunc(left, func(pod *corev1.Pod) bool { return pod.UID == victim.UID }) {
+		s.Fatalf("the group that was not ready stayed: %v", podNames(left))
+	}
+	set = s.become(s.Set("a"), `{"spec":{"replicas":0}}`)
+	s.awaitKeyed(set)
+	s.Until("no pod is left", func() bool { return len(s.podsOf(set)) == 0 })
+	s.awaitKeyed(s.become(s.Set("a"), `{"spec":{"replicas":2}}`))
+}
+
+func podNames(pods []*corev1.Pod) (all []string) {
+	for _, pod := range pods {
+		all = append(all, pod.Name)
+	}
+	return all
+}
+
+// rollKeyed changes the template. No group is down beyond the budget, and the revision of groups that run is kept.
+func (s *scene) rollKeyed() {
+	set := s.newSet("a", 4, 3, imageA, withKeys, budget(1, 1, 0))
+	s.Create(set)
+	before := s.awaitKeyed(set)
+	fewest := len(before)
+	set = s.become(s.Set("a"), pull(imageB))
+	s.Eventually("all groups are new", func() error {
+		ready := 0
+		for _, leader := range s.leadersOf(set) {
+			if drill.PodReady(leader) {
+				ready++
+			}
+		}
+		fewest = min(fewest, ready)
+		return s.revisionsMissing(set)
+	})
+	after := s.awaitKeyed(set)
+	uids := map[string]bool{}
+	for _, pod := range before {
+		uids[string(pod.UID)] = true
+	}
+	for _, pod := range after {
+		if uids[string(pod.UID)] || imageOf(pod) != imageB {
+			s.Errorf("leader %s runs %s", pod.Name, imageOf(pod))
+		}
+	}
+	if fewest < 3 {
+		s.Errorf("only %d groups were ready", fewest)
+	}
+	updating := func() bool {
+		return meta.IsStatusConditionTrue(s.Set("a").Status.Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress))
+	}
+	if updating() {
+		s.Errorf("the rollout is over: %v", s.Set("a").Status.Conditions)
+	}
+	s.PatchStatus(s.workerOf(after[0]), `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	s.awaitHolds("a", lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing")
+	if updating() {
+		s.Errorf("a group that is not ready is no rollout: %v", s.Set("a").Status.Conditions)
+	}
+	s.undoKeyed(set)
+}
+
+// revisionsMissing returns what a rollout lacks. Each pod that lives has its revision.
+func (s *scene) revisionsMissing(set *lwsv1.LeaderWorkerSet) error {
+	known, wanted := map[string]bool{}, map[string]bool{}
+	for _, r := range drill.Live[*appsv1.ControllerRevision](s.Recorder) {
+		known[r.Labels[lwsv1.RevisionKey]] = true
+	}
+	for _, pod := range s.podsOf(set) {
+		wanted[pod.Labels[lwsv1.RevisionKey]] = true
+	}
+	for key := range wanted {
+		if !known[key] {
+			s.Fatalf("pods run revision %s, and the revisions are %v", key, slices.Collect(maps.Keys(known)))
+		}
+	}
+	if len(wanted) != 1 {
+		return fmt.Errorf("pods of %d revisions", len(wanted))
+	}
+	for _, pod := range s.leadersOf(set) {
+		if imageOf(pod) != imageB {
+			return errors.New("old leaders are left")
+		}
+	}
+	return nil
+}
+
+// slowly keeps the pods of a template for a while after their deletion.
+func slowly(after string) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": after}
+	}
+}
+
+// workerOf returns a worker of a leader's group.
+func (s *scene) workerOf(leader *corev1.Pod) *corev1.Pod {
+	group := s.groupOf(leader)
+	return group[slices.IndexFunc(group, func(pod *corev1.Pod) bool { return pod.Name != leader.Name })]
+}
+
+// awaitFailed waits until a group is gone that failed, and another one has its place.
+func (s *scene) awaitFailed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) (leaders []*corev1.Pod) {
+	s.Eventually("group of "+leader.Name+" is gone", func() error { return drill.Lacking("pods", 0, len(s.groupOf(leader))) })
+	return s.awaitKeyed(set)
+}
+
+func TestAGroupWithAKeyIsRecreated(t *testing.T) {
+	t.Run("after its end", func(t *testing.T) { asideScene(t).replaceKeyed() })
+	t.Run("a few times", func(t *testing.T) { asideScene(t).exhaustKeyed() })
+	t.Run("apart", func(t *testing.T) { asideScene(t).separateKeyed() })
+	t.Run("without a policy", func(t *testing.T) { asideScene(t).rejoinKeyed() })
+	t.Run("resized", func(t *testing.T) { asideScene(t).resizeKeyed() })
+	t.Run("paused", func(t *testing.T) { asideScene(t).pauseKeyed() })
+}
+
+// replaceKeyed lets a group fail whose pods take their time. All of them end together, and the next leader waits for
+// the last. One event says so, and another that it goes on.
+func (s *scene) replaceKeyed() {
+	set := s.newSet("a", 2, 3, imageA, withKeys, slowly("4s"))
+	s.Create(set)
+	leader := s.awaitKeyed(set)[0]
+	group := s.groupOf(leader)
+	s.crash(s.workerOf(leader).Name, 1)
+	s.Eventually("the whole group ends at once", func() error {
+		for _, pod := range group {
+			if now := s.Pod(pod.Name); now != nil && now.DeletionTimestamp == nil {
+				return fmt.Errorf("pod %s lives", pod.Name)
+			}
+		}
+		return nil
+	})
+	next := &corev1.Pod{}
+	s.Eventually("another leader waits", func() error {
+		for _, pod := range s.leadersOf(set) {
+			if pod.Spec.NodeName == "" {
+				next = pod
+				return drill.Lacking("workers", 1, len(s.groupOf(pod)))
+			}
+		}
+		return drill.ErrStill
+	})
+	s.Eventually("it waits until the last pod is gone", func() error {
+		now := s.Pod(next.Name)
+		if now.Spec.NodeName != "" && len(s.groupOf(leader)) > 0 {
+			s.Fatalf("leader %s is on %s beside %v", next.Name, now.Spec.NodeName, podNames(s.groupOf(leader)))
+		}
+		return drill.Lacking("scheduled", true, now.Spec.NodeName != "")
+	})
+	s.awaitKeyed(set)
+	s.AwaitEvent("a", "GroupReplacementDeferred", "Leader pod "+next.Name+" waits for 1 terminating group(s) to be removed before scheduling")
+	s.AwaitEvent("a", "GroupReplacementAdmitted", "Leader pod "+next.Name+" admitted for scheduling")
+	for _, reason := range []string{"GroupReplacementDeferred", "RecreateGroup"} {
+		same(s.T, reason, 1, len(s.events(s.Set("a"), reason)))
+	}
+}
+
+// exhaustKeyed recreates a group as often as it may. Its key changes, and its count stays.
+func (s *scene) exhaustKeyed() {
+	set := s.newSet("a", 2, 2, imageA, withKeys, limited(new(int32(2))))
+	s.Create(set)
+	healthy := s.awaitKeyed(set)[1]
+	failing := func() *corev1.Pod {
+		leaders := s.awaitKeyed(set)
+		return leaders[slices.IndexFunc(leaders, func(pod *corev1.Pod) bool { return pod.UID != healthy.UID })]
+	}
+	for range 2 {
+		leader := failing()
+		s.crash(s.workerOf(leader).Name, 1)
+		s.awaitFailed(set, leader)
+	}
+	leader := failing()
+	worker := s.workerOf(leader)
+	s.crash(worker.Name, 1)
+	s.Eventually("the group is stopped", func() error {
+		return errors.Join(s.stopped(leader.Name, worker.Name), holds(s.Set("a"), lwsv1.LeaderWorkerSetDegraded, exceeded))
+	})
+	same(s.T, "entries", 1, len(s.Set("a").Status.Restarts))
+	same(s.T, "recreations", 2, int(*s.Set("a").Status.Restarts[0].Recreations))
+	s.Until("one leader waits for good", func() bool {
+		return slices.ContainsFunc(s.leadersOf(set), func(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 })
+	})
+	s.Patch(s.Pod(leader.Name), recovers)
+	s.awaitFailed(set, leader)
+	same(s.T, "recreations after that", true, s.Set("a").Status.Restarts == nil || s.Set("a").Status.Restarts[0].Recreations == nil)
+
+	for range 3 { // its count begins anew
+		leader = failing()
+		s.crash(s.workerOf(leader).Name, 1)
+		s.Eventually("the group ends", func() error {
+			pod := s.Pod(leader.Name)
+			return drill.Lacking("ended", true, pod == nil || s.stopped(pod.Name) == nil)
+		})
+		if s.Pod(leader.Name) == nil {
+			s.awaitKeyed(set)
+		}
+	}
+	s.Eventually("it is stopped again", func() error { return holds(s.Set("a"), lwsv1.LeaderWorkerSetDegraded, exceeded) })
+	set = s.become(s.Set("a"), `{"spec":{"replicas":1}}`)
+	s.Eventually("no place is left for it", func() error { return drill.Lacking("pods", 2, len(s.podsOf(set))) })
+	if left := s.awaitKeyed(set); left[0].UID != healthy.UID {
+		s.Errorf("%s was scaled away", healthy.Name)
+	}
+}
+
+// separateKeyed gives each group a topology domain of its own.
+func (s *scene) separateKeyed() {
+	set := s.newSet("a", 3, 3, imageA, withKeys, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), partsOf(3, lwsv1.SubGroupPolicyTypeLeaderWorker))
+	s.Create(set)
+	leader := s.awaitKeyed(set)[0]
+	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 3)
+	s.crash(s.workerOf(leader).Name, 1)
+	s.awaitFailed(set, leader)
+	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 3)
+}
+
+// rejoinKeyed loses a worker, which comes back, and a leader, which takes its group along.
+func (s *scene) rejoinKeyed() {
+	set := s.newSet("a", 2, 2, imageA, withKeys, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
+	})
+	s.Create(set)
+	before := s.awaitKeyed(set)
+	worker := s.workerOf(before[0])
+	s.Remove(worker)
+	drill.Another(s.Scene, worker)
+	same(s.T, "leaders", podNames(before), podNames(s.awaitKeyed(set)))
+	s.PatchStatus(before[0], `{"status":{"phase":"Failed","reason":"Evicted"}}`)
+	after := s.awaitFailed(set, before[0])
+	same(s.T, "the other group stays", true, slices.ContainsFunc(after, func(pod *corev1.Pod) bool { return pod.UID == before[1].UID }))
+}
+
+// resizeKeyed changes size and Services in a rollout that cannot end. Groups of either revision stay as they were made.
+func (s *scene) resizeKeyed() {
+	set := s.newSet("a", 2, 3, imageA, withKeys, budget(1, 0, 0))
+	s.Create(set)
+	old := s.awaitKeyed(set)
+	set = s.become(s.Set("a"), `{"spec":{"networkConfig":{"subdomainPolicy":"UniquePerReplica"},"leaderWorkerTemplate":{"size":2,"workerTemplate":{"spec":{"nodeSelector":{"nowhere":"yes"}}}}}}`)
+	s.Until("a group of the new size waits", func() bool {
+		return slices.ContainsFunc(s.leadersOf(set), func(pod *corev1.Pod) bool {
+			return pod.Annotations[lwsv1.SizeAnnotationKey] == "2" && len(pod.Spec.SchedulingGates) == 0
+		})
+	})
+	stays := s.leadersOf(set)[slices.IndexFunc(s.leadersOf(set), func(pod *corev1.Pod) bool { return pod.UID == old[0].UID || pod.UID == old[1].UID })]
+	worker := s.workerOf(stays)
+	s.PatchStatus(worker, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	drill.Await(s.Scene, stays.Name, "is not ready", func(pod *corev1.Pod) error { return drill.Lacking("ready", false, drill.PodReady(pod)) })
+	if warned := s.events(s.Set("a"), "FailedCreate"); len(warned) > 0 {
+		s.Errorf("the user is told %v", warned[0].Note)
+	}
+}
+
+// pauseKeyed changes the template of a paused set. Nothing is rolled, a group that fails comes back as it was, and the
+// rollout goes on later.
+func (s *scene) pauseKeyed() {
+	set := s.newSet("a", 2, 2, imageA, withKeys, annotated(lwsv1.PausedAnnotationKey, "true"))
+	s.Create(set)
+	s.awaitKeyed(set)
+	set = s.become(s.Set("a"), pull(imageB))
+	leader := s.leadersOf(set)[0]
+	s.crash(s.workerOf(leader).Name, 1)
+	s.Eventually("group of "+leader.Name+" is gone", func() error { return drill.Lacking("pods", 0, len(s.groupOf(leader))) })
+	s.Eventually("both groups are back", func() error {
+		ready := 0
+		for _, pod := range s.podsOf(set) {
+			if imageOf(pod) != imageA {
+				s.Fatalf("pod %s runs %s", pod.Name, imageOf(pod))
+			}
+			if drill.PodReady(pod) {
+				ready++
+			}
+		}
+		return drill.Lacking("ready pods", 4, ready)
+	})
+	s.Patch(s.Set("a"), `{"metadata":{"annotations":{"lockstep.dev/paused":null}}}`)
+	s.Eventually("all groups are new", func() error { return s.revisionsMissing(set) })
+	s.awaitKeyed(set)
+}
+
+// keyedSet is a set with keys that another implementation made.
+type keyedSet struct {
+	*standinSet
+	gated bool
+}
+
+// Lockstep takes over sets of version 0.11 whose groups have keys, at rest, in mid-rollout and while leaders wait. Only
+// the rollout replaces pods. Workers stay under the names that they have.
+func TestTakeoverOfGroupsWithKeys(t *testing.T) {
+	s := newScene(t)
+	other, err := standin.New(bed.Rest)
+	s.Check("stand in", err)
+	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
+	t.Cleanup(func() {
+		_ = bed.Operator.Kill()
+		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
+	})
+	var all []*keyedSet
+	for _, v := range []otherSet{
+		{name: "plain", replicas: 2, size: 3},
+		{name: "alone", replicas: 2, size: 1},
+		{name: "per-replica", replicas: 2, size: 2, edit: uniquePerReplica},
+		{name: "rolls", replicas: 3, size: 2, edit: budget(1, 0, 0)},
+		{name: "waits", replicas: 2, size: 2},
+	} {
+		e := &keyedSet{standinSet: &standinSet{otherSet: v, scene: s, other: other}, gated: v.name == "waits"}
+		e.set = s.newSet(v.name, v.replicas, v.size, imageA, withKeys)
+		if v.edit != nil {
+			v.edit(e.set)
+		}
+		s.Create(e.set)
+		e.record(1)
+		s.Check("apply the leaders of set "+e.name, other.ApplyLeaderDeployment(s.Context(), e.set, e.key))
+		if v.name != "per-replica" {
+			s.Check("create the service of set "+e.name, other.Serve(s.Context(), e.set))
+		}
+		all = append(all, e)
+	}
+	for _, e := range all {
+		e.tendKeyed()
+	}
+	rolls := all[3]
+	rolls.set = rolls.become(rolls.set, pull(imageB))
+	rolls.record(2)
+	s.Check("roll", other.ApplyLeaderDeployment(s.Context(), rolls.set, rolls.key))
+	s.Until("a new leader waits", func() bool {
+		return slices.ContainsFunc(s.leadersOf(rolls.set), func(pod *corev1.Pod) bool { return imageOf(pod) == imageB })
+	})
+
+	before, since := s.UIDs(), bed.Position()
+	s.RestartOperator()
+	for _, e := range all {
+		s.awaitKeyed(e.set)
+	}
+	s.Eventually("the rollout is finished", func() error { return s.revisionsMissing(rolls.set) })
+	s.awaitKeyed(rolls.set)
+	outlast(t)
+	after := s.UIDs()
+	for _, e := range all {
+		for _, pod := range s.podsOf(e.set) {
+			was, there := before[pod.Name]
+			isNew := e == rolls || e.gated && pod.Labels[lwsv1.WorkerIndexLabelKey] != "0"
+			if !isNew && (!there || was != after[pod.Name]) {
+				t.Errorf("set %s: pod %s is another one", e.name, pod.Name)
+			}
+		}
+	}
+	deployments := 0
+	for _, r := range s.LockstepWrote(since) {
+		if r.Resource == "deployments" {
+			deployments++
+		}
+	}
+	if deployments > len(all) {
+		t.Errorf("%d writes of Deployments: %v", deployments, s.LockstepWrote(since))
+	}
+	again := bed.Position()
+	s.RestartOperator()
+	outlast(t)
+	s.silent(again)
+}
+
+// tendKeyed makes the groups of leaders as 0.11 does, unless the leaders are to wait.
+func (e *keyedSet) tendKeyed() {
+	e.Eventually("the groups of set "+e.name+" stand", func() error {
+		leaders := e.leadersOf(e.set)
+		if len(leaders) != int(e.replicas) {
+			return fmt.Errorf("%d leaders", len(leaders))
+		}
+		for _, leader := range leaders {
+			switch {
+			case e.gated:
+				if err := e.waitsForGroup(leader.Name); err != nil {
+					return err
+				}
+			case len(leader.Spec.SchedulingGates) > 0:
+				return errors.Join(e.other.Lift(e.Context(), leader), drill.ErrStill)
+			default:
+				if err := e.grown(leader); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (e *keyedSet) grown(leader *corev1.Pod) error {
+	if err := e.other.MakeHashGroup(e.Context(), e.set, leader); err != nil {
+		return err
+	}
+	ready := 0
+	for _, pod := range e.groupOf(leader) {
+		if pod.Name != leader.Name && drill.PodReady(pod) {
+			ready++
+		}
+	}
+	if err := drill.Lacking("ready workers", int(e.size)-1, ready); err != nil || drill.PodReady(leader) {
+		return err
+	}
+	return errors.Join(e.other.SyncReadiness(e.Context(), leader), drill.ErrStill)
+}
+
+// A set of groups with keys is deleted, and created again at once. What the former one left is waited for, or adopted.
+func TestASetWithKeysIsRecreated(t *testing.T) {
+	each(t, map[string]metav1.DeletionPropagation{
+		"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground, "orphan": metav1.DeletePropagationOrphan,
+	}, func(s *scene, policy metav1.DeletionPropagation) {
+		old := s.newSet("a", 2, 3, imageA, withKeys, slowly("2s"))
+		s.Create(old)
+		s.awaitKeyed(old)
+		before := s.UIDs()
+		s.Remove(s.Set("a"), propagation(policy))
+		next := s.newSet("a", 2, 3, imageA, withKeys, slowly("2s"))
+		s.persist("create the next set", func() error {
+			s.MayWrite(s.Namespace)
+			return s.Client.Create(s.Context(), next)
+		})
+		s.awaitKeyed(next)
+		s.Eventually("all pods are of the next set", func() error {
+			for _, pod := range s.Pods() {
+				_, stayed := before[pod.Name]
+				if stayed != (policy == metav1.DeletePropagationOrphan) {
+					return fmt.Errorf("pod %s: stayed %t", pod.Name, stayed)
+				}
+			}
+			return drill.Lacking("pods", 6, len(s.Pods()))
+		})
+		deployment := &appsv1.Deployment{}
+		s.Check("read the deployment", s.Get("a", deployment))
+		if !metav1.IsControlledBy(deployment, next) {
+			s.Errorf("the deployment belongs to %v", deployment.OwnerReferences)
+		}
+	})
+}
+
+// In Parallel, every pod of a group with a key is deleted before the first of them is gone: as its leader is deleted,
+// and as its set is.
+func TestAGroupWithAKeyEndsInParallel(t *testing.T) {
+	s := asideScene(t)
+	set := s.newSet("a", 2, 3, imageA, withKeys, vanishing("3s", lwsv1.ParallelPodTermination))
+	s.Create(set)
+	together := func(leaders []*corev1.Pod, end func()) {
+		var uids []types.UID
+		for _, leader := range leaders {
+			for _, pod := range s.groupOf(leader) {
+				uids = append(uids, pod.UID)
+			}
+		}
+		end()
+		var ended []drill.Record
+		s.Eventually("the groups are gone", func() error {
+			ended = nil
+			for _, uid := range uids {
+				if ended = append(ended, s.Of(uid)); ended[len(ended)-1].Died == 0 {
+					return drill.ErrStill
+				}
+			}
+			return nil
+		})
+		for group := range slices.Chunk(ended, 3) {
+			s.EndedTogether(group)
+		}
+	}
+	leaders := s.awaitKeyed(set)
+	together(leaders[:1], func() { s.Remove(leaders[0]) })
+	leaders = s.awaitKeyed(set)
+	together(leaders, func() { s.Remove(s.Set("a"), propagation(metav1.DeletePropagationBackground)) })
+}
+
+// Another owner's Deployment has the name of a set. It is not touched, and the set says so.
+func TestADeploymentOfAnotherOwnerStays(t *testing.T) {
+	s := asideScene(t)
+	own := map[string]string{"mine": "yes"}
+	theirs := &appsv1.Deployment{ObjectMeta: s.Meta("a"), Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: own}, Template: template(imageA),
+	}}
+	theirs.Spec.Template.Labels = own
+	s.Create(theirs)
+	s.Create(s.newSet("a", 2, 2, imageA, withKeys))
+	s.Eventually("the set names it", func() error {
+		c := meta.FindStatusCondition(s.Set("a").Status.Conditions, "NameConflict")
+		return drill.Lacking("told", true, c != nil && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "deployment a"))
+	})
+	now := &appsv1.Deployment{}
+	s.Check("read it", s.Get("a", now))
+	same(t, "UID", theirs.UID, now.UID)
+	same(t, "labels", 0, len(now.Labels))
+	s.Remove(theirs)
+	s.awaitKeyed(s.Set("a"))
+}
