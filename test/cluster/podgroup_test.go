@@ -1,0 +1,236 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+const gangConfiguration = `apiVersion: config.lws.x-k8s.io/v1alpha1
+kind: Configuration
+featureGates: {WorkloadAwareScheduling: true}
+gangSchedulingManagement: {schedulerProvider: kubernetes}
+`
+
+// levels are spec.scheduling at each level. The roles of a group are gangs of their own.
+var levels = map[string]string{
+	"lws":     `{schedulingPolicy: {gang: {}}}`,
+	"replica": `{}`,
+	"role":    `{replica: {leader: {}, worker: {schedulingPolicy: {gang: {}}}}}`,
+}
+
+// withNativeGangs switches on, until the test ends, that Kubernetes' own scheduler places gangs.
+func withNativeGangs(t *testing.T) {
+	t.Helper()
+	configuration := filepath.Join(t.TempDir(), "configuration.yaml")
+	must(t, os.WriteFile(configuration, []byte(gangConfiguration), 0o600))
+	become := func(gate string, flags ...string) error {
+		gates := []string{"--feature-gates", "GenericWorkload=" + gate}
+		return errors.Join(
+			bed.Operator.Kill(),
+			bed.Plane.Restart(apiServer, gates...), bed.Plane.Restart(controllerManager, gates...), bed.Plane.Restart(scheduler, gates...),
+			bed.Operator.Start(flags...))
+	}
+	t.Cleanup(func() { must(t, become("false")) })
+	must(t, become("true", "--config", configuration))
+}
+
+// scheduledAs adds spec.scheduling.
+func scheduledAs(text string) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.Scheduling = &lwsv1.Scheduling{}
+		if err := yaml.UnmarshalStrict([]byte(text), set.Spec.Scheduling); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// onNode keeps the pods of a set on one node, of which each takes a part.
+func onNode(node string, cpu int64) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		spec := &set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec
+		spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI)}
+	}
+}
+
+// oneNode returns the name of a node, and its CPUs.
+func (s *scene) oneNode() (name string, cpus int64) {
+	var list corev1.NodeList
+	s.Check("list nodes", s.Client.List(s.Context(), &list))
+	node := &list.Items[0]
+	return node.Labels[corev1.LabelHostname], node.Status.Allocatable.Cpu().Value()
+}
+
+// nativePodGroups returns the PodGroups of the scene by name.
+func (s *scene) nativePodGroups() map[string]*schedulingv1beta1.PodGroup {
+	var list schedulingv1beta1.PodGroupList
+	s.Check("list PodGroups", s.Client.List(s.Context(), &list, client.InNamespace(s.Namespace)))
+	all := map[string]*schedulingv1beta1.PodGroup{}
+	for i := range list.Items {
+		all[list.Items[i].Name] = &list.Items[i]
+	}
+	return all
+}
+
+// groupedWrongly names a pod of a set that is in no PodGroup, or a PodGroup that waits for another number of
+// pods than are in it, or that has no pods.
+func (s *scene) groupedWrongly(set *lwsv1.LeaderWorkerSet) error {
+	members, all := map[string]int{}, s.nativePodGroups()
+	for _, pod := range s.podsOf(set) {
+		group := pod.Spec.SchedulingGroup
+		if group == nil || all[*group.PodGroupName] == nil {
+			return fmt.Errorf("pod %s is in no PodGroup: %v", pod.Name, group)
+		}
+		members[*group.PodGroupName]++
+	}
+	for name, group := range all {
+		want := 0
+		if gang := group.Spec.SchedulingPolicy.Gang; gang != nil {
+			want = int(gang.MinCount)
+		}
+		if members[name] == 0 || want > 0 && members[name] != want || group.DeletionTimestamp != nil {
+			return fmt.Errorf("PodGroup %s (deleted %v) has %d pods, and waits for %d", name, group.DeletionTimestamp, members[name], want)
+		}
+	}
+	created := string(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated)
+	return holds(s.Set(set.Name), lwsv1.LeaderWorkerSetConditionType(created), "SchedulingObjectsCreated")
+}
+
+// awaitGrouped waits until a set is settled, with all of its pods in PodGroups.
+func (s *scene) awaitGrouped(what string, set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
+	set = s.awaitSettled(set)
+	s.Eventually(what+": all pods are in PodGroups, and no other is left", func() error { return s.groupedWrongly(set) })
+	return set
+}
+
+// TestNativeGangs places sets by Kubernetes' own scheduler, at each level.
+func TestNativeGangs(t *testing.T) {
+	withNativeGangs(t)
+	for _, level := range []string{"lws", "replica"} {
+		t.Run("two sets, room for one, level "+level, func(t *testing.T) { roomForOne(newScene(t), levels[level]) })
+	}
+	for level := range levels {
+		t.Run("a life, level "+level, func(t *testing.T) { gangLife(newScene(t), levels[level]) })
+	}
+	t.Run("a leader that is recreated", func(t *testing.T) { recreatedLeader(newScene(t)) })
+}
+
+// roomForOne creates two sets that each need a whole node. One runs, and no pod of the other has a node until the
+// first is gone.
+func roomForOne(s *scene, scheduling string) {
+	node, cpus := s.oneNode()
+	replicas := int32(1)
+	if strings.Contains(scheduling, "gang") { // all groups are one gang
+		replicas = 2
+	}
+	names := []string{"a", "b"}
+	for _, name := range names {
+		s.Create(s.newSet(name, replicas, 8/replicas, imageA, scheduledAs(scheduling), onNode(node, cpus/8)))
+	}
+	var winner string
+	s.Eventually("one set runs", func() error {
+		for _, name := range names {
+			if set := s.Set(name); set != nil && s.unsettled(set) == nil {
+				winner = name
+				return nil
+			}
+		}
+		return drill.ErrStill
+	})
+	loser := names[1-slices.Index(names, winner)]
+	checkNone := func() {
+		for _, pod := range s.Pods() {
+			if pod.Labels[lwsv1.SetNameLabelKey] == loser && pod.Spec.NodeName != "" {
+				s.Fatalf("pod %s of a gang without room has node %s", pod.Name, pod.Spec.NodeName)
+			}
+		}
+	}
+	s.Eventually("the other set has all of its pods", func() error { return drill.Lacking("pods", 8, len(s.podsOf(s.Set(loser)))) })
+	for range 20 {
+		checkNone()
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.Remove(s.Set(winner))
+	s.awaitGrouped("with room", s.Set(loser))
+	s.Remove(s.Set(loser))
+	s.awaitNoGangs()
+}
+
+// awaitNoGangs waits until no PodGroup and no Workload of the scene is left.
+func (s *scene) awaitNoGangs() {
+	s.Eventually("no PodGroup and no Workload is left", func() error {
+		var list schedulingv1beta1.WorkloadList
+		err := s.Client.List(s.Context(), &list, client.InNamespace(s.Namespace))
+		return errors.Join(err, drill.Lacking("PodGroups", 0, len(s.nativePodGroups())), drill.Lacking("Workloads", 0, len(list.Items)))
+	})
+}
+
+// gangLife scales a set up and down, to nothing and back, rolls it with surge, changes its size, and restarts the
+// operator. No PodGroup waits for pods that do not come, and none is left.
+func gangLife(s *scene, scheduling string) {
+	set := s.newSet("a", 2, 3, imageA, scheduledAs(scheduling), budget(1, 1, 0))
+	s.Create(set)
+	set = s.awaitGrouped("created", set)
+	for _, step := range []struct{ name, change string }{
+		{"scaled up", `{"spec":{"replicas":4}}`},
+		{"scaled down", `{"spec":{"replicas":1}}`},
+		{"scaled to nothing", `{"spec":{"replicas":0}}`},
+		{"scaled back", `{"spec":{"replicas":3}}`},
+		{"rolled with surge", pull(imageB)},
+		{"larger", `{"spec":{"leaderWorkerTemplate":{"size":5}}}`},
+		{"smaller", `{"spec":{"leaderWorkerTemplate":{"size":2}}}`},
+		{"smaller, and fewer", `{"spec":{"replicas":2,"leaderWorkerTemplate":{"size":3}}}`},
+	} {
+		set = s.awaitGrouped(step.name, s.become(set, step.change))
+	}
+	mark := bed.Position()
+	s.restartGroup(set, "a-1")
+	s.awaitGrouped("restarted", set)
+	s.Remove(s.Pod("a-0-1"))
+	s.awaitGrouped("after a worker was lost", set)
+	for _, w := range s.LockstepWrote(mark) {
+		if w.Resource == "workloads" {
+			s.Errorf("the Workload was written though nothing changed: %s", w)
+		}
+	}
+	s.Remove(set)
+	s.awaitNoGangs()
+}
+
+// recreatedLeader keeps the PodGroup of a leader that was deleted: the next one does not wait for it.
+func recreatedLeader(s *scene) {
+	set := s.newSet("a", 1, 3, imageA, scheduledAs(levels["replica"]))
+	s.Create(set)
+	set = s.awaitGrouped("created", set)
+	for range 3 {
+		leader := s.Pod("a-0")
+		former := s.nativePodGroups()[*leader.Spec.SchedulingGroup.PodGroupName]
+		s.Patch(former, fmt.Sprintf(`{"metadata":{"finalizers":[%q,"scheduling.k8s.io/podgroup-protection"]}}`, foreign))
+		s.Remove(leader)
+		next := drill.Another(s.Scene, leader)
+		s.awaitSettled(set)
+		if *next.Spec.SchedulingGroup.PodGroupName == former.Name {
+			s.Fatalf("leader %s (%s) is in the PodGroup of its predecessor", next.Name, next.UID)
+		}
+		s.Eventually("the former PodGroup is deleted", func() error {
+			return drill.Lacking("is terminating", true, s.nativePodGroups()[former.Name].DeletionTimestamp != nil)
+		})
+		s.Patch(former, drill.NoFinalizers)
+		s.awaitGrouped("recreated", set)
+	}
+}
