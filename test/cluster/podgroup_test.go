@@ -13,11 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/standin"
 )
 
 const gangConfiguration = `apiVersion: config.lws.x-k8s.io/v1alpha1
@@ -33,8 +35,9 @@ var levels = map[string]string{
 	"role":    `{replica: {leader: {}, worker: {schedulingPolicy: {gang: {}}}}}`,
 }
 
-// withNativeGangs switches on, until the test ends, that Kubernetes' own scheduler places gangs.
-func withNativeGangs(t *testing.T) {
+// withNativeGangs switches on, until the test ends, that Kubernetes' own scheduler places gangs. It returns the
+// flags of the operator.
+func withNativeGangs(t *testing.T) []string {
 	t.Helper()
 	configuration := filepath.Join(t.TempDir(), "configuration.yaml")
 	must(t, os.WriteFile(configuration, []byte(gangConfiguration), 0o600))
@@ -46,7 +49,9 @@ func withNativeGangs(t *testing.T) {
 			bed.Operator.Start(flags...))
 	}
 	t.Cleanup(func() { must(t, become("false")) })
-	must(t, become("true", "--config", configuration))
+	flags := []string{"--config", configuration}
+	must(t, become("true", flags...))
+	return flags
 }
 
 // scheduledAs adds spec.scheduling.
@@ -209,6 +214,47 @@ func gangLife(s *scene, scheduling string) {
 		}
 	}
 	s.Remove(set)
+	s.awaitNoGangs()
+}
+
+// TestTakeoverOfNativeGangs: the Workload, the PodGroup and the pods of a set of version 0.11 stay as they are.
+func TestTakeoverOfNativeGangs(t *testing.T) {
+	flags := withNativeGangs(t)
+	s := newScene(t)
+	other, err := standin.New(bed.Rest)
+	s.Check("stand in", err)
+	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start(append(flags, "--controllers=")...)))
+	e := &standinSet{otherSet: otherSet{name: "a", replicas: 2, size: 2}, scene: s, other: other}
+	e.set = s.newSet("a", 2, 2, imageA, scheduledAs(levels["lws"]), uniquePerReplica)
+	s.Create(e.set)
+	s.Check("describe the set", other.Describe(s.Context(), e.set))
+	e.spoil, e.workers = standin.AsScheduled(e.set), standin.AsScheduled(e.set)
+	e.record(1)
+	e.keys = []string{e.key, e.key}
+	e.apply(0, 2)
+	e.tend()
+	e.tell(2, false)
+	uids := func() map[string]types.UID {
+		uids := s.UIDs()
+		for name, group := range s.nativePodGroups() {
+			uids[name] = group.UID
+		}
+		return uids
+	}
+	before, templates, mark := uids(), s.templates(), bed.Position()
+	s.Check("let the controllers run", errors.Join(bed.Operator.Kill(), bed.Operator.Start(flags...)))
+	s.awaitGrouped("taken over", e.set)
+	outlast(t)
+	same(t, "pods and PodGroups", before, uids())
+	unchangedTemplates(t, s, templates)
+	for _, w := range s.LockstepWrote(mark) {
+		if w.Resource == "podgroups" || w.Resource == "workloads" {
+			t.Errorf("Lockstep wrote %s", w)
+		}
+	}
+	set := s.awaitGrouped("scaled", s.become(e.set, `{"spec":{"replicas":3}}`))
+	s.restartGroup(set, "a-0")
+	s.Remove(s.awaitGrouped("a group recreated", set))
 	s.awaitNoGangs()
 }
 
