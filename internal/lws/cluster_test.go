@@ -35,6 +35,8 @@ type cluster struct {
 	memory   *lwscache.Memory
 	observer *lwscache.Observer
 	executor *apply.Actor
+	// scheduler places sets with spec.scheduling, or is empty.
+	scheduler string
 }
 
 func newCluster(t fatal) *cluster {
@@ -51,14 +53,18 @@ func newCluster(t fatal) *cluster {
 // awake starts the operator anew: it remembers nothing.
 func (c *cluster) awake() {
 	c.memory = lwscache.NewMemory()
-	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
+	c.observer = lwscache.New(c.cached, c.Live(), c.memory).WithScheduler(c.scheduler, nil, nil)
 	c.executor = apply.New(c.Server, c.Live()).Surveying(c.observer.Standing)
 }
 
 // tieLeader ties the new leaders of a set that asks for gangs to Volcano, as the pod webhook
-// does. Workers are tied by their template.
+// does. Workers are tied by their template. It puts pods of a Workload into their PodGroups.
 func (c *cluster) tieLeader(object client.Object) {
 	pod, isPod := object.(Pod)
+	if isPod && gang.IsHanded(pod) {
+		gang.Join(pod, fmt.Sprintf("%05d", len(c.Objects)))
+		return
+	}
 	set := fakeapi.Find[Set](c.Server, "w")
 	if isPod && set != nil && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && gang.IsWanted(set, false) {
 		gang.Tie(pod, gang.NameOf(pod))
