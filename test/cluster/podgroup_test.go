@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -22,11 +21,14 @@ import (
 	"lockstep.dev/lockstep/test/standin"
 )
 
-const gangConfiguration = `apiVersion: config.lws.x-k8s.io/v1alpha1
-kind: Configuration
-featureGates: {WorkloadAwareScheduling: true}
-gangSchedulingManagement: {schedulerProvider: kubernetes}
-`
+// gangFlags are those of an operator whose sets with spec.scheduling are placed by a scheduler.
+func gangFlags(t *testing.T, scheduler string) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "configuration.yaml")
+	must(t, os.WriteFile(file, []byte("apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"+
+		"featureGates: {WorkloadAwareScheduling: true}\ngangSchedulingManagement: {schedulerProvider: "+scheduler+"}\n"), 0o600))
+	return []string{"--config", file}
+}
 
 // levels are spec.scheduling at each level. The roles of a group are gangs of their own.
 var levels = map[string]string{
@@ -39,8 +41,6 @@ var levels = map[string]string{
 // flags of the operator.
 func withNativeGangs(t *testing.T) []string {
 	t.Helper()
-	configuration := filepath.Join(t.TempDir(), "configuration.yaml")
-	must(t, os.WriteFile(configuration, []byte(gangConfiguration), 0o600))
 	become := func(gate string, flags ...string) error {
 		gates := []string{"--feature-gates", "GenericWorkload=" + gate}
 		return errors.Join(
@@ -49,7 +49,7 @@ func withNativeGangs(t *testing.T) []string {
 			bed.Operator.Start(flags...))
 	}
 	t.Cleanup(func() { must(t, become("false")) })
-	flags := []string{"--config", configuration}
+	flags := gangFlags(t, "kubernetes")
 	must(t, become("true", flags...))
 	return flags
 }
@@ -166,10 +166,8 @@ func roomForOne(s *scene, scheduling string) {
 		}
 	}
 	s.Eventually("the other set has all of its pods", func() error { return drill.Lacking("pods", 8, len(s.podsOf(s.Set(loser)))) })
-	for range 20 {
-		checkNone()
-		time.Sleep(100 * time.Millisecond)
-	}
+	outlast(s.T)
+	checkNone()
 	s.Remove(s.Set(winner))
 	s.awaitGrouped("with room", s.Set(loser))
 	s.Remove(s.Set(loser))
@@ -256,6 +254,30 @@ func TestTakeoverOfNativeGangs(t *testing.T) {
 	s.restartGroup(set, "a-0")
 	s.Remove(s.awaitGrouped("a group recreated", set))
 	s.awaitNoGangs()
+}
+
+// TestVolcanoPlacesSetsWithScheduling: each leader owns a PodGroup of Volcano, as where the set names Volcano. No pod
+// is in a PodGroup of Kubernetes.
+func TestVolcanoPlacesSetsWithScheduling(t *testing.T) {
+	must(t, errors.Join(bed.Operator.Kill(), bed.Operator.Start(gangFlags(t, "volcano")...)))
+	t.Cleanup(func() { must(t, errors.Join(bed.Operator.Kill(), bed.Operator.Start())) })
+	s := newScene(t)
+	s.Lend(s.podGroupDefinition())
+	set := s.settled(s.newSet("a", 2, 3, imageA, scheduledAs(levels["replica"])))
+	s.Eventually("both groups are gangs", func() error { return s.notGangs(set, 0, 1) })
+	s.restartGroup(set, "a-1")
+	s.Eventually("both groups are gangs again", func() error { return s.notGangs(set, 0, 1) })
+	for _, pod := range s.podsOf(set) {
+		if pod.Spec.SchedulingGroup != nil || pod.Annotations[lwsv1.WorkloadNameAnnotationKey] != "" {
+			t.Errorf("pod %s is in a PodGroup of Kubernetes: %v", pod.Name, pod.Spec.SchedulingGroup)
+		}
+	}
+	err := s.Client.Create(s.Context(), s.newSet("b", 2, 3, imageA, scheduledAs(levels["lws"])))
+	if err == nil || !strings.Contains(err.Error(), "the Volcano provider supports the typed API only at replica level") {
+		t.Errorf("a gang of the whole set: %v", err)
+	}
+	s.Remove(set)
+	s.awaitNothing(set.UID)
 }
 
 // recreatedLeader keeps the PodGroup of a leader that was deleted: the next one does not wait for it.
