@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -191,9 +192,27 @@ func (c *cluster) recreated() []string {
 func (c *cluster) others() {
 	c.sync()
 	for _, pod := range fakeapi.All[Pod](c.Objects) {
-		c.Run(pod)
+		if !c.waitsForGang(pod) {
+			c.Run(pod)
+		}
 	}
 	c.collect()
+}
+
+// waitsForGang reports whether Kubernetes' own scheduler holds a pod back: its PodGroup is missing, or waits for more
+// pods than there are.
+func (c *cluster) waitsForGang(pod Pod) bool {
+	group := pod.Spec.SchedulingGroup
+	if group == nil || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodRunning {
+		return false
+	}
+	count, exists := nativeGroups(c)[*group.PodGroupName]
+	for _, other := range fakeapi.All[Pod](c.Objects) {
+		if other.Spec.SchedulingGroup != nil && *other.Spec.SchedulingGroup.PodGroupName == *group.PodGroupName {
+			count--
+		}
+	}
+	return !exists || count > 0
 }
 
 func (c *cluster) sync() {

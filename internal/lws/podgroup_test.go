@@ -111,6 +111,7 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 		{"in step, all pods", whole, nothing, "", ""},
 		{"lost", group, withoutNative, "w-0", "create podgroup"},
 		{"lost, of all pods", whole, withoutNative, "", "create podgroup"},
+		{"lost, of a leader that waited for the group before it", group, then(withoutNative, on("w-0", gated)), "w-0", "ungate pod w-0, create podgroup"},
 		{"of another count", group, onNative(drift), "w-0", "apply podgroup"},
 		{"of another count, of all pods", whole, onNative(drift), "", "apply podgroup"},
 		{"without labels", group, onNative(func(o PodGroup) { o.SetLabels(nil) }), "w-0", "apply podgroup"},
@@ -194,9 +195,9 @@ func TestPodsAreNeverWaitedForInVain(t *testing.T) {
 		t.Run(string(level), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := natively(t, 2, 3, edit)
-				for range rapid.IntRange(1, 4).Draw(t, "changes") {
+				for range rapid.IntRange(1, 3).Draw(t, "changes") {
 					user(func(set Set) {
-						set.Spec.Replicas = fakeapi.Ptr(rapid.Int32Range(0, 4).Draw(t, "replicas"))
+						set.Spec.Replicas = fakeapi.Ptr(rapid.Int32Range(0, 3).Draw(t, "replicas"))
 						set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr(rapid.Int32Range(2, 4).Draw(t, "size"))
 						fakeapi.Image("image:" + rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "image"))(set)
 					})(c)
@@ -212,6 +213,9 @@ func TestPodsAreNeverWaitedForInVain(t *testing.T) {
 					c.do(c.decideGroup(name))
 				}
 				c.settle()
+				if available := condition(c.status(), string(lwsv1.LeaderWorkerSetAvailable)); available.Status != metav1.ConditionTrue {
+					t.Fatalf("pods are waited for in vain: %+v", available)
+				}
 				if fault := ungrouped(c); fault != "" {
 					t.Fatal(fault)
 				}
