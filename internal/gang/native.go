@@ -213,11 +213,13 @@ func Part(want *unstructured.Unstructured) *unstructured.Unstructured {
 	return part
 }
 
-// Fixed is the spec of a Workload or PodGroup without its counts of pods: no patch can change it.
+// Fixed is the spec of a Workload or PodGroup with zeros for its counts of pods: no patch can change it.
 func Fixed(object *unstructured.Unstructured) any {
 	fixed := object.DeepCopy()
 	for _, template := range templatesOf(fixed) {
-		unstructured.RemoveNestedField(template, "schedulingPolicy", "gang", "minCount")
+		if _, isGang, _ := unstructured.NestedMap(template, "schedulingPolicy", "gang"); isGang {
+			_ = unstructured.SetNestedField(template, int64(0), "schedulingPolicy", "gang", "minCount") // it has that form
+		}
 	}
 	return fixed.Object["spec"]
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,8 @@ type cluster struct {
 	memory   *lwscache.Memory
 	observer *lwscache.Observer
 	executor *apply.Actor
+	// scheduler places sets with spec.scheduling, or is empty.
+	scheduler string
 }
 
 func newCluster(t fatal) *cluster {
@@ -51,14 +54,18 @@ func newCluster(t fatal) *cluster {
 // awake starts the operator anew: it remembers nothing.
 func (c *cluster) awake() {
 	c.memory = lwscache.NewMemory()
-	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
+	c.observer = lwscache.New(c.cached, c.Live(), c.memory).WithScheduler(c.scheduler, nil, nil)
 	c.executor = apply.New(c.Server, c.Live()).Surveying(c.observer.Standing)
 }
 
 // tieLeader ties the new leaders of a set that asks for gangs to Volcano, as the pod webhook
-// does. Workers are tied by their template.
+// does. Workers are tied by their template. It puts pods of a Workload into their PodGroups.
 func (c *cluster) tieLeader(object client.Object) {
 	pod, isPod := object.(Pod)
+	if isPod && gang.IsHanded(pod) {
+		gang.Join(pod, fmt.Sprintf("%05d", len(c.Objects)))
+		return
+	}
 	set := fakeapi.Find[Set](c.Server, "w")
 	if isPod && set != nil && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && gang.IsWanted(set, false) {
 		gang.Tie(pod, gang.NameOf(pod))
@@ -185,9 +192,27 @@ func (c *cluster) recreated() []string {
 func (c *cluster) others() {
 	c.sync()
 	for _, pod := range fakeapi.All[Pod](c.Objects) {
-		c.Run(pod)
+		if !c.waitsForGang(pod) {
+			c.Run(pod)
+		}
 	}
 	c.collect()
+}
+
+// waitsForGang reports whether Kubernetes' own scheduler holds a pod back: its PodGroup is missing, or waits for more
+// pods than there are.
+func (c *cluster) waitsForGang(pod Pod) bool {
+	group := pod.Spec.SchedulingGroup
+	if group == nil || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodRunning {
+		return false
+	}
+	count, exists := nativeGroups(c)[*group.PodGroupName]
+	for _, other := range fakeapi.All[Pod](c.Objects) {
+		if other.Spec.SchedulingGroup != nil && *other.Spec.SchedulingGroup.PodGroupName == *group.PodGroupName {
+			count--
+		}
+	}
+	return !exists || count > 0
 }
 
 func (c *cluster) sync() {

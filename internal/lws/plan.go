@@ -79,6 +79,7 @@ const (
 	CodeWorkloadNotReady     = "WaitingForWorkload"
 	CodePodGroupOwner        = "UnexpectedPodGroupOwner"
 	CodePodGroupUnused       = "PodGroupUnused"
+	CodePodGroupDiffers      = "PodGroupDiffers"
 	CodeRestart              = "Restart"
 	CodeParallel             = "ParallelTermination"
 	CodePreviousGone         = "PreviousIncarnationGone"

@@ -33,7 +33,7 @@ func (d *groupDecision) ungate() bool {
 		Gates:   slices.DeleteFunc(slices.Clone(gates), isGate),
 		Because: because(CodePreviousGone, fmt.Sprintf("leader %s has the gate %s, and no pod of the group before it is left", d.Leader.Name, lwsv1.GroupReplacementGate)),
 	})
-	return false
+	return true // no event need follow: a scheduler may wait for the PodGroup of the leader
 }
 
 // Release lets retained pods of a group end, workers before their leader: the StatefulSet creates

@@ -119,7 +119,12 @@ func (p *Plan) createNative(kind identity.Kind, want *unstructured.Unstructured,
 
 // keepNative patches labels and counts. The API server refuses any other change.
 func (p *Plan) keepNative(kind identity.Kind, have, want *unstructured.Unstructured) {
-	if drifted(have, want) || !gang.IsOutdated(have, want) {
+	if drifted(have, want) {
+		text := driftText(kind, have)
+		p.wait(Wait{Reason: because(CodePodGroupDiffers, text), Tell: warning(CodePodGroupDiffers, "Wait", text, nil)})
+		return
+	}
+	if !gang.IsOutdated(have, want) {
 		return
 	}
 	p.apply(gang.Part(want), identity.RefOf(kind, have), scaleFieldOwner,
@@ -300,12 +305,25 @@ func (d *setDecision) podGroupFault() (reason, text string) {
 	return "", ""
 }
 
-// drift names an object that was created for another spec.scheduling, or is empty.
+// drift names an object of the set that was created for another spec.scheduling, or is empty. Groups tell of theirs.
 func (d *setDecision) drift() string {
-	have := d.Workload.Own()
-	want, err := gang.Workload(d.Set)
-	if have == nil || err != nil || !drifted(have, want) {
+	described := d.Workload.Own()
+	if described == nil {
 		return ""
 	}
-	return fmt.Sprintf("workload %s says what spec.scheduling does not, and cannot be changed: delete it, and another is created", have.GetName())
+	if want, err := gang.Workload(d.Set); err == nil && drifted(described, want) {
+		return driftText(identity.KindWorkload, described)
+	}
+	have := d.PodGroup.Own()
+	if have == nil {
+		return ""
+	}
+	if want, err := gang.SetPodGroup(d.Set, described, 1); err == nil && drifted(have, want) {
+		return driftText(identity.KindPodGroup, have)
+	}
+	return ""
+}
+
+func driftText(kind identity.Kind, object *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s says what spec.scheduling does not, and cannot be changed: delete it, and another is created", strings.ToLower(string(kind)), object.GetName())
 }

@@ -1,6 +1,7 @@
 package lwscache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -239,6 +240,9 @@ func (r *reading) unlessForbidden(err error) error {
 // labelledPodGroups returns the PodGroups with the labels of a group.
 func (r *reading) labelledPodGroups(ctx context.Context, g *lws.Group) (all []*unstructured.Unstructured, err error) {
 	group := strconv.Itoa(g.Index)
+	if g.Leader != nil {
+		group = cmp.Or(g.Leader.Labels[lwsv1.GroupIndexLabelKey], group)
+	}
 	if r.podGroups == nil {
 		return r.liveLabelled(ctx, group)
 	}
@@ -367,6 +371,9 @@ func (r *reading) fillNewGang(ctx context.Context, w *lws.GroupSnapshot) error {
 
 // fillGangMissing reads why the gang scheduler of a set or of its groups is missing, if it is.
 func (r *reading) fillGangMissing(ctx context.Context, w *lws.SetSnapshot) error {
+	if w.GangMissing != "" { // the Workload cannot be read, and neither can PodGroups
+		return nil
+	}
 	for i := range w.Groups {
 		if w.Groups[i].GangMissing != "" {
 			w.GangMissing = w.Groups[i].GangMissing

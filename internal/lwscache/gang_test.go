@@ -144,3 +144,65 @@ func TestKinIsReadLiveWhenTheCacheIsLate(t *testing.T) {
 		}
 	}
 }
+
+// natively makes the observer read a set with spec.scheduling, whose leader 0 belongs to a Workload.
+func natively(t *testing.T) (e *eyes, leader *corev1.Pod) {
+	t.Helper()
+	e, _, _ = chained(t)
+	fakeapi.Edit(e.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Spec.Scheduling = &lwsv1.Scheduling{} })
+	return e, fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) {
+		pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.RevisionKey] = "0", "r"
+		pod.Annotations = map[string]string{lwsv1.WorkloadSchedulingAnnotationKey: "replica", lwsv1.WorkloadNameAnnotationKey: "w-h.abcde"}
+	})
+}
+
+// native adds a PodGroup of the set to the API server.
+func (e *eyes) native(name string) *unstructured.Unstructured {
+	e.t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gang.NativePodGroupKind)
+	object.SetNamespace(fakeapi.Namespace)
+	object.SetName(name)
+	object.SetLabels(map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0"})
+	fakeapi.OwnedBy(object, lwsv1.GroupVersion.String(), identity.RefOf(identity.KindLeaderWorkerSet, fakeapi.Find[*lwsv1.LeaderWorkerSet](e.Server, "w")))
+	fakeapi.Add(e.Server, object)
+	return object
+}
+
+// A group reads all PodGroups with its labels, to delete those without pods. Its set reads those that the leader needs.
+func TestAGroupReadsAllOfItsNativePodGroups(t *testing.T) {
+	e, _ := natively(t)
+	e.observer.WithScheduler(gang.Kubernetes, nil, nil)
+	e.native("w-h.abcde-0-r")
+	e.native("w-h.fghij-0-r")
+	if got := e.group("w-0").PodGroups.Owned; len(got) != 2 {
+		t.Errorf("the group reads %d PodGroups", len(got))
+	}
+	if got := e.set("w").Groups[0].PodGroups.Owned; len(got) != 1 || got[0].GetName() != "w-h.abcde-0-r" {
+		t.Errorf("the set reads %v", got)
+	}
+}
+
+// Without a scheduler in the configuration, the set is left alone, and no PodGroup is read.
+func TestNativePodGroupsAreReadOnlyForTheirScheduler(t *testing.T) {
+	e, _ := natively(t)
+	e.native("w-h.abcde-0-r")
+	if w := e.group("w-0"); len(w.Beyond) == 0 || !w.PodGroups.Empty() {
+		t.Errorf("got %v, %v", w.Beyond, w.PodGroups)
+	}
+	e.observer.WithScheduler(gang.Volcano, nil, nil)
+	if w := e.group("w-0"); len(w.Beyond) > 0 || !w.PodGroups.Empty() {
+		t.Errorf("Volcano places the set: %v, %v", w.Beyond, w.PodGroups)
+	}
+}
+
+func TestKindsThatAreNotServedAreMissing(t *testing.T) {
+	e, _ := natively(t)
+	e.observer.WithScheduler(gang.Kubernetes, known{missing: true}, known{missing: true})
+	if w := e.set("w"); !strings.Contains(w.GangMissing, "does not serve scheduling.k8s.io/v1beta1 Workload") {
+		t.Errorf("got %q", w.GangMissing)
+	}
+	if w := e.group("w-0"); !w.PodGroups.Empty() {
+		t.Errorf("got %v", w.PodGroups)
+	}
+}

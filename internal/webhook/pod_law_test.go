@@ -122,6 +122,9 @@ func TestFurtherCallsChangeNoPod(t *testing.T) {
 		if _, byVolcano := pod.Annotations[gang.PodGroupAnnotationKey]; byVolcano && pod.Spec.SchedulingGroup != nil && pod.Annotations[gang.PodGroupAnnotationKey] != "users" {
 			t.Fatalf("two schedulers place the pod: %v, %v", pod.Annotations, pod.Spec.SchedulingGroup)
 		}
+		if gang.IsHanded(pod) && pod.Spec.SchedulingGroup == nil {
+			t.Fatalf("a pod of a Workload is in no PodGroup: %v", pod.Annotations)
+		}
 		once := pod.DeepCopy()
 		for call := 2; call <= 3; call++ {
 			if err := webhook.mutatePod(t.Context(), pod); err != nil {

@@ -158,6 +158,7 @@ func (c *collector) readObjects(ctx context.Context) {
 	s := newSelection(c.sets, len(c.Names) == 0)
 	for _, list := range []client.ObjectList{
 		&corev1.PodList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.PersistentVolumeClaimList{}, untypedList(gang.Kind),
+		untypedList(gang.WorkloadKind), untypedList(gang.NativePodGroupKind),
 	} {
 		s.add(c.list(ctx, list), nil)
 	}

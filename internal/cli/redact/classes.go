@@ -81,6 +81,7 @@ func classOf(at field, of reflect.Type) class {
 var namingAnnotations = map[string]bool{
 	lwsv1.ExclusiveKeyAnnotationKey: true, lwsv1.SubGroupExclusiveKeyAnnotationKey: true,
 	lwsv1.LeaderPodNameAnnotationKey: true, gang.FromSetAnnotationKey: true, gang.PodGroupAnnotationKey: true,
+	lwsv1.WorkloadNameAnnotationKey: true,
 	volumes.WhenScaledAnnotationKey: true, pvc.DigestAnnotation: true,
 }
 

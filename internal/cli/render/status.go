@@ -194,6 +194,7 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 			previous(identity.KindPod, g.Pods.Previous),
 			previous(identity.KindService, g.Service.Previous),
 			previous(identity.KindPodGroup, g.Gang.Previous),
+			previous(identity.KindPodGroup, g.PodGroups.Previous),
 		),
 		Failed: failureOf(g),
 	}

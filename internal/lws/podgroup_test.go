@@ -1,0 +1,258 @@
+package lws_test
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// levels are spec.scheduling at each level, with gangs.
+var levels = map[gang.Level]edit{
+	gang.SetLevel: func(set Set) {
+		set.Spec.Scheduling = &lwsv1.Scheduling{SchedulingPolicy: &schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy{
+			Gang: &schedulingv1alpha3.WorkloadCompositePodGroupGangSchedulingPolicy{},
+		}}
+	},
+	gang.ReplicaLevel: func(set Set) { set.Spec.Scheduling = &lwsv1.Scheduling{} },
+	gang.RoleLevel: func(set Set) {
+		set.Spec.Scheduling = &lwsv1.Scheduling{Replica: &lwsv1.ReplicaScheduling{Worker: &lwsv1.RoleScheduling{
+			SchedulingPolicy: &schedulingv1alpha3.WorkloadPodGroupSchedulingPolicy{Gang: &schedulingv1alpha3.WorkloadPodGroupGangSchedulingPolicy{}},
+		}}}
+	},
+}
+
+// natively is a cluster in step whose set Kubernetes' own scheduler places.
+func natively(t fatal, replicas, size int32, edits ...edit) *cluster {
+	c := newCluster(t)
+	c.scheduler = gang.Kubernetes
+	c.awake()
+	c.pass(time.Minute)
+	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
+	c.settle()
+	return c
+}
+
+func atLevel(level gang.Level, replicas, size int32) func(testing.TB) *cluster {
+	return func(t testing.TB) *cluster { return natively(t, replicas, size, levels[level]) }
+}
+
+func workloadOf(c *cluster) PodGroup { return find[PodGroup](c, gang.WorkloadName(find[Set](c, "w"))) }
+
+// nativeGroups are the counts of pods that PodGroups wait for, by name. One that does not wait has 0.
+func nativeGroups(c *cluster) map[string]int64 {
+	counts := map[string]int64{}
+	for _, object := range fakeapi.All[PodGroup](c.Objects) {
+		if object.GetKind() == "PodGroup" {
+			counts[object.GetName()], _, _ = unstructured.NestedInt64(object.Object, "spec", "schedulingPolicy", "gang", "minCount")
+		}
+	}
+	return counts
+}
+
+// ungrouped names a pod whose PodGroup does not exist or waits for more pods than it has, or a PodGroup that has
+// no pods.
+func ungrouped(c *cluster) string {
+	members, counts := map[string]int64{}, nativeGroups(c)
+	for _, pod := range fakeapi.All[Pod](c.Objects) {
+		members[*pod.Spec.SchedulingGroup.PodGroupName]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if count, exists := counts[name]; !exists || count > members[name] {
+			return name + " lacks pods, or does not exist"
+		}
+	}
+	for name := range counts {
+		if members[name] == 0 {
+			return name + " has no pods"
+		}
+	}
+	return ""
+}
+
+// onNative edits all PodGroups.
+func onNative(change func(PodGroup)) step {
+	return func(c *cluster) {
+		for name := range nativeGroups(c) {
+			edited := find[PodGroup](c, name).DeepCopy()
+			change(edited)
+			c.Put(edited)
+		}
+	}
+}
+
+func withoutNative(c *cluster) {
+	for name := range nativeGroups(c) {
+		delete(c.Objects, fakeapi.NameOf(find[PodGroup](c, name)))
+	}
+}
+
+func TestDecisionsAboutNativePodGroups(t *testing.T) {
+	drift := func(o PodGroup) {
+		_ = unstructured.SetNestedField(o.Object, int64(9), "spec", "schedulingPolicy", "gang", "minCount")
+	}
+	basic := func(o PodGroup) {
+		_ = unstructured.SetNestedMap(o.Object, map[string]any{"basic": map[string]any{}}, "spec", "schedulingPolicy")
+	}
+	group, whole := atLevel(gang.ReplicaLevel, 1, 2), atLevel(gang.SetLevel, 2, 2)
+	for _, d := range []decision{
+		{"in step", group, nothing, "w-0", ""},
+		{"in step, all pods", whole, nothing, "", ""},
+		{"lost", group, withoutNative, "w-0", "create podgroup"},
+		{"lost, of all pods", whole, withoutNative, "", "create podgroup"},
+		{"lost, of a leader that waited for the group before it", group, then(withoutNative, on("w-0", gated)), "w-0", "ungate pod w-0, create podgroup"},
+		{"of another count", group, onNative(drift), "w-0", "apply podgroup"},
+		{"of another count, of all pods", whole, onNative(drift), "", "apply podgroup"},
+		{"without labels", group, onNative(func(o PodGroup) { o.SetLabels(nil) }), "w-0", "apply podgroup"},
+		{"of another policy: no patch can change it", group, onNative(basic), "w-0", "| PodGroupDiffers!PodGroupDiffers"},
+		{"of another policy, of all pods", whole, onNative(basic), "", "status leaderworkerset w | PodGroupDiffers!PodGroupDiffers"},
+		{"without an owner: none is adopted", group, onNative(func(o PodGroup) { o.SetOwnerReferences(nil) }), "w-0", "| NameConflict UnexpectedPodGroupOwner!UnexpectedPodGroupOwner"},
+		{"terminating", group, onNative(func(o PodGroup) { o.SetDeletionTimestamp(&fakeTime) }), "w-0", "| WaitingForPreviousIncarnation"},
+		{"no Workload", group, func(c *cluster) { delete(c.Objects, fakeapi.NameOf(workloadOf(c))) }, "w-0", "| WaitingForWorkload"},
+		{"no Workload, the set", group, func(c *cluster) { delete(c.Objects, fakeapi.NameOf(workloadOf(c))) }, "", "create workload"},
+		// The last pod of a group that was scaled away is a worker.
+		{"a PodGroup whose last pod ended", atLevel(gang.ReplicaLevel, 2, 2), then(gone[StatefulSet]("w-1"), gone[Pod]("w-1", "w-1-1")), "w-1", "delete podgroup"},
+		{"a PodGroup whose worker goes on", atLevel(gang.ReplicaLevel, 2, 2), then(gone[StatefulSet]("w-1"), gone[Pod]("w-1"), leaving[Pod]("w-1-1", heldBy)), "w-1", ""},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			c := d.of(t)
+			d.happens(c)
+			plan := c.decideSet()
+			if d.about != "" {
+				plan = c.decideGroup(d.about)
+			}
+			if got := randomNames.ReplaceAllString(short(plan), "$1"); got != d.want {
+				t.Errorf("got %q, want %q", got, d.want)
+			}
+			c.do(plan)
+		})
+	}
+}
+
+// randomNames are those of Workloads and PodGroups.
+var randomNames = regexp.MustCompile(`(podgroup|workload) [^ ,]+`)
+
+// TestNewSetsWaitForTheirWorkload: leaders are created once the scheduler knows the set.
+func TestNewSetsWaitForTheirWorkload(t *testing.T) {
+	c := newCluster(t)
+	c.scheduler = gang.Kubernetes
+	c.awake()
+	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2, levels[gang.SetLevel]))
+	var created []string
+	for range 8 {
+		plan := c.decideSet()
+		for _, a := range plan.Actions {
+			if a.About().Verb == "create" {
+				created = append(created, strings.ToLower(string(a.Target().Kind)))
+			}
+		}
+		c.do(plan)
+	}
+	order := []int{slices.Index(created, "workload"), slices.Index(created, "podgroup"), slices.Index(created, "statefulset")}
+	if order[0] < 0 || !slices.IsSorted(order) {
+		t.Errorf("created %v", created)
+	}
+}
+
+// TestPodGroupsOf011Stay: their names have no incarnation. The next leader of the group has another.
+func TestPodGroupsOf011Stay(t *testing.T) {
+	c := atLevel(gang.ReplicaLevel, 1, 2)(t)
+	withoutNative(c)
+	for _, name := range []string{"w-0", "w-0-1"} {
+		on(name, func(pod Pod) {
+			pod.Annotations[lwsv1.WorkloadNameAnnotationKey] = gang.WorkloadName(find[Set](c, "w"))
+			pod.Annotations[lwsv1.WorkloadSchedulingAnnotationKey] = "true" // an early form of replica
+			*pod.Spec.SchedulingGroup.PodGroupName = gang.PodGroupName(pod)
+		})(c)
+	}
+	c.settle()
+	if fault := ungrouped(c); fault != "" {
+		t.Error(fault)
+	}
+	former := slices.Collect(maps.Keys(nativeGroups(c)))
+	removed[Pod]("w-0")(c)
+	c.settle()
+	if fault := ungrouped(c); fault != "" || slices.Contains(slices.Collect(maps.Keys(nativeGroups(c))), former[0]) {
+		t.Errorf("%s; PodGroups %v, and before %v", fault, nativeGroups(c), former)
+	}
+}
+
+// TestPodsAreNeverWaitedForInVain changes a set at each level, in any order. No PodGroup waits for more pods than
+// it has, and none stays without pods.
+func TestPodsAreNeverWaitedForInVain(t *testing.T) {
+	for level, edit := range levels {
+		t.Run(string(level), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				c := natively(t, 2, 3, edit)
+				for range rapid.IntRange(1, 3).Draw(t, "changes") {
+					user(func(set Set) {
+						set.Spec.Replicas = fakeapi.Ptr(rapid.Int32Range(0, 3).Draw(t, "replicas"))
+						set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr(rapid.Int32Range(2, 4).Draw(t, "size"))
+						fakeapi.Image("image:" + rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "image"))(set)
+					})(c)
+					if rapid.Bool().Draw(t, "settles") {
+						c.settle()
+					} else {
+						c.do(c.decideSet())
+						c.turn()
+					}
+				}
+				c.settle()
+				for _, name := range groupNames { // the end of each pod leads to its group
+					c.do(c.decideGroup(name))
+				}
+				c.settle()
+				if available := condition(c.status(), string(lwsv1.LeaderWorkerSetAvailable)); available.Status != metav1.ConditionTrue {
+					t.Fatalf("pods are waited for in vain: %+v", available)
+				}
+				if fault := ungrouped(c); fault != "" {
+					t.Fatal(fault)
+				}
+			})
+		})
+	}
+}
+
+func TestWorkloadSchedulingCreated(t *testing.T) {
+	for name, tt := range map[string]struct {
+		happens      step
+		status, says string
+	}{
+		"all exist":     {nothing, "True", "SchedulingObjectsCreated"},
+		"of a stranger": {onNative(func(o PodGroup) { o.SetOwnerReferences(nil) }), "False", "PodGroupCreateFailed"},
+		"terminating":   {onNative(func(o PodGroup) { o.SetDeletionTimestamp(&fakeTime); o.SetFinalizers([]string{heldBy}) }), "False", "PodGroupCleanupBlocked"},
+		"of another policy, all pods": {func(c *cluster) {
+			o := workloadOf(c).DeepCopy()
+			_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"name": "replica", "schedulingPolicy": map[string]any{"basic": map[string]any{}}}}, "spec", "podGroupTemplates")
+			c.Put(o)
+		}, "False", "PodGroupCreateFailed"},
+		"a strange Workload": {func(c *cluster) {
+			o := workloadOf(c).DeepCopy()
+			strange(c, o)
+			c.Put(o)
+		}, "False", "WorkloadCreateFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := atLevel(gang.ReplicaLevel, 1, 2)(t)
+			tt.happens(c)
+			c.do(c.decideSet())
+			got := condition(c.status(), string(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated))
+			if string(got.Status) != tt.status || got.Reason != tt.says {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+var fakeTime = metav1.Time{Time: fakeapi.Epoch}
