@@ -328,3 +328,24 @@ func mutates(t *testing.T, snapshot any, decide func()) {
 		t.Errorf("a decision changed a %T", snapshot)
 	}
 }
+
+// Until the Deployment controller has seen a template, a ReplicaSet may still make leaders of the one before: its
+// revision stays, also while no leader has it.
+func TestTheRevisionOfAReplicaSetStays(t *testing.T) {
+	c := keyed(t, 1, 1, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
+	old := c.lead("w-r-a", keyOf("a"), runs)
+	c.do(c.decideSet())
+	fakeapi.Edit(c.Server, "w", func(set Set) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
+		set.Generation++
+	})
+	c.do(c.decideSet())
+	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
+	fakeapi.Drop[Pod](c.Server, old.Name)
+	for range 4 {
+		c.do(c.decideSet())
+	}
+	if left := fakeapi.All[*appsv1.ControllerRevision](c.Objects); len(left) != 2 {
+		t.Errorf("%d revisions are left", len(left))
+	}
+}
