@@ -113,14 +113,16 @@ func (d *setDecision) isObserved() bool {
 	return deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation && leadersKey(d.leadersOwner()) == d.targetKey()
 }
 
-// isOutdated reports whether a leader is of another revision or placement than its set.
+// isOutdated reports whether a leader is of another revision or placement than its Deployment is to have.
 func (d *setDecision) isOutdated(leader *corev1.Pod) bool {
-	return leader.Labels[lwsv1.RevisionKey] != d.targetKey() || slices.ContainsFunc(workload.Placements, func(key string) bool {
-		return leader.Annotations[key] != workload.LeadersPlacement(d.Set, key)
-	})
+	owner := d.leadersOwner()
+	if leader.Labels[lwsv1.RevisionKey] != d.targetKey() || owner == nil || d.displaced(owner) {
+		return true
+	}
+	return slices.ContainsFunc(workload.Placements, func(key string) bool { return leader.Annotations[key] != owner.template.Annotations[key] })
 }
 
-// outdatedLeaders returns the leaders of another revision or placement that exist, terminating ones too.
+// outdatedHashLeaders counts the leaders of another revision or placement that exist, terminating ones too.
 func (d *setDecision) outdatedHashLeaders() int32 {
 	var n int32
 	for _, leader := range d.leadersAndLeaving() {

@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/dump"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -258,4 +260,92 @@ func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	condition(corev1.ConditionTrue)
 	fakeapi.Edit(c.Server, workers.Name, func(sts StatefulSet) { sts.Status.AvailableReplicas = 0 })
 	condition(corev1.ConditionFalse)
+}
+
+// A change of the exclusive topology replaces groups at an equal revision. Until then the rollout is not over.
+func TestAnotherTopologyReplacesGroupsWithKeys(t *testing.T) {
+	c := keyed(t, 1, 1)
+	c.lead("w-r-a", keyOf("a"), runs)
+	c.do(c.decideSet())
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: "rack"} })
+	for range 2 {
+		c.do(c.decideSet())
+	}
+	if d := fakeapi.Find[Deployment](c.Server, "w"); d.Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "rack" {
+		t.Errorf("template %v", d.Spec.Template.Annotations)
+	}
+	if !meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
+		t.Errorf("conditions %+v", c.status().Conditions)
+	}
+}
+
+// What another implementation wrote into the template stays at an equal revision: a write would replace all groups.
+func TestATemplateOfAnotherImplementationStays(t *testing.T) {
+	c := keyed(t, 1, 2)
+	fakeapi.Edit(c.Server, "w", func(d Deployment) {
+		delete(d.Annotations, lws.AppliedAnnotationKey)
+		d.Spec.Template.Annotations["leaderworkerset.sigs.k8s.io/of-a-later-version"] = "x"
+	})
+	before := fakeapi.Find[Deployment](c.Server, "w").Spec.Template
+	for range 3 {
+		c.do(c.decideSet())
+	}
+	now := fakeapi.Find[Deployment](c.Server, "w")
+	if diff := cmp.Diff(before, now.Spec.Template); diff != "" || now.Annotations[lws.AsFoundAnnotationKey] == "" {
+		t.Errorf("annotations %v (-before +now)\n%s", now.Annotations, diff)
+	}
+	if plan := c.decideSet(); len(plan.Actions) > 0 {
+		t.Errorf("and then: %v", spelled(plan))
+	}
+}
+
+// Decisions change nothing that they read, and say the same of the same.
+func TestDecisionsAboutGroupsWithKeysArePure(t *testing.T) {
+	c := keyed(t, 3, 2, func(set Set) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.ReadinessGates = append(make([]corev1.PodReadinessGate, 0, 4), corev1.PodReadinessGate{ConditionType: "mine"})
+	})
+	c.lead("w-r-a", keyOf("a"), runs)
+	fakeapi.Terminate[Pod](c.Server, c.lead("w-r-b", keyOf("b"), runs).Name)
+	c.lead("w-r-c", keyOf("c"))
+	w := c.set()
+	first := spelled(lws.DecideSet(w))
+	mutates(t, &w, func() {
+		if again := spelled(lws.DecideSet(w)); !slices.Equal(first, again) {
+			t.Errorf("first %v, then %v", first, again)
+		}
+	})
+	for _, leader := range []string{"w-r-a", "w-r-b", "w-r-c"} {
+		g, _ := c.groupPlan(leader)
+		mutates(t, &g, func() { lws.DecideGroup(g) })
+	}
+}
+
+func mutates(t *testing.T, snapshot any, decide func()) {
+	t.Helper()
+	before := dump.ForHash(snapshot)
+	decide()
+	if dump.ForHash(snapshot) != before {
+		t.Errorf("a decision changed a %T", snapshot)
+	}
+}
+
+// Until the Deployment controller has seen a template, a ReplicaSet may still make leaders of the one before: its
+// revision stays, also while no leader has it.
+func TestTheRevisionOfAReplicaSetStays(t *testing.T) {
+	c := keyed(t, 1, 1, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
+	old := c.lead("w-r-a", keyOf("a"), runs)
+	c.do(c.decideSet())
+	fakeapi.Edit(c.Server, "w", func(set Set) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
+		set.Generation++
+	})
+	c.do(c.decideSet())
+	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
+	fakeapi.Drop[Pod](c.Server, old.Name)
+	for range 4 {
+		c.do(c.decideSet())
+	}
+	if left := fakeapi.All[*appsv1.ControllerRevision](c.Objects); len(left) != 2 {
+		t.Errorf("%d revisions are left", len(left))
+	}
 }

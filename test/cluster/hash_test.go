@@ -651,8 +651,8 @@ func TestADeploymentOfAnotherOwnerStays(t *testing.T) {
 	theirs.Spec.Template.Labels = own
 	s.Create(theirs)
 	s.Create(s.newSet("a", 2, 2, imageA, withKeys))
-	s.Eventually("the set names it", func() error {
-		c := meta.FindStatusCondition(s.Set("a").Status.Conditions, "NameConflict")
+	drill.Await(s.Scene, "a", "names it", func(set *lwsv1.LeaderWorkerSet) error {
+		c := meta.FindStatusCondition(set.Status.Conditions, "NameConflict")
 		return drill.Lacking("told", true, c != nil && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "deployment a"))
 	})
 	now := &appsv1.Deployment{}
