@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -253,6 +254,42 @@ func TestTakeoverOfNativeGangs(t *testing.T) {
 	set := s.awaitGrouped("scaled", s.become(e.set, `{"spec":{"replicas":3}}`))
 	s.restartGroup(set, "a-0")
 	s.Remove(s.awaitGrouped("a group recreated", set))
+	s.awaitNoGangs()
+}
+
+// TestNativeGangsNeedTheirAPI: a new set is refused while the API server does not serve PodGroups. A set that runs goes
+// on, and says what is missing.
+func TestNativeGangsNeedTheirAPI(t *testing.T) {
+	withNativeGangs(t)
+	s := newScene(t)
+	set := s.settled(s.newSet("a", 1, 2, imageA, scheduledAs(levels["replica"])))
+	set = s.awaitGrouped("created", set)
+	gate := func(value string) error {
+		flags := []string{"--feature-gates", "GenericWorkload=" + value}
+		return errors.Join(bed.Plane.Restart(apiServer, flags...), bed.Plane.Restart(controllerManager, flags...), bed.Plane.Restart(scheduler, flags...))
+	}
+	s.Check("serve no PodGroups", gate("false"))
+	created := string(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated)
+	s.Eventually("the set says what is missing", func() error {
+		told := meta.FindStatusCondition(s.Set("a").Status.Conditions, created)
+		return drill.Lacking("reason of "+created, "APINotAvailable", told.Reason)
+	})
+	s.Eventually("a new set is refused", func() error {
+		err := s.Client.Create(s.Context(), s.newSet("b", 1, 2, imageA, scheduledAs(levels["replica"])), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "scheduling.k8s.io/v1beta1 Workload API is not available") {
+			return fmt.Errorf("it is not refused: %w", err)
+		}
+		return nil
+	})
+	set = s.awaitSettled(s.become(set, `{"spec":{"replicas":2}}`))
+	told, _, _ := s.Plugin("", "status", "a")
+	if !strings.Contains(told, "does not serve scheduling.k8s.io/v1beta1") {
+		t.Errorf("the status does not say what is missing:\n%s", told)
+	}
+	s.Check("serve PodGroups", gate("true"))
+	s.awaitHolds("a", lwsv1.LeaderWorkerSetWorkloadSchedulingCreated, "SchedulingObjectsCreated")
+	s.restartGroup(set, "a-1")
+	s.Remove(s.awaitGrouped("served again", set))
 	s.awaitNoGangs()
 }
 
