@@ -53,7 +53,7 @@ func (w *world) judgeWrite(a action.Action) error {
 	return nil
 }
 
-// judgeUngated: no leader is scheduled beside a worker of the group before it.
+// judgeUngated: no leader is scheduled beside a worker of the group before it. The pods of a foreign StatefulSet are none.
 func (w *world) judgeUngated(a action.Ungate) error {
 	for _, pod := range fakeapi.All[Pod](w.Objects) {
 		parent, _ := identity.ParentAndOrdinal(pod.Name)
@@ -65,7 +65,7 @@ func (w *world) judgeUngated(a action.Ungate) error {
 		if sts == nil || sts.UID != owner.UID {
 			return fmt.Errorf("beside pod %s, whose StatefulSet is gone", pod.Name)
 		}
-		if leader := metav1.GetControllerOf(sts); leader != nil && leader.UID != a.Pod.UID {
+		if leader := metav1.GetControllerOf(sts); leader != nil && leader.Kind == string(identity.KindPod) && leader.UID != a.Pod.UID {
 			return fmt.Errorf("beside pod %s of the group before it", pod.Name)
 		}
 	}
