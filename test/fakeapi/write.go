@@ -366,7 +366,7 @@ func (w *statusWriter) Patch(_ context.Context, object client.Object, patch clie
 		var changed corev1.Pod
 		decode(data, &changed)
 		kept := slices.DeleteFunc(found.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == changed.Status.Conditions[0].Type })
-		found.Status.Conditions = append(kept, changed.Status.Conditions...)
+		found.Status.Conditions = slices.Concat(kept, changed.Status.Conditions)
 		w.server.Put(found)
 	default:
 		return fmt.Errorf("patch the status of a %T: no such kind", object)

@@ -132,19 +132,6 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	c.leftByADeployment()
 }
 
-// made returns what the operator creates for a set: StatefulSets, Services and revisions.
-func (c *cluster) made(name string) (found []string) {
-	c.t.Helper()
-	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}} {
-		c.must(c.List(c.t.Context(), list, client.InNamespace("default"), client.MatchingLabels{lwsv1.SetNameLabelKey: name}))
-		c.must(meta.EachListItem(list, func(object runtime.Object) error {
-			found = append(found, fmt.Sprintf("%T %s", object, object.(client.Object).GetName()))
-			return nil
-		}))
-	}
-	return found
-}
-
 // plansNothing checks that "kubectl lockstep plan" decides about a set as the operator does.
 func (c *cluster) plansNothing(name string) {
 	c.t.Helper()

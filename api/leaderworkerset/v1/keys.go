@@ -118,7 +118,7 @@ const (
 	WorkloadNameAnnotationKey = "leaderworkerset.sigs.k8s.io/workload-name"
 )
 
-// SchedulingLevelLabelKey, on PodGroups, is the level of spec.scheduling.
+// SchedulingLevelLabelKey is a label of PodGroups: the level of spec.scheduling.
 const SchedulingLevelLabelKey = "leaderworkerset.sigs.k8s.io/scheduling-level"
 
 // Annotations that a controller above a set writes on it, to have the set's pods placed with those

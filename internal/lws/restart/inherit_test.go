@@ -13,7 +13,7 @@ import (
 )
 
 func entryOf(index int32, revision string, count int32) lwsv1.GroupRestarts {
-	return lwsv1.GroupRestarts{Index: index, Leader: types.UID(rune('a' + index)), Revision: revision, Count: count, Recreations: ptr.To(count)}
+	return lwsv1.GroupRestarts{Index: index, Leader: types.UID('a' + index), Revision: revision, Count: count, Recreations: ptr.To(count)}
 }
 
 // counts are the entries of a status, by index.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -38,7 +39,7 @@ func LeaderDeployment(set *lwsv1.LeaderWorkerSet, key string, paused bool) *apps
 // rollingUpdate copies the budget of a set: the Deployment controller resolves percentages.
 func rollingUpdate(set *lwsv1.LeaderWorkerSet) *appsv1.RollingUpdateDeployment {
 	unavailable, surge := intstr.FromInt32(1), intstr.FromInt32(0)
-	if rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration; rolling != nil && !(isZero(rolling.MaxUnavailable) && isZero(rolling.MaxSurge)) {
+	if rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration; rolling != nil && (!isZero(rolling.MaxUnavailable) || !isZero(rolling.MaxSurge)) {
 		unavailable, surge = rolling.MaxUnavailable, rolling.MaxSurge
 	}
 	return &appsv1.RollingUpdateDeployment{MaxUnavailable: &unavailable, MaxSurge: &surge}
@@ -56,8 +57,8 @@ func hashTemplate(set *lwsv1.LeaderWorkerSet, key string) corev1.PodTemplateSpec
 	template.Annotations[lwsv1.GroupIdentityAnnotationKey] = string(lwsv1.HashGroupIdentity)
 	template.Spec.Subdomain = set.Name
 	if Size(set) > 1 {
-		gates := template.Spec.ReadinessGates // those of the user are not changed
-		template.Spec.ReadinessGates = append(gates[:len(gates):len(gates)], corev1.PodReadinessGate{ConditionType: lwsv1.GroupReadyCondition})
+		gate := []corev1.PodReadinessGate{{ConditionType: lwsv1.GroupReadyCondition}}
+		template.Spec.ReadinessGates = slices.Concat(template.Spec.ReadinessGates, gate) // those of the user are not changed
 	}
 	return template
 }
