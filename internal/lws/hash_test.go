@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/dump"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -107,7 +108,8 @@ func TestASetWithKeysHasADeployment(t *testing.T) {
 	}
 }
 
-// Leaders are admitted as there is room, the oldest first. One of a superseded revision never is.
+// Leaders are admitted as there is room, the oldest first. One of another revision comes last, and waits until the
+// Deployment controller has seen the present one.
 func TestLeadersAreAdmittedByRoom(t *testing.T) {
 	c := keyed(t, 2, 1)
 	for i, name := range []string{"w-r-b", "w-r-a", "w-r-c"} {
@@ -131,8 +133,121 @@ func TestLeadersAreAdmittedByRoom(t *testing.T) {
 	})
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(5)) })
 	if superseded := admittedBy(c.decideSet()); len(superseded) > 0 {
-		t.Errorf("of the former revision: %v", superseded)
+		t.Errorf("before the rollout is seen: %v", superseded)
 	}
+	c.do(c.decideSet())
+	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
+	if superseded := admittedBy(c.decideSet()); len(superseded) > 0 {
+		t.Errorf("before the new template is seen: %v", superseded)
+	}
+	c.observed()
+	c.lead("w-s-d", keyOf("d"))
+	c.lead("w-s-e", keyOf("e"))
+	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-s-d", "w-s-e", "w-r-c"}) {
+		t.Errorf("in the rollout: %v", got)
+	}
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(4)) })
+	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-s-d", "w-s-e"}) {
+		t.Errorf("without room for all: %v", got)
+	}
+}
+
+func surgeOnly(set Set) {
+	set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(0), MaxSurge: intstr.FromInt32(1)}
+}
+
+// roll changes the template of the set. The Deployment controller has seen it then.
+func (c *cluster) roll() {
+	fakeapi.Edit(c.Server, "w", func(set Set) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
+		set.Generation++
+	})
+	for range 3 {
+		c.do(c.decideSet())
+	}
+	c.observed()
+}
+
+// releasedBy are the pods of stopped groups that a plan lets go.
+func releasedBy(plan lws.Plan) (names []string) {
+	for _, a := range plan.Actions {
+		if _, is := a.(action.SetFinalizers); is {
+			names = append(names, a.Target().Name)
+		}
+	}
+	return names
+}
+
+// stops has the group of a leader exhaust maxGroupRestarts.
+func (c *cluster) stops(leader string) {
+	fakeapi.Terminate[Pod](c.Server, leader, budgetFinalizer, metav1.FinalizerDeleteDependents)
+}
+
+// A stopped group keeps the place that a surge gave it: nobody scaled the set down. It goes with a scale-down, and the
+// youngest of two goes first.
+func TestAStoppedGroupIsReleasedByAScaleDownOnly(t *testing.T) {
+	c := keyed(t, 2, 2, onRestart, atMost(0), surgeOnly)
+	c.lead("w-r-a", keyOf("a"), runs)
+	c.lead("w-r-b", keyOf("b"), runs)
+	c.roll()
+	c.lead("w-s-c", keyOf("c"), runs)
+	c.stops("w-s-c")
+	c.lead("w-s-d", keyOf("d"))
+	plan := c.decideSet()
+	if released, admitted := releasedBy(plan), admittedBy(plan); len(released)+len(admitted) > 0 {
+		t.Errorf("released %v and admitted %v while two groups of three run", released, admitted)
+	}
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(1)) })
+	if got := releasedBy(c.decideSet()); !slices.Equal(got, []string{"w-s-c"}) {
+		t.Errorf("scaled down: released %v", got)
+	}
+}
+
+// A leader that is marked and not deleted yet holds the place of its group, and runs no more.
+func TestAMarkedLeaderIsNotActive(t *testing.T) {
+	c := keyed(t, 2, 2, onRestart, atMost(0))
+	c.lead("w-r-a", keyOf("a"), runs, func(p Pod) { p.Finalizers = []string{budgetFinalizer} })
+	c.lead("w-r-b", keyOf("b"), runs)
+	c.stops("w-r-b")
+	c.lead("w-r-c", keyOf("c"))
+	plan := c.decideSet()
+	if released, admitted := releasedBy(plan), admittedBy(plan); len(released)+len(admitted) > 0 {
+		t.Errorf("released %v and admitted %v while both groups are stopped", released, admitted)
+	}
+}
+
+// A rollout at an equal revision is one too: an edit of the template of the Deployment, as by kubectl rollout restart.
+func TestARolloutAtOneRevisionHasItsSurge(t *testing.T) {
+	c := keyed(t, 2, 1, surgeOnly)
+	c.lead("w-r-a", keyOf("a"), runs)
+	c.lead("w-r-b", keyOf("b"), runs)
+	for range 3 {
+		c.do(c.decideSet())
+	}
+	fakeapi.Edit(c.Server, "w", func(d Deployment) {
+		d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "now"
+		d.Generation++
+		d.Status.ObservedGeneration, d.Status.Replicas, d.Status.UpdatedReplicas = d.Generation, 3, 1
+	})
+	c.lead("w-q-c", keyOf("c"))
+	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-q-c"}) {
+		t.Errorf("admitted %v", got)
+	}
+	updating := func(want metav1.ConditionStatus) {
+		t.Helper()
+		for range 3 {
+			c.do(c.decideSet())
+			c.pass(time.Minute)
+		}
+		if got := condition(c.status(), string(lwsv1.LeaderWorkerSetUpdateInProgress)).Status; got != want {
+			t.Errorf("conditions %+v", c.status().Conditions)
+		}
+	}
+	updating(metav1.ConditionTrue)
+	fakeapi.Edit(c.Server, "w-q-c", runs)
+	fakeapi.Drop[Pod](c.Server, "w-r-a")
+	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Status.Replicas, d.Status.UpdatedReplicas = 2, 2 })
+	updating(metav1.ConditionFalse)
 }
 
 // A leader waits for groups that end, and its event is told once. Room that comes free is used in the next reconcile.
