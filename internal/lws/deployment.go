@@ -78,8 +78,11 @@ func (d *setDecision) deployment() (p Plan) {
 }
 
 // pauses reports whether the Deployment is paused: the rollout is, and it has begun. A Deployment that is paused
-// from its beginning makes no leader.
-func (d *setDecision) pauses() bool { return Paused(d.Set) && d.outdatedHashLeaders() > 0 }
+// from its beginning makes no leader. It stays paused as long as the set is.
+func (d *setDecision) pauses() bool {
+	live := d.leaderDeployment()
+	return Paused(d.Set) && (d.outdatedHashLeaders() > 0 || live != nil && live.Spec.Paused)
+}
 
 // applyDeployment relies on the set as it was judged: a template of an earlier spec would replace pods of the present
 // one.

@@ -250,6 +250,31 @@ func TestARolloutAtOneRevisionHasItsSurge(t *testing.T) {
 	updating(metav1.ConditionFalse)
 }
 
+// A paused Deployment stays paused as long as its set is, also while no leader is of another revision.
+func TestAPausedDeploymentStaysPaused(t *testing.T) {
+	c := keyed(t, 2, 1)
+	c.lead("w-r-a", keyOf("a"), runs)
+	c.lead("w-r-b", keyOf("b"), runs)
+	c.roll()
+	fakeapi.Drop[Pod](c.Server, "w-r-a")
+	c.lead("w-s-c", keyOf("c"), runs)
+	paused := func(want bool) {
+		t.Helper()
+		for range 3 {
+			c.do(c.decideSet())
+		}
+		if got := fakeapi.Find[Deployment](c.Server, "w").Spec.Paused; got != want {
+			t.Errorf("paused: %v", got)
+		}
+	}
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: "true"} })
+	paused(true)
+	fakeapi.Drop[Pod](c.Server, "w-r-b")
+	paused(true)
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = nil })
+	paused(false)
+}
+
 // A leader waits for groups that end, and its event is told once. Room that comes free is used in the next reconcile.
 func TestALeaderWaitsForAGroupThatEnds(t *testing.T) {
 	c := keyed(t, 2, 2)
