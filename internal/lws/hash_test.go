@@ -402,6 +402,22 @@ func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	condition(corev1.ConditionFalse)
 }
 
+// The condition follows the workers while another write of the group is refused again and again, such as its Service.
+func TestReadinessIsShownBesideARefusedService(t *testing.T) {
+	unique := lwsv1.SubdomainUniquePerReplica
+	c := keyed(t, 1, 2, func(set Set) { set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &unique} })
+	leader := c.lead("w-r-a", keyOf("a"), runs)
+	for range 2 {
+		c.do(c.decideGroup(leader.Name))
+	}
+	fakeapi.Edit(c.Server, "w-aaaaaaaa", func(sts StatefulSet) { sts.Status.Replicas, sts.Status.AvailableReplicas = 1, 1 })
+	fakeapi.Drop[*corev1.Service](c.Server, "w-aaaaaaaa")
+	plan := c.decideGroup(leader.Name)
+	if first, is := plan.Actions[0].(action.SetCondition); !is || first.Condition.Status != corev1.ConditionTrue || len(plan.Actions) != 2 {
+		t.Errorf("plan %v", spelled(plan))
+	}
+}
+
 // A change of the exclusive topology replaces groups at an equal revision. Until then the rollout is not over.
 func TestAnotherTopologyReplacesGroupsWithKeys(t *testing.T) {
 	c := keyed(t, 1, 1)
