@@ -418,6 +418,43 @@ func TestReadinessIsShownBesideARefusedService(t *testing.T) {
 	}
 }
 
+// Workers that a leader left behind keep their revision and the room of a group, and a condition names them.
+func TestWorkersLeftBehindAreNamed(t *testing.T) {
+	c := keyed(t, 1, 2, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
+	c.lead("w-r-a", keyOf("a"), runs)
+	c.do(c.decideSet())
+	for range 2 {
+		c.do(c.decideGroup("w-r-a"))
+	}
+	workers := fakeapi.Find[StatefulSet](c.Server, "w-aaaaaaaa")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: fakeapi.Namespace, Name: "w-aaaaaaaa-1", Labels: workers.Spec.Template.Labels, Annotations: workers.Spec.Template.Annotations,
+	}}
+	fakeapi.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, workers))
+	fakeapi.Add(c.Server, pod)
+	fakeapi.Edit(c.Server, workers.Name, func(sts StatefulSet) { sts.OwnerReferences = nil })
+	fakeapi.Drop[Pod](c.Server, "w-r-a")
+	c.roll()
+	c.lead("w-s-b", keyOf("b"))
+	for range 3 {
+		c.do(c.decideSet()) // no write is refused, as that of the history would be
+	}
+	says := "names are taken: pod w-aaaaaaaa-1 belongs to statefulset w-aaaaaaaa; "
+	if got := condition(c.status(), lws.CodeNameConflict); got.Status != metav1.ConditionTrue || !strings.HasPrefix(got.Message, says) {
+		t.Errorf("conditions %+v", c.status().Conditions)
+	}
+	fakeapi.Drop[StatefulSet](c.Server, workers.Name)
+	fakeapi.Drop[Pod](c.Server, pod.Name)
+	plan := c.decideSet()
+	if got := admittedBy(plan); !slices.Equal(got, []string{"w-s-b"}) {
+		t.Errorf("admitted %v", got)
+	}
+	c.do(plan)
+	if got := condition(c.status(), lws.CodeNameConflict); got.Status == metav1.ConditionTrue {
+		t.Errorf("it stays: %s", got.Message)
+	}
+}
+
 // A change of the exclusive topology replaces groups at an equal revision. Until then the rollout is not over.
 func TestAnotherTopologyReplacesGroupsWithKeys(t *testing.T) {
 	c := keyed(t, 1, 1)
