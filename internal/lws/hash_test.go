@@ -1,6 +1,7 @@
 package lws_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -295,6 +297,23 @@ func TestALeaderWaitsForAGroupThatEnds(t *testing.T) {
 	fakeapi.Drop[Pod](c.Server, ended.Name)
 	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-r-c"}) {
 		t.Errorf("admitted %v", got)
+	}
+}
+
+// A cache that does not show yet that a leader was admitted costs no second place: of two leaders of one second, the
+// one that came later may be the first by name.
+func TestTwoLeadersOfOneSecondTakeOnePlaceOnce(t *testing.T) {
+	c := keyed(t, 1, 1)
+	c.lead("w-r-b", keyOf("b"))
+	made := find[Pod](c, "w-r-b").CreationTimestamp
+	c.lead("w-r-a", keyOf("a"), func(pod Pod) { pod.CreationTimestamp = made })
+	plan := c.decideSet()
+	if got := admittedBy(plan); !slices.Equal(got, []string{"w-r-a"}) {
+		t.Fatalf("admitted %v", got)
+	}
+	fakeapi.Edit(c.Server, "w-r-b", runs) // in the reconcile before, which the cache did not show
+	if err := c.Do(one[action.Ungate](t, plan)); !errors.Is(err, apply.ErrStale) {
+		t.Errorf("a second leader is admitted: %v", err)
 	}
 }
 

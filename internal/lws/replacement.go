@@ -74,6 +74,7 @@ func (d *setDecision) admit() (p Plan) {
 		write := action.Ungate{
 			Pod:     ref,
 			Gates:   ungated(leader),
+			Relies:  d.stillDeferred(),
 			Because: because(CodeAdmitted, fmt.Sprintf("the set has room for leader %s", leader.Name)),
 			Tell: action.Telling{Done: []action.Event{{
 				Reason: "GroupReplacementAdmitted", Action: "Update", Related: &ref, Note: fmt.Sprintf("Leader pod %s admitted for scheduling", leader.Name),
@@ -88,6 +89,19 @@ func (d *setDecision) admit() (p Plan) {
 		p.wait(d.deferral(leader))
 	}
 	return p
+}
+
+// stillDeferred is that the leaders that wait are as they were judged: the cache may not show yet that one of them was
+// admitted, and two of one second would take one place.
+func (d *setDecision) stillDeferred() []action.Standing {
+	if len(d.gated.deferred) == 0 {
+		return nil
+	}
+	relied := action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: workload.LeaderSelector(d.Set.Name)}
+	for _, leader := range d.gated.deferred {
+		relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, leader))
+	}
+	return []action.Standing{relied}
 }
 
 // deferral says what a leader waits for. The sentence is the same as long as the cause is: there is one event for it.
