@@ -144,8 +144,8 @@ func (d *setDecision) collisions() (p Plan) {
 	return p
 }
 
-// letGo ends the retention of groups that were stopped and have no place any more: the set was scaled down, and groups
-// that run take the rest. The youngest go.
+// letGo ends the retention of groups that were stopped and have no place any more: groups that run take all of them,
+// since the set was scaled down, or rolled at one revision. The youngest go.
 func (d *setDecision) letGo() (p Plan) {
 	if !workload.HasHashIdentity(d.Set) || d.Deployment.Own() == nil {
 		return p
@@ -158,7 +158,7 @@ func (d *setDecision) letGo() (p Plan) {
 				kept = append(kept, Kept(d.Set.Name, g.Pods.Owned, g.Pods.Orphans, g.Pods.Previous)...)
 			}
 		}
-		p.add(Release(kept, leader.Name, "it was scaled away", specified(identity.KindDeployment, d.Deployment.Own())))
+		p.add(Release(kept, leader.Name, "the set has no place for it any more", specified(identity.KindDeployment, d.Deployment.Own())))
 	}
 	return p
 }
