@@ -389,6 +389,24 @@ func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 	t.Errorf("the former revision stays: %v", spelled(c.decideSet()))
 }
 
+// What the Deployment controller has not seen may yet replace a leader: the set is not available before that, also
+// where all leaders are of the present revision.
+func TestASetIsAvailableOnceItsDeploymentIsSeen(t *testing.T) {
+	c := keyed(t, 1, 1)
+	c.lead("w-r-a", keyOf("a"), runs)
+	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
+	available := func(want bool) {
+		t.Helper()
+		c.do(c.decideSet())
+		if got := meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetAvailable)); got != want {
+			t.Errorf("conditions %+v", c.status().Conditions)
+		}
+	}
+	available(false)
+	c.observed()
+	available(true)
+}
+
 // The condition of a leader follows its workers, and is written only when it changes.
 func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	c := keyed(t, 1, 2)
