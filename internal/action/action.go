@@ -149,8 +149,10 @@ type Ungate struct {
 	Gates []corev1.PodSchedulingGate
 	// Annotations are changed with them. An empty value removes the annotation.
 	Annotations map[string]string
-	Because     Reason
-	Tell        Telling
+	// Relies is read live before the write.
+	Relies  []Standing
+	Because Reason
+	Tell    Telling
 }
 
 // SetCondition sets one condition in the status of the incarnation of a pod.

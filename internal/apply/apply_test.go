@@ -529,6 +529,7 @@ func TestAWriteIsNotTriedWhenWhatItReliesOnChanged(t *testing.T) {
 				action.Apply{Object: &appsv1.StatefulSet{}, Onto: sts, FieldOwner: fieldOwner, Applied: true, Relies: relies},
 				action.Relabel{Object: revision, Relies: relies},
 				action.Delete{Object: revision, Relies: relies},
+				action.Ungate{Pod: now, Relies: relies},
 			} {
 				s.Requests = nil
 				s.Refuse = func(fakeapi.Request) error { return errors.New("it is tried") }

@@ -146,6 +146,9 @@ func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) er
 
 // ungate replaces the gates of the version that was judged, and changes its annotations.
 func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
 	metadata := fields{}
 	if len(what.Annotations) > 0 {
 		metadata["annotations"] = withNulls(what.Annotations)

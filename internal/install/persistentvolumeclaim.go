@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -213,10 +215,13 @@ func (r *removal) stripObject(o client.Object) bool {
 	case *corev1.PersistentVolume:
 		return r.ours.Alone && !isBound(o) && controllerutil.RemoveFinalizer(o, pvc.VolumeFinalizer)
 	case *corev1.Pod:
-		gates := len(o.Spec.SchedulingGates)
+		gates, isLeader := len(o.Spec.SchedulingGates), r.ofSets && workload.IsGated(o)
 		o.Spec.SchedulingGates = slices.DeleteFunc(o.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
-			return pvc.IsOurGate(gate.Name) || r.ofSets && gate.Name == lwsv1.GroupReplacementGate
+			return pvc.IsOurGate(gate.Name) || isLeader && gate.Name == lwsv1.GroupReplacementGate
 		})
+		if isLeader && o.Annotations[corev1.PodDeletionCost] == admission.GatedDeletionCost {
+			delete(o.Annotations, corev1.PodDeletionCost)
+		}
 		return len(o.Spec.SchedulingGates) < gates
 	}
 	return r.ours.Strip(o)

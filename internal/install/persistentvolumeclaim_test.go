@@ -142,10 +142,12 @@ func TestPVCsThatLeaveInUseBlock(t *testing.T) {
 	}
 }
 
-// Leaders lose their gate with the installation that ran sets: nothing else takes it off.
+// Leaders lose their gate with the installation that ran sets: nothing else takes it off, nor what it cost to delete
+// them meanwhile.
 func TestLeadersLoseTheirGate(t *testing.T) {
 	for _, ofSets := range []bool{true, false} {
 		pod := podOf("x", corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate}, corev1.PodSchedulingGate{Name: "example.com/mine"})
+		pod.Annotations = map[string]string{corev1.PodDeletionCost: "-100"}
 		r := stage(t, pod)
 		r.ofSets = ofSets
 		if err := r.stripAll(t.Context()); err != nil {
@@ -153,6 +155,9 @@ func TestLeadersLoseTheirGate(t *testing.T) {
 		}
 		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || (len(pod.Spec.SchedulingGates) == 1) != ofSets {
 			t.Errorf("of sets %v: %v, %v", ofSets, pod.Spec.SchedulingGates, err)
+		}
+		if cost := pod.Annotations[corev1.PodDeletionCost]; (cost == "") != ofSets {
+			t.Errorf("of sets %v: deletion cost %q", ofSets, cost)
 		}
 	}
 }

@@ -33,7 +33,19 @@ func (d *setDecision) conflicts() string {
 	for _, g := range d.Groups {
 		found = append(found, g.conflicts(d.Set)...)
 	}
+	for _, g := range d.Vacant {
+		found = append(found, g.leftBehind()...)
+	}
 	return conflictMessage(found)
+}
+
+// leftBehind returns the workers that a leader with a key left behind when it was deleted with --cascade=orphan. No
+// leader adopts them, because the next one has another key, and they hold the room of a group.
+func (g *Group) leftBehind() []bearer {
+	if !g.HasKey {
+		return nil
+	}
+	return bearersOf(identity.KindPod, slices.Concat(g.Pods.Foreign, g.Pods.Orphans))
 }
 
 // conflicts returns the foreign objects under names of the group's workers, Service and PodGroup.

@@ -78,8 +78,11 @@ func (d *setDecision) deployment() (p Plan) {
 }
 
 // pauses reports whether the Deployment is paused: the rollout is, and it has begun. A Deployment that is paused
-// from its beginning makes no leader.
-func (d *setDecision) pauses() bool { return Paused(d.Set) && d.outdatedHashLeaders() > 0 }
+// from its beginning makes no leader. It stays paused as long as the set is.
+func (d *setDecision) pauses() bool {
+	live := d.leaderDeployment()
+	return Paused(d.Set) && (d.outdatedHashLeaders() > 0 || live != nil && live.Spec.Paused)
+}
 
 // applyDeployment relies on the set as it was judged: a template of an earlier spec would replace pods of the present
 // one.
@@ -116,17 +119,35 @@ func (d *setDecision) isObserved() bool {
 // isOutdated reports whether a leader is of another revision or placement than its Deployment is to have.
 func (d *setDecision) isOutdated(leader *corev1.Pod) bool {
 	owner := d.leadersOwner()
-	if leader.Labels[lwsv1.RevisionKey] != d.targetKey() || owner == nil || d.displaced(owner) {
-		return true
-	}
-	return slices.ContainsFunc(workload.Placements, func(key string) bool { return leader.Annotations[key] != owner.template.Annotations[key] })
+	return leader.Labels[lwsv1.RevisionKey] != d.targetKey() || owner == nil || d.displaced(owner) || owner.replaces(leader)
 }
 
-// outdatedHashLeaders counts the leaders of another revision or placement that exist, terminating ones too.
+// replaces reports whether a leader is of another revision or placement than the template.
+func (o *leadersOwner) replaces(leader *corev1.Pod) bool {
+	return leader.Labels[lwsv1.RevisionKey] != o.template.Labels[lwsv1.RevisionKey] ||
+		slices.ContainsFunc(workload.Placements, func(key string) bool { return leader.Annotations[key] != o.template.Annotations[key] })
+}
+
+// outdatedHashLeaders counts the leaders of another revision or placement that exist, terminating ones too. Of leaders
+// that differ in something else, such as the time of a restart, the Deployment alone knows.
 func (d *setDecision) outdatedHashLeaders() int32 {
 	var n int32
 	for _, leader := range d.leadersAndLeaving() {
 		n += one(d.isOutdated(leader))
 	}
-	return n
+	return max(n, d.superseded())
+}
+
+// rolls reports whether the Deployment replaces leaders. It may have more of them meanwhile.
+func (d *setDecision) rolls() bool {
+	return d.superseded() > 0 || slices.ContainsFunc(d.leadersAndLeaving(), d.leadersOwner().replaces)
+}
+
+// superseded is how many leaders the Deployment has of templates before the present one.
+func (d *setDecision) superseded() int32 {
+	deployment := d.Deployment.Own()
+	if deployment == nil {
+		return 0
+	}
+	return max(0, deployment.Status.Replicas-deployment.Status.UpdatedReplicas)
 }

@@ -63,9 +63,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 			break
 		}
 	}
-	if len(d.plan.Actions) == 0 {
-		d.readiness()
-	}
+	d.readiness()
 	return d.plan
 }
 

@@ -14,9 +14,10 @@ import (
 )
 
 // readiness tells the Deployment controller whether a group with a key is ready: a condition of the leader says
-// whether its workers are. A leader that is created for a group of one has no such gate.
+// whether its workers are. A leader that is created for a group of one has no such gate. The write comes first: what
+// the API server refuses is tried again and again.
 func (d *groupDecision) readiness() {
-	if d.Leader == nil || !d.HasKey || workload.SizeOf(d.Leader, d.Set) < 2 {
+	if d.Leader == nil || !d.HasKey || workload.SizeOf(d.Leader, d.Set) < 2 || d.plan.Needs != "" || d.plan.deletes(d.Leader) {
 		return
 	}
 	want := corev1.PodCondition{
@@ -28,9 +29,17 @@ func (d *groupDecision) readiness() {
 	if GroupReadyOf(d.Leader) == want.Status {
 		return
 	}
-	d.plan.do(action.SetCondition{
+	d.plan.Actions = slices.Insert(d.plan.Actions, 0, action.Action(action.SetCondition{
 		Pod: identity.RefOf(identity.KindPod, d.Leader), Condition: want,
 		Because: because(CodeGroupReady, fmt.Sprintf("the workers of group %s are ready: %s", d.name(), want.Status)),
+	}))
+}
+
+// deletes reports whether the plan deletes a pod.
+func (p *Plan) deletes(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Actions, func(a action.Action) bool {
+		deletion, is := a.(action.Delete)
+		return is && deletion.Object.UID == pod.UID
 	})
 }
 

@@ -1,6 +1,7 @@
 package lws_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,10 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/dump"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -107,7 +110,8 @@ func TestASetWithKeysHasADeployment(t *testing.T) {
 	}
 }
 
-// Leaders are admitted as there is room, the oldest first. One of a superseded revision never is.
+// Leaders are admitted as there is room, the oldest first. One of another revision comes last, and waits until the
+// Deployment controller has seen the present one.
 func TestLeadersAreAdmittedByRoom(t *testing.T) {
 	c := keyed(t, 2, 1)
 	for i, name := range []string{"w-r-b", "w-r-a", "w-r-c"} {
@@ -131,8 +135,146 @@ func TestLeadersAreAdmittedByRoom(t *testing.T) {
 	})
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(5)) })
 	if superseded := admittedBy(c.decideSet()); len(superseded) > 0 {
-		t.Errorf("of the former revision: %v", superseded)
+		t.Errorf("before the rollout is seen: %v", superseded)
 	}
+	c.do(c.decideSet())
+	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
+	if superseded := admittedBy(c.decideSet()); len(superseded) > 0 {
+		t.Errorf("before the new template is seen: %v", superseded)
+	}
+	c.observed()
+	c.lead("w-s-d", keyOf("d"))
+	c.lead("w-s-e", keyOf("e"))
+	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-s-d", "w-s-e", "w-r-c"}) {
+		t.Errorf("in the rollout: %v", got)
+	}
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(4)) })
+	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-s-d", "w-s-e"}) {
+		t.Errorf("without room for all: %v", got)
+	}
+}
+
+func surgeOnly(set Set) {
+	set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(0), MaxSurge: intstr.FromInt32(1)}
+}
+
+// roll changes the template of the set. The Deployment controller has seen it then.
+func (c *cluster) roll() {
+	fakeapi.Edit(c.Server, "w", func(set Set) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
+		set.Generation++
+	})
+	for range 3 {
+		c.do(c.decideSet())
+	}
+	c.observed()
+}
+
+// releasedBy are the pods of stopped groups that a plan lets go.
+func releasedBy(plan lws.Plan) (names []string) {
+	for _, a := range plan.Actions {
+		if _, is := a.(action.SetFinalizers); is {
+			names = append(names, a.Target().Name)
+		}
+	}
+	return names
+}
+
+// stops has the group of a leader exhaust maxGroupRestarts.
+func (c *cluster) stops(leader string) {
+	fakeapi.Terminate[Pod](c.Server, leader, budgetFinalizer, metav1.FinalizerDeleteDependents)
+}
+
+// A stopped group keeps the place that a surge gave it: nobody scaled the set down. It goes with a scale-down, and the
+// youngest of two goes first.
+func TestAStoppedGroupIsReleasedByAScaleDownOnly(t *testing.T) {
+	c := keyed(t, 2, 2, onRestart, atMost(0), surgeOnly)
+	c.lead("w-r-a", keyOf("a"), runs)
+	c.lead("w-r-b", keyOf("b"), runs)
+	c.roll()
+	c.lead("w-s-c", keyOf("c"), runs)
+	c.stops("w-s-c")
+	c.lead("w-s-d", keyOf("d"))
+	plan := c.decideSet()
+	if released, admitted := releasedBy(plan), admittedBy(plan); len(released)+len(admitted) > 0 {
+		t.Errorf("released %v and admitted %v while two groups of three run", released, admitted)
+	}
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(1)) })
+	if got := releasedBy(c.decideSet()); !slices.Equal(got, []string{"w-s-c"}) {
+		t.Errorf("scaled down: released %v", got)
+	}
+}
+
+// A leader that is marked and not deleted yet holds the place of its group, and runs no more.
+func TestAMarkedLeaderIsNotActive(t *testing.T) {
+	c := keyed(t, 2, 2, onRestart, atMost(0))
+	c.lead("w-r-a", keyOf("a"), runs, func(p Pod) { p.Finalizers = []string{budgetFinalizer} })
+	c.lead("w-r-b", keyOf("b"), runs)
+	c.stops("w-r-b")
+	c.lead("w-r-c", keyOf("c"))
+	plan := c.decideSet()
+	if released, admitted := releasedBy(plan), admittedBy(plan); len(released)+len(admitted) > 0 {
+		t.Errorf("released %v and admitted %v while both groups are stopped", released, admitted)
+	}
+}
+
+// A rollout at an equal revision is one too: an edit of the template of the Deployment, as by kubectl rollout restart.
+func TestARolloutAtOneRevisionHasItsSurge(t *testing.T) {
+	c := keyed(t, 2, 1, surgeOnly)
+	c.lead("w-r-a", keyOf("a"), runs)
+	c.lead("w-r-b", keyOf("b"), runs)
+	for range 3 {
+		c.do(c.decideSet())
+	}
+	fakeapi.Edit(c.Server, "w", func(d Deployment) {
+		d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "now"
+		d.Generation++
+		d.Status.ObservedGeneration, d.Status.Replicas, d.Status.UpdatedReplicas = d.Generation, 3, 1
+	})
+	c.lead("w-q-c", keyOf("c"))
+	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-q-c"}) {
+		t.Errorf("admitted %v", got)
+	}
+	updating := func(want metav1.ConditionStatus) {
+		t.Helper()
+		for range 3 {
+			c.do(c.decideSet())
+			c.pass(time.Minute)
+		}
+		if got := condition(c.status(), string(lwsv1.LeaderWorkerSetUpdateInProgress)).Status; got != want {
+			t.Errorf("conditions %+v", c.status().Conditions)
+		}
+	}
+	updating(metav1.ConditionTrue)
+	fakeapi.Edit(c.Server, "w-q-c", runs)
+	fakeapi.Drop[Pod](c.Server, "w-r-a")
+	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Status.Replicas, d.Status.UpdatedReplicas = 2, 2 })
+	updating(metav1.ConditionFalse)
+}
+
+// A paused Deployment stays paused as long as its set is, also while no leader is of another revision.
+func TestAPausedDeploymentStaysPaused(t *testing.T) {
+	c := keyed(t, 2, 1)
+	c.lead("w-r-a", keyOf("a"), runs)
+	c.lead("w-r-b", keyOf("b"), runs)
+	c.roll()
+	fakeapi.Drop[Pod](c.Server, "w-r-a")
+	c.lead("w-s-c", keyOf("c"), runs)
+	paused := func(want bool) {
+		t.Helper()
+		for range 3 {
+			c.do(c.decideSet())
+		}
+		if got := fakeapi.Find[Deployment](c.Server, "w").Spec.Paused; got != want {
+			t.Errorf("paused: %v", got)
+		}
+	}
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: "true"} })
+	paused(true)
+	fakeapi.Drop[Pod](c.Server, "w-r-b")
+	paused(true)
+	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = nil })
+	paused(false)
 }
 
 // A leader waits for groups that end, and its event is told once. Room that comes free is used in the next reconcile.
@@ -155,6 +297,23 @@ func TestALeaderWaitsForAGroupThatEnds(t *testing.T) {
 	fakeapi.Drop[Pod](c.Server, ended.Name)
 	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-r-c"}) {
 		t.Errorf("admitted %v", got)
+	}
+}
+
+// A cache that does not show yet that a leader was admitted costs no second place: of two leaders of one second, the
+// one that came later may be the first by name.
+func TestTwoLeadersOfOneSecondTakeOnePlaceOnce(t *testing.T) {
+	c := keyed(t, 1, 1)
+	c.lead("w-r-b", keyOf("b"))
+	made := find[Pod](c, "w-r-b").CreationTimestamp
+	c.lead("w-r-a", keyOf("a"), func(pod Pod) { pod.CreationTimestamp = made })
+	plan := c.decideSet()
+	if got := admittedBy(plan); !slices.Equal(got, []string{"w-r-a"}) {
+		t.Fatalf("admitted %v", got)
+	}
+	fakeapi.Edit(c.Server, "w-r-b", runs) // in the reconcile before, which the cache did not show
+	if err := c.Do(one[action.Ungate](t, plan)); !errors.Is(err, apply.ErrStale) {
+		t.Errorf("a second leader is admitted: %v", err)
 	}
 }
 
@@ -230,6 +389,24 @@ func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 	t.Errorf("the former revision stays: %v", spelled(c.decideSet()))
 }
 
+// What the Deployment controller has not seen may yet replace a leader: the set is not available before that, also
+// where all leaders are of the present revision.
+func TestASetIsAvailableOnceItsDeploymentIsSeen(t *testing.T) {
+	c := keyed(t, 1, 1)
+	c.lead("w-r-a", keyOf("a"), runs)
+	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
+	available := func(want bool) {
+		t.Helper()
+		c.do(c.decideSet())
+		if got := meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetAvailable)); got != want {
+			t.Errorf("conditions %+v", c.status().Conditions)
+		}
+	}
+	available(false)
+	c.observed()
+	available(true)
+}
+
 // The condition of a leader follows its workers, and is written only when it changes.
 func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	c := keyed(t, 1, 2)
@@ -260,6 +437,59 @@ func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	condition(corev1.ConditionTrue)
 	fakeapi.Edit(c.Server, workers.Name, func(sts StatefulSet) { sts.Status.AvailableReplicas = 0 })
 	condition(corev1.ConditionFalse)
+}
+
+// The condition follows the workers while another write of the group is refused again and again, such as its Service.
+func TestReadinessIsShownBesideARefusedService(t *testing.T) {
+	unique := lwsv1.SubdomainUniquePerReplica
+	c := keyed(t, 1, 2, func(set Set) { set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &unique} })
+	leader := c.lead("w-r-a", keyOf("a"), runs)
+	for range 2 {
+		c.do(c.decideGroup(leader.Name))
+	}
+	fakeapi.Edit(c.Server, "w-aaaaaaaa", func(sts StatefulSet) { sts.Status.Replicas, sts.Status.AvailableReplicas = 1, 1 })
+	fakeapi.Drop[*corev1.Service](c.Server, "w-aaaaaaaa")
+	plan := c.decideGroup(leader.Name)
+	if first, is := plan.Actions[0].(action.SetCondition); !is || first.Condition.Status != corev1.ConditionTrue || len(plan.Actions) != 2 {
+		t.Errorf("plan %v", spelled(plan))
+	}
+}
+
+// Workers that a leader left behind keep their revision and the room of a group, and a condition names them.
+func TestWorkersLeftBehindAreNamed(t *testing.T) {
+	c := keyed(t, 1, 2, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
+	c.lead("w-r-a", keyOf("a"), runs)
+	c.do(c.decideSet())
+	for range 2 {
+		c.do(c.decideGroup("w-r-a"))
+	}
+	workers := fakeapi.Find[StatefulSet](c.Server, "w-aaaaaaaa")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: fakeapi.Namespace, Name: "w-aaaaaaaa-1", Labels: workers.Spec.Template.Labels, Annotations: workers.Spec.Template.Annotations,
+	}}
+	fakeapi.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, workers))
+	fakeapi.Add(c.Server, pod)
+	fakeapi.Edit(c.Server, workers.Name, func(sts StatefulSet) { sts.OwnerReferences = nil })
+	fakeapi.Drop[Pod](c.Server, "w-r-a")
+	c.roll()
+	c.lead("w-s-b", keyOf("b"))
+	for range 3 {
+		c.do(c.decideSet()) // no write is refused, as that of the history would be
+	}
+	says := "names are taken: pod w-aaaaaaaa-1 belongs to statefulset w-aaaaaaaa; "
+	if got := condition(c.status(), lws.CodeNameConflict); got.Status != metav1.ConditionTrue || !strings.HasPrefix(got.Message, says) {
+		t.Errorf("conditions %+v", c.status().Conditions)
+	}
+	fakeapi.Drop[StatefulSet](c.Server, workers.Name)
+	fakeapi.Drop[Pod](c.Server, pod.Name)
+	plan := c.decideSet()
+	if got := admittedBy(plan); !slices.Equal(got, []string{"w-s-b"}) {
+		t.Errorf("admitted %v", got)
+	}
+	c.do(plan)
+	if got := condition(c.status(), lws.CodeNameConflict); got.Status == metav1.ConditionTrue {
+		t.Errorf("it stays: %s", got.Message)
+	}
 }
 
 // A change of the exclusive topology replaces groups at an equal revision. Until then the rollout is not over.

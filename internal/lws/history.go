@@ -126,7 +126,8 @@ func (d *setDecision) hashKeys() map[string]bool {
 		keys[leader.Labels[lwsv1.RevisionKey]] = true
 	}
 	for i := range d.Vacant {
-		for _, pod := range slices.Concat(d.Vacant[i].Pods.Owned, d.Vacant[i].Pods.Previous) {
+		pods := &d.Vacant[i].Pods
+		for _, pod := range slices.Concat(pods.Owned, pods.Previous, pods.Orphans, pods.Foreign) {
 			keys[pod.Labels[lwsv1.RevisionKey]] = true
 		}
 	}

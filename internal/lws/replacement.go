@@ -23,7 +23,8 @@ type replacements struct {
 	admitted, deferred []*corev1.Pod
 }
 
-// replacements returns which gated leaders may be scheduled. A leader that a rollout is about to replace never is.
+// replacements returns which gated leaders may be scheduled. One of another revision waits until the Deployment
+// controller has seen the present one: it may be about to delete that leader.
 func (d *setDecision) replacements() (r replacements) {
 	if d.Deployment.Own() == nil {
 		return r
@@ -34,11 +35,11 @@ func (d *setDecision) replacements() (r replacements) {
 	for _, leader := range d.Leaders.Owned {
 		isCurrent := leader.Labels[lwsv1.RevisionKey] == d.target.key
 		switch {
-		case workload.HasEnded(leader):
+		case workload.HasEnded(leader), IsExhausted(leader):
 			holding[workload.IndexOf(leader)] = true
 		case !workload.IsGated(leader):
 			r.room.Active++
-		case isCurrent || Paused(d.Set):
+		case isCurrent || Paused(d.Set) || d.isObserved():
 			byName[leader.Name] = leader
 			gated = append(gated, rollout.Gated{Name: leader.Name, Created: leader.CreationTimestamp.Time, Current: isCurrent})
 		}
@@ -53,7 +54,7 @@ func (d *setDecision) replacements() (r replacements) {
 	}
 	r.room.Holding, r.room.Stopped = int32(len(holding)), int32(len(d.exhaustedBy))
 	r.room.Immediate = d.Set.Spec.GroupReplacementPolicy == lwsv1.ImmediateGroupReplacement
-	if r.room.Allowed = workload.Replicas(d.Set); d.outdatedHashLeaders() > 0 {
+	if r.room.Allowed = workload.Replicas(d.Set); d.rolls() {
 		r.room.Allowed += workload.Surge(d.Set)
 	}
 	admitted, deferred := r.room.Admit(gated)
@@ -73,6 +74,7 @@ func (d *setDecision) admit() (p Plan) {
 		write := action.Ungate{
 			Pod:     ref,
 			Gates:   ungated(leader),
+			Relies:  d.stillDeferred(),
 			Because: because(CodeAdmitted, fmt.Sprintf("the set has room for leader %s", leader.Name)),
 			Tell: action.Telling{Done: []action.Event{{
 				Reason: "GroupReplacementAdmitted", Action: "Update", Related: &ref, Note: fmt.Sprintf("Leader pod %s admitted for scheduling", leader.Name),
@@ -87,6 +89,19 @@ func (d *setDecision) admit() (p Plan) {
 		p.wait(d.deferral(leader))
 	}
 	return p
+}
+
+// stillDeferred is that the leaders that wait are as they were judged: the cache may not show yet that one of them was
+// admitted, and two of one second would take one place.
+func (d *setDecision) stillDeferred() []action.Standing {
+	if len(d.gated.deferred) == 0 {
+		return nil
+	}
+	relied := action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: workload.LeaderSelector(d.Set.Name)}
+	for _, leader := range d.gated.deferred {
+		relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, leader))
+	}
+	return []action.Standing{relied}
 }
 
 // deferral says what a leader waits for. The sentence is the same as long as the cause is: there is one event for it.
@@ -129,23 +144,21 @@ func (d *setDecision) collisions() (p Plan) {
 	return p
 }
 
-// letGo ends the retention of groups that were stopped and have no place any more: the set was scaled down, and groups
-// that run take all of them. The youngest go.
+// letGo ends the retention of groups that were stopped and have no place any more: groups that run take all of them,
+// since the set was scaled down, or rolled at one revision. The youngest go.
 func (d *setDecision) letGo() (p Plan) {
 	if !workload.HasHashIdentity(d.Set) || d.Deployment.Own() == nil {
 		return p
 	}
 	stopped := slices.SortedFunc(maps.Values(d.exhaustedBy), byAge)
-	for len(stopped) > max(0, int(workload.Replicas(d.Set)-d.gated.room.Active)) {
-		leader := stopped[len(stopped)-1]
-		stopped = stopped[:len(stopped)-1]
+	for _, leader := range stopped[len(stopped)-d.gated.room.Surplus():] {
 		kept := Kept(d.Set.Name, []*corev1.Pod{leader})
 		for i := range d.Vacant {
 			if g := &d.Vacant[i]; g.LeaderName == leader.Name {
 				kept = append(kept, Kept(d.Set.Name, g.Pods.Owned, g.Pods.Orphans, g.Pods.Previous)...)
 			}
 		}
-		p.add(Release(kept, leader.Name, "it was scaled away", specified(identity.KindDeployment, d.Deployment.Own())))
+		p.add(Release(kept, leader.Name, "the set has no place for it any more", specified(identity.KindDeployment, d.Deployment.Own())))
 	}
 	return p
 }

@@ -3,11 +3,13 @@ package restart
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Exhausts reports whether a group may not be recreated for another failure.
@@ -57,7 +59,11 @@ func recreations(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) *int
 		return nil
 	}
 	counts, err := OthersCounts(set.Annotations[lwsv1.GroupRestartCountsAnnotationKey])
-	if count, found := counts[fmt.Sprintf("%s/%d", key, index)]; err == nil && found {
+	group := strconv.Itoa(index)
+	if workload.IsHashLeader(leader) {
+		group = workload.KeyOf(leader)
+	}
+	if count, found := counts[key+"/"+group]; err == nil && found {
 		return &count
 	}
 	return nil

@@ -12,7 +12,7 @@ type Room struct {
 	// Allowed is how many groups may hold room: the replicas, and the surge of a rollout that runs.
 	Allowed int32
 	// Active is how many leaders live and are admitted, and Holding how many groups have a pod left
-	// whose leader is terminating or gone.
+	// whose leader is stopped, terminating or gone.
 	Active, Holding int32
 	// Stopped is how many of those that hold are stopped for good: each keeps the place of one.
 	Stopped int32
@@ -47,4 +47,9 @@ func (r Room) free(gated int) int {
 		return gated - int(r.Stopped)
 	}
 	return int(r.Allowed - r.Active - r.Holding)
+}
+
+// Surplus is how many groups that are stopped have no place beside those that run.
+func (r Room) Surplus() int {
+	return int(max(0, r.Stopped-max(0, r.Allowed-r.Active)))
 }

@@ -41,6 +41,24 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// A stopped group goes only where those that run take its place.
+func TestSurplus(t *testing.T) {
+	for name, tt := range map[string]struct {
+		room rollout.Room
+		want int
+	}{
+		"it keeps its place":               {rollout.Room{Allowed: 3, Active: 2, Holding: 1, Stopped: 1}, 0},
+		"all are stopped":                  {rollout.Room{Allowed: 2, Holding: 2, Stopped: 2}, 0},
+		"a smaller set":                    {rollout.Room{Allowed: 2, Active: 1, Holding: 2, Stopped: 2}, 1},
+		"a smaller set with too many":      {rollout.Room{Allowed: 1, Active: 3, Holding: 1, Stopped: 1}, 1},
+		"what terminates takes none of it": {rollout.Room{Allowed: 3, Active: 2, Holding: 2, Stopped: 1}, 0},
+	} {
+		if got := tt.room.Surplus(); got != tt.want {
+			t.Errorf("%s: %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
 func TestTheCurrentRevisionAndTheOldestGoFirst(t *testing.T) {
 	gated := gatedLeaders(3)
 	gated[0].Current = false
