@@ -45,11 +45,16 @@ func IsHanded(pod metav1.Object) bool {
 	return annotations[lwsv1.WorkloadSchedulingAnnotationKey] != "" && annotations[lwsv1.WorkloadNameAnnotationKey] != ""
 }
 
+// WorkloadOf is the name of the Workload that a pod, or a template of pods, belongs to, with what its leader added.
+func WorkloadOf(pod metav1.Object) string {
+	return pod.GetAnnotations()[lwsv1.WorkloadNameAnnotationKey]
+}
+
 // Join puts a pod that belongs to a Workload into its PodGroup. A leader makes the name of the
 // PodGroup its own first: the PodGroup of its predecessor may still be there, and terminate.
 // incarnation is random.
 func Join(pod *corev1.Pod, incarnation string) {
-	name := pod.Annotations[lwsv1.WorkloadNameAnnotationKey]
+	name := WorkloadOf(pod)
 	if isLeader(pod) && levelOf(pod) != SetLevel && !strings.Contains(name, ".") {
 		pod.Annotations[lwsv1.WorkloadNameAnnotationKey] = name + "." + incarnation
 	}
@@ -76,7 +81,7 @@ func PodGroupName(pod metav1.Object) string {
 }
 
 func podGroupName(pod metav1.Object, level Level, role string) string {
-	labels, workload := pod.GetLabels(), pod.GetAnnotations()[lwsv1.WorkloadNameAnnotationKey]
+	labels, workload := pod.GetLabels(), WorkloadOf(pod)
 	group, key := labels[lwsv1.GroupIndexLabelKey], labels[lwsv1.RevisionKey]
 	switch level {
 	case SetLevel:

@@ -46,6 +46,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 		(*groupDecision).ended,
 		(*groupDecision).writtenPolicy,
 		(*groupDecision).previous,
+		(*groupDecision).strayed,
 		(*groupDecision).ungate,
 		(*groupDecision).foreign,
 		(*groupDecision).mistakenAnnotation,
@@ -138,6 +139,9 @@ func (d *groupDecision) standing() bool {
 	sts := d.Workers.Own()
 	if sts == nil {
 		return true
+	}
+	if d.apart(sts) {
+		return false
 	}
 	if workers, told := workload.AnnotatedWorkers(sts); told && ptr.Deref(sts.Spec.Replicas, 1) != workers {
 		d.scaleBack(sts, workers)

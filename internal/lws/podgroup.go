@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -173,6 +174,49 @@ func (d *groupDecision) keepPodGroups() {
 		}
 		d.plan.createNative(identity.KindPodGroup, want, found, setRef(d.Set))
 	}
+}
+
+// strayed deletes workers that a leader deleted with --cascade=orphan left behind, if their PodGroup is not that of the
+// next leader: adopted, they would keep it waiting for ever.
+func (d *groupDecision) strayed() bool {
+	sts := d.Workers.Orphan()
+	if sts == nil || !workload.AreApart(d.Leader, sts) {
+		return true
+	}
+	d.plan.do(action.Delete{
+		Object:  identity.RefOf(identity.KindStatefulSet, sts),
+		Because: because(CodeOrphan, fmt.Sprintf("the workers of statefulset %s are in the podgroup of a former leader, and leader %s waits for others", sts.Name, d.LeaderName)),
+	})
+	return false
+}
+
+// apart deletes a leader whose workers are in other PodGroups, and reports whether it does: an operator that did not
+// know the field created them. Workers that have a node run, and stay.
+func (d *groupDecision) apart(sts *appsv1.StatefulSet) bool {
+	hasNode := func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
+	if !workload.AreApart(d.Leader, sts) || slices.ContainsFunc(slices.Concat(d.Pods.Owned, d.Pods.Previous), hasNode) {
+		return false
+	}
+	if !d.Live {
+		d.plan.Needs = NeedLivePods
+		return true
+	}
+	leader := identity.RefOf(identity.KindPod, d.Leader)
+	d.plan.do(action.Delete{
+		Object: leader, AnyVersion: true, Foreground: true,
+		Because: because(CodeOutdated, fmt.Sprintf("the workers of statefulset %s are in other podgroups than leader %s", sts.Name, d.LeaderName)),
+		Tell: action.Telling{Done: []action.Event{{
+			Reason: "RecreateGroup", Action: "Delete", Related: &leader,
+			Note: fmt.Sprintf("Worker statefulset %s was created by a previous LWS version and its workers do not join the PodGroups of leader pod %s, deleted the leader pod to recreate group %s",
+				sts.Name, d.LeaderName, d.name()),
+		}}},
+	})
+	return true
+}
+
+// wasApart reports whether a terminating leader has such workers: its end is no failure.
+func (d *groupDecision) wasApart() bool {
+	return slices.ContainsFunc(WorkersOf(&d.Group, d.Leaving), func(sts *appsv1.StatefulSet) bool { return workload.AreApart(d.Leaving, sts) })
 }
 
 // unusedPodGroups deletes PodGroups of the group that no pod is in. Each leader has others, so none comes to

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -98,6 +99,49 @@ func withoutNative(c *cluster) {
 	}
 }
 
+// apart gives the workers of group 0 the Workload's name without what their leader added.
+func apart(c *cluster) {
+	on("w-0", func(sts StatefulSet) {
+		sts.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey] = gang.WorkloadName(find[Set](c, "w"))
+	})(c)
+}
+
+// TestOrphanedWorkersOfAFormerLeader: the next leader has another PodGroup, so that its workers are new.
+func TestOrphanedWorkersOfAFormerLeader(t *testing.T) {
+	for _, level := range []gang.Level{gang.ReplicaLevel, gang.RoleLevel} {
+		c := atLevel(level, 1, 2)(t)
+		c.Remove(find[Pod](c, "w-0"), metav1.DeletePropagationOrphan)
+		c.settle()
+		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 2 {
+			t.Errorf("level %s: %s", level, fault)
+		}
+	}
+}
+
+// TestWorkersOfAPreviousOperator: a group whose workers do not know the name that the leader added starts again, and
+// that is no failure.
+func TestWorkersOfAPreviousOperator(t *testing.T) {
+	c := natively(t, 1, 2, levels[gang.ReplicaLevel], onRestart, func(set Set) { set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = new(int32(0)) })
+	user(func(set Set) { set.Status.Started, set.Status.Restarts = nil, nil })(c)
+	then(gone[StatefulSet]("w-0"), gone[Pod]("w-0-1"))(c)
+	c.do(c.decideGroup("w-0"))
+	apart(c)
+	c.sync()
+	then(on("w-0-1", unscheduled))(c)
+	plan := c.decideGroup("w-0")
+	deletion := one[action.Delete](t, plan)
+	const note = "Worker statefulset w-0 was created by a previous LWS version and its workers do not join the PodGroups of leader pod w-0, deleted the leader pod to recreate group 0"
+	if tell := deletion.Tell.Done[0]; tell.Reason != "RecreateGroup" || tell.Action != "Delete" || tell.Note != note || !deletion.Foreground || !deletion.AnyVersion {
+		t.Errorf("got %+v", deletion)
+	}
+	leader := find[Pod](c, "w-0").UID
+	c.do(plan)
+	c.settle()
+	if fault := ungrouped(c); fault != "" || find[Pod](c, "w-0").UID == leader || len(c.status().Restarts) > 0 {
+		t.Errorf("%s, %+v", fault, c.status().Restarts)
+	}
+}
+
 func TestDecisionsAboutNativePodGroups(t *testing.T) {
 	drift := func(o PodGroup) {
 		_ = unstructured.SetNestedField(o.Object, int64(9), "spec", "schedulingPolicy", "gang", "minCount")
@@ -121,6 +165,9 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 		{"terminating", group, onNative(func(o PodGroup) { o.SetDeletionTimestamp(&fakeTime) }), "w-0", "| WaitingForPreviousIncarnation"},
 		{"no Workload", group, func(c *cluster) { delete(c.Objects, fakeapi.NameOf(workloadOf(c))) }, "w-0", "| WaitingForWorkload"},
 		{"no Workload, the set", group, func(c *cluster) { delete(c.Objects, fakeapi.NameOf(workloadOf(c))) }, "", "create workload"},
+		{"orphaned workers of a former leader", group, then(orphaned[StatefulSet]("w-0"), apart), "w-0", "delete statefulset w-0"},
+		{"workers of a previous operator", group, then(apart, on("w-0-1", unscheduled)), "w-0", "delete pod w-0"},
+		{"workers of a previous operator that run", group, apart, "w-0", ""},
 		// The last pod of a group that was scaled away is a worker.
 		{"a PodGroup whose last pod ended", atLevel(gang.ReplicaLevel, 2, 2), then(gone[StatefulSet]("w-1"), gone[Pod]("w-1", "w-1-1")), "w-1", "delete podgroup"},
 		{"a PodGroup whose worker goes on", atLevel(gang.ReplicaLevel, 2, 2), then(gone[StatefulSet]("w-1"), gone[Pod]("w-1"), leaving[Pod]("w-1-1", heldBy)), "w-1", ""},
