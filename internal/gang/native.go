@@ -142,6 +142,26 @@ func PodGroupNames(leader metav1.Object) []string {
 	}
 }
 
+// InUse are the names of the PodGroups that pods are in, and of those that leaders need for their workers.
+func InUse(pods []*corev1.Pod) map[string]bool {
+	names := map[string]bool{}
+	for _, pod := range pods {
+		if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
+			names[*group.PodGroupName] = true
+		}
+		if !IsHanded(pod) {
+			continue
+		}
+		names[PodGroupName(pod)] = true
+		if isLeader(pod) && pod.DeletionTimestamp == nil {
+			for _, name := range PodGroupNames(pod) {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}
+
 func podGroup(set *lwsv1.LeaderWorkerSet, workload metav1.Object, unit *Unit, name string, minCount int32, labels map[string]string) (*unstructured.Unstructured, error) {
 	described := *unit
 	described.Members = minCount

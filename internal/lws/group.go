@@ -39,7 +39,6 @@ func DecideGroup(w GroupSnapshot) Plan {
 	}
 	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	rules := []func(*groupDecision) bool{
-		(*groupDecision).unusedPodGroups,
 		(*groupDecision).exhausted,
 		(*groupDecision).retained,
 		(*groupDecision).restart,
@@ -74,7 +73,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 // and deletes those that are garbage.
 func (d *groupDecision) previous() bool {
 	others := append(bearersOf(identity.KindService, d.Service.Previous), bearersOf(identity.KindPodGroup, d.Gang.Previous)...)
-	others = append(others, bearersOf(identity.KindPodGroup, d.neededPodGroups(d.PodGroups.Previous))...)
+	others = append(others, bearersOf(identity.KindPodGroup, d.PodGroups.Previous)...)
 	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
 		bearersOf(identity.KindStatefulSet, d.Workers.Previous), bearersOf(identity.KindPod, d.Pods.Previous), others))
 	if d.Leader == nil {

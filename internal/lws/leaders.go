@@ -27,6 +27,9 @@ func (d *setDecision) leaders() (p Plan) {
 	if desired == nil {
 		return p
 	}
+	if d.awaitsWorkload() {
+		return p
+	}
 	applied := Fingerprint(desired)
 	desired.Annotations[AppliedAnnotationKey] = applied
 	if sts := d.StatefulSet.Orphan(); sts != nil {
@@ -43,7 +46,7 @@ func (d *setDecision) leaders() (p Plan) {
 		}
 		return p
 	}
-	if d.StatefulSet.Empty() && !d.awaitsWorkload() {
+	if d.StatefulSet.Empty() {
 		p.do(d.createLeaders(identity.KindStatefulSet, desired))
 	}
 	return p

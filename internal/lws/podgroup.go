@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -62,9 +64,6 @@ func (d *setDecision) workloadObjects() (p Plan) {
 func (d *setDecision) setPodGroup(described *unstructured.Unstructured) (p Plan) {
 	have := d.PodGroup.Own()
 	if workload.Replicas(d.Set) == 0 {
-		if sts := d.StatefulSet.Own(); have != nil && sts != nil && workload.PodsOf(sts) == 0 && sts.Status.Replicas == 0 {
-			p.do(deletePodGroup(have))
-		}
 		return p
 	}
 	want, err := gang.SetPodGroup(d.Set, described, d.minCount())
@@ -95,13 +94,30 @@ func (d *setDecision) minCount() int32 {
 	return gang.MinCount(workload.Replicas(d.Set), workload.Size(d.Set), serving, sizes, stopped)
 }
 
-// awaitsWorkload reports whether a new set gets no leaders yet: their scheduler would not know them.
-func (d *setDecision) awaitsWorkload() bool {
-	if !d.isNative() {
+// AwaitsLeaders reports whether a set is to get its first leaders.
+func (w *SetSnapshot) AwaitsLeaders() bool {
+	if workload.Replicas(w.Set) == 0 {
 		return false
 	}
+	if sts := cmp.Or(w.StatefulSet.Own(), w.StatefulSet.Orphan()); sts != nil {
+		return workload.PodsOf(sts) == 0
+	}
+	deployment := cmp.Or(w.Deployment.Own(), w.Deployment.Orphan())
+	return deployment == nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0
+}
+
+// awaitsWorkload reports whether a set gets no first leaders yet: their scheduler would not know them.
+func (d *setDecision) awaitsWorkload() bool {
+	if !d.isNative() || !d.AwaitsLeaders() {
+		return false
+	}
+	return !d.hasWorkload()
+}
+
+// hasWorkload reports whether the Workload exists, and the PodGroup of all pods if the set has one.
+func (d *setDecision) hasWorkload() bool {
 	needsPodGroup := gang.LevelOf(d.Set.Spec.Scheduling) == gang.SetLevel && workload.Replicas(d.Set) > 0
-	return d.Workload.Own() == nil || needsPodGroup && d.PodGroup.Own() == nil
+	return d.Workload.Own() != nil && (!needsPodGroup || d.PodGroup.Own() != nil)
 }
 
 // createNative creates a Workload or a PodGroup. The object of another owner under the name stays: no object
@@ -141,7 +157,7 @@ func drifted(have, want *unstructured.Unstructured) bool {
 func deletePodGroup(object *unstructured.Unstructured) action.Delete {
 	return action.Delete{
 		Object:  identity.RefOf(identity.KindPodGroup, object),
-		Because: because(CodePodGroupUnused, fmt.Sprintf("no pod is in podgroup %s, and none will be", object.GetName())),
+		Because: because(CodePodGroupUnused, fmt.Sprintf("no pod is in podgroup %s, and no leader needs it", object.GetName())),
 	}
 }
 
@@ -219,45 +235,36 @@ func (d *groupDecision) wasApart() bool {
 	return slices.ContainsFunc(WorkersOf(&d.Group, d.Leaving), func(sts *appsv1.StatefulSet) bool { return workload.AreApart(d.Leaving, sts) })
 }
 
-// unusedPodGroups deletes PodGroups of the group that no pod is in. Each leader has others, so none comes to
-// be used again. The end of each pod of a group leads here.
-func (d *groupDecision) unusedPodGroups() bool {
-	if len(d.PodGroups.Owned) == 0 {
-		return true
+// unusedPodGroups deletes the PodGroups of a set that no pod is in and no leader needs. The end of each pod leads here.
+func (d *setDecision) unusedPodGroups() (p Plan) {
+	unused := slices.DeleteFunc(slices.Clone(d.PodGroups.Owned), func(object *unstructured.Unstructured) bool {
+		return d.PodGroupsInUse[object.GetName()] || d.isWhole(object)
+	})
+	if len(unused) > 0 && !d.PodGroupsLive { // memory may lack pods
+		p.Needs = NeedPodGroupsInUse
+		return p
 	}
-	used := map[string]bool{}
-	for _, pod := range d.allPods() {
-		if !gang.IsHanded(pod) {
-			continue
-		}
-		used[gang.PodGroupName(pod)] = true
-		if pod == d.Leader {
-			for _, name := range gang.PodGroupNames(pod) {
-				used[name] = true
-			}
-		}
+	for _, object := range unused {
+		p.do(deletePodGroup(object))
 	}
-	for _, object := range d.PodGroups.Owned {
-		if !used[object.GetName()] {
-			d.plan.do(deletePodGroup(object))
-		}
-	}
-	return true
+	return p
 }
 
-// allPods are those of the group, terminating ones included.
-func (d *groupDecision) allPods() []*corev1.Pod {
-	all := slices.Concat(d.Kept, d.Pods.Owned, d.Pods.Previous, d.Pods.Orphans, d.Pods.Foreign, []*corev1.Pod{d.Leader, d.Leaving, d.Former})
-	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return pod == nil })
+// isWhole reports whether a PodGroup is that of all pods of a set that has pods, or has not ended them.
+func (d *setDecision) isWhole(object *unstructured.Unstructured) bool {
+	if gang.LevelOf(d.Set.Spec.Scheduling) != gang.SetLevel || object.GetName() != gang.SetPodGroupName(d.Set) {
+		return false
+	}
+	return workload.Replicas(d.Set) > 0 || !d.hasNoLeaders()
 }
 
-// neededPodGroups are those objects whose names the leader needs.
-func (g *Group) neededPodGroups(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	if g.Leader == nil || !gang.IsHanded(g.Leader) {
-		return nil
+// hasNoLeaders reports whether no leader exists, and none is created.
+func (d *setDecision) hasNoLeaders() bool {
+	if sts := d.leaderStatefulSet(); sts != nil {
+		return workload.PodsOf(sts) == 0 && workload.Observed(sts) && sts.Status.Replicas == 0
 	}
-	names := gang.PodGroupNames(g.Leader)
-	return slices.DeleteFunc(slices.Clone(objects), func(object *unstructured.Unstructured) bool { return !slices.Contains(names, object.GetName()) })
+	deployment := d.leaderDeployment()
+	return deployment == nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 && deployment.Status.ObservedGeneration >= deployment.Generation
 }
 
 // Reasons of the condition WorkloadSchedulingCreated.
@@ -292,12 +299,12 @@ func (d *setDecision) workloadCreated() []metav1.Condition {
 
 // hasPodGroups reports whether the Workload, and the PodGroups of all leaders, exist.
 func (d *setDecision) hasPodGroups() bool {
-	if d.awaitsWorkload() {
+	if !d.hasWorkload() {
 		return false
 	}
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		if gang.IsHanded(g.Leader) && len(g.neededPodGroups(g.PodGroups.Owned)) < d.podGroupsOf(g) {
+		if gang.IsHanded(g.Leader) && len(g.PodGroups.Owned) < d.podGroupsOf(g) {
 			return false
 		}
 	}
@@ -335,8 +342,8 @@ func (d *setDecision) workloadFault() (reason, text string) {
 func (d *setDecision) podGroupFault() (reason, text string) {
 	foreign, previous, drift := slices.Clone(d.PodGroup.Foreign), slices.Clone(d.PodGroup.Previous), d.drift()
 	for i := range d.Groups {
-		foreign = append(foreign, d.Groups[i].neededPodGroups(d.Groups[i].PodGroups.Foreign)...)
-		previous = append(previous, d.Groups[i].neededPodGroups(d.Groups[i].PodGroups.Previous)...)
+		foreign = append(foreign, d.Groups[i].PodGroups.Foreign...)
+		previous = append(previous, d.Groups[i].PodGroups.Previous...)
 	}
 	switch {
 	case drift != "":

@@ -16,6 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -75,8 +76,8 @@ func ungrouped(c *cluster) string {
 		}
 	}
 	for name := range counts {
-		if members[name] == 0 {
-			return name + " has no pods"
+		if members[name] == 0 || find[PodGroup](c, name).GetDeletionTimestamp() != nil {
+			return name + " has no pods, or terminates"
 		}
 	}
 	return ""
@@ -104,6 +105,48 @@ func apart(c *cluster) {
 	on("w-0", func(sts StatefulSet) {
 		sts.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey] = gang.WorkloadName(find[Set](c, "w"))
 	})(c)
+}
+
+// scaledTo has the leader StatefulSet scaled, as if all controllers had seen it.
+func scaledTo(n int32) step {
+	return then(user(replicas(n)), carriedOut, on("w", func(sts StatefulSet) {
+		sts.Status.ObservedGeneration, sts.Status.Replicas = sts.Generation, n
+	}))
+}
+
+// TestZeroAndBackAtOnce scales a gang of the whole set to zero and back, while the pods of before end. None of the
+// next pods enters a PodGroup that terminates.
+func TestZeroAndBackAtOnce(t *testing.T) {
+	for turns := range 6 {
+		c := atLevel(gang.SetLevel, 4, 2)(t)
+		user(replicas(0))(c)
+		for range turns {
+			c.do(c.decideSet())
+			c.turn()
+		}
+		user(replicas(2))(c)
+		c.settle()
+		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 4 {
+			t.Errorf("scaled back after %d turns: %s, %v", turns, fault, spelled(c.decideSet()))
+		}
+	}
+}
+
+// TestPodGroupsInUseStay: leaders without their StatefulSet, and pods that memory lacks, keep their PodGroups.
+func TestPodGroupsInUseStay(t *testing.T) {
+	for level := range levels {
+		c := atLevel(level, 2, 2)(t)
+		before, late := nativeGroups(c), c.set()
+		late.PodGroupsInUse = nil
+		if plan := lws.DecideSet(late); plan.Needs != lws.NeedPodGroupsInUse && level != gang.SetLevel {
+			t.Errorf("level %s: no pod is looked for: %v", level, spelled(plan))
+		}
+		c.Remove(find[StatefulSet](c, "w"), metav1.DeletePropagationOrphan)
+		c.settle()
+		if fault := ungrouped(c); fault != "" || !maps.Equal(before, nativeGroups(c)) {
+			t.Errorf("level %s: %s, %v and before %v", level, fault, nativeGroups(c), before)
+		}
+	}
 }
 
 // TestOrphanedWorkersOfAFormerLeader: the next leader has another PodGroup, so that its workers are new.
@@ -169,8 +212,8 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 		{"workers of a previous operator", group, then(apart, on("w-0-1", unscheduled)), "w-0", "delete pod w-0"},
 		{"workers of a previous operator that run", group, apart, "w-0", ""},
 		// The last pod of a group that was scaled away is a worker.
-		{"a PodGroup whose last pod ended", atLevel(gang.ReplicaLevel, 2, 2), then(gone[StatefulSet]("w-1"), gone[Pod]("w-1", "w-1-1")), "w-1", "delete podgroup"},
-		{"a PodGroup whose worker goes on", atLevel(gang.ReplicaLevel, 2, 2), then(gone[StatefulSet]("w-1"), gone[Pod]("w-1"), leaving[Pod]("w-1-1", heldBy)), "w-1", ""},
+		{"a PodGroup whose last pod ended", atLevel(gang.ReplicaLevel, 2, 2), then(scaledTo(1), gone[StatefulSet]("w-1"), gone[Pod]("w-1", "w-1-1")), "", "delete podgroup, status leaderworkerset w"},
+		{"a PodGroup whose worker goes on", atLevel(gang.ReplicaLevel, 2, 2), then(scaledTo(1), gone[StatefulSet]("w-1"), gone[Pod]("w-1"), leaving[Pod]("w-1-1", heldBy)), "", "status leaderworkerset w"},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			c := d.of(t)
@@ -254,10 +297,6 @@ func TestPodsAreNeverWaitedForInVain(t *testing.T) {
 						c.do(c.decideSet())
 						c.turn()
 					}
-				}
-				c.settle()
-				for _, name := range groupNames { // the end of each pod leads to its group
-					c.do(c.decideGroup(name))
 				}
 				c.settle()
 				if available := condition(c.status(), string(lwsv1.LeaderWorkerSetAvailable)); available.Status != metav1.ConditionTrue {

@@ -143,6 +143,7 @@ func setupSets(mgr ctrl.Manager, p *pass, added *requests) error {
 		Watches(&appsv1.ReplicaSet{}, pace.watch(setOf, ownership, gather)).
 		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
 		Watches(&corev1.Pod{}, pace.restarts()).
+		Watches(&corev1.Pod{}, pace.members()).
 		Watches(&corev1.Service{}, pace.watch(setsOf, serviceChanged, 0)).
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
 		WatchesMetadata(volumes.Named("", ""), pace.watch(setOf, ownership, gather)).
