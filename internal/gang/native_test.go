@@ -156,19 +156,23 @@ func TestMinCountIsNeverMoreThanCanExist(t *testing.T) {
 			}
 			stopped[index] = draw("is stopped", 0, 9) == 0
 		}
-		var can int32
+		var can, least int32
 		for index := range serving {
 			each := rapid.SampledFrom(slices.Sorted(maps.Keys(known))).Draw(t, "size to come")
+			smallest := slices.Min(slices.Collect(maps.Keys(known)))
 			if has, leads := sizes[index]; leads {
-				each = has
+				each, smallest = has, has
 			}
 			if !stopped[index] {
-				can += each
+				can, least = can+each, least+smallest
 			}
 		}
 		got := MinCount(replicas, size, serving, sizes, stopped)
 		if got < 1 || got > max(1, min(replicas*size, can)) {
 			t.Fatalf("%d pods are waited for, %d are asked for and %d can exist", got, replicas*size, can)
+		}
+		if got < min(replicas*size, least) {
+			t.Fatalf("%d pods are waited for, %d are asked for and at least %d will exist", got, replicas*size, least)
 		}
 		isPlain := serving >= replicas && len(known) == 1 && !slices.Contains(slices.Collect(maps.Values(stopped)), true)
 		if isPlain && got != max(1, replicas*size) {

@@ -37,6 +37,8 @@ func (w *SetSnapshot) volcanoMissing() string {
 // come before their PodGroup: the scheduler holds them back.
 func (d *setDecision) workloadObjects() (p Plan) {
 	switch {
+	case d.isNative() && d.refusal != "" && d.PodGroup.Own() != nil && d.Workload.Own() != nil:
+		return d.setPodGroup(d.Workload.Own()) // leaders that are refused are not waited for
 	case !d.isNative() || d.held:
 		return p
 	case d.GangMissing != "":
@@ -83,6 +85,9 @@ func (d *setDecision) minCount() int32 {
 	serving := d.course.Replicas
 	if sts := d.leaderStatefulSet(); sts != nil {
 		serving = workload.PodsOf(sts)
+		if d.Refusal.Sentence == "" && !d.held && !d.leadersWait(sts) { // the count goes first, or a part is placed alone
+			serving = max(serving, d.course.Replicas)
+		}
 	}
 	sizes, stopped := make(map[int32]int32, len(d.Groups)), map[int32]bool{}
 	for i := range d.Groups {

@@ -16,6 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -145,6 +146,34 @@ func TestPodGroupsInUseStay(t *testing.T) {
 		c.settle()
 		if fault := ungrouped(c); fault != "" || !maps.Equal(before, nativeGroups(c)) {
 			t.Errorf("level %s: %s, %v and before %v", level, fault, nativeGroups(c), before)
+		}
+	}
+}
+
+// TestMinCountIsRaisedBeforeLeadersAreCreated: else the scheduler would place a part of them alone. Leaders that the API
+// server refuses are not waited for.
+func TestMinCountIsRaisedBeforeLeadersAreCreated(t *testing.T) {
+	c := atLevel(gang.SetLevel, 2, 2)(t)
+	user(replicas(4))(c)
+	plan := c.decideSet()
+	order := randomNames.ReplaceAllString(short(plan), "$1")
+	if !strings.Contains(order, "apply podgroup, apply statefulset w") {
+		t.Errorf("got %q", order)
+	}
+	c.do(plan)
+	count := func() int64 { return nativeGroups(c)[gang.SetPodGroupName(find[Set](c, "w"))] }
+	if count() != 8 {
+		t.Errorf("%d pods are waited for", count())
+	}
+	on("w", func(sts StatefulSet) { *sts.Spec.Replicas = 2 })(c) // it was refused
+	for _, at := range []time.Time{c.Now, c.Now.Add(-time.Hour)} {
+		w := c.set()
+		w.Refusal = lws.Refusal{Sentence: "apply statefulset w: exceeded quota", At: at, Since: at}
+		refused := lws.DecideSet(w)
+		refused.Actions = slices.DeleteFunc(refused.Actions, func(a action.Action) bool { return a.Target().Kind != identity.KindPodGroup })
+		c.do(refused)
+		if count() != 4 {
+			t.Errorf("%d pods are waited for, and leaders are refused", count())
 		}
 	}
 }
