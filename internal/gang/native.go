@@ -2,6 +2,7 @@ package gang
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -236,6 +237,49 @@ func Part(want *unstructured.Unstructured) *unstructured.Unstructured {
 		part.Object["spec"] = spec
 	}
 	return part
+}
+
+// Dropped returns a field of the spec that an object lacks as a whole, with the feature gate of the API server that
+// would keep it, or nothing.
+func Dropped(have, want *unstructured.Unstructured) (path, gate string) {
+	has := templatesOf(have)
+	for i, template := range templatesOf(want) {
+		for _, g := range gated {
+			if template[g.field] == nil || i >= len(has) || has[i][g.field] != nil {
+				continue
+			}
+			if want.GetKind() == WorkloadKind.Kind {
+				return fmt.Sprintf("spec.podGroupTemplates[%d].%s", i, g.field), g.gate
+			}
+			return "spec." + g.field, g.gate
+		}
+	}
+	return "", ""
+}
+
+// gated are the fields that an API server drops without another feature gate.
+var gated = []struct{ field, gate string }{
+	{"schedulingConstraints", "TopologyAwareWorkloadScheduling"},
+	{"resourceClaims", "DRAWorkloadResourceClaims"},
+}
+
+// HasOtherMembers reports whether a union in a Workload or PodGroup has another member than wanted.
+func HasOtherMembers(have, want *unstructured.Unstructured) bool {
+	has := templatesOf(have)
+	for i, template := range templatesOf(want) {
+		for _, union := range []string{"schedulingPolicy", "disruptionMode"} {
+			wanted, _ := template[union].(map[string]any)
+			for member := range wanted {
+				if i >= len(has) {
+					return true
+				}
+				if _, isSame, _ := unstructured.NestedFieldNoCopy(has[i], union, member); !isSame {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // Fixed is the spec of a Workload or PodGroup with zeros for its counts of pods: no patch can change it.

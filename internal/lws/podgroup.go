@@ -141,10 +141,11 @@ func (p *Plan) createNative(kind identity.Kind, want *unstructured.Unstructured,
 
 // keepNative patches labels and counts. The API server refuses any other change.
 func (p *Plan) keepNative(kind identity.Kind, have, want *unstructured.Unstructured) {
-	if drifted(have, want) {
-		text := driftText(kind, have)
+	if text := difference(kind, have, want); text != "" {
 		p.wait(Wait{Reason: because(CodePodGroupDiffers, text), Tell: warning(CodePodGroupDiffers, "Wait", text, nil)})
-		return
+		if field, _ := gang.Dropped(have, want); field == "" {
+			return
+		} // the rest of it can be kept
 	}
 	if !gang.IsOutdated(have, want) {
 		return
@@ -154,9 +155,16 @@ func (p *Plan) keepNative(kind identity.Kind, have, want *unstructured.Unstructu
 		fmt.Sprintf("Failed to update %s %s", strings.ToLower(string(kind)), have.GetName()))
 }
 
-// drifted reports whether an object says of what cannot be changed something else than the set.
-func drifted(have, want *unstructured.Unstructured) bool {
-	return !within(gang.Fixed(have), gang.Fixed(want))
+// difference says what of an object cannot be changed and is not what the set says, or is empty.
+func difference(kind identity.Kind, have, want *unstructured.Unstructured) string {
+	name := fmt.Sprintf("%s %s", strings.ToLower(string(kind)), have.GetName())
+	if field, gate := gang.Dropped(have, want); field != "" {
+		return fmt.Sprintf("%s: the API server dropped %s; switch on its feature gate %s, delete the object, and another is created", name, field, gate)
+	}
+	if gang.HasOtherMembers(have, want) || !within(gang.Fixed(have), gang.Fixed(want)) {
+		return name + " says what spec.scheduling does not, and cannot be changed: delete it, and another is created"
+	}
+	return ""
 }
 
 func deletePodGroup(object *unstructured.Unstructured) action.Delete {
@@ -367,19 +375,18 @@ func (d *setDecision) drift() string {
 	if described == nil {
 		return ""
 	}
-	if want, err := gang.Workload(d.Set); err == nil && drifted(described, want) {
-		return driftText(identity.KindWorkload, described)
+	if want, err := gang.Workload(d.Set); err == nil {
+		if text := difference(identity.KindWorkload, described, want); text != "" {
+			return text
+		}
 	}
 	have := d.PodGroup.Own()
 	if have == nil {
 		return ""
 	}
-	if want, err := gang.SetPodGroup(d.Set, described, 1); err == nil && drifted(have, want) {
-		return driftText(identity.KindPodGroup, have)
+	want, err := gang.SetPodGroup(d.Set, described, 1)
+	if err != nil {
+		return ""
 	}
-	return ""
-}
-
-func driftText(kind identity.Kind, object *unstructured.Unstructured) string {
-	return fmt.Sprintf("%s %s says what spec.scheduling does not, and cannot be changed: delete it, and another is created", strings.ToLower(string(kind)), object.GetName())
+	return difference(identity.KindPodGroup, have, want)
 }

@@ -221,6 +221,17 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 	basic := func(o PodGroup) {
 		_ = unstructured.SetNestedMap(o.Object, map[string]any{"basic": map[string]any{}}, "spec", "schedulingPolicy")
 	}
+	lacks := func(o PodGroup) { unstructured.RemoveNestedField(o.Object, "spec", "schedulingConstraints") }
+	inRack := func(t testing.TB) *cluster {
+		return natively(t, 1, 2, func(set Set) {
+			set.Spec.Scheduling = &lwsv1.Scheduling{Replica: &lwsv1.ReplicaScheduling{SchedulingConstraints: &schedulingv1alpha3.WorkloadCompositePodGroupSchedulingConstraints{
+				Topology: []schedulingv1alpha3.TopologyConstraint{{Key: "rack"}},
+			}}}
+		})
+	}
+	byLeader := func(o PodGroup) {
+		_ = unstructured.SetNestedMap(o.Object, map[string]any{"gang": map[string]any{"minCount": int64(1)}}, "spec", "schedulingPolicy")
+	}
 	group, whole := atLevel(gang.ReplicaLevel, 1, 2), atLevel(gang.SetLevel, 2, 2)
 	for _, d := range []decision{
 		{"in step", group, nothing, "w-0", ""},
@@ -232,6 +243,9 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 		{"of another count, of all pods", whole, onNative(drift), "", "apply podgroup"},
 		{"without labels", group, onNative(func(o PodGroup) { o.SetLabels(nil) }), "w-0", "apply podgroup"},
 		{"of another policy: no patch can change it", group, onNative(basic), "w-0", "| PodGroupDiffers!PodGroupDiffers"},
+		{"with a gang that is not wanted", atLevel(gang.RoleLevel, 1, 2), onNative(byLeader), "w-0", "| PodGroupDiffers!PodGroupDiffers"},
+		{"without its topology", inRack, onNative(lacks), "w-0", "| PodGroupDiffers!PodGroupDiffers"},
+		{"without its topology, of another count", inRack, then(onNative(lacks), onNative(drift)), "w-0", "apply podgroup | PodGroupDiffers!PodGroupDiffers"},
 		{"of another policy, of all pods", whole, onNative(basic), "", "status leaderworkerset w | PodGroupDiffers!PodGroupDiffers"},
 		{"without an owner: none is adopted", group, onNative(func(o PodGroup) { o.SetOwnerReferences(nil) }), "w-0", "| NameConflict UnexpectedPodGroupOwner!UnexpectedPodGroupOwner"},
 		{"terminating", group, onNative(func(o PodGroup) { o.SetDeletionTimestamp(&fakeTime) }), "w-0", "| WaitingForPreviousIncarnation"},
@@ -251,6 +265,9 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 			if d.about != "" {
 				plan = c.decideGroup(d.about)
 			}
+			if w, differs := waitFor(plan, lws.CodePodGroupDiffers); differs && strings.Contains(d.name, "topology") != strings.Contains(w.Sentence, dropped) {
+				t.Error(w.Sentence)
+			}
 			if got := randomNames.ReplaceAllString(short(plan), "$1"); got != d.want {
 				t.Errorf("got %q, want %q", got, d.want)
 			}
@@ -258,6 +275,8 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 		})
 	}
 }
+
+const dropped = "the API server dropped spec.schedulingConstraints; switch on its feature gate TopologyAwareWorkloadScheduling, "
 
 // randomNames are those of Workloads and PodGroups.
 var randomNames = regexp.MustCompile(`(podgroup|workload) [^ ,]+`)
