@@ -53,10 +53,10 @@ func WorkloadOf(pod metav1.Object) string {
 
 // Join puts a pod that belongs to a Workload into its PodGroup. A leader makes the name of the
 // PodGroup its own first: the PodGroup of its predecessor may still be there, and terminate.
-// incarnation is random.
+// incarnation is random. The key of a group, if it has one, is in the name, and no other leader has it.
 func Join(pod *corev1.Pod, incarnation string) {
 	name := WorkloadOf(pod)
-	if isLeader(pod) && levelOf(pod) != SetLevel && !strings.Contains(name, ".") {
+	if isLeader(pod) && levelOf(pod) != SetLevel && !hasKey(pod) && !strings.Contains(name, ".") {
 		pod.Annotations[lwsv1.WorkloadNameAnnotationKey] = name + "." + incarnation
 	}
 	pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new(PodGroupName(pod))}
@@ -71,6 +71,12 @@ func levelOf(pod metav1.Object) Level {
 }
 
 func isLeader(pod metav1.Object) bool { return pod.GetLabels()[lwsv1.WorkerIndexLabelKey] == "0" }
+
+func hasKey(pod metav1.Object) bool {
+	labels := pod.GetLabels()
+	key := labels[lwsv1.GroupUniqueHashLabelKey]
+	return key != "" && key == labels[lwsv1.GroupIndexLabelKey]
+}
 
 // PodGroupName is the name of the PodGroup of a pod that belongs to a Workload.
 func PodGroupName(pod metav1.Object) string {
@@ -195,6 +201,16 @@ func MinCount(replicas, size, serving int32, sizes map[int32]int32, stopped map[
 		if !stopped[index] {
 			can += int64(cmp.Or(sizes[index], least))
 		}
+	}
+	return int32(max(1, min(int64(product(replicas, size)), can)))
+}
+
+// MinCountWithKeys is MinCount for groups that have keys. admitted are the sizes of the groups whose leaders may be
+// scheduled. There is room for further ones, of the least size. Leaders that wait have no workers.
+func MinCountWithKeys(replicas, size int32, admitted []int32, room, least int32) int32 {
+	can := int64(max(0, room)) * int64(least)
+	for _, each := range admitted {
+		can += int64(each)
 	}
 	return int32(max(1, min(int64(product(replicas, size)), can)))
 }

@@ -87,6 +87,24 @@ func TestPodsJoinPodGroups(t *testing.T) {
 	}
 }
 
+// TestWorkloadName: another implementation finds the Workload by the same name.
+func TestWorkloadName(t *testing.T) {
+	if got := WorkloadName(nativeSet(lwsv1.Scheduling{})); got != "w-5b8b454bbd" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestLeadersWithKeysAddNothing: the key of a group is new, and so is the name of its PodGroup.
+func TestLeadersWithKeysAddNothing(t *testing.T) {
+	set := nativeSet(lwsv1.Scheduling{})
+	leader := podOf(set, "0")
+	leader.Labels[lwsv1.GroupIndexLabelKey], leader.Labels[lwsv1.GroupUniqueHashLabelKey] = "abc", "abc"
+	Join(leader, "abcde")
+	if got := *leader.Spec.SchedulingGroup.PodGroupName; got != WorkloadName(set)+"-abc-rev" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestWorkload(t *testing.T) {
 	set := nativeSet(byRole)
 	workload, err := Workload(set)

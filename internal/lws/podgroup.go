@@ -82,6 +82,9 @@ func (d *setDecision) setPodGroup(described *unstructured.Unstructured) (p Plan)
 
 // minCount is how many pods the PodGroup of all pods waits for, as they can exist now.
 func (d *setDecision) minCount() int32 {
+	if workload.HasHashIdentity(d.Set) {
+		return d.minCountWithKeys()
+	}
 	serving := d.course.Replicas
 	if sts := d.leaderStatefulSet(); sts != nil {
 		serving = workload.PodsOf(sts)
@@ -97,6 +100,34 @@ func (d *setDecision) minCount() int32 {
 		stopped[int32(index)] = true
 	}
 	return gang.MinCount(workload.Replicas(d.Set), workload.Size(d.Set), serving, sizes, stopped)
+}
+
+// minCountWithKeys is minCount where groups have keys.
+func (d *setDecision) minCountWithKeys() int32 {
+	least, allowed, holding := workload.Size(d.Set), workload.Replicas(d.Set), d.gated.room.Holding
+	if live := d.leaderDeployment(); live != nil {
+		allowed = max(allowed, d.gated.room.Allowed)
+		if d.Refusal.Sentence != "" {
+			allowed = min(allowed, ptr.Deref(live.Spec.Replicas, 1))
+		}
+	}
+	if d.gated.room.Immediate {
+		holding = d.gated.room.Stopped
+	}
+	var admitted []int32
+	for i := range d.Groups {
+		leader := d.Groups[i].Leader
+		size := workload.SizeOf(leader, d.Set)
+		least = min(least, size)
+		switch isAdmitted := !workload.IsGated(leader) || slices.Contains(d.gated.admitted, leader); {
+		case !isAdmitted || workload.HasEnded(leader):
+		case d.exhaustedBy[d.Groups[i].Index] != nil: // it takes room, and its pods end
+			admitted = append(admitted, 0)
+		default:
+			admitted = append(admitted, size)
+		}
+	}
+	return gang.MinCountWithKeys(workload.Replicas(d.Set), workload.Size(d.Set), admitted, allowed-int32(len(admitted))-holding, least)
 }
 
 // AwaitsLeaders reports whether a set is to get its first leaders.

@@ -178,6 +178,91 @@ func TestMinCountIsRaisedBeforeLeadersAreCreated(t *testing.T) {
 	}
 }
 
+// keyedNatively is a cluster with a set of groups that have keys, placed by Kubernetes' own scheduler. It has no leaders.
+func keyedNatively(t *testing.T, level gang.Level, replicas, size int32) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	c.scheduler = gang.Kubernetes
+	c.awake()
+	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, levels[level], func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }))
+	var created []string
+	for range 6 {
+		plan := c.decideSet()
+		for _, a := range of[action.Create](plan) {
+			created = append(created, strings.ToLower(string(a.Kind)))
+		}
+		c.do(plan)
+	}
+	if last := created[len(created)-1]; last != "deployment" && last != "service" || slices.Index(created, "workload") > slices.Index(created, "deployment") {
+		t.Fatalf("created %v", created)
+	}
+	c.observed()
+	return c
+}
+
+// turnKeyed lets a set, its groups and all other controllers act some times.
+func (c *cluster) turnKeyed() {
+	c.t.Helper()
+	for range 8 {
+		c.do(c.decideSet())
+		for _, pod := range fakeapi.All[Pod](c.Objects) {
+			if pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
+				c.do(c.decideGroup(pod.Name))
+			}
+		}
+		c.others()
+	}
+}
+
+// TestGroupsWithKeysAreInPodGroups: groups come and go, at each level.
+func TestGroupsWithKeysAreInPodGroups(t *testing.T) {
+	for level := range levels {
+		c := keyedNatively(t, level, 2, 3)
+		c.lead("w-r-a", keyOf("a"))
+		c.lead("w-r-b", keyOf("b"))
+		c.turnKeyed()
+		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 6 {
+			t.Errorf("level %s: %s", level, fault)
+		}
+		removed[Pod]("w-r-a")(c)
+		c.lead("w-r-c", keyOf("c"))
+		c.turnKeyed()
+		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 6 || find[Pod](c, "w-r-c").Status.Phase != "Running" {
+			t.Errorf("level %s, a group recreated: %s", level, fault)
+		}
+		user(replicas(0))(c)
+		c.do(c.decideSet())
+		c.observed()
+		then(removed[Pod]("w-r-b"), removed[Pod]("w-r-c"))(c)
+		c.turnKeyed()
+		if left := nativeGroups(c); len(left) > 0 {
+			t.Errorf("level %s, at zero: %v is left", level, left)
+		}
+	}
+}
+
+// TestMinCountOfGroupsWithKeys: a leader that waits for a group that ends has no workers yet.
+func TestMinCountOfGroupsWithKeys(t *testing.T) {
+	c := keyedNatively(t, gang.SetLevel, 2, 3)
+	check := func(what string, want int64) {
+		t.Helper()
+		c.do(c.decideSet())
+		if got := nativeGroups(c)[gang.SetPodGroupName(find[Set](c, "w"))]; got != want {
+			t.Errorf("%s: %d pods are waited for, want %d", what, got, want)
+		}
+	}
+	check("leaders are to come", 6)
+	c.lead("w-r-a", keyOf("a"))
+	c.lead("w-r-b", keyOf("b"))
+	check("both are admitted", 6)
+	c.turnKeyed()
+	leaving[Pod]("w-r-b", heldBy)(c)
+	c.lead("w-r-c", keyOf("c"))
+	check("one ends, and the next waits", 3)
+	user(replicas(4))(c)
+	check("room for two more", 9)
+}
+
 // TestOrphanedWorkersOfAFormerLeader: the next leader has another PodGroup, so that its workers are new.
 func TestOrphanedWorkersOfAFormerLeader(t *testing.T) {
 	for _, level := range []gang.Level{gang.ReplicaLevel, gang.RoleLevel} {

@@ -108,7 +108,7 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 	}
 	podGroup := func(object *unstructured.Unstructured) {
 		sets.add(gather, setOf(object)...)
-		groups.add(0, groupOfGang(object)...)
+		groups.add(0, groupsOfPodGroup(observer, object)...)
 	}
 	observer.WithGangs(lwscache.NewPodGroups(starter, podGroup, turned))
 	if scheduler != gang.Kubernetes {
