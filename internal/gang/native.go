@@ -2,6 +2,7 @@ package gang
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -45,12 +46,17 @@ func IsHanded(pod metav1.Object) bool {
 	return annotations[lwsv1.WorkloadSchedulingAnnotationKey] != "" && annotations[lwsv1.WorkloadNameAnnotationKey] != ""
 }
 
+// WorkloadOf is the name of the Workload that a pod, or a template of pods, belongs to, with what its leader added.
+func WorkloadOf(pod metav1.Object) string {
+	return pod.GetAnnotations()[lwsv1.WorkloadNameAnnotationKey]
+}
+
 // Join puts a pod that belongs to a Workload into its PodGroup. A leader makes the name of the
 // PodGroup its own first: the PodGroup of its predecessor may still be there, and terminate.
-// incarnation is random.
+// incarnation is random. The key of a group, if it has one, is in the name, and no other leader has it.
 func Join(pod *corev1.Pod, incarnation string) {
-	name := pod.Annotations[lwsv1.WorkloadNameAnnotationKey]
-	if isLeader(pod) && levelOf(pod) != SetLevel && !strings.Contains(name, ".") {
+	name := WorkloadOf(pod)
+	if isLeader(pod) && levelOf(pod) != SetLevel && !hasKey(pod) && !strings.Contains(name, ".") {
 		pod.Annotations[lwsv1.WorkloadNameAnnotationKey] = name + "." + incarnation
 	}
 	pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new(PodGroupName(pod))}
@@ -66,6 +72,12 @@ func levelOf(pod metav1.Object) Level {
 
 func isLeader(pod metav1.Object) bool { return pod.GetLabels()[lwsv1.WorkerIndexLabelKey] == "0" }
 
+func hasKey(pod metav1.Object) bool {
+	labels := pod.GetLabels()
+	key := labels[lwsv1.GroupUniqueHashLabelKey]
+	return key != "" && key == labels[lwsv1.GroupIndexLabelKey]
+}
+
 // PodGroupName is the name of the PodGroup of a pod that belongs to a Workload.
 func PodGroupName(pod metav1.Object) string {
 	role := lwsv1.WorkerRole
@@ -76,7 +88,7 @@ func PodGroupName(pod metav1.Object) string {
 }
 
 func podGroupName(pod metav1.Object, level Level, role string) string {
-	labels, workload := pod.GetLabels(), pod.GetAnnotations()[lwsv1.WorkloadNameAnnotationKey]
+	labels, workload := pod.GetLabels(), WorkloadOf(pod)
 	group, key := labels[lwsv1.GroupIndexLabelKey], labels[lwsv1.RevisionKey]
 	switch level {
 	case SetLevel:
@@ -137,6 +149,26 @@ func PodGroupNames(leader metav1.Object) []string {
 	}
 }
 
+// InUse are the names of the PodGroups that pods are in, and of those that leaders need for their workers.
+func InUse(pods []*corev1.Pod) map[string]bool {
+	names := map[string]bool{}
+	for _, pod := range pods {
+		if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
+			names[*group.PodGroupName] = true
+		}
+		if !IsHanded(pod) {
+			continue
+		}
+		names[PodGroupName(pod)] = true
+		if isLeader(pod) && pod.DeletionTimestamp == nil {
+			for _, name := range PodGroupNames(pod) {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}
+
 func podGroup(set *lwsv1.LeaderWorkerSet, workload metav1.Object, unit *Unit, name string, minCount int32, labels map[string]string) (*unstructured.Unstructured, error) {
 	described := *unit
 	described.Members = minCount
@@ -169,6 +201,16 @@ func MinCount(replicas, size, serving int32, sizes map[int32]int32, stopped map[
 		if !stopped[index] {
 			can += int64(cmp.Or(sizes[index], least))
 		}
+	}
+	return int32(max(1, min(int64(product(replicas, size)), can)))
+}
+
+// MinCountWithKeys is MinCount for groups that have keys. admitted are the sizes of the groups whose leaders may be
+// scheduled. There is room for further ones, of the least size. Leaders that wait have no workers.
+func MinCountWithKeys(replicas, size int32, admitted []int32, room, least int32) int32 {
+	can := int64(max(0, room)) * int64(least)
+	for _, each := range admitted {
+		can += int64(each)
 	}
 	return int32(max(1, min(int64(product(replicas, size)), can)))
 }
@@ -211,6 +253,49 @@ func Part(want *unstructured.Unstructured) *unstructured.Unstructured {
 		part.Object["spec"] = spec
 	}
 	return part
+}
+
+// Dropped returns a field of the spec that an object lacks as a whole, with the feature gate of the API server that
+// would keep it, or nothing.
+func Dropped(have, want *unstructured.Unstructured) (path, gate string) {
+	has := templatesOf(have)
+	for i, template := range templatesOf(want) {
+		for _, g := range gated {
+			if template[g.field] == nil || i >= len(has) || has[i][g.field] != nil {
+				continue
+			}
+			if want.GetKind() == WorkloadKind.Kind {
+				return fmt.Sprintf("spec.podGroupTemplates[%d].%s", i, g.field), g.gate
+			}
+			return "spec." + g.field, g.gate
+		}
+	}
+	return "", ""
+}
+
+// gated are the fields that an API server drops without another feature gate.
+var gated = []struct{ field, gate string }{
+	{"schedulingConstraints", "TopologyAwareWorkloadScheduling"},
+	{"resourceClaims", "DRAWorkloadResourceClaims"},
+}
+
+// HasOtherMembers reports whether a union in a Workload or PodGroup has another member than wanted.
+func HasOtherMembers(have, want *unstructured.Unstructured) bool {
+	has := templatesOf(have)
+	for i, template := range templatesOf(want) {
+		for _, union := range []string{"schedulingPolicy", "disruptionMode"} {
+			wanted, _ := template[union].(map[string]any)
+			for member := range wanted {
+				if i >= len(has) {
+					return true
+				}
+				if _, isSame, _ := unstructured.NestedFieldNoCopy(has[i], union, member); !isSame {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // Fixed is the spec of a Workload or PodGroup with zeros for its counts of pods: no patch can change it.

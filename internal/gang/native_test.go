@@ -87,6 +87,24 @@ func TestPodsJoinPodGroups(t *testing.T) {
 	}
 }
 
+// TestWorkloadName: another implementation finds the Workload by the same name.
+func TestWorkloadName(t *testing.T) {
+	if got := WorkloadName(nativeSet(lwsv1.Scheduling{})); got != "w-5b8b454bbd" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestLeadersWithKeysAddNothing: the key of a group is new, and so is the name of its PodGroup.
+func TestLeadersWithKeysAddNothing(t *testing.T) {
+	set := nativeSet(lwsv1.Scheduling{})
+	leader := podOf(set, "0")
+	leader.Labels[lwsv1.GroupIndexLabelKey], leader.Labels[lwsv1.GroupUniqueHashLabelKey] = "abc", "abc"
+	Join(leader, "abcde")
+	if got := *leader.Spec.SchedulingGroup.PodGroupName; got != WorkloadName(set)+"-abc-rev" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestWorkload(t *testing.T) {
 	set := nativeSet(byRole)
 	workload, err := Workload(set)
@@ -156,19 +174,23 @@ func TestMinCountIsNeverMoreThanCanExist(t *testing.T) {
 			}
 			stopped[index] = draw("is stopped", 0, 9) == 0
 		}
-		var can int32
+		var can, least int32
 		for index := range serving {
 			each := rapid.SampledFrom(slices.Sorted(maps.Keys(known))).Draw(t, "size to come")
+			smallest := slices.Min(slices.Collect(maps.Keys(known)))
 			if has, leads := sizes[index]; leads {
-				each = has
+				each, smallest = has, has
 			}
 			if !stopped[index] {
-				can += each
+				can, least = can+each, least+smallest
 			}
 		}
 		got := MinCount(replicas, size, serving, sizes, stopped)
 		if got < 1 || got > max(1, min(replicas*size, can)) {
 			t.Fatalf("%d pods are waited for, %d are asked for and %d can exist", got, replicas*size, can)
+		}
+		if got < min(replicas*size, least) {
+			t.Fatalf("%d pods are waited for, %d are asked for and at least %d will exist", got, replicas*size, least)
 		}
 		isPlain := serving >= replicas && len(known) == 1 && !slices.Contains(slices.Collect(maps.Values(stopped)), true)
 		if isPlain && got != max(1, replicas*size) {

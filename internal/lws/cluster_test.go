@@ -59,9 +59,12 @@ func (c *cluster) awake() {
 }
 
 // tieLeader ties the new leaders of a set that asks for gangs to Volcano, as the pod webhook
-// does. Workers are tied by their template. It puts pods of a Workload into their PodGroups.
+// does. Workers are tied by their template. It puts pods of a Workload into their PodGroups, and protects PodGroups.
 func (c *cluster) tieLeader(object client.Object) {
 	pod, isPod := object.(Pod)
+	if object.GetObjectKind().GroupVersionKind() == gang.NativePodGroupKind {
+		object.SetFinalizers(append(object.GetFinalizers(), inUse))
+	}
 	if isPod && gang.IsHanded(pod) {
 		gang.Join(pod, fmt.Sprintf("%05d", len(c.Objects)))
 		return
@@ -69,6 +72,19 @@ func (c *cluster) tieLeader(object client.Object) {
 	set := fakeapi.Find[Set](c.Server, "w")
 	if isPod && set != nil && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && gang.IsWanted(set, false) {
 		gang.Tie(pod, gang.NameOf(pod))
+	}
+}
+
+// inUse is the finalizer of PodGroups: each stays until no pod is in it.
+const inUse = "scheduling.k8s.io/podgroup-protection"
+
+// unprotect lets terminating PodGroups go that no pod is in.
+func (c *cluster) unprotect() {
+	used := gang.InUse(fakeapi.All[Pod](c.Objects))
+	for name := range nativeGroups(c) {
+		if object := find[PodGroup](c, name); object.GetDeletionTimestamp() != nil && !used[name] {
+			c.Release(object, inUse)
+		}
 	}
 }
 
@@ -199,8 +215,8 @@ func (c *cluster) others() {
 	c.collect()
 }
 
-// waitsForGang reports whether Kubernetes' own scheduler holds a pod back: its PodGroup is missing, or waits for more
-// pods than there are.
+// waitsForGang reports whether Kubernetes' own scheduler holds a pod back: its PodGroup is missing, terminates, or waits
+// for more pods than there are.
 func (c *cluster) waitsForGang(pod Pod) bool {
 	group := pod.Spec.SchedulingGroup
 	if group == nil || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodRunning {
@@ -212,7 +228,7 @@ func (c *cluster) waitsForGang(pod Pod) bool {
 			count--
 		}
 	}
-	return !exists || count > 0
+	return !exists || count > 0 || find[PodGroup](c, *group.PodGroupName).GetDeletionTimestamp() != nil
 }
 
 func (c *cluster) sync() {
@@ -223,6 +239,7 @@ func (c *cluster) sync() {
 
 func (c *cluster) collect() {
 	c.Protect()
+	c.unprotect()
 	for _, object := range fakeapi.All[client.Object](c.Objects) {
 		if standing := c.Objects[fakeapi.NameOf(object)]; standing != nil {
 			c.Collect(standing)

@@ -51,7 +51,7 @@ func (g *Group) leftBehind() []bearer {
 // conflicts returns the foreign objects under names of the group's workers, Service and PodGroup.
 func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []bearer {
 	found := bearersOf(identity.KindPodGroup, g.Gang.Foreign)
-	found = append(found, bearersOf(identity.KindPodGroup, g.neededPodGroups(g.PodGroups.Foreign))...)
+	found = append(found, bearersOf(identity.KindPodGroup, g.PodGroups.Foreign)...)
 	size := workload.SizeOf(g.Leader, set)
 	if size > 1 {
 		found = append(found, bearersOf(identity.KindStatefulSet, g.Workers.Foreign)...)

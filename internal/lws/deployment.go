@@ -10,6 +10,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -51,10 +52,13 @@ func (w *SetSnapshot) Makes(leader *corev1.Pod) bool {
 // deployment creates the leader Deployment, or applies it onto the version that was judged if it differs from
 // the spec. The Deployment controller does the rollout.
 func (d *setDecision) deployment() (p Plan) {
-	if d.held || d.target.key == "" {
+	if d.held || d.target.key == "" || d.awaitsWorkload() {
 		return p
 	}
 	desired := workload.LeaderDeployment(d.Set, d.target.key, d.pauses())
+	if d.isNative() {
+		gang.HandTo(&desired.Spec.Template, d.Set)
+	}
 	d.templateAsFound(desired, &desired.Spec.Template)
 	delete(desired.Annotations, AppliedAnnotationKey)
 	applied := Fingerprint(desired)

@@ -39,13 +39,13 @@ func DecideGroup(w GroupSnapshot) Plan {
 	}
 	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	rules := []func(*groupDecision) bool{
-		(*groupDecision).unusedPodGroups,
 		(*groupDecision).exhausted,
 		(*groupDecision).retained,
 		(*groupDecision).restart,
 		(*groupDecision).ended,
 		(*groupDecision).writtenPolicy,
 		(*groupDecision).previous,
+		(*groupDecision).strayed,
 		(*groupDecision).ungate,
 		(*groupDecision).foreign,
 		(*groupDecision).mistakenAnnotation,
@@ -71,7 +71,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 // and deletes those that are garbage.
 func (d *groupDecision) previous() bool {
 	others := append(bearersOf(identity.KindService, d.Service.Previous), bearersOf(identity.KindPodGroup, d.Gang.Previous)...)
-	others = append(others, bearersOf(identity.KindPodGroup, d.neededPodGroups(d.PodGroups.Previous))...)
+	others = append(others, bearersOf(identity.KindPodGroup, d.PodGroups.Previous)...)
 	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
 		bearersOf(identity.KindStatefulSet, d.Workers.Previous), bearersOf(identity.KindPod, d.Pods.Previous), others))
 	if d.Leader == nil {
@@ -136,6 +136,9 @@ func (d *groupDecision) standing() bool {
 	sts := d.Workers.Own()
 	if sts == nil {
 		return true
+	}
+	if d.apart(sts) {
+		return false
 	}
 	if workers, told := workload.AnnotatedWorkers(sts); told && ptr.Deref(sts.Spec.Replicas, 1) != workers {
 		d.scaleBack(sts, workers)

@@ -27,6 +27,9 @@ func (d *setDecision) leaders() (p Plan) {
 	if desired == nil {
 		return p
 	}
+	if d.awaitsWorkload() {
+		return p
+	}
 	applied := Fingerprint(desired)
 	desired.Annotations[AppliedAnnotationKey] = applied
 	if sts := d.StatefulSet.Orphan(); sts != nil {
@@ -36,17 +39,21 @@ func (d *setDecision) leaders() (p Plan) {
 		return p
 	}
 	if sts := d.StatefulSet.Own(); sts != nil {
-		waits := d.pvcsPending && (volumes.AreDeletedBy(sts) || d.rollout.Lowers(d.course) || d.course.Replicas < workload.PodsOf(sts))
-		if !waits && !inStep(sts, desired, applied) {
+		if !d.leadersWait(sts) && !inStep(sts, desired, applied) {
 			desired.Annotations[AppliedAnnotationKey] = appliedOnto(sts, desired, applied)
 			p.do(d.applyLeaders(sts, desired, nil, d.whyApply(sts)))
 		}
 		return p
 	}
-	if d.StatefulSet.Empty() && !d.awaitsWorkload() {
+	if d.StatefulSet.Empty() {
 		p.do(d.createLeaders(identity.KindStatefulSet, desired))
 	}
 	return p
+}
+
+// leadersWait reports whether the leader StatefulSet stays as it is until PVCs are safe from the garbage collector.
+func (d *setDecision) leadersWait(sts *appsv1.StatefulSet) bool {
+	return d.pvcsPending && (volumes.AreDeletedBy(sts) || d.rollout.Lowers(d.course) || d.course.Replicas < workload.PodsOf(sts))
 }
 
 // wantedLeaders returns the leader StatefulSet as it is applied, without the record of the apply, or nil

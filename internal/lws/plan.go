@@ -31,6 +31,8 @@ const (
 	NeedHistory Need = "history"
 	// NeedLeaderPVCs is the names of the PVCs of a set's leaders.
 	NeedLeaderPVCs Need = "PVCs of leaders"
+	// NeedPodGroupsInUse is a live read of which PodGroups the pods of a set use.
+	NeedPodGroupsInUse Need = "PodGroups in use"
 	// NeedLivePods is a live read of the group: no group is recreated by what a cache shows.
 	NeedLivePods Need = "live pods"
 )

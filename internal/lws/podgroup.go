@@ -1,13 +1,16 @@
 package lws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -34,6 +37,8 @@ func (w *SetSnapshot) volcanoMissing() string {
 // come before their PodGroup: the scheduler holds them back.
 func (d *setDecision) workloadObjects() (p Plan) {
 	switch {
+	case d.isNative() && d.refusal != "" && d.PodGroup.Own() != nil && d.Workload.Own() != nil:
+		return d.setPodGroup(d.Workload.Own()) // leaders that are refused are not waited for
 	case !d.isNative() || d.held:
 		return p
 	case d.GangMissing != "":
@@ -61,9 +66,6 @@ func (d *setDecision) workloadObjects() (p Plan) {
 func (d *setDecision) setPodGroup(described *unstructured.Unstructured) (p Plan) {
 	have := d.PodGroup.Own()
 	if workload.Replicas(d.Set) == 0 {
-		if sts := d.StatefulSet.Own(); have != nil && sts != nil && workload.PodsOf(sts) == 0 && sts.Status.Replicas == 0 {
-			p.do(deletePodGroup(have))
-		}
 		return p
 	}
 	want, err := gang.SetPodGroup(d.Set, described, d.minCount())
@@ -80,9 +82,15 @@ func (d *setDecision) setPodGroup(described *unstructured.Unstructured) (p Plan)
 
 // minCount is how many pods the PodGroup of all pods waits for, as they can exist now.
 func (d *setDecision) minCount() int32 {
+	if workload.HasHashIdentity(d.Set) {
+		return d.minCountWithKeys()
+	}
 	serving := d.course.Replicas
 	if sts := d.leaderStatefulSet(); sts != nil {
 		serving = workload.PodsOf(sts)
+		if d.Refusal.Sentence == "" && !d.held && !d.leadersWait(sts) { // the count goes first, or a part is placed alone
+			serving = max(serving, d.course.Replicas)
+		}
 	}
 	sizes, stopped := make(map[int32]int32, len(d.Groups)), map[int32]bool{}
 	for i := range d.Groups {
@@ -94,13 +102,58 @@ func (d *setDecision) minCount() int32 {
 	return gang.MinCount(workload.Replicas(d.Set), workload.Size(d.Set), serving, sizes, stopped)
 }
 
-// awaitsWorkload reports whether a new set gets no leaders yet: their scheduler would not know them.
-func (d *setDecision) awaitsWorkload() bool {
-	if !d.isNative() {
+// minCountWithKeys is minCount where groups have keys.
+func (d *setDecision) minCountWithKeys() int32 {
+	least, allowed, holding := workload.Size(d.Set), workload.Replicas(d.Set), d.gated.room.Holding
+	if live := d.leaderDeployment(); live != nil {
+		allowed = max(allowed, d.gated.room.Allowed)
+		if d.Refusal.Sentence != "" {
+			allowed = min(allowed, ptr.Deref(live.Spec.Replicas, 1))
+		}
+	}
+	if d.gated.room.Immediate {
+		holding = d.gated.room.Stopped
+	}
+	var admitted []int32
+	for i := range d.Groups {
+		leader := d.Groups[i].Leader
+		size := workload.SizeOf(leader, d.Set)
+		least = min(least, size)
+		switch isAdmitted := !workload.IsGated(leader) || slices.Contains(d.gated.admitted, leader); {
+		case !isAdmitted || workload.HasEnded(leader):
+		case d.exhaustedBy[d.Groups[i].Index] != nil: // it takes room, and its pods end
+			admitted = append(admitted, 0)
+		default:
+			admitted = append(admitted, size)
+		}
+	}
+	return gang.MinCountWithKeys(workload.Replicas(d.Set), workload.Size(d.Set), admitted, allowed-int32(len(admitted))-holding, least)
+}
+
+// AwaitsLeaders reports whether a set is to get its first leaders.
+func (w *SetSnapshot) AwaitsLeaders() bool {
+	if workload.Replicas(w.Set) == 0 {
 		return false
 	}
+	if sts := cmp.Or(w.StatefulSet.Own(), w.StatefulSet.Orphan()); sts != nil {
+		return workload.PodsOf(sts) == 0
+	}
+	deployment := cmp.Or(w.Deployment.Own(), w.Deployment.Orphan())
+	return deployment == nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0
+}
+
+// awaitsWorkload reports whether a set gets no first leaders yet: their scheduler would not know them.
+func (d *setDecision) awaitsWorkload() bool {
+	if !d.isNative() || !d.AwaitsLeaders() {
+		return false
+	}
+	return !d.hasWorkload()
+}
+
+// hasWorkload reports whether the Workload exists, and the PodGroup of all pods if the set has one.
+func (d *setDecision) hasWorkload() bool {
 	needsPodGroup := gang.LevelOf(d.Set.Spec.Scheduling) == gang.SetLevel && workload.Replicas(d.Set) > 0
-	return d.Workload.Own() == nil || needsPodGroup && d.PodGroup.Own() == nil
+	return d.Workload.Own() != nil && (!needsPodGroup || d.PodGroup.Own() != nil)
 }
 
 // createNative creates a Workload or a PodGroup. The object of another owner under the name stays: no object
@@ -119,10 +172,11 @@ func (p *Plan) createNative(kind identity.Kind, want *unstructured.Unstructured,
 
 // keepNative patches labels and counts. The API server refuses any other change.
 func (p *Plan) keepNative(kind identity.Kind, have, want *unstructured.Unstructured) {
-	if drifted(have, want) {
-		text := driftText(kind, have)
+	if text := difference(kind, have, want); text != "" {
 		p.wait(Wait{Reason: because(CodePodGroupDiffers, text), Tell: warning(CodePodGroupDiffers, "Wait", text, nil)})
-		return
+		if field, _ := gang.Dropped(have, want); field == "" {
+			return
+		} // the rest of it can be kept
 	}
 	if !gang.IsOutdated(have, want) {
 		return
@@ -132,15 +186,22 @@ func (p *Plan) keepNative(kind identity.Kind, have, want *unstructured.Unstructu
 		fmt.Sprintf("Failed to update %s %s", strings.ToLower(string(kind)), have.GetName()))
 }
 
-// drifted reports whether an object says of what cannot be changed something else than the set.
-func drifted(have, want *unstructured.Unstructured) bool {
-	return !within(gang.Fixed(have), gang.Fixed(want))
+// difference says what of an object cannot be changed and is not what the set says, or is empty.
+func difference(kind identity.Kind, have, want *unstructured.Unstructured) string {
+	name := fmt.Sprintf("%s %s", strings.ToLower(string(kind)), have.GetName())
+	if field, gate := gang.Dropped(have, want); field != "" {
+		return fmt.Sprintf("%s: the API server dropped %s; switch on its feature gate %s, delete the object, and another is created", name, field, gate)
+	}
+	if gang.HasOtherMembers(have, want) || !within(gang.Fixed(have), gang.Fixed(want)) {
+		return name + " says what spec.scheduling does not, and cannot be changed: delete it, and another is created"
+	}
+	return ""
 }
 
 func deletePodGroup(object *unstructured.Unstructured) action.Delete {
 	return action.Delete{
 		Object:  identity.RefOf(identity.KindPodGroup, object),
-		Because: because(CodePodGroupUnused, fmt.Sprintf("no pod is in podgroup %s, and none will be", object.GetName())),
+		Because: because(CodePodGroupUnused, fmt.Sprintf("no pod is in podgroup %s, and no leader needs it", object.GetName())),
 	}
 }
 
@@ -175,45 +236,79 @@ func (d *groupDecision) keepPodGroups() {
 	}
 }
 
-// unusedPodGroups deletes PodGroups of the group that no pod is in. Each leader has others, so none comes to
-// be used again. The end of each pod of a group leads here.
-func (d *groupDecision) unusedPodGroups() bool {
-	if len(d.PodGroups.Owned) == 0 {
+// strayed deletes workers that a leader deleted with --cascade=orphan left behind, if their PodGroup is not that of the
+// next leader: adopted, they would keep it waiting for ever.
+func (d *groupDecision) strayed() bool {
+	sts := d.Workers.Orphan()
+	if sts == nil || !workload.AreApart(d.Leader, sts) {
 		return true
 	}
-	used := map[string]bool{}
-	for _, pod := range d.allPods() {
-		if !gang.IsHanded(pod) {
-			continue
-		}
-		used[gang.PodGroupName(pod)] = true
-		if pod == d.Leader {
-			for _, name := range gang.PodGroupNames(pod) {
-				used[name] = true
-			}
-		}
+	d.plan.do(action.Delete{
+		Object:  identity.RefOf(identity.KindStatefulSet, sts),
+		Because: because(CodeOrphan, fmt.Sprintf("the workers of statefulset %s are in the podgroup of a former leader, and leader %s waits for others", sts.Name, d.LeaderName)),
+	})
+	return false
+}
+
+// apart deletes a leader whose workers are in other PodGroups, and reports whether it does: an operator that did not
+// know the field created them. Workers that have a node run, and stay.
+func (d *groupDecision) apart(sts *appsv1.StatefulSet) bool {
+	hasNode := func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
+	if !workload.AreApart(d.Leader, sts) || slices.ContainsFunc(slices.Concat(d.Pods.Owned, d.Pods.Previous), hasNode) {
+		return false
 	}
-	for _, object := range d.PodGroups.Owned {
-		if !used[object.GetName()] {
-			d.plan.do(deletePodGroup(object))
-		}
+	if !d.Live {
+		d.plan.Needs = NeedLivePods
+		return true
 	}
+	leader := identity.RefOf(identity.KindPod, d.Leader)
+	d.plan.do(action.Delete{
+		Object: leader, AnyVersion: true, Foreground: true,
+		Because: because(CodeOutdated, fmt.Sprintf("the workers of statefulset %s are in other podgroups than leader %s", sts.Name, d.LeaderName)),
+		Tell: action.Telling{Done: []action.Event{{
+			Reason: "RecreateGroup", Action: "Delete", Related: &leader,
+			Note: fmt.Sprintf("Worker statefulset %s was created by a previous LWS version and its workers do not join the PodGroups of leader pod %s, deleted the leader pod to recreate group %s",
+				sts.Name, d.LeaderName, d.name()),
+		}}},
+	})
 	return true
 }
 
-// allPods are those of the group, terminating ones included.
-func (d *groupDecision) allPods() []*corev1.Pod {
-	all := slices.Concat(d.Kept, d.Pods.Owned, d.Pods.Previous, d.Pods.Orphans, d.Pods.Foreign, []*corev1.Pod{d.Leader, d.Leaving, d.Former})
-	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return pod == nil })
+// wasApart reports whether a terminating leader has such workers: its end is no failure.
+func (d *groupDecision) wasApart() bool {
+	return slices.ContainsFunc(WorkersOf(&d.Group, d.Leaving), func(sts *appsv1.StatefulSet) bool { return workload.AreApart(d.Leaving, sts) })
 }
 
-// neededPodGroups are those objects whose names the leader needs.
-func (g *Group) neededPodGroups(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	if g.Leader == nil || !gang.IsHanded(g.Leader) {
-		return nil
+// unusedPodGroups deletes the PodGroups of a set that no pod is in and no leader needs. The end of each pod leads here.
+func (d *setDecision) unusedPodGroups() (p Plan) {
+	unused := slices.DeleteFunc(slices.Clone(d.PodGroups.Owned), func(object *unstructured.Unstructured) bool {
+		return d.PodGroupsInUse[object.GetName()] || d.isWhole(object)
+	})
+	if len(unused) > 0 && !d.PodGroupsLive { // memory may lack pods
+		p.Needs = NeedPodGroupsInUse
+		return p
 	}
-	names := gang.PodGroupNames(g.Leader)
-	return slices.DeleteFunc(slices.Clone(objects), func(object *unstructured.Unstructured) bool { return !slices.Contains(names, object.GetName()) })
+	for _, object := range unused {
+		p.do(deletePodGroup(object))
+	}
+	return p
+}
+
+// isWhole reports whether a PodGroup is that of all pods of a set that has pods, or has not ended them.
+func (d *setDecision) isWhole(object *unstructured.Unstructured) bool {
+	if gang.LevelOf(d.Set.Spec.Scheduling) != gang.SetLevel || object.GetName() != gang.SetPodGroupName(d.Set) {
+		return false
+	}
+	return workload.Replicas(d.Set) > 0 || !d.hasNoLeaders()
+}
+
+// hasNoLeaders reports whether no leader exists, and none is created.
+func (d *setDecision) hasNoLeaders() bool {
+	if sts := d.leaderStatefulSet(); sts != nil {
+		return workload.PodsOf(sts) == 0 && workload.Observed(sts) && sts.Status.Replicas == 0
+	}
+	deployment := d.leaderDeployment()
+	return deployment == nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 && deployment.Status.ObservedGeneration >= deployment.Generation
 }
 
 // Reasons of the condition WorkloadSchedulingCreated.
@@ -248,12 +343,12 @@ func (d *setDecision) workloadCreated() []metav1.Condition {
 
 // hasPodGroups reports whether the Workload, and the PodGroups of all leaders, exist.
 func (d *setDecision) hasPodGroups() bool {
-	if d.awaitsWorkload() {
+	if !d.hasWorkload() {
 		return false
 	}
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		if gang.IsHanded(g.Leader) && len(g.neededPodGroups(g.PodGroups.Owned)) < d.podGroupsOf(g) {
+		if gang.IsHanded(g.Leader) && len(g.PodGroups.Owned) < d.podGroupsOf(g) {
 			return false
 		}
 	}
@@ -291,8 +386,8 @@ func (d *setDecision) workloadFault() (reason, text string) {
 func (d *setDecision) podGroupFault() (reason, text string) {
 	foreign, previous, drift := slices.Clone(d.PodGroup.Foreign), slices.Clone(d.PodGroup.Previous), d.drift()
 	for i := range d.Groups {
-		foreign = append(foreign, d.Groups[i].neededPodGroups(d.Groups[i].PodGroups.Foreign)...)
-		previous = append(previous, d.Groups[i].neededPodGroups(d.Groups[i].PodGroups.Previous)...)
+		foreign = append(foreign, d.Groups[i].PodGroups.Foreign...)
+		previous = append(previous, d.Groups[i].PodGroups.Previous...)
 	}
 	switch {
 	case drift != "":
@@ -311,19 +406,18 @@ func (d *setDecision) drift() string {
 	if described == nil {
 		return ""
 	}
-	if want, err := gang.Workload(d.Set); err == nil && drifted(described, want) {
-		return driftText(identity.KindWorkload, described)
+	if want, err := gang.Workload(d.Set); err == nil {
+		if text := difference(identity.KindWorkload, described, want); text != "" {
+			return text
+		}
 	}
 	have := d.PodGroup.Own()
 	if have == nil {
 		return ""
 	}
-	if want, err := gang.SetPodGroup(d.Set, described, 1); err == nil && drifted(have, want) {
-		return driftText(identity.KindPodGroup, have)
+	want, err := gang.SetPodGroup(d.Set, described, 1)
+	if err != nil {
+		return ""
 	}
-	return ""
-}
-
-func driftText(kind identity.Kind, object *unstructured.Unstructured) string {
-	return fmt.Sprintf("%s %s says what spec.scheduling does not, and cannot be changed: delete it, and another is created", strings.ToLower(string(kind)), object.GetName())
+	return difference(identity.KindPodGroup, have, want)
 }

@@ -14,7 +14,10 @@ import (
 	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -74,8 +77,8 @@ func ungrouped(c *cluster) string {
 		}
 	}
 	for name := range counts {
-		if members[name] == 0 {
-			return name + " has no pods"
+		if members[name] == 0 || find[PodGroup](c, name).GetDeletionTimestamp() != nil {
+			return name + " has no pods, or terminates"
 		}
 	}
 	return ""
@@ -98,12 +101,221 @@ func withoutNative(c *cluster) {
 	}
 }
 
+// apart gives the workers of group 0 the Workload's name without what their leader added.
+func apart(c *cluster) {
+	on("w-0", func(sts StatefulSet) {
+		sts.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey] = gang.WorkloadName(find[Set](c, "w"))
+	})(c)
+}
+
+// scaledTo has the leader StatefulSet scaled, as if all controllers had seen it.
+func scaledTo(n int32) step {
+	return then(user(replicas(n)), carriedOut, on("w", func(sts StatefulSet) {
+		sts.Status.ObservedGeneration, sts.Status.Replicas = sts.Generation, n
+	}))
+}
+
+// TestZeroAndBackAtOnce scales a gang of the whole set to zero and back, while the pods of before end. None of the
+// next pods enters a PodGroup that terminates.
+func TestZeroAndBackAtOnce(t *testing.T) {
+	for turns := range 6 {
+		c := atLevel(gang.SetLevel, 4, 2)(t)
+		user(replicas(0))(c)
+		for range turns {
+			c.do(c.decideSet())
+			c.turn()
+		}
+		user(replicas(2))(c)
+		c.settle()
+		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 4 {
+			t.Errorf("scaled back after %d turns: %s, %v", turns, fault, spelled(c.decideSet()))
+		}
+	}
+}
+
+// TestPodGroupsInUseStay: leaders without their StatefulSet, and pods that memory lacks, keep their PodGroups.
+func TestPodGroupsInUseStay(t *testing.T) {
+	for level := range levels {
+		c := atLevel(level, 2, 2)(t)
+		before, late := nativeGroups(c), c.set()
+		late.PodGroupsInUse = nil
+		if plan := lws.DecideSet(late); plan.Needs != lws.NeedPodGroupsInUse && level != gang.SetLevel {
+			t.Errorf("level %s: no pod is looked for: %v", level, spelled(plan))
+		}
+		c.Remove(find[StatefulSet](c, "w"), metav1.DeletePropagationOrphan)
+		c.settle()
+		if fault := ungrouped(c); fault != "" || !maps.Equal(before, nativeGroups(c)) {
+			t.Errorf("level %s: %s, %v and before %v", level, fault, nativeGroups(c), before)
+		}
+	}
+}
+
+// TestMinCountIsRaisedBeforeLeadersAreCreated: else the scheduler would place a part of them alone. Leaders that the API
+// server refuses are not waited for.
+func TestMinCountIsRaisedBeforeLeadersAreCreated(t *testing.T) {
+	c := atLevel(gang.SetLevel, 2, 2)(t)
+	user(replicas(4))(c)
+	plan := c.decideSet()
+	order := randomNames.ReplaceAllString(short(plan), "$1")
+	if !strings.Contains(order, "apply podgroup, apply statefulset w") {
+		t.Errorf("got %q", order)
+	}
+	c.do(plan)
+	count := func() int64 { return nativeGroups(c)[gang.SetPodGroupName(find[Set](c, "w"))] }
+	if count() != 8 {
+		t.Errorf("%d pods are waited for", count())
+	}
+	on("w", func(sts StatefulSet) { *sts.Spec.Replicas = 2 })(c) // it was refused
+	for _, at := range []time.Time{c.Now, c.Now.Add(-time.Hour)} {
+		w := c.set()
+		w.Refusal = lws.Refusal{Sentence: "apply statefulset w: exceeded quota", At: at, Since: at}
+		refused := lws.DecideSet(w)
+		refused.Actions = slices.DeleteFunc(refused.Actions, func(a action.Action) bool { return a.Target().Kind != identity.KindPodGroup })
+		c.do(refused)
+		if count() != 4 {
+			t.Errorf("%d pods are waited for, and leaders are refused", count())
+		}
+	}
+}
+
+// keyedNatively is a cluster with a set of groups that have keys, placed by Kubernetes' own scheduler. It has no leaders.
+func keyedNatively(t *testing.T, level gang.Level, replicas, size int32) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	c.scheduler = gang.Kubernetes
+	c.awake()
+	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, levels[level], func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }))
+	var created []string
+	for range 6 {
+		plan := c.decideSet()
+		for _, a := range of[action.Create](plan) {
+			created = append(created, strings.ToLower(string(a.Kind)))
+		}
+		c.do(plan)
+	}
+	if last := created[len(created)-1]; last != "deployment" && last != "service" || slices.Index(created, "workload") > slices.Index(created, "deployment") {
+		t.Fatalf("created %v", created)
+	}
+	c.observed()
+	return c
+}
+
+// turnKeyed lets a set, its groups and all other controllers act some times.
+func (c *cluster) turnKeyed() {
+	c.t.Helper()
+	for range 8 {
+		c.do(c.decideSet())
+		for _, pod := range fakeapi.All[Pod](c.Objects) {
+			if pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
+				c.do(c.decideGroup(pod.Name))
+			}
+		}
+		c.others()
+	}
+}
+
+// TestGroupsWithKeysAreInPodGroups: groups come and go, at each level.
+func TestGroupsWithKeysAreInPodGroups(t *testing.T) {
+	for level := range levels {
+		c := keyedNatively(t, level, 2, 3)
+		c.lead("w-r-a", keyOf("a"))
+		c.lead("w-r-b", keyOf("b"))
+		c.turnKeyed()
+		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 6 {
+			t.Errorf("level %s: %s", level, fault)
+		}
+		removed[Pod]("w-r-a")(c)
+		c.lead("w-r-c", keyOf("c"))
+		c.turnKeyed()
+		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 6 || find[Pod](c, "w-r-c").Status.Phase != "Running" {
+			t.Errorf("level %s, a group recreated: %s", level, fault)
+		}
+		user(replicas(0))(c)
+		c.do(c.decideSet())
+		c.observed()
+		then(removed[Pod]("w-r-b"), removed[Pod]("w-r-c"))(c)
+		c.turnKeyed()
+		if left := nativeGroups(c); len(left) > 0 {
+			t.Errorf("level %s, at zero: %v is left", level, left)
+		}
+	}
+}
+
+// TestMinCountOfGroupsWithKeys: a leader that waits for a group that ends has no workers yet.
+func TestMinCountOfGroupsWithKeys(t *testing.T) {
+	c := keyedNatively(t, gang.SetLevel, 2, 3)
+	check := func(what string, want int64) {
+		t.Helper()
+		c.do(c.decideSet())
+		if got := nativeGroups(c)[gang.SetPodGroupName(find[Set](c, "w"))]; got != want {
+			t.Errorf("%s: %d pods are waited for, want %d", what, got, want)
+		}
+	}
+	check("leaders are to come", 6)
+	c.lead("w-r-a", keyOf("a"))
+	c.lead("w-r-b", keyOf("b"))
+	check("both are admitted", 6)
+	c.turnKeyed()
+	leaving[Pod]("w-r-b", heldBy)(c)
+	c.lead("w-r-c", keyOf("c"))
+	check("one ends, and the next waits", 3)
+	user(replicas(4))(c)
+	check("room for two more", 9)
+}
+
+// TestOrphanedWorkersOfAFormerLeader: the next leader has another PodGroup, so that its workers are new.
+func TestOrphanedWorkersOfAFormerLeader(t *testing.T) {
+	for _, level := range []gang.Level{gang.ReplicaLevel, gang.RoleLevel} {
+		c := atLevel(level, 1, 2)(t)
+		c.Remove(find[Pod](c, "w-0"), metav1.DeletePropagationOrphan)
+		c.settle()
+		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 2 {
+			t.Errorf("level %s: %s", level, fault)
+		}
+	}
+}
+
+// TestWorkersOfAPreviousOperator: a group whose workers do not know the name that the leader added starts again, and
+// that is no failure.
+func TestWorkersOfAPreviousOperator(t *testing.T) {
+	c := natively(t, 1, 2, levels[gang.ReplicaLevel], onRestart, func(set Set) { set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = new(int32(0)) })
+	user(func(set Set) { set.Status.Started, set.Status.Restarts = nil, nil })(c)
+	then(gone[StatefulSet]("w-0"), gone[Pod]("w-0-1"))(c)
+	c.do(c.decideGroup("w-0"))
+	apart(c)
+	c.sync()
+	then(on("w-0-1", unscheduled))(c)
+	plan := c.decideGroup("w-0")
+	deletion := one[action.Delete](t, plan)
+	const note = "Worker statefulset w-0 was created by a previous LWS version and its workers do not join the PodGroups of leader pod w-0, deleted the leader pod to recreate group 0"
+	if tell := deletion.Tell.Done[0]; tell.Reason != "RecreateGroup" || tell.Action != "Delete" || tell.Note != note || !deletion.Foreground || !deletion.AnyVersion {
+		t.Errorf("got %+v", deletion)
+	}
+	leader := find[Pod](c, "w-0").UID
+	c.do(plan)
+	c.settle()
+	if fault := ungrouped(c); fault != "" || find[Pod](c, "w-0").UID == leader || len(c.status().Restarts) > 0 {
+		t.Errorf("%s, %+v", fault, c.status().Restarts)
+	}
+}
+
 func TestDecisionsAboutNativePodGroups(t *testing.T) {
 	drift := func(o PodGroup) {
 		_ = unstructured.SetNestedField(o.Object, int64(9), "spec", "schedulingPolicy", "gang", "minCount")
 	}
 	basic := func(o PodGroup) {
 		_ = unstructured.SetNestedMap(o.Object, map[string]any{"basic": map[string]any{}}, "spec", "schedulingPolicy")
+	}
+	lacks := func(o PodGroup) { unstructured.RemoveNestedField(o.Object, "spec", "schedulingConstraints") }
+	inRack := func(t testing.TB) *cluster {
+		return natively(t, 1, 2, func(set Set) {
+			set.Spec.Scheduling = &lwsv1.Scheduling{Replica: &lwsv1.ReplicaScheduling{SchedulingConstraints: &schedulingv1alpha3.WorkloadCompositePodGroupSchedulingConstraints{
+				Topology: []schedulingv1alpha3.TopologyConstraint{{Key: "rack"}},
+			}}}
+		})
+	}
+	byLeader := func(o PodGroup) {
+		_ = unstructured.SetNestedMap(o.Object, map[string]any{"gang": map[string]any{"minCount": int64(1)}}, "spec", "schedulingPolicy")
 	}
 	group, whole := atLevel(gang.ReplicaLevel, 1, 2), atLevel(gang.SetLevel, 2, 2)
 	for _, d := range []decision{
@@ -116,14 +328,20 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 		{"of another count, of all pods", whole, onNative(drift), "", "apply podgroup"},
 		{"without labels", group, onNative(func(o PodGroup) { o.SetLabels(nil) }), "w-0", "apply podgroup"},
 		{"of another policy: no patch can change it", group, onNative(basic), "w-0", "| PodGroupDiffers!PodGroupDiffers"},
+		{"with a gang that is not wanted", atLevel(gang.RoleLevel, 1, 2), onNative(byLeader), "w-0", "| PodGroupDiffers!PodGroupDiffers"},
+		{"without its topology", inRack, onNative(lacks), "w-0", "| PodGroupDiffers!PodGroupDiffers"},
+		{"without its topology, of another count", inRack, then(onNative(lacks), onNative(drift)), "w-0", "apply podgroup | PodGroupDiffers!PodGroupDiffers"},
 		{"of another policy, of all pods", whole, onNative(basic), "", "status leaderworkerset w | PodGroupDiffers!PodGroupDiffers"},
 		{"without an owner: none is adopted", group, onNative(func(o PodGroup) { o.SetOwnerReferences(nil) }), "w-0", "| NameConflict UnexpectedPodGroupOwner!UnexpectedPodGroupOwner"},
 		{"terminating", group, onNative(func(o PodGroup) { o.SetDeletionTimestamp(&fakeTime) }), "w-0", "| WaitingForPreviousIncarnation"},
 		{"no Workload", group, func(c *cluster) { delete(c.Objects, fakeapi.NameOf(workloadOf(c))) }, "w-0", "| WaitingForWorkload"},
 		{"no Workload, the set", group, func(c *cluster) { delete(c.Objects, fakeapi.NameOf(workloadOf(c))) }, "", "create workload"},
+		{"orphaned workers of a former leader", group, then(orphaned[StatefulSet]("w-0"), apart), "w-0", "delete statefulset w-0"},
+		{"workers of a previous operator", group, then(apart, on("w-0-1", unscheduled)), "w-0", "delete pod w-0"},
+		{"workers of a previous operator that run", group, apart, "w-0", ""},
 		// The last pod of a group that was scaled away is a worker.
-		{"a PodGroup whose last pod ended", atLevel(gang.ReplicaLevel, 2, 2), then(gone[StatefulSet]("w-1"), gone[Pod]("w-1", "w-1-1")), "w-1", "delete podgroup"},
-		{"a PodGroup whose worker goes on", atLevel(gang.ReplicaLevel, 2, 2), then(gone[StatefulSet]("w-1"), gone[Pod]("w-1"), leaving[Pod]("w-1-1", heldBy)), "w-1", ""},
+		{"a PodGroup whose last pod ended", atLevel(gang.ReplicaLevel, 2, 2), then(scaledTo(1), gone[StatefulSet]("w-1"), gone[Pod]("w-1", "w-1-1")), "", "delete podgroup, status leaderworkerset w"},
+		{"a PodGroup whose worker goes on", atLevel(gang.ReplicaLevel, 2, 2), then(scaledTo(1), gone[StatefulSet]("w-1"), gone[Pod]("w-1"), leaving[Pod]("w-1-1", heldBy)), "", "status leaderworkerset w"},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			c := d.of(t)
@@ -132,6 +350,9 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 			if d.about != "" {
 				plan = c.decideGroup(d.about)
 			}
+			if w, differs := waitFor(plan, lws.CodePodGroupDiffers); differs && strings.Contains(d.name, "topology") != strings.Contains(w.Sentence, dropped) {
+				t.Error(w.Sentence)
+			}
 			if got := randomNames.ReplaceAllString(short(plan), "$1"); got != d.want {
 				t.Errorf("got %q, want %q", got, d.want)
 			}
@@ -139,6 +360,8 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 		})
 	}
 }
+
+const dropped = "the API server dropped spec.schedulingConstraints; switch on its feature gate TopologyAwareWorkloadScheduling, "
 
 // randomNames are those of Workloads and PodGroups.
 var randomNames = regexp.MustCompile(`(podgroup|workload) [^ ,]+`)
@@ -207,10 +430,6 @@ func TestPodsAreNeverWaitedForInVain(t *testing.T) {
 						c.do(c.decideSet())
 						c.turn()
 					}
-				}
-				c.settle()
-				for _, name := range groupNames { // the end of each pod leads to its group
-					c.do(c.decideGroup(name))
 				}
 				c.settle()
 				if available := condition(c.status(), string(lwsv1.LeaderWorkerSetAvailable)); available.Status != metav1.ConditionTrue {

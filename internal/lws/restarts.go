@@ -87,7 +87,7 @@ func (d *groupDecision) endsAtOnce() bool {
 	if d.HasKey { // nothing tells whether its ReplicaSet deleted it
 		return !d.rolled(d.Leaving) && d.failed(d.Leaving)
 	}
-	return !d.scaledAway() && !d.rolled(d.Leaving)
+	return !d.scaledAway() && !d.rolled(d.Leaving) && !d.wasApart()
 }
 
 // failed reports whether a terminating leader failed, and was not deleted alone.

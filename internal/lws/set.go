@@ -93,6 +93,7 @@ func DecideSet(w SetSnapshot) Plan {
 			plan.add(rule(d))
 		}
 	}
+	plan.add(d.unusedPodGroups())
 	if plan.Needs != "" {
 		return Plan{Needs: plan.Needs}
 	}

@@ -51,6 +51,11 @@ type SetSnapshot struct {
 	// Workload holds what bears the name of the set's Workload, and PodGroup what bears that of the
 	// PodGroup of all its pods. They are filled only for a set that Kubernetes' own scheduler places.
 	Workload, PodGroup identity.Claim[*unstructured.Unstructured]
+	// PodGroups holds all of Kubernetes' own scheduler that have the label of the set. PodGroupsInUse are the
+	// names of those that pods are in, or that leaders need: as memory shows the pods, or live if PodGroupsLive.
+	PodGroups      identity.Claim[*unstructured.Unstructured]
+	PodGroupsInUse map[string]bool
+	PodGroupsLive  bool
 	// LeaderVolumes holds what bears the names of leaders' volume claims. It is
 	// filled only while leaders are missing.
 	LeaderVolumes identity.Claim[*volumes.PVC]
@@ -135,8 +140,7 @@ type Group struct {
 	// Gang holds what bears the name of the object that the group's gang scheduler
 	// knows it by. It is filled only for groups that were handed to one.
 	Gang identity.Claim[*unstructured.Unstructured]
-	// PodGroups are those of Kubernetes' own scheduler: in a set snapshot those that the leader needs,
-	// in that of a group all with its labels, too.
+	// PodGroups are those of Kubernetes' own scheduler that the leader needs.
 	PodGroups identity.Claim[*unstructured.Unstructured]
 	// GangMissing says why that scheduler's objects cannot be read, or is empty.
 	GangMissing string

@@ -1,11 +1,12 @@
 package lwscache
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,7 +81,7 @@ func (w *Watched) Store() (store cache.Indexer, isAbsent bool) {
 }
 
 func (w *Watched) setup(informer cache.SharedIndexInformer) error {
-	if err := informer.AddIndexers(cache.Indexers{indexGroup: groupLabels}); err != nil {
+	if err := informer.AddIndexers(cache.Indexers{indexSet: setLabel}); err != nil {
 		return err
 	}
 	if err := informer.SetTransform(withoutStatus); err != nil {
@@ -103,18 +104,16 @@ func (w *Watched) report(object any) {
 	}
 }
 
-// indexGroup finds PodGroups by the labels of their group.
-const indexGroup = "group"
+// indexSet finds objects by the label of their set.
+const indexSet = "set"
 
-func groupLabels(object any) ([]string, error) {
+func setLabel(object any) ([]string, error) {
 	found, ok := object.(*unstructured.Unstructured)
-	if !ok || found.GetLabels()[lwsv1.GroupIndexLabelKey] == "" {
+	if !ok {
 		return nil, nil
 	}
-	return []string{groupKey(found.GetNamespace(), found.GetLabels()[lwsv1.SetNameLabelKey], found.GetLabels()[lwsv1.GroupIndexLabelKey])}, nil
+	return []string{found.GetNamespace() + "/" + found.GetLabels()[lwsv1.SetNameLabelKey]}, nil
 }
-
-func groupKey(namespace, set, group string) string { return namespace + "/" + set + "/" + group }
 
 // withoutStatus drops what no decision reads.
 func withoutStatus(object any) (any, error) {
@@ -187,17 +186,13 @@ func (r *reading) isNative() bool {
 	return r.scheduler == gang.Kubernetes && r.set.Spec.Scheduling != nil
 }
 
-// fillPodGroups reads the PodGroups that a group needs, and for the group itself all with its labels.
+// fillPodGroups reads the PodGroups that a group needs.
 func (r *reading) fillPodGroups(ctx context.Context, g *lws.Group) error {
-	var all []*unstructured.Unstructured
-	if !r.wholeSet {
-		labelled, err := r.labelledPodGroups(ctx, g)
-		if err != nil {
-			return err
-		}
-		all = labelled
+	if g.Leader == nil || !gang.IsHanded(g.Leader) {
+		return nil
 	}
-	for _, name := range neededPodGroups(g, all) {
+	var all []*unstructured.Unstructured
+	for _, name := range gang.PodGroupNames(g.Leader) {
 		found, missing, err := r.gangObject(ctx, r.podGroupKind(), types.NamespacedName{Namespace: r.set.Namespace, Name: name})
 		if err != nil {
 			return r.unlessForbidden(err)
@@ -212,23 +207,6 @@ func (r *reading) fillPodGroups(ctx context.Context, g *lws.Group) error {
 	return err
 }
 
-// neededPodGroups are the names of the PodGroups that a leader needs and that were not found.
-func neededPodGroups(g *lws.Group, found []*unstructured.Unstructured) (names []string) {
-	if g.Leader == nil || !gang.IsHanded(g.Leader) {
-		return nil
-	}
-	has := map[string]bool{}
-	for _, object := range found {
-		has[object.GetName()] = true
-	}
-	for _, name := range gang.PodGroupNames(g.Leader) {
-		if !has[name] {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // unlessForbidden drops the error of a user who may not read what the operator may.
 func (r *reading) unlessForbidden(err error) error {
 	if apierrors.IsForbidden(err) && r.wholeSet {
@@ -237,23 +215,48 @@ func (r *reading) unlessForbidden(err error) error {
 	return err
 }
 
-// labelledPodGroups returns the PodGroups with the labels of a group.
-func (r *reading) labelledPodGroups(ctx context.Context, g *lws.Group) (all []*unstructured.Unstructured, err error) {
-	group := strconv.Itoa(g.Index)
-	if g.Leader != nil {
-		group = cmp.Or(g.Leader.Labels[lwsv1.GroupIndexLabelKey], group)
+// fillPodGroupsOfSet reads all PodGroups of a set, and which of them the pods in memory use.
+func (r *reading) fillPodGroupsOfSet(ctx context.Context, w *lws.SetSnapshot) error {
+	if !r.isNative() || w.GangMissing != "" {
+		return nil
 	}
+	labelled, err := r.labelledPodGroups(ctx)
+	if err != nil {
+		return r.unlessForbidden(err)
+	}
+	if w.PodGroups, err = r.sortNative(ctx, labelled); err != nil {
+		return err
+	}
+	w.PodGroupsInUse = gang.InUse(slices.Concat(w.Leaders.Owned, w.Leaders.Previous, w.Leaders.Orphans, w.Leaders.Foreign))
+	for _, object := range w.PodGroups.Owned {
+		if w.PodGroupsInUse[object.GetName()] {
+			continue
+		}
+		workers, err := r.workersIn(ctx, object)
+		if err != nil {
+			return err
+		}
+		maps.Copy(w.PodGroupsInUse, gang.InUse(workers))
+	}
+	return nil
+}
+
+// labelledPodGroups returns the PodGroups with the label of a set.
+func (r *reading) labelledPodGroups(ctx context.Context) (all []*unstructured.Unstructured, err error) {
 	if r.podGroups == nil {
-		return r.liveLabelled(ctx, group)
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gang.NativePodGroupKind)
+		list.SetKind(gang.NativePodGroupKind.Kind + "List")
+		if err := r.live.List(ctx, list, client.InNamespace(r.set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name}); err != nil && !unserved(err) {
+			return nil, fmt.Errorf("list the PodGroups of %q: %w", r.set.Name, err)
+		}
+		return pointers(list.Items), nil
 	}
-	store, isAbsent := r.podGroups.Store()
-	switch {
-	case isAbsent:
-		return nil, nil
-	case store == nil:
-		return r.liveLabelled(ctx, group)
+	store, _ := r.podGroups.Store()
+	if store == nil {
+		return nil, nil // the set is read again once memory has them
 	}
-	found, err := store.ByIndex(indexGroup, groupKey(r.set.Namespace, r.set.Name, group))
+	found, err := store.ByIndex(indexSet, r.set.Namespace+"/"+r.set.Name)
 	for _, object := range found {
 		if object, ok := object.(*unstructured.Unstructured); ok {
 			all = append(all, object)
@@ -262,18 +265,21 @@ func (r *reading) labelledPodGroups(ctx context.Context, g *lws.Group) (all []*u
 	return all, err
 }
 
-func (r *reading) liveLabelled(ctx context.Context, group string) (all []*unstructured.Unstructured, err error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(gang.NativePodGroupKind)
-	list.SetKind(gang.NativePodGroupKind.Kind + "List")
-	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name, lwsv1.GroupIndexLabelKey: group}
-	if err := r.live.List(ctx, list, client.InNamespace(r.set.Namespace), labels); err != nil {
-		if unserved(err) || apierrors.IsForbidden(err) && r.podGroups != nil {
-			return nil, nil // the set says so
-		}
-		return nil, fmt.Errorf("list the PodGroups of group %s of %q: %w", group, r.set.Name, err)
+// workersIn returns the workers in memory that may be in a PodGroup of a group.
+func (r *reading) workersIn(ctx context.Context, podGroup *unstructured.Unstructured) ([]*corev1.Pod, error) {
+	if workload.HasHashIdentity(r.set) {
+		return r.workersUnder(ctx)
 	}
-	return pointers(list.Items), nil
+	return r.Pods(ctx, types.NamespacedName{Namespace: r.set.Namespace, Name: r.set.Name + "-" + podGroup.GetLabels()[lwsv1.GroupIndexLabelKey]})
+}
+
+// podGroupsInUse reads live which PodGroups the pods of a set use.
+func (r *reading) podGroupsInUse(ctx context.Context) (map[string]bool, error) {
+	var list corev1.PodList
+	if err := r.live.List(ctx, &list, client.InNamespace(r.set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name}); err != nil {
+		return nil, fmt.Errorf("list the pods of %q: %w", r.set.Name, err)
+	}
+	return gang.InUse(pointers(list.Items)), nil
 }
 
 // sortNative classifies objects of Kubernetes' own scheduler. None is adopted: an owner of another set, or
@@ -291,7 +297,11 @@ func (r *reading) fillWorkload(ctx context.Context, w *lws.SetSnapshot) (err err
 		return r.unlessForbidden(err)
 	}
 	if gang.LevelOf(r.set.Spec.Scheduling) == gang.SetLevel {
-		w.PodGroup, w.GangMissing, err = r.nativeObject(ctx, r.podGroupKind(), gang.SetPodGroupName(r.set))
+		kind := r.podGroupKind()
+		if w.AwaitsLeaders() && kind.objects != nil { // memory may show one that was deleted since
+			kind.objects = liveObjects{}
+		}
+		w.PodGroup, w.GangMissing, err = r.nativeObject(ctx, kind, gang.SetPodGroupName(r.set))
 	}
 	return r.unlessForbidden(err)
 }
@@ -312,6 +322,12 @@ func (r *reading) nativeObject(ctx context.Context, kind gangKind, name string) 
 	claim, err = r.sortNative(ctx, []*unstructured.Unstructured{found})
 	return claim, "", err
 }
+
+// liveObjects are read live, each time.
+type liveObjects struct{}
+
+// Store implements GangObjects.
+func (liveObjects) Store() (store cache.Indexer, isAbsent bool) { return nil, false }
 
 // gangObject reads an object of a kind that the API server need not serve. What memory lacks is
 // read live: an object may be new, or lack our labels. A set reads live only names that are taken.

@@ -3,6 +3,7 @@ package lwscache_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -169,17 +170,18 @@ func (e *eyes) native(name string) *unstructured.Unstructured {
 	return object
 }
 
-// A group reads all PodGroups with its labels, to delete those without pods. Its set reads those that the leader needs.
-func TestAGroupReadsAllOfItsNativePodGroups(t *testing.T) {
+// A set reads all of its PodGroups, to delete those without pods. A group reads those that its leader needs.
+func TestASetReadsAllOfItsNativePodGroups(t *testing.T) {
 	e, _ := natively(t)
 	e.observer.WithScheduler(gang.Kubernetes, nil, nil)
 	e.native("w-h.abcde-0-r")
 	e.native("w-h.fghij-0-r")
-	if got := e.group("w-0").PodGroups.Owned; len(got) != 2 {
-		t.Errorf("the group reads %d PodGroups", len(got))
+	if got := e.group("w-0").PodGroups.Owned; len(got) != 1 || got[0].GetName() != "w-h.abcde-0-r" {
+		t.Errorf("the group reads %v", got)
 	}
-	if got := e.set("w").Groups[0].PodGroups.Owned; len(got) != 1 || got[0].GetName() != "w-h.abcde-0-r" {
-		t.Errorf("the set reads %v", got)
+	w := e.set("w")
+	if got := w.PodGroups.Owned; len(got) != 2 || !maps.Equal(w.PodGroupsInUse, map[string]bool{"w-h.abcde-0-r": true}) {
+		t.Errorf("the set reads %d PodGroups, and %v are in use", len(got), w.PodGroupsInUse)
 	}
 }
 

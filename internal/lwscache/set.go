@@ -37,6 +37,9 @@ func (o *Observer) SetPlan(ctx context.Context, key types.NamespacedName, now ti
 			w.HistoryRead = true
 		case lws.NeedLeaderPVCs:
 			w.Claims, err = r.leaderPVCs(ctx, w.StatefulSet.Own())
+		case lws.NeedPodGroupsInUse:
+			w.PodGroupsInUse, err = r.podGroupsInUse(ctx)
+			w.PodGroupsLive = true
 		default:
 			return w, plan, nil
 		}
@@ -68,7 +71,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 		return w, nil
 	}
 	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{
-		r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing,
+		r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing, r.fillPodGroupsOfSet,
 	} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"context"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -183,6 +184,24 @@ func groupOfVolume(object client.Object) []types.NamespacedName {
 // labelledGroup is the group of an object's labels.
 func labelledGroup(object client.Object) types.NamespacedName {
 	return beside(object, labelledSet(object).Name+"-"+object.GetLabels()[lwsv1.GroupIndexLabelKey])
+}
+
+// groupsOfPodGroup is groupOfGang, also where groups have keys: the label has the key of the leader.
+func groupsOfPodGroup(o *lwscache.Observer, object client.Object) (keys []types.NamespacedName) {
+	label := object.GetLabels()[lwsv1.GroupIndexLabelKey]
+	if _, err := strconv.Atoi(label); label == "" || err == nil {
+		return groupOfGang(object)
+	}
+	pods, err := o.Pods(context.Background(), labelledSet(object))
+	if err != nil {
+		return nil // the cache has the index or the process would not have started
+	}
+	for _, pod := range pods {
+		if pod.Labels[lwsv1.GroupIndexLabelKey] == label {
+			keys = append(keys, keyOf(pod))
+		}
+	}
+	return keys
 }
 
 // groupOfGang returns the group whose leader owns a gang scheduler's object, and the group of its

@@ -108,7 +108,7 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 	}
 	podGroup := func(object *unstructured.Unstructured) {
 		sets.add(gather, setOf(object)...)
-		groups.add(0, groupOfGang(object)...)
+		groups.add(0, groupsOfPodGroup(observer, object)...)
 	}
 	observer.WithGangs(lwscache.NewPodGroups(starter, podGroup, turned))
 	if scheduler != gang.Kubernetes {
@@ -143,6 +143,7 @@ func setupSets(mgr ctrl.Manager, p *pass, added *requests) error {
 		Watches(&appsv1.ReplicaSet{}, pace.watch(setOf, ownership, gather)).
 		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
 		Watches(&corev1.Pod{}, pace.restarts()).
+		Watches(&corev1.Pod{}, pace.members()).
 		Watches(&corev1.Service{}, pace.watch(setsOf, serviceChanged, 0)).
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
 		WatchesMetadata(volumes.Named("", ""), pace.watch(setOf, ownership, gather)).

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -90,6 +91,16 @@ func (p *pace) restarts() handler.EventHandler {
 			restart.IsRecovered(before) != restart.IsRecovered(after):
 			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, 0))
 		case before.Status.Phase != after.Status.Phase && after.Status.Phase == corev1.PodRunning:
+			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, gather))
+		}
+	}}
+}
+
+// members returns a handler for the ends of pods that belong to a Workload: their PodGroup may be unused now.
+func (p *pace) members() handler.EventHandler {
+	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		if gang.IsHanded(e.Object) {
+			key := labelledSet(e.Object)
 			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, gather))
 		}
 	}}

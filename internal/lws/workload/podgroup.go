@@ -1,6 +1,7 @@
 package workload
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -52,4 +53,10 @@ func placeInGang(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
 	if gang.IsTied(leader) {
 		gang.Tie(template, gang.NameOf(leader))
 	}
+}
+
+// AreApart reports whether workers belong to another Workload than their leader: neither PodGroup would ever have all of
+// its pods.
+func AreApart(leader *corev1.Pod, workers *appsv1.StatefulSet) bool {
+	return gang.IsHanded(leader) && gang.WorkloadOf(&workers.Spec.Template) != gang.WorkloadOf(leader)
 }

@@ -139,12 +139,12 @@ func Unmet(set *lwsv1.LeaderWorkerSet, scheduler string) (unmet []string, err er
 }
 
 // places reports whether a scheduler places a set with spec.scheduling. Volcano has no PodGroup for less or
-// more than a group, the Workload of a controller above the set is not read, and neither is a group by a key.
+// more than a group, and the Workload of a controller above the set is not read.
 func places(set *lwsv1.LeaderWorkerSet, scheduler string) bool {
 	_, isDelegated := set.Annotations[lwsv1.GroupTemplateNameAnnotationKey]
 	levels := gang.Levels(set.Spec.Scheduling)
 	switch {
-	case isDelegated || len(levels) > 1 || HasHashIdentity(set):
+	case isDelegated || len(levels) > 1:
 		return false
 	case scheduler == gang.Volcano:
 		return levels[0] == gang.ReplicaLevel
