@@ -407,6 +407,25 @@ func TestASetIsAvailableOnceItsDeploymentIsSeen(t *testing.T) {
 	available(true)
 }
 
+// A group has the size and the Service of its own revision, whatever the spec says by now.
+func TestAGroupWithAKeyIsOfItsRevision(t *testing.T) {
+	c := keyed(t, 1, 2)
+	leader := c.lead("w-r-a", keyOf("a"), runs)
+	fakeapi.Edit(c.Server, "w", func(set Set) {
+		set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr(int32(5))
+		fakeapi.UniquePerReplica(set)
+	})
+	for range 2 {
+		c.do(c.decideGroup(leader.Name))
+	}
+	if services := fakeapi.All[*corev1.Service](c.Objects); slices.ContainsFunc(services, func(s *corev1.Service) bool { return s.Name != "w" }) {
+		t.Errorf("the group has a Service of its own: %v", services)
+	}
+	if sts := fakeapi.Find[StatefulSet](c.Server, "w-aaaaaaaa"); sts == nil || *sts.Spec.Replicas != 1 || sts.Spec.ServiceName != "w" {
+		t.Errorf("workers %+v", sts)
+	}
+}
+
 // The condition of a leader follows its workers, and is written only when it changes.
 func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	c := keyed(t, 1, 2)
