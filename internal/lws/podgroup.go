@@ -227,7 +227,10 @@ func (d *groupDecision) keepPodGroups() {
 		if len(found.Foreign) > 0 {
 			d.plan.wait(Wait{
 				Reason: because(CodePodGroupOwner, conflictMessage(bearersOf(identity.KindPodGroup, found.Foreign))),
-				Tell:   warning(CodePodGroupOwner, "Wait", "PodGroup "+want.GetName()+" has another owner: remove it, and one for this group is created", new(identity.RefOf(identity.KindPod, d.Leader))),
+				Tell: &action.Event{
+					Warning: true, Reason: CodePodGroupOwner, Action: "Wait", On: new(identity.RefOf(identity.KindPod, d.Leader)),
+					Note: "PodGroup " + want.GetName() + " has another owner: remove it, and one for this group is created",
+				},
 			})
 		}
 		if have := found.Own(); have != nil {
