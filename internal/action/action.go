@@ -68,6 +68,8 @@ type Event struct {
 	Reason  string
 	Action  string
 	Note    string
+	// On is the object that the event is about, in place of the owner of the plan, or nil.
+	On *identity.Ref
 	// Related is a second object that the event is about, or nil.
 	Related *identity.Ref
 }

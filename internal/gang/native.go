@@ -62,6 +62,12 @@ func Join(pod *corev1.Pod, incarnation string) {
 	pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new(PodGroupName(pod))}
 }
 
+// Leave takes a pod from its Workload.
+func Leave(pod *corev1.Pod) {
+	delete(pod.Annotations, lwsv1.WorkloadSchedulingAnnotationKey)
+	delete(pod.Annotations, lwsv1.WorkloadNameAnnotationKey)
+}
+
 // levelOf is the level that a pod was handed over at. An early form of the annotation means replica.
 func levelOf(pod metav1.Object) Level {
 	if level := Level(pod.GetAnnotations()[lwsv1.WorkloadSchedulingAnnotationKey]); level != "true" {

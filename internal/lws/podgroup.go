@@ -94,7 +94,9 @@ func (d *setDecision) minCount() int32 {
 	}
 	sizes, stopped := make(map[int32]int32, len(d.Groups)), map[int32]bool{}
 	for i := range d.Groups {
-		sizes[int32(d.Groups[i].Index)] = workload.SizeOf(d.Groups[i].Leader, d.Set)
+		index := int32(d.Groups[i].Index)
+		sizes[index] = workload.SizeOf(d.Groups[i].Leader, d.Set)
+		stopped[index] = !gang.IsHanded(d.Groups[i].Leader) // it is in no PodGroup
 	}
 	for index := range d.exhaustedBy {
 		stopped[int32(index)] = true
@@ -121,7 +123,7 @@ func (d *setDecision) minCountWithKeys() int32 {
 		least = min(least, size)
 		switch isAdmitted := !workload.IsGated(leader) || slices.Contains(d.gated.admitted, leader); {
 		case !isAdmitted || workload.HasEnded(leader):
-		case d.exhaustedBy[d.Groups[i].Index] != nil: // it takes room, and its pods end
+		case d.exhaustedBy[d.Groups[i].Index] != nil || !gang.IsHanded(leader): // it takes room, and is in no PodGroup, or ends
 			admitted = append(admitted, 0)
 		default:
 			admitted = append(admitted, size)
@@ -225,7 +227,10 @@ func (d *groupDecision) keepPodGroups() {
 		if len(found.Foreign) > 0 {
 			d.plan.wait(Wait{
 				Reason: because(CodePodGroupOwner, conflictMessage(bearersOf(identity.KindPodGroup, found.Foreign))),
-				Tell:   warning(CodePodGroupOwner, "Wait", "PodGroup "+want.GetName()+" has another owner: remove it, and one for this group is created", new(identity.RefOf(identity.KindPod, d.Leader))),
+				Tell: &action.Event{
+					Warning: true, Reason: CodePodGroupOwner, Action: "Wait", On: new(identity.RefOf(identity.KindPod, d.Leader)),
+					Note: "PodGroup " + want.GetName() + " has another owner: remove it, and one for this group is created",
+				},
 			})
 		}
 		if have := found.Own(); have != nil {

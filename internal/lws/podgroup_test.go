@@ -353,6 +353,9 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 			if w, differs := waitFor(plan, lws.CodePodGroupDiffers); differs && strings.Contains(d.name, "topology") != strings.Contains(w.Sentence, dropped) {
 				t.Error(w.Sentence)
 			}
+			if w, is := waitFor(plan, lws.CodePodGroupOwner); is && w.Tell.On.UID != find[Pod](c, "w-0").UID {
+				t.Errorf("the event is about %v", w.Tell.On)
+			}
 			if got := randomNames.ReplaceAllString(short(plan), "$1"); got != d.want {
 				t.Errorf("got %q, want %q", got, d.want)
 			}

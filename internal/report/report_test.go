@@ -68,6 +68,17 @@ func TestResultsOfActions(t *testing.T) {
 	}
 }
 
+// An event may be about another object than the plan.
+func TestEventsOnAPod(t *testing.T) {
+	r := &recorder{}
+	leader := identity.Ref{Kind: identity.KindPod, Namespace: "ns", Name: "w-0", UID: "u"}
+	New(r).Wait(&lwsv1.LeaderWorkerSet{}, "w", lws.Wait{Reason: action.Reason{Sentence: "s"}, Tell: &action.Event{Reason: "R", Action: "Wait", On: &leader}})
+	want := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "w-0", UID: "u"}
+	if diff := cmp.Diff([]runtime.Object{want}, r.regarding); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestFailuresAreCountedOnceTheyAreWritten(t *testing.T) {
 	write := action.WriteStatus{Tell: action.Telling{Failures: []action.Failure{{Code: "X"}, {Code: "X"}, {Code: "X", ExitCode: new(int32(137))}, {Code: "Y", ExitCode: new(int32(1))}}}}
 	for _, err := range []error{errors.New("boom"), nil} {

@@ -148,6 +148,9 @@ func (r *Reporter) event(owner runtime.Object, e action.Event) {
 // in their notes alone, as the steps of a rollout: a field path of a set that depends on the note keeps them
 // apart.
 func regarding(owner runtime.Object, e action.Event) runtime.Object {
+	if e.On != nil {
+		return reference(e.On)
+	}
 	set, ok := owner.(*lwsv1.LeaderWorkerSet)
 	if !ok || e.Related != nil && e.Related.Kind == identity.KindPod {
 		return owner // a pod has one such event
@@ -180,6 +183,10 @@ func related(ref *identity.Ref) runtime.Object {
 	if ref == nil {
 		return nil
 	}
+	return reference(ref)
+}
+
+func reference(ref *identity.Ref) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: cmp.Or(ref.APIVersion, ref.Kind.APIVersion()), Kind: string(ref.Kind),
 		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,

@@ -61,11 +61,29 @@ func (p Pods) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return gang.IsWanted(set, p.Otherwise), nil
 }
 
+// leave takes a pod from its Workload unless the operator runs its set: nothing would create its PodGroup.
+func (p Pods) leave(ctx context.Context, pod *corev1.Pod) error {
+	if !gang.IsHanded(pod) {
+		return nil
+	}
+	set, err := p.Kin.Set(ctx, pod)
+	if err != nil {
+		return fmt.Errorf("find out whether the set of pod %s is placed: %w", pod.Name, err)
+	}
+	if p.Scheduler != gang.Kubernetes || set == nil || !workload.IsPlaced(set, p.Scheduler) {
+		gang.Leave(pod)
+	}
+	return nil
+}
+
 // mutatePod completes a pod of a set. A pod whose gang cannot be found out is refused: it would be
 // placed alone, or wait for the others forever. A leader beside pods of the group before it is gated.
 func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if _, isOfSet := pod.Labels[lwsv1.SetNameLabelKey]; !isOfSet {
 		return nil
+	}
+	if err := p.leave(ctx, pod); err != nil {
+		return err
 	}
 	inGang, err := p.include(ctx, pod)
 	if err != nil {

@@ -122,8 +122,9 @@ func TestFurtherCallsChangeNoPod(t *testing.T) {
 		if _, byVolcano := pod.Annotations[gang.PodGroupAnnotationKey]; byVolcano && pod.Spec.SchedulingGroup != nil && pod.Annotations[gang.PodGroupAnnotationKey] != "users" {
 			t.Fatalf("two schedulers place the pod: %v, %v", pod.Annotations, pod.Spec.SchedulingGroup)
 		}
-		if gang.IsHanded(pod) && pod.Spec.SchedulingGroup == nil {
-			t.Fatalf("a pod of a Workload is in no PodGroup: %v", pod.Annotations)
+		isRun := webhook.Scheduler == gang.Kubernetes && set.Spec.Scheduling != nil
+		if gang.IsHanded(pod) != (pod.Spec.SchedulingGroup != nil) || gang.IsHanded(pod) && !isRun {
+			t.Fatalf("a pod of a Workload is in no PodGroup, or nothing creates it: %v", pod.Annotations)
 		}
 		once := pod.DeepCopy()
 		for call := 2; call <= 3; call++ {

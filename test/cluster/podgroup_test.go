@@ -133,6 +133,9 @@ func TestNativeGangs(t *testing.T) {
 	for level := range levels {
 		t.Run("a life, level "+level, func(t *testing.T) { gangLife(newScene(t), levels[level]) })
 	}
+	for level := range levels {
+		t.Run("groups with keys, level "+level, func(t *testing.T) { keyedGangLife(newScene(t), levels[level]) })
+	}
 	t.Run("a leader that is recreated", func(t *testing.T) { recreatedLeader(newScene(t)) })
 }
 
@@ -190,8 +193,14 @@ func gangLife(s *scene, scheduling string) {
 	set := s.newSet("a", 2, 3, imageA, scheduledAs(scheduling), budget(1, 1, 0))
 	s.Create(set)
 	set = s.awaitGrouped("created", set)
+	mark := bed.Position()
+	set = s.awaitGrouped("scaled up", s.become(set, `{"spec":{"replicas":4}}`))
+	if scheduling == levels["lws"] {
+		s.countBeforeLeaders(mark, set)
+	}
+	s.become(set, `{"spec":{"replicas":0}}`)
+	set = s.awaitGrouped("scaled to nothing and back at once", s.become(s.Set("a"), `{"spec":{"replicas":2}}`))
 	for _, step := range []struct{ name, change string }{
-		{"scaled up", `{"spec":{"replicas":4}}`},
 		{"scaled down", `{"spec":{"replicas":1}}`},
 		{"scaled to nothing", `{"spec":{"replicas":0}}`},
 		{"scaled back", `{"spec":{"replicas":3}}`},
@@ -202,7 +211,7 @@ func gangLife(s *scene, scheduling string) {
 	} {
 		set = s.awaitGrouped(step.name, s.become(set, step.change))
 	}
-	mark := bed.Position()
+	mark = bed.Position()
 	s.restartGroup(set, "a-1")
 	s.awaitGrouped("restarted", set)
 	s.Remove(s.Pod("a-0-1"))
@@ -212,6 +221,45 @@ func gangLife(s *scene, scheduling string) {
 			s.Errorf("the Workload was written though nothing changed: %s", w)
 		}
 	}
+	s.Remove(set)
+	s.awaitNoGangs()
+}
+
+// countBeforeLeaders checks that the count of a gang of the whole set was written before its leaders.
+func (s *scene) countBeforeLeaders(mark int, set *lwsv1.LeaderWorkerSet) {
+	wrote := s.LockstepWrote(mark)
+	leaders := slices.IndexFunc(wrote, func(w drill.Request) bool { return w.Resource == "statefulsets" && w.Name == set.Name })
+	count := slices.IndexFunc(wrote, func(w drill.Request) bool { return w.Resource == "podgroups" })
+	if count < 0 || count > leaders {
+		s.Errorf("the count was not raised before leaders were created: %v", wrote)
+	}
+}
+
+// keyedGangLife is gangLife of groups that have keys: they are created, rolled with surge, and scaled to nothing and back.
+func keyedGangLife(s *scene, scheduling string) {
+	set := s.newSet("a", 2, 3, imageA, scheduledAs(scheduling), withKeys, budget(1, 1, 0), slowly("2s"))
+	s.Create(set)
+	settled := func(step string) {
+		s.awaitKeyed(set)
+		set = s.Set("a")
+		s.Eventually(step+": all pods are in PodGroups, and no other is left", func() error { return s.groupedWrongly(set) })
+	}
+	settled("created")
+	for _, step := range []struct{ name, change string }{
+		{"rolled with surge", pull(imageB)},
+		{"scaled up", `{"spec":{"replicas":4}}`},
+		{"scaled down", `{"spec":{"replicas":1}}`},
+		{"scaled to nothing", `{"spec":{"replicas":0}}`},
+		{"scaled back", `{"spec":{"replicas":4}}`},
+	} {
+		set = s.become(set, step.change)
+		settled(step.name)
+	}
+	s.become(set, `{"spec":{"replicas":0}}`)
+	set = s.become(s.Set("a"), `{"spec":{"replicas":2}}`)
+	settled("scaled to nothing and back at once")
+	s.Remove(s.leadersOf(set)[0])
+	settled("a group recreated")
 	s.Remove(set)
 	s.awaitNoGangs()
 }

@@ -78,12 +78,11 @@ func checkUnits(set *lwsv1.LeaderWorkerSet, level gang.Level) field.ErrorList {
 		faults = append(faults, field.Invalid(sizePath, workload.Size(set), "leader/worker scheduling requires size >= 2"))
 	}
 	for _, unit := range gang.UnitsOf(set) {
-		path := unitPath(&unit)
 		if count := minCount(&unit); count != nil && *count != unit.Members {
-			faults = append(faults, field.Invalid(path.Child("schedulingPolicy", "gang", "minCount"), *count,
+			faults = append(faults, field.Invalid(schedulingPath, *count,
 				fmt.Sprintf("must equal complete leaf membership %d", unit.Members)))
 		}
-		faults = append(faults, checkClaims(set, &unit, path.Child("resourceClaims"))...)
+		faults = append(faults, checkClaims(set, &unit)...)
 	}
 	return faults
 }
@@ -105,30 +104,30 @@ func minCount(unit *gang.Unit) *int32 {
 
 // checkGroupCounts refuses counts of groups: a PodGroup waits for pods.
 func checkGroupCounts(s *lwsv1.Scheduling) (faults field.ErrorList) {
-	refuse := func(policy *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy, at *field.Path) {
+	refuse := func(policy *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy) {
 		if policy != nil && policy.Gang != nil && policy.Gang.MinGroupCount != nil {
-			faults = append(faults, field.Forbidden(at.Child("schedulingPolicy", "gang", "minGroupCount"), "minGroupCount is not supported"))
+			faults = append(faults, field.Forbidden(schedulingPath, "minGroupCount is not supported"))
 		}
 	}
-	refuse(s.SchedulingPolicy, schedulingPath)
+	refuse(s.SchedulingPolicy)
 	if s.Replica != nil {
-		refuse(s.Replica.SchedulingPolicy, schedulingPath.Child("replica"))
+		refuse(s.Replica.SchedulingPolicy)
 	}
 	return faults
 }
 
 // checkClaims requires that the pods of a role use what their PodGroup claims.
-func checkClaims(set *lwsv1.LeaderWorkerSet, unit *gang.Unit, at *field.Path) (faults field.ErrorList) {
+func checkClaims(set *lwsv1.LeaderWorkerSet, unit *gang.Unit) (faults field.ErrorList) {
 	template := workerTemplate(set)
 	if unit.Name == lwsv1.LeaderRole {
 		template = leaderTemplate(set)
 	}
-	for i, claim := range unit.Claims {
+	for _, claim := range unit.Claims {
 		same := corev1.PodResourceClaim{
 			Name: claim.Name, ResourceClaimName: claim.ResourceClaimName, ResourceClaimTemplateName: claim.ResourceClaimTemplateName,
 		}
 		if !slices.ContainsFunc(template.Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return equality.Semantic.DeepEqual(c, same) }) {
-			faults = append(faults, field.Invalid(at.Index(i), claim.Name, "must have a matching reference in every member pod template"))
+			faults = append(faults, field.Invalid(schedulingPath, claim.Name, "must have a matching reference in every member pod template"))
 		}
 	}
 	return faults
@@ -200,15 +199,14 @@ func checkVolcano(s *lwsv1.Scheduling, level gang.Level) (faults field.ErrorList
 	if s.Replica == nil {
 		return nil
 	}
-	path := schedulingPath.Child("replica")
-	refuse := func(isGiven bool, at, what string) {
+	refuse := func(isGiven bool, what string) {
 		if isGiven {
-			faults = append(faults, field.Forbidden(path.Child(at), "the Volcano provider does not support "+what))
+			faults = append(faults, field.Forbidden(schedulingPath, "the Volcano provider does not support "+what))
 		}
 	}
-	refuse(s.Replica.SchedulingPolicy != nil && s.Replica.SchedulingPolicy.Basic != nil, "schedulingPolicy", "the Basic policy")
-	refuse(s.Replica.SchedulingConstraints != nil, "schedulingConstraints", "scheduling constraints")
-	refuse(s.Replica.DisruptionMode != nil, "disruptionMode", "a disruption mode")
+	refuse(s.Replica.SchedulingPolicy != nil && s.Replica.SchedulingPolicy.Basic != nil, "the Basic policy")
+	refuse(s.Replica.SchedulingConstraints != nil, "scheduling constraints")
+	refuse(s.Replica.DisruptionMode != nil, "a disruption mode")
 	return faults
 }
 

@@ -86,13 +86,13 @@ func TestValidateScheduling(t *testing.T) {
 			"spec.scheduling: Forbidden: managed pod templates must not set spec.schedulingGroup",
 		}},
 		"a count of groups": {native, newSet(withScheduling(`{schedulingPolicy: {gang: {minGroupCount: 2}}}`)), []string{
-			"spec.scheduling.schedulingPolicy.gang.minGroupCount: Forbidden: minGroupCount is not supported",
+			"spec.scheduling: Forbidden: minGroupCount is not supported",
 		}},
 		"roles of one pod": {native, newSet(withSize(1), withScheduling(workerGang)), []string{
 			"spec.leaderWorkerTemplate.size: Invalid value: 1: leader/worker scheduling requires size >= 2",
 		}},
 		"a part of the workers": {native, newSet(withScheduling(`{replica: {worker: {schedulingPolicy: {gang: {minCount: 2}}}}}`)), []string{
-			"spec.scheduling.replica.worker.schedulingPolicy.gang.minCount: Invalid value: 2: must equal complete leaf membership 3",
+			"spec.scheduling: Invalid value: 2: must equal complete leaf membership 3",
 		}},
 		"workers that wait, in a gang with their leader": {native, newSet(scheduled, ready), []string{
 			"spec.scheduling: Forbidden: a gang containing the leader and workers is incompatible with startupPolicy LeaderReady",
@@ -104,16 +104,16 @@ func TestValidateScheduling(t *testing.T) {
 		"exclusive groups in a topology":     {native, newSet(withScheduling(`{schedulingConstraints: {topology: [{key: rack}]}}`), withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")), []string{notExclusive}},
 		"exclusive groups without gang":      {native, newSet(withScheduling(`{schedulingPolicy: {basic: {}}}`), withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")), nil},
 		"a claim that pods have, and one not": {native, newSet(claimed, withScheduling(`{replica: {worker: {resourceClaims: [{name: net, resourceClaimTemplateName: fast}, {name: gpu, resourceClaimName: a}]}}}`)), []string{
-			`spec.scheduling.replica.worker.resourceClaims[1]: Invalid value: "gpu": must have a matching reference in every member pod template`,
+			`spec.scheduling: Invalid value: "gpu": must have a matching reference in every member pod template`,
 		}},
 		"Volcano": {volcano, newSet(withScheduling(`{replica: {schedulingPolicy: {gang: {}}}}`)), nil},
 		"Volcano for the set": {volcano, newSet(withScheduling(wholeGang)), []string{
 			"spec.scheduling: Forbidden: the Volcano provider supports the typed API only at replica level",
 		}},
 		"what Volcano lacks": {volcano, newSet(withScheduling(`{replica: {schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{key: rack}]}, disruptionMode: {single: {}}}}`)), []string{
-			"spec.scheduling.replica.schedulingPolicy: Forbidden: the Volcano provider does not support the Basic policy",
-			"spec.scheduling.replica.schedulingConstraints: Forbidden: the Volcano provider does not support scheduling constraints",
-			"spec.scheduling.replica.disruptionMode: Forbidden: the Volcano provider does not support a disruption mode",
+			"spec.scheduling: Forbidden: the Volcano provider does not support the Basic policy",
+			"spec.scheduling: Forbidden: the Volcano provider does not support scheduling constraints",
+			"spec.scheduling: Forbidden: the Volcano provider does not support a disruption mode",
 		}},
 
 		"delegated": {native, newSet(scheduled, controlled, withAnnotation(template, "w"), withAnnotation(parent, "cpg")), nil},

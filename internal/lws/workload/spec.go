@@ -131,16 +131,19 @@ func scaled(value intstr.IntOrString, total int32, up bool) int32 {
 // Unmet returns what a set asks for by fields that the definition has and no rule meets yet, with their values.
 // scheduler places sets with spec.scheduling, or is empty.
 func Unmet(set *lwsv1.LeaderWorkerSet, scheduler string) (unmet []string, err error) {
-	if set.Spec.Scheduling == nil || places(set, scheduler) {
+	if set.Spec.Scheduling == nil || IsPlaced(set, scheduler) {
 		return unmet, nil
 	}
 	value, err := json.Marshal(set.Spec.Scheduling)
 	return append(unmet, "spec.scheduling="+string(value)), err
 }
 
-// places reports whether a scheduler places a set with spec.scheduling. Volcano has no PodGroup for less or
+// IsPlaced reports whether a scheduler places a set, which has spec.scheduling. Volcano has no PodGroup for less or
 // more than a group, and the Workload of a controller above the set is not read.
-func places(set *lwsv1.LeaderWorkerSet, scheduler string) bool {
+func IsPlaced(set *lwsv1.LeaderWorkerSet, scheduler string) bool {
+	if set.Spec.Scheduling == nil {
+		return false
+	}
 	_, isDelegated := set.Annotations[lwsv1.GroupTemplateNameAnnotationKey]
 	levels := gang.Levels(set.Spec.Scheduling)
 	switch {
