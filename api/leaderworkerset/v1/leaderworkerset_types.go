@@ -110,8 +110,7 @@ type LeaderWorkerSetSpec struct {
 	PodTerminationPolicy PodTerminationPolicyType `json:"podTerminationPolicy,omitempty"`
 
 	// scheduling says how Kubernetes' own scheduler places pods together. It needs
-	// the feature gate WorkloadAwareScheduling. Sets with it are left alone by this
-	// version.
+	// the feature gate WorkloadAwareScheduling, and a scheduler in the configuration.
 	// +optional
 	Scheduling *Scheduling `json:"scheduling,omitempty"`
 
