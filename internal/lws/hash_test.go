@@ -185,7 +185,7 @@ func (c *cluster) stops(leader string) {
 	fakeapi.Terminate[Pod](c.Server, leader, budgetFinalizer, metav1.FinalizerDeleteDependents)
 }
 
-// A stopped group keeps the place that a surge gave it: nobody scaled the set down. It goes with a scale-down, and the
+// A stopped group keeps the place that a surge gave it: the set was not scaled down. It goes with a scale-down, and the
 // youngest of two goes first.
 func TestAStoppedGroupIsReleasedByAScaleDownOnly(t *testing.T) {
 	c := keyed(t, 2, 2, onRestart, atMost(0), surgeOnly)

@@ -13,7 +13,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
-	"lockstep.dev/lockstep/test/standin"
 )
 
 const (
@@ -195,13 +194,7 @@ func TestAnOperatorThatWasKilledGoesOnStoppingAGroup(t *testing.T) {
 // A group that another implementation stopped stays as it is, and is recovered as one of ours.
 func TestTakeoverOfAStoppedGroup(t *testing.T) {
 	s := newScene(t)
-	other, err := standin.New(bed.Rest)
-	s.Check("stand in", err)
-	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
-	t.Cleanup(func() {
-		_ = bed.Operator.Kill()
-		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
-	})
+	other := s.other(t)
 	one := int32(1)
 	e := s.found(other, otherSet{name: "a", replicas: 2, size: 2, edit: limited(&one)})
 	e.tend()

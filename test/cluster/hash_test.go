@@ -17,7 +17,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
-	"lockstep.dev/lockstep/test/standin"
 )
 
 // withKeys gives the groups of a set keys instead of ordinals.
@@ -461,13 +460,7 @@ type keyedSet struct {
 // the rollout replaces pods. Workers stay under the names that they have.
 func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 	s := newScene(t)
-	other, err := standin.New(bed.Rest)
-	s.Check("stand in", err)
-	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
-	t.Cleanup(func() {
-		_ = bed.Operator.Kill()
-		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
-	})
+	other := s.other(t)
 	var all []*keyedSet
 	for _, v := range []otherSet{
 		{name: "plain", replicas: 2, size: 3},

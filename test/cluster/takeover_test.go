@@ -28,13 +28,7 @@ const appliedAnnotation = "lockstep.dev/applied"
 // the rollout replaces pods.
 func TestTakeover(t *testing.T) {
 	s := newScene(t)
-	other, err := standin.New(bed.Rest)
-	s.Check("stand in", err)
-	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
-	t.Cleanup(func() {
-		_ = bed.Operator.Kill()
-		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
-	})
+	other := s.other(t)
 	var all []*standinSet
 	for _, v := range otherSets {
 		all = append(all, s.found(other, v))
@@ -88,6 +82,19 @@ func TestTakeover(t *testing.T) {
 		}
 	}
 	t.Run("handed back", func(t *testing.T) { handedBack(t, s, other, held, append(all, step, surge)) })
+}
+
+// other returns what stands in for another implementation. Lockstep serves its webhooks alone until it is restarted, and
+// is whole again when the test ends.
+func (s *scene) other(t *testing.T) *standin.Other {
+	other, err := standin.New(bed.Rest)
+	s.Check("stand in", err)
+	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
+	t.Cleanup(func() {
+		_ = bed.Operator.Kill()
+		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
+	})
+	return other
 }
 
 // roll gives a set another template, for the groups from the partition on.
@@ -557,13 +564,7 @@ func (e *standinSet) judged() {
 // "uninstall" lifts the gate that Lockstep itself has set, since no other program may do it.
 func TestTakeoverOfGatedLeaders(t *testing.T) {
 	s := newScene(t)
-	other, err := standin.New(bed.Rest)
-	s.Check("stand in", err)
-	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
-	t.Cleanup(func() {
-		_ = bed.Operator.Kill()
-		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
-	})
+	other := s.other(t)
 	webhook := s.gateCreated(map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.WorkerIndexLabelKey: "0"}, lwsv1.GroupReplacementGate)
 	e := s.found(other, otherSet{name: "a", replicas: 2, size: 2, spoil: standin.AsOf011, workers: standin.AsOf011})
 	s.Eventually("both leaders wait", func() error {
