@@ -72,7 +72,7 @@ func (d *setDecision) deployment() (p Plan) {
 	}
 	if orphan := d.Deployment.Orphan(); orphan == live {
 		owner := setRef(d.Set)
-		p.do(d.applyDeployment(live, desired, &owner, because(CodeOrphan, fmt.Sprintf("deployment %s has no controller and bears this set's labels", live.Name))))
+		p.do(d.applyDeployment(live, desired, &owner, because(CodeOrphan, fmt.Sprintf("deployment %s has no controller, and has this set's labels", live.Name))))
 		return p
 	}
 	if !isLabelledAs(live, desired) || live.Annotations[AppliedAnnotationKey] != applied || !contains(&live.Spec, &desired.Spec) || live.Spec.Paused != desired.Spec.Paused {

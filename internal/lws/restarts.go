@@ -84,7 +84,7 @@ func (d *groupDecision) endsAtOnce() bool {
 	if !restart.Recreates(d.Set) || d.Leaving == nil || !d.hasOwner() || slices.Contains(d.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
 		return false // the next leader adopts the workers
 	}
-	if d.HasKey { // nothing tells whether its ReplicaSet deleted it
+	if d.HasKey { // its ReplicaSet may have deleted it: no field says so
 		return !d.rolled(d.Leaving) && d.failed(d.Leaving)
 	}
 	return !d.scaledAway() && !d.rolled(d.Leaving) && !d.wasApart()

@@ -23,7 +23,7 @@ type SetSnapshot struct {
 
 	// StatefulSet holds what bears the leader StatefulSet's name.
 	StatefulSet identity.Claim[*appsv1.StatefulSet]
-	// Deployment holds what bears the leader Deployment's name, in a set whose groups have keys.
+	// Deployment holds what has the leader Deployment's name, in a set whose groups have keys.
 	// ReplicaSets are the UIDs of those that it controls: leaders belong to them.
 	Deployment  identity.Claim[*appsv1.Deployment]
 	ReplicaSets identity.Claimant
@@ -48,7 +48,7 @@ type SetSnapshot struct {
 	GangMissing string
 	// Scheduler places the set if it has spec.scheduling, or is empty.
 	Scheduler string
-	// Workload holds what bears the name of the set's Workload, and PodGroup what bears that of the
+	// Workload holds what has the name of the set's Workload, and PodGroup what has that of the
 	// PodGroup of all its pods. They are filled only for a set that Kubernetes' own scheduler places.
 	Workload, PodGroup identity.Claim[*unstructured.Unstructured]
 	// PodGroups holds all of Kubernetes' own scheduler that have the label of the set. PodGroupsInUse are the
@@ -100,7 +100,7 @@ type GroupSnapshot struct {
 	// FormerOwner is the leader StatefulSet that controls it, terminating or to be adopted, or nil.
 	Former      *corev1.Pod
 	FormerOwner *appsv1.StatefulSet
-	// Workload holds what bears the name of the set's Workload. It is filled only for a group with a
+	// Workload holds what has the name of the set's Workload. It is filled only for a group with a
 	// leader whose set Kubernetes' own scheduler places.
 	Workload identity.Claim[*unstructured.Unstructured]
 	// Revisions holds what bears the set's revision labels. It is filled only where the
