@@ -46,7 +46,7 @@ func aGang(t *testing.T) (*eyes, string) {
 
 func (e *eyes) group(name string) lws.GroupSnapshot {
 	e.t.Helper()
-	w, err := e.observer.Group(context.Background(), key(name), e.Now)
+	w, _, err := e.observer.GroupPlan(context.Background(), key(name), e.Now)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 				}
 				return nil
 			}
-			got, err := e.observer.Group(context.Background(), key("w-0"), e.Now)
+			got, _, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now)
 			if (err != nil) != tt.fails {
 				t.Fatalf("got %v", err)
 			}

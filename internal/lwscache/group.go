@@ -27,10 +27,14 @@ import (
 // GroupPlan reads a group and decides about it. What the decision asks for is read too,
 // and the group is decided again.
 func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, lws.Plan, error) {
-	w, err := o.Group(ctx, key, now)
+	setName, group, err := o.groupNamed(ctx, key)
+	if err != nil {
+		return lws.GroupSnapshot{}, lws.Plan{}, err
+	}
+	w, err := o.group(ctx, key.Namespace, setName, lws.GroupSnapshot{Now: now, Group: group})
 	if apierrors.IsNotFound(err) {
 		var failed error
-		w, failed = o.abandoned(ctx, key, now)
+		w, failed = o.abandoned(ctx, key.Namespace, setName, lws.GroupSnapshot{Now: now, Group: group})
 		if plan := lws.DecideGroup(w); failed == nil && len(plan.Actions) > 0 {
 			return w, plan, nil
 		}
@@ -114,28 +118,33 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	return r.sortPods(ctx, &w.Group, pods)
 }
 
-// Group returns the snapshot of the group whose leader has, or would have, a name. It returns a
+// groupNamed returns the group whose leader has, or would have, a name, and the name of its set. It returns a
 // NotFound error if no set can have such a group.
-func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time.Time) (w lws.GroupSnapshot, err error) {
+func (o *Observer) groupNamed(ctx context.Context, key types.NamespacedName) (setName string, g lws.Group, err error) {
 	setName, index, err := o.hashGroup(ctx, key)
-	hasKey := setName != ""
-	if !hasKey {
-		setName, index = identity.ParentAndOrdinal(key.Name)
+	if err != nil || setName != "" {
+		return setName, lws.Group{Index: index, HasKey: true, LeaderName: key.Name}, err
 	}
-	if err != nil || !hasKey && (index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name) {
-		return w, cmp.Or(err, error(apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)))
+	setName, index = identity.ParentAndOrdinal(key.Name)
+	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
+		return "", g, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
+	return setName, lws.Group{Index: index, LeaderName: key.Name}, nil
+}
+
+// group fills the snapshot of a group of a set. It returns a NotFound error if the set is gone.
+func (o *Observer) group(ctx context.Context, namespace, setName string, w lws.GroupSnapshot) (lws.GroupSnapshot, error) {
 	// PVCs are read before the set: the spec is never older than their annotations.
-	pvcs, err := o.volumes(ctx, key.Namespace, byName(key.Name))
+	pvcs, err := o.volumes(ctx, namespace, byName(w.LeaderName))
 	if err != nil {
 		return w, err
 	}
 	set := &lwsv1.LeaderWorkerSet{}
-	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: setName}, set); err != nil {
+	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: setName}, set); err != nil {
 		return w, err
 	}
 	r := o.continued(set, nil)
-	w = lws.GroupSnapshot{Now: now, Set: set, Lives: r.lives, KeepsLogs: o.logs != nil, Group: lws.Group{Index: index, HasKey: hasKey, LeaderName: key.Name}}
+	w.Set, w.Lives, w.KeepsLogs = set, r.lives, o.logs != nil
 	fillVolumes := func(ctx context.Context, w *lws.GroupSnapshot) error {
 		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed(w)...)
 	}
@@ -155,7 +164,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 			return w, err
 		}
 	}
-	w.Vigil = lws.Vigil{Seen: o.memory.firstSeen(inTheWayOfGroup(&w.Group), now)}
+	w.Vigil = lws.Vigil{Seen: o.memory.firstSeen(inTheWayOfGroup(&w.Group), w.Now)}
 	return w, nil
 }
 
@@ -217,16 +226,8 @@ func (r *reading) fillWorkers(ctx context.Context, w *lws.GroupSnapshot) error {
 
 // abandoned returns the snapshot of a group whose set is gone: such pods, and what a terminating
 // leader controls. It reads the cache alone: no owner of these has to be looked for.
-func (o *Observer) abandoned(ctx context.Context, key types.NamespacedName, now time.Time) (w lws.GroupSnapshot, err error) {
-	setName, index, err := o.hashGroup(ctx, key)
-	hasKey := setName != ""
-	if !hasKey {
-		setName, index = identity.ParentAndOrdinal(key.Name)
-	}
-	w = lws.GroupSnapshot{Now: now, Group: lws.Group{Index: index, HasKey: hasKey, LeaderName: key.Name}}
-	if err != nil || !hasKey && (index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name) {
-		return w, err // a set has this name: the pods under it are leaders
-	}
+func (o *Observer) abandoned(ctx context.Context, namespace, setName string, w lws.GroupSnapshot) (lws.GroupSnapshot, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: w.LeaderName}
 	pods, err := o.Pods(ctx, key)
 	if err != nil {
 		return w, err
@@ -239,7 +240,7 @@ func (o *Observer) abandoned(ctx context.Context, key types.NamespacedName, now 
 	}
 	w.Former, w.Kept = leader, append(w.Kept, lws.Kept(setName, []*corev1.Pod{leader})...)
 	workers := &appsv1.StatefulSet{}
-	if hasKey {
+	if w.HasKey {
 		for _, pod := range pods { // the StatefulSet may have either name
 			key.Name, _ = identity.ParentAndOrdinal(pod.Name)
 		}

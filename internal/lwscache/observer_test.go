@@ -75,7 +75,7 @@ func TestASetThatDoesNotExistIsNotFound(t *testing.T) {
 		t.Errorf("set: %v", err)
 	}
 	for _, name := range []string{"w-0", "w", "w-00", "w-x", ""} {
-		if _, err := e.observer.Group(context.Background(), key(name), e.Now); !apierrors.IsNotFound(err) {
+		if _, _, err := e.observer.GroupPlan(context.Background(), key(name), e.Now); !apierrors.IsNotFound(err) {
 			t.Errorf("group %q: %v", name, err)
 		}
 	}
@@ -182,7 +182,7 @@ func TestALeaderIsOwnedThroughTheWholeChain(t *testing.T) {
 	} {
 		e, _, _ := chained(t)
 		tt.harm(e)
-		w, err := e.observer.Group(context.Background(), key("w-0"), e.Now)
+		w, _, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
