@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/standin"
 )
 
 // withKeys gives the groups of a set keys instead of ordinals.
@@ -457,7 +459,7 @@ type keyedSet struct {
 }
 
 // Lockstep takes over sets of version 0.11 whose groups have keys, at rest, in mid-rollout and while leaders wait. Only
-// the rollout replaces pods. Workers stay under the names that they have.
+// the rollout replaces pods. Workers stay under the names that they have. Then Lockstep leaves again.
 func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 	s := newScene(t)
 	other := s.other(t)
@@ -524,6 +526,34 @@ func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 	s.RestartOperator()
 	outlast(t)
 	s.silent(again)
+	t.Run("handed back", func(t *testing.T) { keysHandedBack(t, s, other, all) })
+}
+
+// keysHandedBack uninstalls Lockstep. The next apply of the other implementation changes no leader Deployment, also of a
+// set that Lockstep created, and no pod.
+func keysHandedBack(t *testing.T, s *scene, other *standin.Other, all []*keyedSet) {
+	native := &keyedSet{standinSet: &standinSet{otherSet: otherSet{name: "native", replicas: 2, size: 2}, scene: s, other: other}}
+	native.set = s.newSet("native", 2, 2, imageA, withKeys)
+	s.Create(native.set)
+	s.awaitKeyed(native.set)
+	native.key = s.revision(native.set).Labels[lwsv1.RevisionKey]
+
+	mark := s.Changes()
+	s.Check("stop the operator", bed.Operator.Kill())
+	out, err := uninstall()
+	t.Logf("%s", out)
+	s.Check("uninstall", err)
+	for _, e := range append(all, native) {
+		s.Check("read", s.Client.Get(t.Context(), client.ObjectKeyFromObject(e.set), e.set))
+		e.judged()
+		was, now := &appsv1.Deployment{}, &appsv1.Deployment{}
+		s.Check("read the deployment", s.Get(e.name, was))
+		s.Check("apply the leaders of set "+e.name, other.ApplyLeaderDeployment(t.Context(), e.set, e.key))
+		s.Check("read the deployment", s.Get(e.name, now))
+		same(t, "spec of the leaders of "+e.name, was.Spec, now.Spec)
+	}
+	same(t, "gone", "", names(s.Pick(func(r *drill.Record) bool { return r.Died > mark })))
+	same(t, "made", "", names(bornSince[*corev1.Pod](s, mark)))
 }
 
 // tendKeyed makes the groups of leaders as 0.11 does, unless the leaders are to wait.

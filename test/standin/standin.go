@@ -199,11 +199,14 @@ func must(encoded []byte, err error) []byte {
 // Judge finds the current revision by labels, as the reference implementation does, and returns
 // its key. It returns an error where that would create another revision and restart pods.
 func (o *Other) Judge(ctx context.Context, set *lwsv1.LeaderWorkerSet) (string, error) {
-	sts := &appsv1.StatefulSet{}
-	if err := o.client.Get(ctx, client.ObjectKeyFromObject(set), sts); err != nil {
+	var leaders client.Object = &appsv1.StatefulSet{}
+	if set.Spec.GroupIdentity == lwsv1.HashGroupIdentity {
+		leaders = &appsv1.Deployment{}
+	}
+	if err := o.client.Get(ctx, client.ObjectKeyFromObject(set), leaders); err != nil {
 		return "", err
 	}
-	key := sts.Labels[lwsv1.RevisionKey]
+	key := leaders.GetLabels()[lwsv1.RevisionKey]
 	list := &appsv1.ControllerRevisionList{}
 	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}
 	if err := o.client.List(ctx, list, client.InNamespace(set.Namespace), labels); err != nil {
