@@ -145,11 +145,12 @@ type SetFinalizers struct {
 	Tell    Telling
 }
 
-// Ungate replaces the scheduling gates of the version of a pod.
+// Ungate removes one scheduling gate of the incarnation of a pod, whatever changed since the read: a scheduler
+// writes the status of a gated pod.
 type Ungate struct {
-	Pod   identity.Ref
-	Gates []corev1.PodSchedulingGate
-	// Annotations are changed with them. An empty value removes the annotation.
+	Pod  identity.Ref
+	Gate string
+	// Annotations are changed with it. An empty value removes the annotation.
 	Annotations map[string]string
 	// Relies is read live before the write.
 	Relies  []Standing

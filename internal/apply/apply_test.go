@@ -460,6 +460,31 @@ func TestADeleteNamesTheUIDAndTheVersionUnlessAnyWillDo(t *testing.T) {
 	}
 }
 
+func TestAGateGoesFromAnyVersionOfAPod(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   error
+		gates  int
+	}{
+		"the scheduler wrote its status": {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }, nil, 1},
+		"it is another incarnation":      {func(pod *corev1.Pod) { pod.UID = "other" }, ErrStale, 2},
+	} {
+		s := newScene()
+		pod := &corev1.Pod{ObjectMeta: object("w-0")}
+		pod.Annotations = map[string]string{"mine": "1", "cost": "2"}
+		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "a"}, {Name: "b"}}
+		ref := s.add(pod)
+		fakeapi.Edit(s.Server, "w-0", tt.change)
+		if _, err := s.Do(t.Context(), action.Ungate{Pod: ref, Gate: "a", Annotations: map[string]string{"cost": ""}}); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		after := fakeapi.Find[*corev1.Pod](s.Server, "w-0")
+		if len(after.Spec.SchedulingGates) != tt.gates || len(after.Annotations) != tt.gates {
+			t.Errorf("%s: gates %v, annotations %v", name, after.Spec.SchedulingGates, after.Annotations)
+		}
+	}
+}
+
 func TestADeleteWaitsForItsOwnerToBeGone(t *testing.T) {
 	s := newScene()
 	owner, worker := s.add(fakeapi.Pod("w-0", "w", 0)), s.add(fakeapi.Pod("w-0-1", "w", 1))

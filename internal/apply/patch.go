@@ -144,7 +144,19 @@ func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) er
 	return a.change(ctx, what.Object, metadata, nil)
 }
 
-// ungate replaces the gates of the version that was judged, and changes its annotations.
+// mergeByKey returns a patch of the incarnation of onto, of any version: lists are merged by their keys.
+func mergeByKey(onto identity.Ref, metadata, others fields) (client.Patch, error) {
+	if onto.UID == "" {
+		return nil, fmt.Errorf("patch %s: no incarnation", onto)
+	}
+	metadata["uid"] = onto.UID
+	whole := fields{"metadata": metadata}
+	maps.Copy(whole, others)
+	patch, err := json.Marshal(whole)
+	return client.RawPatch(types.StrategicMergePatchType, patch), err
+}
+
+// ungate removes one gate of a pod, and changes its annotations.
 func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
 	if err := a.standing(ctx, what.Relies); err != nil {
 		return err
@@ -153,24 +165,20 @@ func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
 	if len(what.Annotations) > 0 {
 		metadata["annotations"] = withNulls(what.Annotations)
 	}
-	return a.change(ctx, what.Pod, metadata, fields{"spec": fields{"schedulingGates": listed(what.Gates)}})
-}
-
-// setCondition sets one condition of a pod, whatever changed since: kubelets write its status too, and conditions
-// are merged by type.
-func (a *Actor) setCondition(ctx context.Context, what action.SetCondition) error {
-	if what.Pod.UID == "" {
-		return fmt.Errorf("patch %s: no incarnation", what.Pod)
-	}
-	patch, err := json.Marshal(fields{
-		"metadata": fields{"uid": what.Pod.UID},
-		"status":   fields{"conditions": []corev1.PodCondition{what.Condition}},
-	})
+	patch, err := mergeByKey(what.Pod, metadata, fields{"spec": fields{"schedulingGates": []fields{{"name": what.Gate, "$patch": "delete"}}}})
 	if err != nil {
 		return err
 	}
-	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.Pod), client.RawPatch(types.StrategicMergePatchType, patch),
-		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
+	return orGone(a.writer.Patch(ctx, metadataOf(what.Pod), patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
+}
+
+// setCondition sets one condition of a pod: kubelets write its status too.
+func (a *Actor) setCondition(ctx context.Context, what action.SetCondition) error {
+	patch, err := mergeByKey(what.Pod, fields{}, fields{"status": fields{"conditions": []corev1.PodCondition{what.Condition}}})
+	if err != nil {
+		return err
+	}
+	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.Pod), patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
 }
 
 // release removes a finalizer from the version that was judged.
@@ -189,20 +197,15 @@ func (a *Actor) lift(ctx context.Context, what pvc.Lifting) error {
 	return a.change(ctx, what.Target(), fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates())}})
 }
 
-// dropUnused removes one condition from the version that was judged. The list is merged by type:
-// the caches keep no other condition.
+// dropUnused removes one condition from the version that was judged: the caches keep no other.
 func (a *Actor) dropUnused(ctx context.Context, what pvc.DropUnused) error {
-	onto := what.PVC
-	if onto.UID == "" || onto.ResourceVersion == "" {
-		return fmt.Errorf("patch %s: no incarnation", onto)
+	if what.PVC.ResourceVersion == "" {
+		return fmt.Errorf("patch %s: no version", what.PVC)
 	}
-	patch, err := json.Marshal(fields{
-		"metadata": fields{"uid": onto.UID, "resourceVersion": onto.ResourceVersion},
-		"status":   fields{"conditions": []fields{{"type": corev1.PersistentVolumeClaimUnused, "$patch": "delete"}}},
-	})
+	patch, err := mergeByKey(what.PVC, fields{"resourceVersion": what.PVC.ResourceVersion},
+		fields{"status": fields{"conditions": []fields{{"type": corev1.PersistentVolumeClaimUnused, "$patch": "delete"}}}})
 	if err != nil {
 		return err
 	}
-	return orGone(a.writer.Status().Patch(ctx, metadataOf(onto), client.RawPatch(types.StrategicMergePatchType, patch),
-		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
+	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.PVC), patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
 }

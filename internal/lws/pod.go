@@ -9,6 +9,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // CodeReleased is the reason to let a pod go that was kept as evidence.
@@ -16,12 +17,7 @@ const CodeReleased = "Released"
 
 // ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group, also above its size.
 func (d *groupDecision) ungate() bool {
-	isGate := func(gate corev1.PodSchedulingGate) bool { return gate.Name == lwsv1.GroupReplacementGate }
-	gates := d.Leader.Spec.SchedulingGates
-	if d.HasKey { // the set lifts it
-		return true
-	}
-	if !slices.ContainsFunc(gates, isGate) {
+	if d.HasKey || !workload.IsGated(d.Leader) { // the set lifts that of a key
 		return true
 	}
 	if left := bearersOf(identity.KindPod, d.Pods.Previous); len(left) > 0 {
@@ -30,7 +26,7 @@ func (d *groupDecision) ungate() bool {
 	}
 	d.plan.do(action.Ungate{
 		Pod:     identity.RefOf(identity.KindPod, d.Leader),
-		Gates:   slices.DeleteFunc(slices.Clone(gates), isGate),
+		Gate:    lwsv1.GroupReplacementGate,
 		Because: because(CodePreviousGone, fmt.Sprintf("leader %s has the gate %s, and no pod of the group before it is left", d.Leader.Name, lwsv1.GroupReplacementGate)),
 	})
 	return true // no event need follow: a scheduler may wait for the PodGroup of the leader

@@ -73,7 +73,7 @@ func (d *setDecision) admit() (p Plan) {
 		ref := identity.RefOf(identity.KindPod, leader)
 		write := action.Ungate{
 			Pod:     ref,
-			Gates:   ungated(leader),
+			Gate:    lwsv1.GroupReplacementGate,
 			Relies:  d.stillDeferred(),
 			Because: because(CodeAdmitted, fmt.Sprintf("the set has room for leader %s", leader.Name)),
 			Tell: action.Telling{Done: []action.Event{{
@@ -115,13 +115,6 @@ func (d *setDecision) deferral(leader *corev1.Pod) Wait {
 		}
 	}
 	return w
-}
-
-// ungated returns the gates of a leader without that of its group.
-func ungated(leader *corev1.Pod) []corev1.PodSchedulingGate {
-	return slices.DeleteFunc(slices.Clone(leader.Spec.SchedulingGates), func(gate corev1.PodSchedulingGate) bool {
-		return gate.Name == lwsv1.GroupReplacementGate
-	})
 }
 
 // collisions replaces the younger of two leaders whose keys begin alike: their groups would have one name.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,7 +149,7 @@ func (s *Server) Apply(_ context.Context, fields runtime.ApplyConfiguration, opt
 	if err != nil {
 		return err
 	}
-	after := merged(found, patch)
+	after := merged(found, patch, types.MergePatchType)
 	replaceSelector(after, wanted)
 	s.admit(after)
 	if err := s.replace(found, after); err != nil {
@@ -201,15 +202,12 @@ func replaceSelector(object client.Object, wanted []byte) {
 	}
 }
 
-// Patch implements client.Writer for merge patches.
+// Patch implements client.Writer for merge patches, also those that merge lists by their keys.
 func (s *Server) Patch(_ context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	s.writes.Lock()
 	defer s.writes.Unlock()
 	var o client.PatchOptions
 	o.ApplyOptions(opts)
-	if patch.Type() != types.MergePatchType {
-		return fmt.Errorf("patch %T: the fake knows merge patches only", object)
-	}
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
@@ -223,7 +221,7 @@ func (s *Server) Patch(_ context.Context, object client.Object, patch client.Pat
 	if err != nil {
 		return err
 	}
-	after := merged(found, data)
+	after := merged(found, data, patch.Type())
 	added := func(f string) bool { return !slices.Contains(found.GetFinalizers(), f) }
 	if found.GetDeletionTimestamp() != nil && slices.ContainsFunc(after.GetFinalizers(), added) {
 		return apierrors.NewForbidden(resourceOf(found), found.GetName(), errors.New("no new finalizers can be added if the object is being deleted"))
@@ -363,11 +361,7 @@ func (w *statusWriter) Patch(_ context.Context, object client.Object, patch clie
 		found.Status = given.Status
 		w.server.Put(found)
 	case *corev1.Pod:
-		var changed corev1.Pod
-		decode(data, &changed)
-		kept := slices.DeleteFunc(found.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == changed.Status.Conditions[0].Type })
-		found.Status.Conditions = slices.Concat(kept, changed.Status.Conditions)
-		w.server.Put(found)
+		w.server.Put(merged(found, data, patch.Type()))
 	default:
 		return fmt.Errorf("patch the status of a %T: no such kind", object)
 	}
@@ -401,13 +395,22 @@ func resourceOf(object client.Object) schema.GroupResource {
 
 func owned(object client.Object, owner string) string { return string(object.GetUID()) + "/" + owner }
 
-// merged returns a copy of found with a patch applied.
-func merged(found client.Object, patch []byte) client.Object {
-	document, err := jsonpatch.MergePatch(encoded(found), patch)
+// merged returns a copy of found with a patch applied. It panics for a type of patch that nothing sends.
+func merged(found client.Object, patch []byte, as types.PatchType) client.Object {
+	after, _ := reflect.New(reflect.TypeOf(found).Elem()).Interface().(client.Object)
+	var document []byte
+	var err error
+	switch as {
+	case types.MergePatchType:
+		document, err = jsonpatch.MergePatch(encoded(found), patch)
+	case types.StrategicMergePatchType:
+		document, err = strategicpatch.StrategicMergePatch(encoded(found), patch, after)
+	default:
+		err = fmt.Errorf("no patch of type %q is known", as)
+	}
 	if err != nil {
 		panic(err)
 	}
-	after, _ := reflect.New(reflect.TypeOf(found).Elem()).Interface().(client.Object)
 	decode(document, after)
 	after.GetObjectKind().SetGroupVersionKind(found.GetObjectKind().GroupVersionKind())
 	return after
