@@ -44,9 +44,14 @@ import (
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
-// graceful is how long requests and reconciles in flight may take to end. It is shorter
-// than the grace period of the Deployment's pods, 15 s, without their preStop hook, 4 s.
-const graceful = 8 * time.Second
+const (
+	// lastAnswers is how long a replica that ends goes on answering webhook calls. Each answer closes its
+	// connection: an API server that keeps one sends a call into its end.
+	lastAnswers = time.Second
+	// graceful is how long requests and reconciles in flight may then take to end. Both are shorter
+	// than the grace period of the Deployment's pods, 15 s, without their preStop hook, 4 s.
+	graceful = 8 * time.Second
+)
 
 // glance bounds one check of a probe.
 const glance = time.Second
@@ -74,23 +79,27 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := o.assemble(scheme, keeper)
+	mgr, err := o.assemble(scheme, keeper, ctx.Done())
 	if err != nil {
 		return err
 	}
 	return runUntil(ctx, mgr)
 }
 
-// runUntil runs the manager until ctx ends, and a little longer: a manager whose caches are
+// runUntil runs the manager until ctx ends, and a little longer, for the last answers. A manager whose caches are
 // not synced does not end by itself.
 func runUntil(ctx context.Context, mgr ctrl.Manager) error {
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
 	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
+	go func() { ended <- mgr.Start(running) }()
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
+	time.Sleep(lastAnswers)
+	end()
 	select {
 	case err := <-ended:
 		return err
@@ -116,8 +125,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// assemble returns a manager with everything that runs. keeper may be nil.
-func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.Manager, error) {
+// assemble returns a manager with everything that runs. keeper may be nil. ending is closed when it is about to end.
+func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending <-chan struct{}) (ctrl.Manager, error) {
 	settings, err := o.managerOptions(scheme, keeper)
 	if err != nil {
 		return nil, err
@@ -146,7 +155,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 		}
 	}
 	if o.Webhooks {
-		webhook.Register(mgr.GetWebhookServer(), o.sets(mgr, starter), o.pods(mgr))
+		webhook.Register(mgr.GetWebhookServer(), o.sets(mgr, starter), o.pods(mgr), ending)
 		register(report.CertificateMetrics(o.certificateExpiry(keeper)))
 	}
 	if keeper != nil {

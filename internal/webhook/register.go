@@ -40,11 +40,23 @@ const (
 )
 
 // Register adds each webhook to the server. The library bounds requests to 7 MiB, counts
-// them, and answers a panic in a rule with 500.
-func Register(server webhook.Server, sets Sets, pods Pods) {
+// them, and answers a panic in a rule with 500. Once ending is closed, each answer closes its connection.
+func Register(server webhook.Server, sets Sets, pods Pods, ending <-chan struct{}) {
 	for path, answer := range handlers(sets, pods) {
-		server.Register(path, &webhook.Admission{Handler: answer})
+		server.Register(path, closing(&webhook.Admission{Handler: answer}, ending))
 	}
+}
+
+// closing returns a handler whose answers close their connections once ending is closed.
+func closing(answer http.Handler, ending <-chan struct{}) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-ending:
+			w.Header().Set("Connection", "close")
+		default:
+		}
+		answer.ServeHTTP(w, r)
+	})
 }
 
 func handlers(sets Sets, pods Pods) map[string]admission.HandlerFunc {

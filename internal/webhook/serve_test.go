@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -76,6 +79,34 @@ const (
 		"annotations":{"leaderworkerset.sigs.k8s.io/size":"2"}},
 		"spec":{"newer":1,"subdomain":"a","containers":[{"name":"c","image":"i","env":[{"name":"A","newer":1}]}]}}`
 )
+
+// An API server whose connection ends under a call does not repeat it, so a server that ends closes idle ones first.
+func TestAnswersCloseTheirConnectionsBeforeTheEnd(t *testing.T) {
+	ending := make(chan struct{})
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(closing(http.NotFoundHandler(), ending))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	for i, want := range []int{1, 1, 1, 2, 3} {
+		if i == 2 {
+			close(ending)
+		}
+		answer, err := server.Client().Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		if got := connections.Load(); got != int32(want) {
+			t.Errorf("after call %d: %d connections, not %d", i, got, want)
+		}
+	}
+}
 
 // An answer changes what its rules name, and removes no field that this version lacks.
 func TestAnswersKeepFieldsOfALaterVersion(t *testing.T) {
