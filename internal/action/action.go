@@ -145,12 +145,12 @@ type SetFinalizers struct {
 	Tell    Telling
 }
 
-// Ungate removes one scheduling gate of the incarnation of a pod, whatever changed since the read: a scheduler
-// writes the status of a gated pod.
+// Ungate removes one scheduling gate of the incarnation of a pod, at any version: a scheduler writes the status of a
+// gated pod.
 type Ungate struct {
 	Pod  identity.Ref
 	Gate string
-	// Annotations are changed with it. An empty value removes the annotation.
+	// Annotations are changed with it, at the version in Pod. An empty value removes the annotation.
 	Annotations map[string]string
 	// Relies is read live before the write.
 	Relies  []Standing

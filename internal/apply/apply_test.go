@@ -231,7 +231,7 @@ func TestDropUnusedKeepsOtherConditions(t *testing.T) {
 // The zero values come from no decision.
 func TestNothingIsWrittenThatWasNotJudged(t *testing.T) {
 	for _, what := range []action.Action{
-		pvc.Release{}, action.Annotate{}, pvc.DropUnused{}, pvc.Lifting{},
+		pvc.Release{}, action.Annotate{}, pvc.DropUnused{}, pvc.Lifting{}, action.Ungate{}, action.SetCondition{},
 		action.SetFinalizers{Object: identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data"}},
 	} {
 		s := newScene()
@@ -460,26 +460,33 @@ func TestADeleteNamesTheUIDAndTheVersionUnlessAnyWillDo(t *testing.T) {
 	}
 }
 
+// The annotations are those of the version that was judged: users write them too.
 func TestAGateGoesFromAnyVersionOfAPod(t *testing.T) {
+	statusWritten := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }
 	for name, tt := range map[string]struct {
-		change func(*corev1.Pod)
-		want   error
-		gates  int
+		change      func(*corev1.Pod)
+		annotations map[string]string
+		want        error
 	}{
-		"the scheduler wrote its status": {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }, nil, 1},
-		"it is another incarnation":      {func(pod *corev1.Pod) { pod.UID = "other" }, ErrStale, 2},
+		"the scheduler wrote its status":     {statusWritten, nil, nil},
+		"it is another incarnation":          {func(pod *corev1.Pod) { pod.UID = "other" }, nil, ErrStale},
+		"it changed, an annotation goes too": {statusWritten, map[string]string{"cost": ""}, ErrStale},
+		"as judged, an annotation goes too":  {func(*corev1.Pod) {}, map[string]string{"cost": ""}, nil},
 	} {
 		s := newScene()
 		pod := &corev1.Pod{ObjectMeta: object("w-0")}
 		pod.Annotations = map[string]string{"mine": "1", "cost": "2"}
 		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "a"}, {Name: "b"}}
 		ref := s.add(pod)
-		fakeapi.Edit(s.Server, "w-0", tt.change)
-		if _, err := s.Do(t.Context(), action.Ungate{Pod: ref, Gate: "a", Annotations: map[string]string{"cost": ""}}); !errors.Is(err, tt.want) {
+		if name != "as judged, an annotation goes too" {
+			fakeapi.Edit(s.Server, "w-0", tt.change)
+		}
+		if _, err := s.Do(t.Context(), action.Ungate{Pod: ref, Gate: "a", Annotations: tt.annotations}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 		after := fakeapi.Find[*corev1.Pod](s.Server, "w-0")
-		if len(after.Spec.SchedulingGates) != tt.gates || len(after.Annotations) != tt.gates {
+		_, costs := after.Annotations["cost"]
+		if gone := tt.want == nil; len(after.Spec.SchedulingGates) == 1 != gone || costs == (gone && tt.annotations != nil) || after.Annotations["mine"] != "1" {
 			t.Errorf("%s: gates %v, annotations %v", name, after.Spec.SchedulingGates, after.Annotations)
 		}
 	}

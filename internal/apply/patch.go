@@ -144,7 +144,8 @@ func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) er
 	return a.change(ctx, what.Object, metadata, nil)
 }
 
-// mergeByKey returns a patch of the incarnation of onto, of any version: lists are merged by their keys.
+// mergeByKey returns a patch of the incarnation of onto. Lists are merged by their keys, so it may need no version:
+// what others changed stays.
 func mergeByKey(onto identity.Ref, metadata, others fields) (client.Patch, error) {
 	if onto.UID == "" {
 		return nil, fmt.Errorf("patch %s: no incarnation", onto)
@@ -156,14 +157,14 @@ func mergeByKey(onto identity.Ref, metadata, others fields) (client.Patch, error
 	return client.RawPatch(types.StrategicMergePatchType, patch), err
 }
 
-// ungate removes one gate of a pod, and changes its annotations.
+// ungate removes one gate of a pod. Annotations are changed in the version that was judged: others write them too.
 func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
 	if err := a.standing(ctx, what.Relies); err != nil {
 		return err
 	}
 	metadata := fields{}
 	if len(what.Annotations) > 0 {
-		metadata["annotations"] = withNulls(what.Annotations)
+		metadata["annotations"], metadata["resourceVersion"] = withNulls(what.Annotations), what.Pod.ResourceVersion
 	}
 	patch, err := mergeByKey(what.Pod, metadata, fields{"spec": fields{"schedulingGates": []fields{{"name": what.Gate, "$patch": "delete"}}}})
 	if err != nil {
@@ -197,7 +198,8 @@ func (a *Actor) lift(ctx context.Context, what pvc.Lifting) error {
 	return a.change(ctx, what.Target(), fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates())}})
 }
 
-// dropUnused removes one condition from the version that was judged: the caches keep no other.
+// dropUnused removes one condition from the version that was judged. The list is merged by type:
+// the caches keep no other condition.
 func (a *Actor) dropUnused(ctx context.Context, what pvc.DropUnused) error {
 	if what.PVC.ResourceVersion == "" {
 		return fmt.Errorf("patch %s: no version", what.PVC)

@@ -17,7 +17,7 @@ const CodeReleased = "Released"
 
 // ungate lets a leader be scheduled once no pod of a previous incarnation has a name of its group, also above its size.
 func (d *groupDecision) ungate() bool {
-	if d.HasKey || !workload.IsGated(d.Leader) { // the set lifts that of a key
+	if d.HasKey || !workload.IsGated(d.Leader) { // the set lifts the gate of a leader with a key
 		return true
 	}
 	if left := bearersOf(identity.KindPod, d.Pods.Previous); len(left) > 0 {

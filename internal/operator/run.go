@@ -45,10 +45,10 @@ import (
 )
 
 const (
-	// lastAnswers is how long a replica that ends goes on answering webhook calls. Each answer closes its
+	// lastAnswers is how long a replica that ends goes on answering webhook calls at least. Each answer closes its
 	// connection: an API server that keeps one sends a call into its end.
 	lastAnswers = time.Second
-	// graceful is how long requests and reconciles in flight may then take to end. Both are shorter
+	// graceful is how long requests and reconciles in flight may then take to end. Together they are shorter
 	// than the grace period of the Deployment's pods, 15 s, without their preStop hook, 4 s.
 	graceful = 8 * time.Second
 )
@@ -56,7 +56,7 @@ const (
 // glance bounds one check of a probe.
 const glance = time.Second
 
-// Run runs the operator until ctx ends, and then returns nil. It releases the lease, so
+// Run runs the operator until ctx ends, gives its last answers, and then returns nil. It releases the lease, so
 // that the next replica does not wait for it to expire. The program must end when Run
 // returns.
 func Run(ctx context.Context, o Options) error {
@@ -83,12 +83,12 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return runUntil(ctx, mgr)
+	return o.runUntil(ctx, mgr)
 }
 
-// runUntil runs the manager until ctx ends, and a little longer, for the last answers. A manager whose caches are
-// not synced does not end by itself.
-func runUntil(ctx context.Context, mgr ctrl.Manager) error {
+// runUntil runs the manager until ctx ends, and a little longer, for the last answers of webhooks. A manager whose
+// caches are not synced does not end by itself.
+func (o *Options) runUntil(ctx context.Context, mgr ctrl.Manager) error {
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	ended := make(chan error, 1)
@@ -98,7 +98,13 @@ func runUntil(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	case <-ctx.Done():
 	}
-	time.Sleep(lastAnswers)
+	if o.Webhooks {
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(lastAnswers):
+		}
+	}
 	end()
 	select {
 	case err := <-ended:
@@ -125,7 +131,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// assemble returns a manager with everything that runs. keeper may be nil. ending is closed when it is about to end.
+// assemble returns a manager with everything that runs. keeper may be nil. ending is closed when the manager is about to end.
 func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending <-chan struct{}) (ctrl.Manager, error) {
 	settings, err := o.managerOptions(scheme, keeper)
 	if err != nil {

@@ -80,7 +80,7 @@ const (
 		"spec":{"newer":1,"subdomain":"a","containers":[{"name":"c","image":"i","env":[{"name":"A","newer":1}]}]}}`
 )
 
-// An API server whose connection ends under a call does not repeat it, so a server that ends closes idle ones first.
+// An API server does not repeat a call whose connection ended under it. A server that ends closes each after an answer.
 func TestAnswersCloseTheirConnectionsBeforeTheEnd(t *testing.T) {
 	ending := make(chan struct{})
 	var connections atomic.Int32
