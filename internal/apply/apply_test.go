@@ -471,14 +471,14 @@ func TestAGateGoesFromAnyVersionOfAPod(t *testing.T) {
 		"the scheduler wrote its status":     {statusWritten, nil, nil},
 		"it is another incarnation":          {func(pod *corev1.Pod) { pod.UID = "other" }, nil, ErrStale},
 		"it changed, an annotation goes too": {statusWritten, map[string]string{"cost": ""}, ErrStale},
-		"as judged, an annotation goes too":  {func(*corev1.Pod) {}, map[string]string{"cost": ""}, nil},
+		"as judged, an annotation goes too":  {nil, map[string]string{"cost": ""}, nil},
 	} {
 		s := newScene()
 		pod := &corev1.Pod{ObjectMeta: object("w-0")}
 		pod.Annotations = map[string]string{"mine": "1", "cost": "2"}
 		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "a"}, {Name: "b"}}
 		ref := s.add(pod)
-		if name != "as judged, an annotation goes too" {
+		if tt.change != nil {
 			fakeapi.Edit(s.Server, "w-0", tt.change)
 		}
 		if _, err := s.Do(t.Context(), action.Ungate{Pod: ref, Gate: "a", Annotations: tt.annotations}); !errors.Is(err, tt.want) {

@@ -131,7 +131,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// assemble returns a manager with everything that runs. keeper may be nil. ending is closed when the manager is about to end.
+// assemble returns a manager with everything that runs. keeper may be nil. ending is closed when the manager is about
+// to end.
 func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending <-chan struct{}) (ctrl.Manager, error) {
 	settings, err := o.managerOptions(scheme, keeper)
 	if err != nil {
