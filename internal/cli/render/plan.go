@@ -126,7 +126,15 @@ func actionOf(a action.Action) Action {
 	case action.Tie:
 		shown.Preconditions.Alive = a.To
 	case action.Delete:
-		shown.Preconditions.Gone = a.OwnerGone
+		if shown.Preconditions.Gone = a.OwnerGone; a.AnyVersion {
+			shown.Preconditions.ResourceVersion = ""
+		}
+	case action.Ungate:
+		if len(a.Annotations) == 0 {
+			shown.Preconditions.ResourceVersion = ""
+		}
+	case action.SetCondition:
+		shown.Preconditions.ResourceVersion = ""
 	}
 	return shown
 }

@@ -10,8 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -108,6 +110,25 @@ func TestTextOfStatus(t *testing.T) {
 			}
 			says(t, Text(Status(tt.survey), now), tt.lacks, tt.has...)
 		})
+	}
+}
+
+// A plan names the version where the write does.
+func TestAPlanNamesTheVersionOfAWrite(t *testing.T) {
+	pod := identity.Ref{Kind: identity.KindPod, Namespace: "ns", Name: "llama-0", UID: "pod", ResourceVersion: "9"}
+	for name, tt := range map[string]struct {
+		write action.Action
+		want  string
+	}{
+		"a delete":                      {action.Delete{Object: pod}, "9"},
+		"a delete of any version":       {action.Delete{Object: pod, AnyVersion: true}, ""},
+		"a gate":                        {action.Ungate{Pod: pod}, ""},
+		"a gate, and an annotation too": {action.Ungate{Pod: pod, Annotations: map[string]string{"a": ""}}, "9"},
+		"a condition":                   {action.SetCondition{Pod: pod}, ""},
+	} {
+		if got := actionOf(tt.write).Preconditions; got.ResourceVersion != tt.want || got.UID != "pod" {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
