@@ -253,9 +253,7 @@ var faults = []fault{
 	{"operator killed", atRandomMoment(func() error {
 		return errors.Join(bed.Operator.Kill(), bed.Operator.Start())
 	}), 1},
-	{"API server killed", atRandomMoment(func() error { // the scheduler ends itself when a pod that it binds is bound elsewhere
-		return errors.Join(bed.Plane.Kill(apiServer), bed.Plane.Restart(apiServer), bed.Plane.Restart(scheduler))
-	}), 5},
+	{"API server killed", withoutAPIServer, 5},
 	{"controller manager killed", atRandomMoment(func() error {
 		return errors.Join(bed.Plane.Kill(controllerManager), bed.Plane.Restart(controllerManager))
 	}), 5},
@@ -351,6 +349,19 @@ func atLast(s *scene, done <-chan error) func() error {
 	over := sync.OnceValue(func() error { return <-done })
 	s.Cleanup(func() { _ = over() })
 	return over
+}
+
+// withoutAPIServer restarts the API server at a random moment, and what does not get over that. The
+// scheduler ends itself when a pod that it binds is bound elsewhere. The garbage collector does not see
+// the end of an object whose name is taken again while its watch is cut: it keeps the ControllerRevision
+// of that StatefulSet until it lists again.
+func withoutAPIServer(s *scene, salt uint64) func() error {
+	back := atRandomMoment(func() error {
+		return errors.Join(bed.Plane.Kill(apiServer), bed.Plane.Restart(apiServer), bed.Plane.Restart(scheduler))
+	})(s, salt)
+	return func() error {
+		return errors.Join(back(), bed.Plane.Kill(controllerManager), bed.Plane.Restart(controllerManager))
+	}
 }
 
 // holdUp is how long the garbage collector is away.
