@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -264,21 +265,34 @@ func keyedGangLife(s *scene, scheduling string) {
 	s.awaitNoGangs()
 }
 
-// TestTakeoverOfNativeGangs: the Workload, the PodGroup and the pods of a set of version 0.11 stay as they are.
+// TestTakeoverOfNativeGangs: the Workload, the PodGroups and the pods of a set of version 0.11 stay as they are.
 func TestTakeoverOfNativeGangs(t *testing.T) {
 	flags := withNativeGangs(t)
+	for _, level := range []string{standin.WholeSet, standin.EachLeader} {
+		t.Run("level "+level, func(t *testing.T) { gangsTakenOver(t, flags, level) })
+	}
+}
+
+func gangsTakenOver(t *testing.T, flags []string, level string) {
 	s := newScene(t)
 	other, err := standin.New(bed.Rest)
 	s.Check("stand in", err)
 	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start(append(flags, "--controllers=")...)))
 	e := &standinSet{otherSet: otherSet{name: "a", replicas: 2, size: 2}, scene: s, other: other}
-	e.set = s.newSet("a", 2, 2, imageA, scheduledAs(levels["lws"]), uniquePerReplica)
+	e.set = s.newSet("a", 2, 2, imageA, scheduledAs(levels[level]), uniquePerReplica)
 	s.Create(e.set)
-	s.Check("describe the set", other.Describe(s.Context(), e.set))
-	e.spoil, e.workers = standin.AsScheduled(e.set), standin.AsScheduled(e.set)
+	s.Check("describe the set", other.Describe(s.Context(), e.set, level))
+	e.spoil = standin.AsScheduled(e.set, level)
+	e.workers = func(sts *appsv1.StatefulSet) { standin.AsScheduledWith(s.Pod(sts.Name), level)(sts) }
 	e.record(1)
 	e.keys = []string{e.key, e.key}
 	e.apply(0, 2)
+	for _, name := range []string{"a-0", "a-1"} {
+		s.Until("leader "+name+" is there", func() bool { return s.Pod(name) != nil })
+		if level == standin.EachLeader {
+			s.Check("describe the group of leader "+name, other.DescribeGroup(s.Context(), e.set, s.Pod(name)))
+		}
+	}
 	e.tend()
 	e.tell(2, false)
 	uids := func() map[string]types.UID {

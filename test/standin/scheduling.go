@@ -4,26 +4,47 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/dump"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// wholeSet is the level of a PodGroup for all pods of a set.
-const wholeSet = "lws"
+// Levels of the PodGroups of a set: one for all of its pods, or one for each group.
+const (
+	WholeSet   = "lws"
+	EachLeader = "replica"
+)
 
-// AsScheduled changes a StatefulSet of a set to what version 0.11 writes where all pods of the set are in one
-// PodGroup.
-func AsScheduled(set *lwsv1.LeaderWorkerSet) Change {
+const (
+	levelAnnotation    = "leaderworkerset.sigs.k8s.io/workload-aware-scheduling"
+	workloadAnnotation = "leaderworkerset.sigs.k8s.io/workload-name"
+	levelLabel         = "leaderworkerset.sigs.k8s.io/scheduling-level"
+)
+
+// AsScheduled changes a StatefulSet of a set to what version 0.11 writes where pods are in PodGroups. Leaders name the
+// Workload of their set.
+func AsScheduled(set *lwsv1.LeaderWorkerSet, level string) Change {
+	return asScheduled(level, workloadName(set))
+}
+
+// AsScheduledWith is AsScheduled for workers. They name the Workload as their leader does, which may have added to it.
+func AsScheduledWith(leader *corev1.Pod, level string) Change {
+	return asScheduled(level, leader.Annotations[workloadAnnotation])
+}
+
+func asScheduled(level, workload string) Change {
 	return func(sts *appsv1.StatefulSet) {
 		AsOf011(sts)
-		sts.Spec.Template.Annotations["leaderworkerset.sigs.k8s.io/workload-aware-scheduling"] = wholeSet
-		sts.Spec.Template.Annotations["leaderworkerset.sigs.k8s.io/workload-name"] = workloadName(set)
+		sts.Spec.Template.Annotations[levelAnnotation] = level
+		sts.Spec.Template.Annotations[workloadAnnotation] = workload
 	}
 }
 
@@ -33,35 +54,60 @@ func workloadName(set *lwsv1.LeaderWorkerSet) string {
 	return set.Name + "-" + rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
 }
 
-// Describe creates the Workload of a set, and the PodGroup of all its pods.
-func (o *Other) Describe(ctx context.Context, set *lwsv1.LeaderWorkerSet) error {
-	policy := schedulingv1beta1.PodGroupSchedulingPolicy{
-		Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: *set.Spec.Replicas * *set.Spec.LeaderWorkerTemplate.Size},
-	}
-	owners := controlled(lwsv1.GroupVersion.String(), "LeaderWorkerSet", set)
+// Describe creates the Workload of a set whose PodGroups are gangs, and at level WholeSet the PodGroup of all its pods.
+func (o *Other) Describe(ctx context.Context, set *lwsv1.LeaderWorkerSet, level string) error {
 	workload := &schedulingv1beta1.Workload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: set.Namespace, Name: workloadName(set), Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name}, OwnerReferences: owners,
+			Namespace: set.Namespace, Name: workloadName(set), Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name},
+			OwnerReferences: controlled(lwsv1.GroupVersion.String(), "LeaderWorkerSet", set),
 		},
 		Spec: schedulingv1beta1.WorkloadSpec{
 			ControllerRef:     &schedulingv1beta1.TypedLocalObjectReference{APIGroup: lwsv1.GroupVersion.Group, Kind: "LeaderWorkerSet", Name: set.Name},
-			PodGroupTemplates: []schedulingv1beta1.PodGroupTemplate{{Name: wholeSet, SchedulingPolicy: policy}},
+			PodGroupTemplates: []schedulingv1beta1.PodGroupTemplate{{Name: level, SchedulingPolicy: gangOf(set, level)}},
 		},
 	}
-	if err := o.client.Create(ctx, workload); err != nil {
+	if err := o.client.Create(ctx, workload); err != nil || level != WholeSet {
 		return err
 	}
+	return o.group(ctx, set, level, workload.Name+"-"+level, nil)
+}
+
+// DescribeGroup creates the PodGroup of a leader and its workers.
+func (o *Other) DescribeGroup(ctx context.Context, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) error {
+	labels := map[string]string{
+		lwsv1.GroupIndexLabelKey: leader.Labels[lwsv1.GroupIndexLabelKey], lwsv1.RevisionKey: leader.Labels[lwsv1.RevisionKey],
+	}
+	name := leader.Annotations[workloadAnnotation] + "-" + labels[lwsv1.GroupIndexLabelKey] + "-" + labels[lwsv1.RevisionKey]
+	return o.group(ctx, set, EachLeader, name, labels)
+}
+
+// gangOf waits for all pods of a level.
+func gangOf(set *lwsv1.LeaderWorkerSet, level string) schedulingv1beta1.PodGroupSchedulingPolicy {
+	pods := *set.Spec.LeaderWorkerTemplate.Size
+	if level == WholeSet {
+		pods *= *set.Spec.Replicas
+	}
+	return schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: pods}}
+}
+
+// group creates a PodGroup of a set that has its Workload. It gets more labels.
+func (o *Other) group(ctx context.Context, set *lwsv1.LeaderWorkerSet, level, name string, more map[string]string) error {
+	var workload schedulingv1beta1.Workload
+	if err := o.client.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: workloadName(set)}, &workload); err != nil {
+		return err
+	}
+	labels := map[string]string{lwsv1.SetNameLabelKey: set.Name, levelLabel: level}
+	maps.Copy(labels, more)
 	return o.client.Create(ctx, &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: set.Namespace, Name: workload.Name + "-" + wholeSet,
-			Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name, "leaderworkerset.sigs.k8s.io/scheduling-level": wholeSet},
-			OwnerReferences: append(owners, metav1.OwnerReference{
+			Namespace: set.Namespace, Name: name, Labels: labels,
+			OwnerReferences: append(controlled(lwsv1.GroupVersion.String(), "LeaderWorkerSet", set), metav1.OwnerReference{
 				APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: "Workload", Name: workload.Name, UID: workload.UID,
 			}),
 		},
 		Spec: schedulingv1beta1.PodGroupSpec{
-			WorkloadRef:      &schedulingv1beta1.WorkloadReference{WorkloadName: workload.Name, TemplateName: wholeSet},
-			SchedulingPolicy: policy,
+			WorkloadRef:      &schedulingv1beta1.WorkloadReference{WorkloadName: workload.Name, TemplateName: level},
+			SchedulingPolicy: gangOf(set, level),
 		},
 	})
 }
