@@ -273,6 +273,7 @@ func TestTakeoverOfNativeGangs(t *testing.T) {
 	}
 }
 
+// gangsTakenOver creates a set as version 0.11 does, lets Lockstep run, and then scales the set and recreates a group.
 func gangsTakenOver(t *testing.T, flags []string, level string) {
 	s := newScene(t)
 	other, err := standin.New(bed.Rest)

@@ -353,8 +353,8 @@ func atLast(s *scene, done <-chan error) func() error {
 
 // withoutAPIServer restarts the API server at a random moment, and what does not get over that. The
 // scheduler ends itself when a pod that it binds is bound elsewhere. The garbage collector does not see
-// the end of an object whose name is taken again while its watch is cut: it keeps the ControllerRevision
-// of that StatefulSet until it lists again.
+// the end of an object whose name is taken again while its watch is cut. It keeps the ControllerRevision
+// of such a StatefulSet until the controller manager restarts: that is done last, for settled sets.
 func withoutAPIServer(s *scene, salt uint64) func() error {
 	back := atRandomMoment(func() error {
 		return errors.Join(bed.Plane.Kill(apiServer), bed.Plane.Restart(apiServer), bed.Plane.Restart(scheduler))
