@@ -236,7 +236,8 @@ func (s *scene) countBeforeLeaders(mark int, set *lwsv1.LeaderWorkerSet) {
 	}
 }
 
-// keyedGangLife is gangLife of groups that have keys: they are created, rolled with surge, and scaled to nothing and back.
+// keyedGangLife is gangLife of groups that have keys: they are created, rolled with surge, and scaled to nothing and
+// back.
 func keyedGangLife(s *scene, scheduling string) {
 	set := s.newSet("a", 2, 3, imageA, scheduledAs(scheduling), withKeys, budget(1, 1, 0), slowly("2s"))
 	s.Create(set)
@@ -268,12 +269,14 @@ func keyedGangLife(s *scene, scheduling string) {
 // TestTakeoverOfNativeGangs: the Workload, the PodGroups and the pods of a set of version 0.11 stay as they are.
 func TestTakeoverOfNativeGangs(t *testing.T) {
 	flags := withNativeGangs(t)
-	for _, level := range []string{standin.WholeSet, standin.EachLeader} {
+	for _, level := range []string{standin.WholeSet, standin.EachGroup} {
 		t.Run("level "+level, func(t *testing.T) { gangsTakenOver(t, flags, level) })
 	}
 }
 
 // gangsTakenOver creates a set as version 0.11 does, lets Lockstep run, and then scales the set and recreates a group.
+// At level replica the names of PodGroups are those of a later version: the webhook adds to them. The unit test
+// TestPodGroupsOf011Stay has those of version 0.11.
 func gangsTakenOver(t *testing.T, flags []string, level string) {
 	s := newScene(t)
 	other, err := standin.New(bed.Rest)
@@ -290,7 +293,7 @@ func gangsTakenOver(t *testing.T, flags []string, level string) {
 	e.apply(0, 2)
 	for _, name := range []string{"a-0", "a-1"} {
 		s.Until("leader "+name+" is there", func() bool { return s.Pod(name) != nil })
-		if level == standin.EachLeader {
+		if level == standin.EachGroup {
 			s.Check("describe the group of leader "+name, other.DescribeGroup(s.Context(), e.set, s.Pod(name)))
 		}
 	}

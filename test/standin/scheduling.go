@@ -19,14 +19,8 @@ import (
 
 // Levels of the PodGroups of a set: one for all of its pods, or one for each group.
 const (
-	WholeSet   = "lws"
-	EachLeader = "replica"
-)
-
-const (
-	levelAnnotation    = "leaderworkerset.sigs.k8s.io/workload-aware-scheduling"
-	workloadAnnotation = "leaderworkerset.sigs.k8s.io/workload-name"
-	levelLabel         = "leaderworkerset.sigs.k8s.io/scheduling-level"
+	WholeSet  = "lws"
+	EachGroup = "replica"
 )
 
 // AsScheduled changes a StatefulSet of a set to what version 0.11 writes where pods are in PodGroups. Leaders name the
@@ -35,16 +29,17 @@ func AsScheduled(set *lwsv1.LeaderWorkerSet, level string) Change {
 	return asScheduled(level, workloadName(set))
 }
 
-// AsScheduledWith is AsScheduled for workers. They name the Workload as their leader does, which may have added to it.
+// AsScheduledWith is AsScheduled for workers. Their name of the Workload is that of their leader: the webhook may have
+// added to it.
 func AsScheduledWith(leader *corev1.Pod, level string) Change {
-	return asScheduled(level, leader.Annotations[workloadAnnotation])
+	return asScheduled(level, leader.Annotations[lwsv1.WorkloadNameAnnotationKey])
 }
 
 func asScheduled(level, workload string) Change {
 	return func(sts *appsv1.StatefulSet) {
 		AsOf011(sts)
-		sts.Spec.Template.Annotations[levelAnnotation] = level
-		sts.Spec.Template.Annotations[workloadAnnotation] = workload
+		sts.Spec.Template.Annotations[lwsv1.WorkloadSchedulingAnnotationKey] = level
+		sts.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey] = workload
 	}
 }
 
@@ -72,16 +67,17 @@ func (o *Other) Describe(ctx context.Context, set *lwsv1.LeaderWorkerSet, level 
 	return o.group(ctx, set, level, workload.Name+"-"+level, nil)
 }
 
-// DescribeGroup creates the PodGroup of a leader and its workers.
+// DescribeGroup creates the PodGroup of a leader and its workers. It comes after the leader, whose name of the Workload
+// it needs.
 func (o *Other) DescribeGroup(ctx context.Context, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) error {
 	labels := map[string]string{
 		lwsv1.GroupIndexLabelKey: leader.Labels[lwsv1.GroupIndexLabelKey], lwsv1.RevisionKey: leader.Labels[lwsv1.RevisionKey],
 	}
-	name := leader.Annotations[workloadAnnotation] + "-" + labels[lwsv1.GroupIndexLabelKey] + "-" + labels[lwsv1.RevisionKey]
-	return o.group(ctx, set, EachLeader, name, labels)
+	name := leader.Annotations[lwsv1.WorkloadNameAnnotationKey] + "-" + labels[lwsv1.GroupIndexLabelKey] + "-" + labels[lwsv1.RevisionKey]
+	return o.group(ctx, set, EachGroup, name, labels)
 }
 
-// gangOf waits for all pods of a level.
+// gangOf is the policy of a PodGroup of a level: it waits for all pods of the PodGroup.
 func gangOf(set *lwsv1.LeaderWorkerSet, level string) schedulingv1beta1.PodGroupSchedulingPolicy {
 	pods := *set.Spec.LeaderWorkerTemplate.Size
 	if level == WholeSet {
@@ -90,13 +86,13 @@ func gangOf(set *lwsv1.LeaderWorkerSet, level string) schedulingv1beta1.PodGroup
 	return schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: pods}}
 }
 
-// group creates a PodGroup of a set that has its Workload. It gets more labels.
+// group creates a PodGroup of a set whose Workload exists. Its labels include more.
 func (o *Other) group(ctx context.Context, set *lwsv1.LeaderWorkerSet, level, name string, more map[string]string) error {
 	var workload schedulingv1beta1.Workload
 	if err := o.client.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: workloadName(set)}, &workload); err != nil {
 		return err
 	}
-	labels := map[string]string{lwsv1.SetNameLabelKey: set.Name, levelLabel: level}
+	labels := map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.SchedulingLevelLabelKey: level}
 	maps.Copy(labels, more)
 	return o.client.Create(ctx, &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{
