@@ -141,6 +141,13 @@ func TestWhichUpdatesMatter(t *testing.T) {
 	status := func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas, s.ResourceVersion = 1, "2" }
 	generation := func(s *lwsv1.LeaderWorkerSet) { s.Generation, s.ResourceVersion = 2, "2" }
 	now := &metav1.Time{Time: time.Unix(1, 0)}
+	gated := func(p *corev1.Pod) {
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: lwsv1.GroupReplacementGate}}
+	}
+	withKey := func(p *corev1.Pod) {
+		p.OwnerReferences = nil
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, lwsv1.GroupIdentityAnnotationKey, string(lwsv1.HashGroupIdentity))
+	}
 	for _, tt := range []struct {
 		name          string
 		matters       func(before, after client.Object) bool
@@ -153,6 +160,8 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"pod: phase", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
 		{"pod: a restart", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} }), true},
 		{"pod: node", podProgress, leader(), leader(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), true},
+		{"pod: its group lifted its gate", podProgress, leader(gated), leader(), false},
+		{"pod: its set lifted its gate", podProgress, leader(withKey, gated), leader(withKey), true},
 		{"pod: deleted", podProgress, leader(), leader(func(p *corev1.Pod) { p.DeletionTimestamp = now }), true},
 		{"pod: labels", podProgress, leader(), leader(func(p *corev1.Pod) { p.Labels["x"] = "y" }), true},
 		{"statefulset: nothing", statefulSetProgress, sts(), sts(func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"x": "y"} }), false},
