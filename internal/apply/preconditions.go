@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,19 +56,18 @@ func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
-// reliable reads what a write relies on and, before and after, whether the object to write is
+// reliable reads what a write relies on and, at the same time, whether the object to write is
 // unchanged: one that changes with every status of its controller would mostly be refused.
 func (a *Actor) reliable(ctx context.Context, what action.Apply) error {
 	if len(what.Relies) == 0 {
 		return nil
 	}
-	if err := a.unchanged(ctx, what.Onto); err != nil {
-		return err
-	}
-	if err := a.standing(ctx, what.Relies); err != nil {
-		return err
-	}
-	return a.unchanged(ctx, what.Onto)
+	var standing, unchanged error
+	var reads sync.WaitGroup
+	reads.Go(func() { standing = a.standing(ctx, what.Relies) })
+	reads.Go(func() { unchanged = a.unchanged(ctx, what.Onto) })
+	reads.Wait()
+	return cmp.Or(unchanged, standing)
 }
 
 // unchanged reads live that an object is still the version that was judged.
