@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
@@ -298,6 +299,26 @@ func TestAnOwnerIsReadOnceAPass(t *testing.T) {
 	}
 	if got := s.live.Reads - reads; got != 2 {
 		t.Errorf("%d reads of an owner in two passes", got)
+	}
+}
+
+func TestAnOwnerWithoutItsGateIsReadOnlyIfItIsBeingDeleted(t *testing.T) {
+	for isDeleted, want := range map[bool]error{false: nil, true: ErrStale} {
+		s := newScene()
+		pod := fakeapi.Pod("w-0", "w", 0)
+		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "a"}}
+		if isDeleted {
+			pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}
+		owner, pass := s.add(pod), s.Pass()
+		if _, err := pass.Do(t.Context(), action.Ungate{Pod: owner, Gate: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		reads := s.live.Reads
+		_, err := pass.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner})
+		if isRead := s.live.Reads > reads; !errors.Is(err, want) || isRead != isDeleted {
+			t.Errorf("being deleted %t: read %t, %v", isDeleted, isRead, err)
+		}
 	}
 }
 

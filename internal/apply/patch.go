@@ -158,6 +158,7 @@ func mergeByKey(onto identity.Ref, metadata, others fields) (client.Patch, error
 }
 
 // ungate removes one gate of a pod. Annotations are changed in the version that was judged: others write them too.
+// The answer shows the pod: what it is to own next in the pass needs no other read.
 func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
 	if err := a.standing(ctx, what.Relies); err != nil {
 		return err
@@ -170,7 +171,12 @@ func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
 	if err != nil {
 		return err
 	}
-	return orGone(a.writer.Patch(ctx, metadataOf(what.Pod), patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
+	pod := metadataOf(what.Pod)
+	if err := a.writer.Patch(ctx, pod, patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency); err != nil {
+		return orGone(err)
+	}
+	a.foundAlive(pod)
+	return nil
 }
 
 // setCondition sets one condition of a pod: kubelets write its status too.

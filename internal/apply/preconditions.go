@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,10 +34,15 @@ func (a *Actor) alive(ctx context.Context, owner identity.Ref) error {
 	case found.DeletionTimestamp != nil:
 		return fmt.Errorf("%s is being deleted: %w", owner, ErrStale)
 	}
-	if a.found != nil {
-		a.found.Store(owner.UID, true)
-	}
+	a.foundAlive(found)
 	return nil
+}
+
+// foundAlive spares the pass a read of an object that the API server has just answered with.
+func (a *Actor) foundAlive(object metav1.Object) {
+	if a.found != nil && object.GetDeletionTimestamp() == nil {
+		a.found.Store(object.GetUID(), true)
+	}
 }
 
 // gone reads live that the incarnation of an owner does not exist. A version that is no longer
@@ -56,18 +60,19 @@ func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
-// reliable reads what a write relies on and, at the same time, whether the object to write is
+// reliable reads what a write relies on and, before and after, whether the object to write is
 // unchanged: one that changes with every status of its controller would mostly be refused.
 func (a *Actor) reliable(ctx context.Context, what action.Apply) error {
 	if len(what.Relies) == 0 {
 		return nil
 	}
-	var standing, unchanged error
-	var reads sync.WaitGroup
-	reads.Go(func() { standing = a.standing(ctx, what.Relies) })
-	reads.Go(func() { unchanged = a.unchanged(ctx, what.Onto) })
-	reads.Wait()
-	return cmp.Or(unchanged, standing)
+	if err := a.unchanged(ctx, what.Onto); err != nil {
+		return err
+	}
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
+	return a.unchanged(ctx, what.Onto)
 }
 
 // unchanged reads live that an object is still the version that was judged.
