@@ -600,6 +600,24 @@ func TestAWriteIsNotTriedWhenWhatItReliesOnChanged(t *testing.T) {
 	}
 }
 
+// The object is read before the list, which costs more, and after it: its status changes meanwhile.
+func TestAnApplyIsNotTriedWhenItsObjectChangedBesideTheList(t *testing.T) {
+	s, lists := newScene(), 0
+	sts := s.add(aStatefulSet())
+	s.Surveying(func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
+		lists++
+		fakeapi.Edit(s.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas++ })
+		return nil, nil
+	})
+	s.Requests = nil
+	what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: sts, FieldOwner: fieldOwner, Applied: true, Relies: []action.Standing{{Kind: identity.KindPod}}}
+	for range 2 { // the second time it changed before
+		if _, err := s.Do(t.Context(), what); !errors.Is(err, ErrStale) || len(s.Requests) > 0 || lists != 1 {
+			t.Errorf("%v, %d writes, %d lists", err, len(s.Requests), lists)
+		}
+	}
+}
+
 func TestQuiet(t *testing.T) {
 	resource := schema.GroupResource{Resource: "statefulsets"}
 	invalid := func(field string) error {

@@ -88,10 +88,11 @@ func (s *scene) leadersDeleted(since int) map[string]int {
 	return count
 }
 
-// A restarted container recreates its group, once. The status and the plugin show the evidence.
+// A restarted container recreates its group, once. The status and the plugin show the evidence. Pods take a second to
+// end, as on nodes: a leader that is gone before the operator reads it leaves none.
 func TestContainerRestartRecreatesTheGroup(t *testing.T) {
 	s := asideScene(t)
-	set := s.settled(s.newSet("a", 3, 4, imageA))
+	set := s.settled(s.newSet("a", 3, 4, imageA, slowly("1s")))
 	before, mark := s.UIDs(), s.Changes()
 	s.crash("a-1-2", 1)
 	s.awaitRecreated(set, before, 1)
