@@ -79,7 +79,7 @@ func (a *Actor) Surveying(survey Survey) *Actor {
 }
 
 // Pass returns an Actor for one pass: it reads each owner live once, before the first write that
-// needs it, and not after it lifted its gate. It must not outlive the pass.
+// needs it, and not after the pass lifted its gate. It must not outlive the pass.
 func (a *Actor) Pass() *Actor {
 	pass := *a
 	pass.found = &sync.Map{}

@@ -91,7 +91,7 @@ func groupDesire(before, after client.Object) bool {
 
 // podProgress reports whether an update of a pod changed what groups are judged by: its owners,
 // its node, whether it runs and is ready, and whether a user recovers its group. A gate counts for a
-// leader with a key, which takes room: no rule follows one that a group lifted.
+// leader with a key, which takes room. A group that lifts one goes on in the same pass.
 func podProgress(before, after client.Object) bool {
 	was, is, ok := both[*corev1.Pod](before, after)
 	return !ok || ownership(before, after) || was.Spec.NodeName != is.Spec.NodeName ||
