@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,10 +23,12 @@ const benchAgent = "bench"
 // bed is the control plane and the operator that scenarios measure.
 type bed struct {
 	*drill.Bed
-	ctx    context.Context // of the whole run
-	flags  []string        // of the operator
-	stages int
-	last   bool // nothing is measured after this
+	ctx     context.Context // of the whole run
+	flags   []string        // of the operator
+	against string          // the program of another version, or empty
+	stages  int
+	last    bool // nothing is measured after this
+	turn    int  // number of the run of a scenario, from 0
 
 	scenario string
 	figures  figures
@@ -34,7 +37,7 @@ type bed struct {
 
 // raise starts the control plane and the operator, and warms them up unless all scenarios are cold.
 func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, cold bool) (b *bed, err error) {
-	b = &bed{ctx: ctx}
+	b = &bed{ctx: ctx, against: s.against}
 	if s.pprof != "" {
 		b.flags = []string{"--pprof-bind-address", s.pprof}
 	}
@@ -193,6 +196,15 @@ func own(groups, size int) load {
 // floor is the load as one StatefulSet of leaders and one StatefulSet of workers for each group.
 func floor(groups, size int) load {
 	return load{groups: groups, size: size, bare: true, create: createBare, remove: removeBare}
+}
+
+// swap has another program run the operator. What this version installed stays: its definitions, roles and policies.
+func (b *bed) swap(program string) error {
+	if err := b.Operator.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	b.Operator.Program = program
+	return b.Operator.Start(b.flags...)
 }
 
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)

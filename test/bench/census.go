@@ -191,22 +191,31 @@ func (n *census) allAt(image string) bool {
 type cost struct {
 	time   time.Duration
 	cpu    time.Duration // of the operator
+	nodes  time.Duration // CPU of the simulated nodes
 	writes int           // of the operator, without events
 	events int
 	reads  int // of the operator, without watches
 	pods   int // created by any client
 }
 
+// plus returns the sum of two costs.
+func (c cost) plus(d cost) cost {
+	return cost{
+		time: c.time + d.time, cpu: c.cpu + d.cpu, nodes: c.nodes + d.nodes,
+		writes: c.writes + d.writes, events: c.events + d.events, reads: c.reads + d.reads, pods: c.pods + d.pods,
+	}
+}
+
 // spend runs a function, waits until its work is done, and measures both.
 func (s *stage) spend(what string, do func() error, done func() bool) (c cost) {
 	s.remark()
 	created := holding(s.census, func() int { return s.created })
-	cpu, began := s.used().cpu, time.Now()
+	cpu, nodes, began := s.used().cpu, s.nodesCPU(), time.Now()
 	if err := do(); err != nil {
 		must(fmt.Errorf("%s: %w", what, err))
 	}
 	s.await(what, done)
-	c.time = time.Since(began)
+	c.time, c.nodes = time.Since(began), s.nodesCPU()-nodes
 	s.rest()
 	c.cpu = s.used().cpu - cpu
 	c.pods = holding(s.census, func() int { return s.created }) - created
@@ -271,6 +280,25 @@ func (b *bed) used() (u usage) {
 		u.rss, u.peak = float64(status.VmRSS)/(1<<20), float64(status.VmHWM)/(1<<20)
 	}
 	return u
+}
+
+// nodesCPU returns the CPU time of the simulated nodes so far. They do the same work for any operator: more CPU for it
+// means that the machine was slower.
+func (b *bed) nodesCPU() (used time.Duration) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return 0
+	}
+	for _, process := range all {
+		args, err := process.CmdLine()
+		if err != nil || len(args) == 0 || args[0] != "kwok" || !strings.Contains(strings.Join(args, " "), b.Plane.Dir) {
+			continue
+		}
+		if stat, err := process.Stat(); err == nil {
+			used += time.Duration(stat.CPUTime() * float64(time.Second))
+		}
+	}
+	return used
 }
 
 // resetPeak resets the peak memory of the operator.

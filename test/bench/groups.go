@@ -35,6 +35,10 @@ func create(groups, size int) func(*bed) {
 // roll gives every group another template. The floor has no groups and no budget: all of its
 // StatefulSets replace all of their pods at once.
 func roll(b *bed) {
+	if b.against != "" {
+		rollInTurn(b)
+		return
+	}
 	const ofStatefulSet = `{"spec":{"template":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}`
 	bare, _ := b.rolled(floor(100, 8), func(s *stage) error {
 		return drill.Together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
@@ -47,6 +51,37 @@ func roll(b *bed) {
 	b.tellCost(ours, bare)
 	b.tell("fewest-groups-ready", float64(fewest))
 	b.tell("writes-per-group", float64(ours.writes)/100)
+}
+
+// rollInTurn has two programs roll one set: one of them, the other one twice, and the first again. A machine that gets
+// slower or faster meanwhile does so for both. Each second run begins with the other program. The figures are means.
+func rollInTurn(b *bed) {
+	programs := [2]string{b.Operator.Program, b.against}
+	s := b.standing(own(100, 8))
+	defer s.leave()
+	defer func() { b.left = b.swap(programs[0]) }()
+	var sums [2]cost
+	for i := range 4 {
+		which := (b.turn + 1 + (i+1)/2) % 2 // 1 0 0 1, then 0 1 1 0
+		image := [2]string{imageB, imageA}[i%2]
+		must(b.swap(programs[which]))
+		s.rest()
+		c := s.spend("all groups are rolled", func() error {
+			return s.Client.Patch(b.ctx, s.newSet(), drill.Merge(withImage(image)))
+		}, func() bool { return s.complete() && s.allAt(image) })
+		valid(c.pods >= s.groups*s.size, "only %d pods were created", c.pods)
+		sums[which] = sums[which].plus(c)
+	}
+	for i, name := range [2]string{"", "against-"} {
+		b.tell(name+"seconds", sums[i].time.Seconds()/2)
+		b.tell(name+"cpu-seconds", sums[i].cpu.Seconds()/2)
+		b.tell(name+"nodes-cpu-seconds", sums[i].nodes.Seconds()/2)
+		b.tell(name+"writes", float64(sums[i].writes)/2)
+		b.tell(name+"reads", float64(sums[i].reads)/2)
+	}
+	ratio := sums[0].time.Seconds() / sums[1].time.Seconds()
+	b.tell("against-ratio", ratio)
+	b.tell("against-ratio-at-one-speed", ratio*sums[1].nodes.Seconds()/sums[0].nodes.Seconds())
 }
 
 // withImage is the merge patch of a set that gives its pods an image.

@@ -6,6 +6,7 @@
 //
 //	make bench                                         # all scenarios: half an hour on two cores, longer if they are shared
 //	make bench BENCHFLAGS="--scenario create-100x8"    # one scenario; may be given several times
+//	make bench BENCHFLAGS="--scenario roll-100x8 --repeat 9 --against PROGRAM"    # two versions in turn
 //
 // The bench compares the figures with the targets of budget.yaml. A run that did not reach its load
 // is invalid.
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -35,6 +37,7 @@ type settings struct {
 	qps       int
 	budget    string
 	pprof     string
+	against   string
 	list      bool
 }
 
@@ -54,6 +57,7 @@ func main() {
 	flag.IntVar(&s.qps, "kcm-qps", 200, "queries per second of the client of the controller manager; its burst is half as much again")
 	flag.StringVar(&s.budget, "budget", "test/bench/budget.yaml", "`file` to compare with; empty compares with nothing")
 	flag.StringVar(&s.pprof, "pprof-bind-address", "", "`address` on which the operator serves profiles to go tool pprof")
+	flag.StringVar(&s.against, "against", "", "lockstep `program` of another version, for "+inTurn+" alone: both run in turn, and the floor does not")
 	flag.BoolVar(&s.list, "list", false, "list the scenarios and end")
 	flag.Parse()
 	if s.list {
@@ -93,6 +97,9 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.against, err = other(s.against, chosen); err != nil {
+		return err
+	}
 	return drill.Run(func(dir string, reaper *drill.Reaper) error {
 		cold := !slices.ContainsFunc(chosen, func(one scenario) bool { return !one.cold })
 		b, err := raise(ctx, dir, reaper, s, cold)
@@ -116,6 +123,27 @@ func (b *bed) measureAll(chosen []scenario, repeat int, budget *budget) error {
 		missed = append(missed, budget.print(os.Stdout, figures))
 	}
 	return errors.Join(append(failed, missed...)...)
+}
+
+// inTurn is the scenario that can be run by two versions in turn.
+const inTurn = "roll-100x8"
+
+// other returns the path of the program to compare with, or nothing if none is given.
+func other(program string, chosen []scenario) (string, error) {
+	if program == "" {
+		return "", nil
+	}
+	if len(chosen) != 1 || chosen[0].name != inTurn {
+		return "", fmt.Errorf("--against compares scenario %s alone: add --scenario %s", inTurn, inTurn)
+	}
+	path, err := filepath.Abs(program)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("--against names no program: %w", err)
+	}
+	return path, nil
 }
 
 // choose returns the scenarios with the given names, in the order of the table.

@@ -85,6 +85,16 @@ type figures []figure
 
 func (f *figures) add(name string, value float64) { *f = append(*f, figure{name, value}) }
 
+// String returns the figures in one line.
+func (f figures) String() string {
+	var line strings.Builder
+	for _, one := range f {
+		_, name, _ := strings.Cut(one.name, ".")
+		fmt.Fprintf(&line, " %s %s", name, short(one.value))
+	}
+	return line.String()
+}
+
 // tell adds a figure to the current scenario.
 func (b *bed) tell(name string, value float64) { b.figures.add(b.scenario+"."+name, value) }
 
@@ -94,9 +104,12 @@ func (b *bed) measure(one scenario, repeat int, last bool) (figures, error) {
 	var all []figures
 	for i := range repeat {
 		b.last = last && i == repeat-1
-		b.scenario, b.figures, b.left = one.name, nil, nil
+		b.scenario, b.figures, b.left, b.turn = one.name, nil, nil, i
 		err := attempt(func() { one.run(b) })
 		all = append(all, b.figures)
+		if repeat > 1 && err == nil {
+			fmt.Printf("  run %d of %s:%s\n", i+1, one.name, b.figures)
+		}
 		if err = errors.Join(err, b.left); err != nil {
 			return medians(all), err // the figures of an invalid run may show the reason
 		}
