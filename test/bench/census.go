@@ -282,8 +282,8 @@ func (b *bed) used() (u usage) {
 	return u
 }
 
-// nodesCPU returns the CPU time of the simulated nodes so far. They do the same work for any operator: more CPU for it
-// means that the machine was slower.
+// nodesCPU returns the CPU time of the simulated nodes so far. They do nearly the same work for any operator: more CPU
+// for it means that the machine was slower.
 func (b *bed) nodesCPU() (used time.Duration) {
 	all, err := procfs.AllProcs()
 	if err != nil {

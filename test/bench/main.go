@@ -97,7 +97,7 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.against, err = other(s.against, chosen); err != nil {
+	if s.against, err = programAgainst(s.against, chosen); err != nil {
 		return err
 	}
 	return drill.Run(func(dir string, reaper *drill.Reaper) error {
@@ -128,8 +128,8 @@ func (b *bed) measureAll(chosen []scenario, repeat int, budget *budget) error {
 // inTurn is the scenario that can be run by two versions in turn.
 const inTurn = "roll-100x8"
 
-// other returns the path of the program to compare with, or nothing if none is given.
-func other(program string, chosen []scenario) (string, error) {
+// programAgainst returns the path of the program to compare with, or nothing if none is given.
+func programAgainst(program string, chosen []scenario) (string, error) {
 	if program == "" {
 		return "", nil
 	}
