@@ -134,6 +134,32 @@ func TestAGroupIsRecreatedAsOftenAsItMay(t *testing.T) {
 	}
 }
 
+// A drain stops no group, whichever pod it evicts and whatever the limit, and leaves the count as it is.
+func TestADrainExhaustsNoBudget(t *testing.T) {
+	for _, pod := range []string{"w-0", "w-0-1"} {
+		for name, condition := range map[string]func(Pod){"DisruptionTarget": disrupted, "TerminationTarget": terminationTarget} {
+			for _, limit := range []int32{0, 1} {
+				c := budget(2, 2, limit)(t)
+				failures(int(limit))(c)
+				counted := recreations(c)
+				for range 3 {
+					before := find[Pod](c, "w-0").UID
+					then(on(pod, condition), leaving[Pod](pod), settled)(c)
+					if leader := find[Pod](c, "w-0"); leader.UID == before || lws.IsExhausted(leader) {
+						t.Errorf("%s of %s, maxGroupRestarts %d: the group is not recreated", name, pod, limit)
+					}
+				}
+				if got := recreations(c); got != counted {
+					t.Errorf("%s of %s, maxGroupRestarts %d: %d counted, want %d", name, pod, limit, got, counted)
+				}
+				if failures(1)(c); !lws.IsExhausted(find[Pod](c, "w-0")) {
+					t.Errorf("%s of %s, maxGroupRestarts %d: the failure after the drains does not stop the group", name, pod, limit)
+				}
+			}
+		}
+	}
+}
+
 // The marks go onto the leader, then onto its workers; then the leader is deleted, once. Whatever ends
 // in between, the next reconcile goes on from there.
 func TestAGroupThatExhaustsItsBudgetIsStopped(t *testing.T) {

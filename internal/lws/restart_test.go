@@ -68,6 +68,9 @@ func TestFailures(t *testing.T) {
 		"a leader restarts":             {on("w-0", crash), false, false, true, true, "OOMKilled", 1},
 		"a worker is deleted":           {leaving[Pod]("w-0-2"), false, false, true, true, restart.CodePodDeleted, 1},
 		"a worker is drained":           {then(on("w-0-2", disrupted), leaving[Pod]("w-0-2")), false, false, true, true, restart.CodePodDeleted, 0},
+		"Kueue evicts a worker":         {then(on("w-0-2", terminationTarget), leaving[Pod]("w-0-2")), false, false, true, true, restart.CodePodDeleted, 0},
+		"Kueue evicts a leader":         {then(on("w-0", terminationTarget), leaving[Pod]("w-0")), false, true, true, true, restart.CodePodDeleted, 0},
+		"a drain fails another pod":     {then(on("w-0-1", disrupted), on("w-0-2", crash)), false, false, true, true, "OOMKilled", 0},
 		"a worker is gone":              {gone[Pod]("w-0-2"), false, false, true, true, restart.CodePodGone, 1},
 		"a worker is replaced":          {replaced, false, false, true, true, restart.CodePodGone, 1},
 		"a worker ends":                 {on("w-0-2", evicted), false, false, true, true, "Evicted", 1},
@@ -164,6 +167,10 @@ func disrupted(pod Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue})
 }
 
+func terminationTarget(pod Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "TerminationTarget", Status: corev1.ConditionTrue})
+}
+
 func TestARolloutIsNoFailure(t *testing.T) {
 	c := running(t, 2, 2, onRestart)
 	then(user(fakeapi.Image("image:2")), settled)(c)
@@ -190,6 +197,19 @@ func TestEvidence(t *testing.T) {
 	message := func(text string) func(Pod) {
 		return edited(func(end *corev1.ContainerStateTerminated) { end.Message = text })
 	}
+	// completed is a pod one of whose containers failed once and completed in its second run.
+	completed := func(name string, phase corev1.PodPhase, init bool) func(Pod) {
+		return func(pod Pod) {
+			status := ended(name, 7, time.Hour)
+			status.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(fakeapi.Epoch.Add(-time.Second))}
+			pod.Status.Phase = phase
+			if pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}; init {
+				pod.Status.InitContainerStatuses = pod.Status.ContainerStatuses
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "worker", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+			}
+			pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{ended("debug", 9, 0)}
+		}
+	}
 	const killed = "worker OOMKilled 137 "
 	for name, tt := range map[string]struct {
 		end  func(Pod)
@@ -200,6 +220,9 @@ func TestEvidence(t *testing.T) {
 		"a reason of two lines": {reason("\x1b[2JBad\r\nWord"), "worker PodRestarted 137 out of memory"},
 		"no reason":             {reason("\t\r"), "worker PodRestarted 137 out of memory"},
 		"a reason without end":  {reason(strings.Repeat("é", 1<<20)), "worker PodRestarted 137 out of memory"},
+		"an init container that completed after it failed": {completed("download", corev1.PodRunning, true), "download Error 7 "},
+		"a main container that completed after it failed":  {completed("worker", corev1.PodRunning, false), "worker Error 7 "},
+		"a pod that succeeded after it failed":             {completed("worker", corev1.PodSucceeded, false), "worker Completed 0 "},
 		"what ended last": {func(pod Pod) {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended("model", 1, time.Hour), ended("sidecar", 0, time.Second)}
 		}, "sidecar Error 0 "},

@@ -45,7 +45,7 @@ func (d *groupDecision) restart() bool {
 			d.plan.Needs = NeedLivePods
 			return false
 		}
-		if restart.Exhausts(d.Set, d.Index, d.Leader) {
+		if restart.Exhausts(d.Set, d.Index, d.Leader, failure) {
 			d.exhaust(failure)
 			return false
 		}

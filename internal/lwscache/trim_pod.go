@@ -57,7 +57,7 @@ func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	var trimmed []corev1.PodCondition
 	for _, c := range conditions {
 		switch c.Type {
-		case corev1.PodReady, corev1.DisruptionTarget, lwsv1.GroupReadyCondition:
+		case corev1.PodReady, corev1.DisruptionTarget, restart.TerminationTarget, lwsv1.GroupReadyCondition:
 		default:
 			if isReady {
 				continue

@@ -27,6 +27,7 @@ func TestACachedPodKeepsWhatIsRead(t *testing.T) {
 	where := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, Message: "where"}
 	ready, unready := corev1.PodCondition{Type: corev1.PodReady, Status: "True"}, corev1.PodCondition{Type: corev1.PodReady, Status: "False", Reason: "why"}
 	drained := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}
+	evicted := corev1.PodCondition{Type: "TerminationTarget", Status: corev1.ConditionTrue}
 	for name, tt := range map[string]struct{ keeps, drops func(*corev1.Pod) }{
 		"metadata": {
 			func(p *corev1.Pod) {
@@ -65,7 +66,7 @@ func TestACachedPodKeepsWhatIsRead(t *testing.T) {
 			func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{unready, drained, where} }, func(*corev1.Pod) {},
 		},
 		"conditions once it is ready": {
-			func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{ready, drained} },
+			func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{ready, drained, evicted} },
 			func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, where) },
 		},
 	} {

@@ -12,10 +12,11 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// Exhausts reports whether a group may not be recreated for another failure.
-func Exhausts(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
+// Exhausts reports whether a group may not be recreated for a failure. A disruption is no failure of the
+// group: it is always recreated then.
+func Exhausts(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, failure *Failure) bool {
 	limit := set.Spec.LeaderWorkerTemplate.MaxGroupRestarts
-	return limit != nil && ptr.Deref(recreations(set, index, leader), 0) >= *limit
+	return !failure.Disrupted && limit != nil && ptr.Deref(recreations(set, index, leader), 0) >= *limit
 }
 
 // IsCounted reports whether the status counts a recreation. It does so before the group is deleted:

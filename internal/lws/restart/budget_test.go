@@ -42,7 +42,7 @@ func TestCountsOfAnotherImplementationHaveTheKeyOfTheGroup(t *testing.T) {
 		set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lwsv1.GroupRestartCountsAnnotationKey: tt.counts}}}
 		set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = ptr.To[int32](2)
 		set.Status.RestartsSince = &metav1.Time{Time: made.Add(time.Second)}
-		if got := restart.Exhausts(set, tt.index, tt.leader); got != tt.exhausts {
+		if got := restart.Exhausts(set, tt.index, tt.leader, &restart.Failure{}); got != tt.exhausts {
 			t.Errorf("%s: exhausts %v", name, got)
 		}
 	}

@@ -21,11 +21,8 @@ const (
 	LogBytes = 2 << 10
 )
 
-// withContainers adds the failed containers of the group to its failure, which may be nil.
+// withContainers adds the failed containers of the group to its failure.
 func (g Group) withContainers(failure *Failure, now time.Time) *Failure {
-	if failure == nil {
-		return nil
-	}
 	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
 	all := containersOf(g.Leader, failure, now)
 	for _, pod := range slices.Concat(g.Pods.Owned, g.Pods.Orphans, g.Pods.Foreign, g.Pods.Previous) {

@@ -26,7 +26,7 @@ type Decision struct {
 	Leader types.UID `json:"leader"`
 	// Count is the number of failures in a row, this one included if it counts.
 	Count int32 `json:"count"`
-	// Disrupted is set for a pod with the condition DisruptionTarget. Such a failure does
+	// Disrupted is set if a pod of the group was drained, preempted or evicted. The failure does
 	// not count and waits for no back-off.
 	Disrupted bool `json:"disrupted,omitempty"`
 	// Recreations is how often the group was recreated at this revision, this time included, while
@@ -63,10 +63,11 @@ func Decide(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, failure *
 	decision := &Decision{
 		Leader: leader.UID, Disrupted: failure.Disrupted, At: moment(now), Failure: failure.PodFailure, Containers: failure.Containers,
 		Count:     inARow(set, index, leader.Labels[lwsv1.RevisionKey], now),
-		Exhausted: leader.DeletionTimestamp == nil && Exhausts(set, index, leader), Recreations: recreations(set, index, leader),
+		Exhausted: leader.DeletionTimestamp == nil && Exhausts(set, index, leader, failure), Recreations: recreations(set, index, leader),
 	}
 	// A leader that is terminating is replaced by its StatefulSet, whatever its group failed of.
-	if set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil && leader.DeletionTimestamp == nil && !decision.Exhausted {
+	counts := leader.DeletionTimestamp == nil && !decision.Disrupted && !decision.Exhausted
+	if set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil && counts {
 		decision.Recreations = ptr.To(ptr.Deref(decision.Recreations, 0) + 1)
 	}
 	if replacesUncounted(set, index, leader) {

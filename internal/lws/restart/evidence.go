@@ -80,11 +80,22 @@ func lastEnd(pod *corev1.Pod) *end {
 // endsOf returns how the containers of a pod ended last.
 func endsOf(pod *corev1.Pod) (ends []end) {
 	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
-		if terminated := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated); terminated != nil {
+		if terminated := endOf(pod, c); terminated != nil {
 			ends = append(ends, end{c.Name, terminated})
 		}
 	}
 	return ends
+}
+
+// endOf returns how a container ended last, or nil. A run that completed does not hide the failure of
+// the run before it, unless the whole pod succeeded.
+func endOf(pod *corev1.Pod, c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	now, before := c.State.Terminated, c.LastTerminationState.Terminated
+	hides := now != nil && now.ExitCode == 0 && before != nil && before.ExitCode != 0 && pod.Status.Phase != corev1.PodSucceeded
+	if hides {
+		return before
+	}
+	return cmp.Or(now, before)
 }
 
 // lastLines returns the last lines of a message.

@@ -26,8 +26,8 @@ type Group struct {
 type Failure struct {
 	Code string
 	lwsv1.PodFailure
-	// Disrupted is set when the pod has the condition DisruptionTarget: it was drained,
-	// preempted or evicted.
+	// Disrupted is set when a pod of the group was drained, preempted or evicted. The failure
+	// then counts neither for the back-off nor for maxGroupRestarts.
 	Disrupted bool
 	// Containers are those that failed with the group.
 	Containers []lwsv1.ContainerFailure
@@ -44,12 +44,29 @@ const (
 )
 
 // Failure returns why the group is to be recreated, or nil.
-func (g Group) Failure(now time.Time) *Failure { return g.withContainers(g.failure(now), now) }
+func (g Group) Failure(now time.Time) *Failure { return g.completed(g.failure(now), now) }
 
 // FailureOfLeader returns how the leader failed, which is terminating, or nil.
 func (g Group) FailureOfLeader(now time.Time) *Failure {
 	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
-	return g.withContainers(failureOf(g.Leader, started.restartsAt(0), true, now), now)
+	return g.completed(failureOf(g.Leader, started.restartsAt(0), true, now), now)
+}
+
+// completed adds to a failure what the other pods of the group show. The failure may be nil.
+func (g Group) completed(failure *Failure, now time.Time) *Failure {
+	if failure == nil {
+		return nil
+	}
+	failure.Disrupted = failure.Disrupted || g.isDisrupted()
+	return g.withContainers(failure, now)
+}
+
+// isDisrupted reports whether any pod of the group is being disrupted: the others fail because of it.
+func (g Group) isDisrupted() bool {
+	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
+	return isDisrupted(g.Leader) || slices.ContainsFunc(slices.Concat(g.Pods.Owned, g.Pods.Orphans, g.Pods.Foreign, g.Pods.Previous), func(pod *corev1.Pod) bool {
+		return isDisrupted(pod) && g.counts(pod, started) > 0
+	})
 }
 
 // failure compares the pods of a group that has started with the record. Until then only pods
@@ -147,8 +164,12 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
+// TerminationTarget is the condition of a pod that Kueue is about to delete.
+const TerminationTarget corev1.PodConditionType = "TerminationTarget"
+
+// isDisrupted reports whether a pod is drained, preempted or evicted, by Kubernetes or by Kueue.
 func isDisrupted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+		return (c.Type == corev1.DisruptionTarget || c.Type == TerminationTarget) && c.Status == corev1.ConditionTrue
 	})
 }
