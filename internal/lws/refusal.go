@@ -45,12 +45,16 @@ func RefusalOf(err error, now time.Time) (Refusal, bool) {
 }
 
 // refuses reports whether an error is the API server's answer to this very write. A webhook
-// may refuse with any code.
+// may refuse with any code, and an apply that the API server cannot read is a 500.
 func refuses(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsRequestEntityTooLargeError(err) ||
-		errors.As(err, new(apierrors.APIStatus)) && strings.Contains(err.Error(), "denied the request")
+		apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsUnsupportedMediaType(err) || apierrors.IsNotAcceptable(err) ||
+		errors.As(err, new(apierrors.APIStatus)) && slices.ContainsFunc(refusing, func(said string) bool { return strings.Contains(err.Error(), said) })
 }
+
+// refusing is what the API server says of a write that it refuses with a code of another meaning: a webhook's answer,
+// and fields that do not fit the type of the object, such as two entries of one key.
+var refusing = []string{"denied the request", "failed to create typed", "to smd typed"}
 
 // After is the refusal as one that follows another of the same write.
 func (r Refusal) After(before Refusal) Refusal {

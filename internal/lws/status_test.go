@@ -251,6 +251,11 @@ func denied(code int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: `admission webhook "w.example.com" denied the request: no`}}
 }
 
+// unreadable is how the API server answers an error that it has no status for.
+func unreadable(said string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: said}}
+}
+
 // An error that passes by itself is no refusal.
 func TestRefusals(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -265,6 +270,14 @@ func TestRefusals(t *testing.T) {
 		"a webhook with a code":          {denied(418), true},
 		"a webhook that does not answer": {apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": no route to host`)), true},
 		"a bad request":                  {apierrors.NewBadRequest("no"), true},
+		"an apply with duplicate keys":   {unreadable("failed to create typed patch object (a/w; apps/v1, Kind=StatefulSet): .env: duplicate entries for key [name=\"A\"]"), true},
+		"a live object it cannot read":   {unreadable("failed to create typed live object (a/w; apps/v1, Kind=StatefulSet): errors"), true},
+		"a new object it cannot read":    {unreadable("failed to convert new object (a/w; apps/v1, Kind=StatefulSet) to smd typed: errors"), true},
+		"a body that is too large":       {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), true},
+		"a media type":                   {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 415, Reason: metav1.StatusReasonUnsupportedMediaType}}, true},
+		"no media type":                  {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 406, Reason: metav1.StatusReasonNotAcceptable}}, true},
+		"a conflict":                     {apierrors.NewConflict(statefulSets, "w-1", errors.New("changed")), false},
+		"another 500":                    {unreadable("etcdserver: request timed out"), false},
 		"a busy server":                  {apierrors.NewTooManyRequests("later", 1), false},
 		"a kind that is being deleted":   {apierrors.NewMethodNotSupported(statefulSets, "patch"), false},
 		"a timeout":                      {apierrors.NewTimeoutError("later", 1), false},
