@@ -58,6 +58,26 @@ func (d *setDecision) restartStatus() restart.Status {
 	return next
 }
 
+// expectReplacements marks the records of leaders that the rollout replaces. It does so before the partition is
+// lowered: a new template starts with no group replaced. They are unmarked once the StatefulSet controller has
+// observed a template that keeps them.
+func (d *setDecision) expectReplacements() {
+	isSettled := d.rollout.Observed && !d.rollout.Changed
+	var leaders []*corev1.Pod
+	isReplaced := map[int]bool{}
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		if g.Index >= len(d.rollout.Places) {
+			continue
+		}
+		isReplaced[g.Index] = d.rollout.Places[g.Index].Outdated && int32(g.Index) >= d.rollout.Keep
+		if isReplaced[g.Index] || isSettled {
+			leaders = append(leaders, g.Leader)
+		}
+	}
+	d.restarted.Expect(d.live, leaders, func(index int) bool { return isReplaced[index] })
+}
+
 // trim drops the entries of groups that do not exist and are not wanted. Where groups have keys, inherit does.
 func (d *setDecision) trim(s *restart.Status) {
 	if !workload.HasHashIdentity(d.Set) {

@@ -179,6 +179,53 @@ func TestARolloutIsNoFailure(t *testing.T) {
 	}
 }
 
+// A leader that the StatefulSet controller replaces because of its revision is no failure, also if the template
+// changes back before the next leader exists. A failure after that counts.
+func TestARevertedRolloutIsNoFailure(t *testing.T) {
+	for name, replaced := range map[string]step{
+		"terminating":  leaving[Pod]("w-3"),
+		"gone":         gone[Pod]("w-3"),
+		"with workers": then(leaving[Pod]("w-3"), func(c *cluster) { c.do(c.decideGroup("w-3")) }),
+	} {
+		for policy, back := range map[lwsv1.RestartPolicyType]step{
+			lwsv1.RecreateGroupOnPodRestart: user(fakeapi.Image("image:1")), lwsv1.RecreateGroupAfterStart: user(fakeapi.Image("image:1")),
+			"Topology": user(without(lwsv1.ExclusiveKeyAnnotationKey)),
+		} {
+			t.Run(name+"/"+string(policy), func(t *testing.T) {
+				change := user(fakeapi.Image("image:2"))
+				if policy == "Topology" {
+					policy, change = lwsv1.RecreateGroupOnPodRestart, user(fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"))
+				}
+				c := running(t, 4, 2, fakeapi.Policy(policy))
+				then(node(map[string]string{"rack": "r"}), change, carriedOut)(c)
+				c.pass(time.Minute)
+				before := find[StatefulSet](c, "w")
+				c.Sync(before)
+				granted := c.Now
+				for range 5 { // until the partition is lowered
+					c.do(c.decideSet())
+					c.pass(time.Second)
+				}
+				if sts := find[StatefulSet](c, "w"); *sts.Spec.UpdateStrategy.RollingUpdate.Partition != 3 {
+					t.Fatalf("the partition is %d after %v", *sts.Spec.UpdateStrategy.RollingUpdate.Partition, c.Now.Sub(granted))
+				}
+				then(replaced, back, carriedOut)(c)
+				if c.leaders()["w-3"] != "" {
+					c.do(c.decideGroup("w-3"))
+				}
+				then(carriedOut, settled, after(time.Minute), settled)(c)
+				if r := c.status().Restarts; len(r) != 0 {
+					t.Fatalf("a reverted rollout is counted: %+v", r)
+				}
+				then(gone[Pod]("w-3"), func(c *cluster) { c.Sync(find[StatefulSet](c, "w")) }, settled)(c)
+				if r := c.status().Restarts; len(r) != 1 || r[0].Count != 1 {
+					t.Errorf("the failure after it: %+v", r)
+				}
+			})
+		}
+	}
+}
+
 func TestEvidence(t *testing.T) {
 	ended := func(name string, exit int32, ago time.Duration) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, RestartCount: 1, LastTerminationState: corev1.ContainerState{

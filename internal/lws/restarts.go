@@ -113,7 +113,10 @@ func (d *groupDecision) rolled(leader *corev1.Pod) bool {
 	if d.HasKey {
 		return d.Deployment != nil && leader.Labels[lwsv1.RevisionKey] != keyOfDeployment(d.Deployment)
 	}
-	return int32(d.Index) >= livePartition(d.LeaderSet) && leader.Labels[lwsv1.RevisionKey] != keyOfLeaders(d.LeaderSet)
+	if leader.Labels[lwsv1.RevisionKey] == keyOfLeaders(d.LeaderSet) {
+		return restart.IsReplaced(d.Set, d.Index, leader) // the template changed back meanwhile
+	}
+	return int32(d.Index) >= livePartition(d.LeaderSet)
 }
 
 // pods is the group of a leader as package restart reads it.

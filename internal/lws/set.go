@@ -130,6 +130,7 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	plan.add(d.target.plan)
 	d.conflict = d.conflicts()
 	d.rollout, d.course = d.rolling()
+	d.expectReplacements()
 	if workload.HasHashIdentity(d.Set) {
 		d.gated = d.replacements()
 		d.inherit(&d.restarted)

@@ -71,7 +71,7 @@ func TestDecisionsAboutASet(t *testing.T) {
 		{"rewritten, of another UID", with(1, 1), rewritten("former", 0), "", applies},
 		{"rewritten, changed since", with(1, 1), rewritten("", -1), "", applies},
 		{"rewritten, by an apply that changed nothing", with(1, 1), rewritten("", 1), "", applies},
-		{"a revision stored by a version that wrote null timestamps", with(1, 2, onRestart), then(func(c *cluster) { atKey(c, olderData) }, after(time.Minute)), "", applies},
+		{"a revision stored by a version that wrote null timestamps", with(1, 2, onRestart), then(func(c *cluster) { atKey(c, olderData) }, after(time.Minute)), "", applies + ", " + status},
 		{"a lost revision", with(1, 2, onRestart), then(withoutRevision, after(time.Minute)), "", "create controllerrevision w-7949b6477d-1"},
 		{"orphaned workers of their leader's revision", with(1, 3), orphaned[StatefulSet]("w-0"), "", status},
 		{"orphaned workers of another revision", with(1, 3), then(orphaned[StatefulSet]("w-0"), on("w-0", func(sts StatefulSet) {

@@ -189,6 +189,21 @@ func replacesUncounted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod
 	return revision != "" && revision == leader.Labels[lwsv1.RevisionKey]
 }
 
+// IsReplaced reports whether a rollout replaces a leader: its record has no revision, and its group did not fail.
+func IsReplaced(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
+	started := startedAt(set, index)
+	return started != nil && started.Leader == leader.UID && !strings.Contains(started.Pods, revisionSeparator) && Of(set, leader) == nil
+}
+
+// withRevision returns the record with the revision of its leader, or without one.
+func withRevision(started lwsv1.StartedGroup, revision string) lwsv1.StartedGroup {
+	pods, _, _ := strings.Cut(started.Pods, revisionSeparator)
+	if started.Pods = pods; revision != "" {
+		started.Pods += revisionSeparator + revision
+	}
+	return started
+}
+
 // IsRestarting reports whether a group failed and was not seen to start since. leader is that of
 // the group now, or nil.
 func IsRestarting(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,13 +75,33 @@ func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now ti
 		}
 		restarts = append(restarts, entry)
 		if record := startedAt(set, index); record != nil {
-			counted := *record
-			counted.Pods, _, _ = strings.Cut(counted.Pods, revisionSeparator)
-			started = append(started, counted)
+			started = append(started, withRevision(*record, ""))
 		}
 	}
 	s.Restarts = merge(s.Restarts, restarts, restartsIndex)
 	s.Started = merge(s.Started, started, startedIndex)
+}
+
+// Expect takes the revision from the records of leaders that a rollout replaces, and gives it back to leaders that
+// stay. The StatefulSet controller replaces a leader because of its revision: that is no failure, also
+// where the spec changes back before the next leader exists.
+func (s *Status) Expect(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, isReplaced func(index int) bool) {
+	var changed []lwsv1.StartedGroup
+	for _, leader := range leaders {
+		index := workload.IndexOf(leader)
+		started := find(s.Started, index, startedIndex)
+		if started == nil || started.Leader != leader.UID || Of(set, leader) != nil {
+			continue
+		}
+		revision := leader.Labels[lwsv1.RevisionKey]
+		if isReplaced(index) {
+			revision = ""
+		}
+		if as := withRevision(*started, revision); as != *started {
+			changed = append(changed, as)
+		}
+	}
+	s.Started = merge(s.Started, changed, startedIndex)
 }
 
 // entry is the entry of a group with a decision. Evidence is added once.
