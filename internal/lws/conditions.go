@@ -111,6 +111,9 @@ func (d *setDecision) tell() (p Plan) {
 	if text := d.pauseText(d.count()); text != "" {
 		p.await(time.Time{}, CodePaused, text)
 	}
+	if !Paused(d.Set) && d.holdsRollout() {
+		p.await(d.Resumed.Add(resumeGrace), CodePaused, "the rollout was resumed and replaces no group for another moment")
+	}
 	for _, n := range d.notices() {
 		if n.Says == "" {
 			continue

@@ -85,7 +85,7 @@ func (d *setDecision) deployment() (p Plan) {
 // from its beginning makes no leader. It stays paused as long as the set is.
 func (d *setDecision) pauses() bool {
 	live := d.leaderDeployment()
-	return Paused(d.Set) && (d.outdatedHashLeaders() > 0 || live != nil && live.Spec.Paused)
+	return d.holdsRollout() && (d.outdatedHashLeaders() > 0 || live != nil && live.Spec.Paused)
 }
 
 // applyDeployment relies on the set as it was judged: a template of an earlier spec would replace pods of the present

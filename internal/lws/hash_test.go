@@ -274,6 +274,8 @@ func TestAPausedDeploymentStaysPaused(t *testing.T) {
 	fakeapi.Drop[Pod](c.Server, "w-r-b")
 	paused(true)
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = nil })
+	paused(true) // an undo may follow
+	c.pass(3 * time.Second)
 	paused(false)
 }
 

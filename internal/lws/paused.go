@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,15 @@ import (
 // Paused reports whether the user holds a set's rollout.
 func Paused(set *lwsv1.LeaderWorkerSet) bool {
 	return set.Annotations[lwsv1.PausedAnnotationKey] == lwsv1.PausedValue
+}
+
+// resumeGrace is how long a resumed rollout replaces no further group: an undo that follows the resume then
+// takes back nothing.
+const resumeGrace = 3 * time.Second
+
+// holdsRollout reports whether no further group is replaced: the rollout is paused, or was until now.
+func (d *setDecision) holdsRollout() bool {
+	return Paused(d.Set) || d.Now.Before(d.Resumed.Add(resumeGrace))
 }
 
 // effective returns the spec that the rules judge by. A new template waits while the rollout is

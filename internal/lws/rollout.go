@@ -60,7 +60,7 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
 		Unavailable: min(unavailable, workload.Replicas(d.Set)), Surge: surge,
 		Running: workload.PodsOf(sts), Partition: livePartition(sts), Applied: appliedReplicas(sts, workload.Replicas(d.Set)),
 		Changed:  keyOfLeaders(sts) != d.target.key || d.displaced(d.leadersOwner()),
-		Paused:   Paused(d.Set),
+		Paused:   d.holdsRollout(),
 		Observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
 	}
 	r.Places = make([]rollout.Place, max(r.Replicas, r.Running))

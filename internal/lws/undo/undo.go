@@ -26,11 +26,9 @@ const Previous int64 = 0
 type Revisions func(*lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error)
 
 // Restore returns the set with the template of an earlier revision, and the number of that revision. The
-// set is the same if its template is equal already. The volumeClaimTemplates stay: they are immutable.
+// set is the same if its template is equal already. The volumeClaimTemplates stay: they are immutable. A
+// pause stays too: no group is replaced for a template that its user takes back.
 func Restore(set *lwsv1.LeaderWorkerSet, read Revisions, number int64) (*lwsv1.LeaderWorkerSet, int64, error) {
-	if err := NotPaused("undo the rollout of", set); err != nil {
-		return nil, 0, err
-	}
 	if condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported) {
 		return nil, 0, fmt.Errorf("leaderworkerset %q has fields that this version lacks, and its revisions may not have them; upgrade Lockstep first", set.Name)
 	}
@@ -94,15 +92,6 @@ func chosen(set *lwsv1.LeaderWorkerSet, read Revisions, number int64) (*appsv1.C
 	}
 	return nil, fmt.Errorf("leaderworkerset %q has nothing to go back to: its only revision is %d, and the spec is equal to it",
 		set.Name, all[0].Revision)
-}
-
-// NotPaused returns the error that a verb is refused while the rollout of the set is paused, or nil.
-func NotPaused(verb string, set *lwsv1.LeaderWorkerSet) error {
-	if !lws.Paused(set) {
-		return nil
-	}
-	return fmt.Errorf("cannot %s leaderworkerset %q while its rollout is paused; resume it first with: kubectl lockstep rollout resume %s -n %s",
-		verb, set.Name, set.Name, set.Namespace)
 }
 
 // NoSuchRevision returns the error that no revision has a number, with the numbers that exist.

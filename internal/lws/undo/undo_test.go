@@ -36,9 +36,15 @@ func TestAnUpdateAsksForAnUndo(t *testing.T) {
 		image   string
 		err     string
 	}{
-		"not asked":               {image: "three"},
-		"the previous one":        {is: asked("0"), image: "two"},
-		"a revision":              {is: asked("1"), image: "one"},
+		"not asked":        {image: "three"},
+		"the previous one": {is: asked("0"), image: "two"},
+		"a revision":       {is: asked("1"), image: "one"},
+		"while paused": {
+			is: func(set *lwsv1.LeaderWorkerSet) {
+				asked("1")(set)
+				fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
+			}, image: "one",
+		},
 		"the present one":         {is: asked("3"), image: "three"},
 		"no such revision":        {is: asked("9"), err: `"llama" has no revision 9; there are: 1, 2, 3`},
 		"no number":               {is: asked("last"), err: `metadata.annotations[lockstep.dev/undo-to-revision]: "last": give the number of a revision`},
