@@ -270,6 +270,22 @@ func TestEvidence(t *testing.T) {
 		"an init container that completed after it failed": {completed("download", corev1.PodRunning, true), "download Error 7 "},
 		"a main container that completed after it failed":  {completed("worker", corev1.PodRunning, false), "worker Error 7 "},
 		"a pod that succeeded after it failed":             {completed("worker", corev1.PodSucceeded, false), "worker Completed 0 "},
+		"an init container that failed before another completed": {func(pod Pod) {
+			completed("download", corev1.PodRunning, true)(pod)
+			next := ended("prepare", 0, 0)
+			next.State, next.LastTerminationState, next.RestartCount = next.LastTerminationState, corev1.ContainerState{}, 0
+			pod.Status.InitContainerStatuses[0].State.Terminated.FinishedAt = metav1.NewTime(fakeapi.Epoch.Add(-30 * time.Minute))
+			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, next)
+		}, "download Error 7 "},
+		"a main container that failed before init containers completed again": {func(pod Pod) {
+			completed("download", corev1.PodRunning, true)(pod)
+			pod.Status.InitContainerStatuses[0].LastTerminationState.Terminated.ExitCode = 0
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended("worker", 255, time.Hour/2)}
+		}, "worker Error 255 "},
+		"a sidecar that ends without a failure": {func(pod Pod) {
+			completed("download", corev1.PodRunning, true)(pod)
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{ended("proxy", 0, time.Second)}
+		}, "proxy Error 0 "},
 		"what ended last": {func(pod Pod) {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended("model", 1, time.Hour), ended("sidecar", 0, time.Second)}
 		}, "sidecar Error 0 "},

@@ -79,20 +79,20 @@ func lastEnd(pod *corev1.Pod) *end {
 
 // endsOf returns how the containers of a pod ended last.
 func endsOf(pod *corev1.Pod) (ends []end) {
-	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
-		if terminated := endOf(pod, c); terminated != nil {
+	for i, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		if terminated := endOf(pod, c, i >= len(pod.Status.ContainerStatuses)); terminated != nil {
 			ends = append(ends, end{c.Name, terminated})
 		}
 	}
 	return ends
 }
 
-// endOf returns how a container ended last, or nil. A run that completed does not hide the failure of
-// the run before it, unless the whole pod succeeded.
-func endOf(pod *corev1.Pod, c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+// endOf returns how a container ended last, or nil. A run that completed does not hide the failure of the run
+// before it, unless the whole pod succeeded. Init containers complete before the others start: that is no end.
+func endOf(pod *corev1.Pod, c corev1.ContainerStatus, isInit bool) *corev1.ContainerStateTerminated {
 	now, before := c.State.Terminated, c.LastTerminationState.Terminated
-	hides := now != nil && now.ExitCode == 0 && before != nil && before.ExitCode != 0 && pod.Status.Phase != corev1.PodSucceeded
-	if hides {
+	completed := now != nil && now.ExitCode == 0 && pod.Status.Phase != corev1.PodSucceeded
+	if completed && (isInit || before != nil && before.ExitCode != 0) {
 		return before
 	}
 	return cmp.Or(now, before)
