@@ -15,6 +15,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/connect"
+	"lockstep.dev/lockstep/internal/install"
 )
 
 // defaultHost is what client-go returns when no cluster is configured.
@@ -77,6 +78,9 @@ type session struct {
 // open starts to read a namespace.
 func (c *cluster) open(ctx context.Context, namespace string) (*session, error) {
 	opened, err := lws.Open(ctx, c.config, namespace, c.ErrOut)
+	if err == nil && c.at.IsZero() { // a replay has no operator
+		opened.Lease, opened.Elects = install.Lease(ctx, opened.Live)
+	}
 	return &session{c, opened}, c.explain(err, readSets)
 }
 

@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"net/url"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -82,6 +83,7 @@ func (r *reading) options(ctx context.Context) (o Options) {
 	o.ProtectOnly = !role(at.prefix()+"-manager-role") && role(standalone[proxyRole])
 	isUnprotected := !role(protectionRole) && r.read(ctx, Bare(policies, operator.ValidatingPolicy, "", guardPolicy)) == nil
 	o.NoProtection = isUnprotected && !o.ProtectOnly && len(r.unread) == 0
+	o.NoLeaseReader = r.read(ctx, Bare(rbac, "Role", o.namespace(), at.prefix()+strings.TrimPrefix(leaseReaderRole, setsLabel))) == nil && len(r.unread) == 0
 	deployment := at.prefix() + "-controller-manager"
 	if o.ProtectOnly {
 		deployment = standalone[deploymentName]

@@ -50,6 +50,8 @@ type Options struct {
 	// CrashLogLines is how many lines of the log of a failed container the operator keeps. Above
 	// zero it may read logs.
 	CrashLogLines int64
+	// NoLeaseReader keeps the lease from users, to whom kubectl lockstep then does not say that no operator runs.
+	NoLeaseReader bool
 	// KeepProtection makes a removal leave the protection of PVCs in force.
 	KeepProtection bool
 	// KeepSets makes a removal leave the definitions, and so every set and its objects.
@@ -236,7 +238,7 @@ func (c *cluster) summary(changes map[change]int) string {
 
 // NewCommand returns "install".
 func NewCommand() *cobra.Command {
-	o, protect, config := &Options{}, true, ""
+	o, protect, showLease, config := &Options{}, true, true, ""
 	cmd := newCommand("install", "Put Lockstep into a cluster",
 		"Apply namespace, CustomResourceDefinitions, roles, webhook configurations and the policies that\n"+
 			"protect PVCs in use, and wait until the API server serves the new kind. Run again, it changes\n"+
@@ -248,7 +250,7 @@ func NewCommand() *cobra.Command {
 			"With --protect-only nothing is installed for LeaderWorkerSets, which may be another implementation's:\n"+
 			"the operator has the namespace lockstep-system, and names of its own.",
 		o, func(ctx context.Context) (err error) {
-			o.NoProtection = !protect
+			o.NoProtection, o.NoLeaseReader = !protect, !showLease
 			if config != "" {
 				if o.Config, err = os.ReadFile(config); err != nil {
 					return fmt.Errorf("read the configuration: %w", err)
@@ -262,6 +264,7 @@ func NewCommand() *cobra.Command {
 	fs.BoolVar(&o.Print, "print", false, "write the manifests for a current API server, and send no request")
 	fs.BoolVar(&o.ProtectOnly, "protect-only", false, "protect PVCs in use, and install nothing for LeaderWorkerSets")
 	fs.BoolVar(&protect, "protection", true, "protect PVCs in use; if false, remove what an earlier install added for it")
+	fs.BoolVar(&showLease, "lease-reader", true, "let every user read the operator's lease, so that kubectl lockstep says when no operator runs; if false, remove the role of an earlier install")
 	fs.BoolVar(&o.KeepFields, "keep-fields", false, "keep the fields of the definition in the cluster that this version lacks; sets that use them are left alone")
 	fs.Int64Var(&o.CrashLogLines, "crash-log-lines", 0, "grant the operator the logs of pods, and have the last `lines` of each failed container kept in the status of its set, for all who may read the set")
 	fs.StringVar(&o.Image, "image", "", "deploy the operator from this `image`, which holds the program at /lockstep")

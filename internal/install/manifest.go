@@ -28,6 +28,8 @@ const (
 	// the second.
 	managerRole = "lws-manager-role"
 	proxyRole   = "lws-proxy-role"
+	// Every user may read the lease with it.
+	leaseReaderRole = "lws-lease-reader-role"
 
 	configMapName = v1alpha1.InstalledName
 	configFile    = v1alpha1.InstalledKey
@@ -81,6 +83,8 @@ type shape struct {
 	protects bool
 	// certifies reports whether the operator makes the certificate of the webhooks.
 	certifies bool
+	// lease is the name of the lease, or empty if the operator needs none.
+	lease string
 	// lacks are the kinds of policies that the API server does not serve.
 	lacks []string
 }
@@ -99,6 +103,9 @@ func (o Options) shape(lacks []string) (shape, error) {
 	s := shape{
 		Options: o, lacks: lacks, settings: operator.SettingsOf(config.Protection, o.namespace()),
 		protects: *config.Protection.Enabled && !o.NoProtection, certifies: *config.InternalCertManagement.Enable,
+	}
+	if *config.LeaderElection.LeaderElect {
+		s.lease = config.LeaderElection.ResourceName
 	}
 	if o.ProtectOnly && !s.protects {
 		return s, errors.New("--protect-only with protection switched off leaves nothing to install; drop one of them")
@@ -149,6 +156,7 @@ func (s shape) wants(u *unstructured.Unstructured) bool {
 		"service":      s.WebhookURL == "" || s.Image != "",
 		"certificates": s.certifies,
 		"crashLogs":    s.CrashLogLines > 0,
+		"leaseReader":  s.lease != "" && !s.NoLeaseReader,
 		"alone":        s.settings.Alone,
 		"initialHold":  s.settings.InitialHold,
 		"older":        s.isOlder(),
@@ -175,6 +183,9 @@ func (s shape) render(u *unstructured.Unstructured) {
 	if u.GetKind() == "Deployment" {
 		s.setOperator(u)
 	}
+	if u.GetName() == leaseReaderRole {
+		u.Object["rules"].([]any)[0].(map[string]any)["resourceNames"] = []any{s.lease}
+	}
 	for _, hook := range webhooksOf(u) {
 		if s.WebhookURL != "" {
 			path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
@@ -190,7 +201,7 @@ func (s shape) render(u *unstructured.Unstructured) {
 }
 
 // prefixed matches the names whose prefix the chart lets users choose.
-var prefixed = regexp.MustCompile(`"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|crash-logs-role|leaderworkerset-)[a-z-]*)"`)
+var prefixed = regexp.MustCompile(`"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|lease-reader-|crash-logs-role|leaderworkerset-)[a-z-]*)"`)
 
 // move gives a manifest the namespace and the names that the chart gave it.
 func (s shape) move(u *unstructured.Unstructured) {

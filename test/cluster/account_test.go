@@ -3,18 +3,22 @@ package cluster
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/scrape"
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/test/drill"
@@ -41,6 +45,40 @@ func TestLeaderElection(t *testing.T) {
 		t.Errorf("the lease has the labels %v", lease.Labels)
 	}
 	s.settled(s.newSet("a", 1, 2, imageA))
+}
+
+// TestUsersLearnThatNoOperatorRuns kills the leader: who may only view sets reads so beside conditions that are old.
+func TestUsersLearnThatNoOperatorRuns(t *testing.T) {
+	s := newScene(t)
+	s.Check("stop the operator", bed.Operator.Kill())
+	t.Cleanup(func() { must(t, bed.Operator.Start()) })
+	s.Check("start the operator", bed.Operator.Start("--leader-elect"))
+	s.settled(s.newSet("a", 1, 2, imageA))
+	s.Create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "viewer"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "lws-leaderworkerset-viewer-role"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer"}},
+	})
+	for _, command := range []string{"status", "plan"} {
+		s.Eventually(command+" answers the viewer", func() error {
+			_, errOut, err := s.Plugin("", command, "a", "--as", "viewer", "--as-group", "system:authenticated")
+			return drill.Lacking("errors", "<nil>", fmt.Sprint(errOut, err))
+		})
+		if why := s.ask("", command, "a", "--as", "viewer", "--as-group", "system:authenticated").Unattended.Reason; why != "" {
+			t.Errorf("%s beside an operator: got %s", command, why)
+		}
+	}
+	s.Check("kill the operator", bed.Operator.Kill())
+	for _, command := range []string{"status", "plan"} {
+		s.Eventually(command+" says that no operator runs", func() error { // once the lease has expired
+			why := s.ask("", command, "a", "--as", "viewer", "--as-group", "system:authenticated").Unattended.Reason
+			return drill.Lacking("reason", clilws.CodeNoOperator, why)
+		})
+	}
+	out, _, err := s.Plugin("", "rollout", "status", "a", "--as", "viewer", "--as-group", "system:authenticated")
+	if err != nil || !strings.Contains(out, "b8b2488c.x-k8s.io") {
+		t.Errorf("rollout status: got %q, %v", out, err)
+	}
 }
 
 // TestClientsOfMetricsAreReviewed reads metrics as the operator's account reviews their clients.

@@ -20,6 +20,7 @@ import (
 type told struct {
 	Ready          int
 	Exists, InStep bool
+	Unattended     struct{ Reason string }
 	Groups         []struct {
 		Index, ReadyPods, Pods int
 		Ready                  bool

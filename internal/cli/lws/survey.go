@@ -48,6 +48,8 @@ type Survey struct {
 	Groups []Group
 	// Refusals are read if a group is not ready.
 	Refusals Refusals
+	// Unattended is why no operator acts on the set; nil while one does, or where the user may not see it.
+	Unattended *action.Reason
 }
 
 // Group is one group of a survey.
@@ -61,13 +63,16 @@ func (s *Session) Set(ctx context.Context, key types.NamespacedName, now time.Ti
 	found, err := s.read(ctx, s.Cached, key, now)
 	if err == nil {
 		found.Refusals = s.refusals(ctx, found)
+		found.Unattended = s.unattended(ctx, found.Set.Set, now)
 	}
 	return found, err
 }
 
 // As surveys a set as if it were stored as given.
 func (s *Session) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (Survey, error) {
-	return s.read(ctx, overlay{Reader: s.Cached, set: set}, client.ObjectKeyFromObject(set), now)
+	found, err := s.read(ctx, overlay{Reader: s.Cached, set: set}, client.ObjectKeyFromObject(set), now)
+	found.Unattended = s.unattended(ctx, set, now)
+	return found, err
 }
 
 // read reads a set and its groups, and decides.
@@ -265,6 +270,10 @@ const (
 type Session struct {
 	// Cached must have lwscache.CacheOptions and lwscache.Index. Live reads from the API server.
 	Cached, Live client.Reader
+	// Lease is what an operator of sets holds. Without a name, nothing is said of the operator.
+	Lease types.NamespacedName
+	// Elects reports whether an operator surely has a lease: one that runs without leader election has none.
+	Elects bool
 
 	ctx context.Context
 }

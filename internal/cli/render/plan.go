@@ -28,6 +28,8 @@ type SetPlan struct {
 	Exists bool `json:"exists"`
 	// InStep reports whether the plan has no action and no wait.
 	InStep bool `json:"inStep"`
+	// Unattended is why no operator carries the plan out; absent while one does, or where you may not see it.
+	Unattended *Wait `json:"unattended,omitempty"`
 	// Warnings are those of the API server for a file.
 	Warnings []string `json:"warnings,omitempty"`
 	// Parts are the set first, then its groups by rising index. Empty parts are left out.
@@ -86,7 +88,7 @@ func (l *SetPlanList) DeepCopyObject() runtime.Object { c := *l; return &c }
 // Plan returns the plan of a survey.
 func Plan(s clilws.Survey) *SetPlan {
 	set := s.Set.Set
-	plan := &SetPlan{TypeMeta: kind("SetPlan"), Namespace: set.Namespace, Name: set.Name, UID: set.UID, Exists: set.UID != ""}
+	plan := &SetPlan{TypeMeta: kind("SetPlan"), Namespace: set.Namespace, Name: set.Name, UID: set.UID, Exists: set.UID != "", Unattended: unattended(s)}
 	plan.add(s, nil, s.Plan)
 	for _, g := range s.Groups {
 		plan.add(s, &g, g.Plan)
@@ -149,6 +151,9 @@ func (p *SetPlan) write(to *page) {
 		state += " (no such set yet)"
 	}
 	to.linef("%s in namespace %s%s:", p.Name, p.Namespace, state)
+	if p.Unattended != nil {
+		to.linef("%s (%s)", p.Unattended.Message, p.Unattended.Reason)
+	}
 	for _, warning := range p.Warnings {
 		to.linef("warning: %s", warning)
 	}

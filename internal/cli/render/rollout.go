@@ -29,6 +29,9 @@ func RolloutOf(s clilws.Survey) Rollout {
 	if r.Message = plain(nextWait(s)); r.Message == "" {
 		r.Done, r.Message = true, done(s, r.Number)
 	}
+	if s.Unattended != nil {
+		r.Message += "; " + s.Unattended.Sentence
+	}
 	return r
 }
 

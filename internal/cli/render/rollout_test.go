@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"lockstep.dev/lockstep/internal/action"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws"
 )
@@ -16,6 +17,9 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 	}
 	refused := func(s *clilws.Survey) {
 		s.Set.Set.Status.Conditions[0].Reason, s.Set.Set.Status.Conditions[0].Message = lws.CodeRefused, "too many"
+	}
+	unattended := func(s *clilws.Survey) {
+		s.Unattended = &action.Reason{Code: clilws.CodeNoOperator, Sentence: "no lease"}
 	}
 	unobserved := func(s *clilws.Survey) { s.Set.Set.Generation = 8 }
 	pending := func(s *clilws.Survey) { s.Standing.Pending = true }
@@ -41,6 +45,9 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 		{"the previous incarnation", 10, 0, 0, 0, []func(*clilws.Survey){wait(lws.CodePreviousIncarnation)}, "waiting: pod llama-0", false},
 		{"a refused spec", 10, 10, 10, 0, []func(*clilws.Survey){refused, unobserved}, "waiting: too many", false},
 		{"a refusal below the partition", 4, 4, 4, 0, []func(*clilws.Survey){refused}, "6 are kept below the partition", true},
+		{"done, without an operator", 10, 10, 10, 0, []func(*clilws.Survey){unattended}, "revision 4; no lease", true},
+		{"groups that start without an operator", 10, 10, 8, 0, []func(*clilws.Survey){unattended}, "groups to be ready; no lease", false},
+		{"a spec that is not observed", 10, 10, 10, 0, []func(*clilws.Survey){unobserved, unattended}, "of llama; no lease", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSurvey(10, 1)

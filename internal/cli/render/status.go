@@ -44,6 +44,8 @@ type SetStatus struct {
 	// Paused reports whether the set's rollout is paused.
 	Paused bool `json:"paused,omitempty"`
 
+	// Unattended is why no operator acts on the set; absent while one does, or where you may not see it.
+	Unattended *Wait `json:"unattended,omitempty"`
 	// Conditions are those in the set's status.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Waiting is what the set itself waits for.
@@ -131,6 +133,7 @@ func Status(s clilws.Survey) *SetStatus {
 		Desired: workload.Replicas(set), Size: workload.Size(set),
 		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key,
 		Paused:     lws.Paused(set),
+		Unattended: unattended(s),
 		Conditions: set.Status.Conditions,
 		Waiting:    waits(s, s.Plan),
 		Due:        due(s),
@@ -301,6 +304,9 @@ func (s *SetStatus) header(p *page) {
 		state += ", being deleted for " + p.age(s.DeletedAt)
 	}
 	p.linef("revision %s, set created %s ago%s", dash(s.Revision), p.age(&s.CreatedAt), state)
+	if s.Unattended != nil {
+		p.linef("%s (%s)", s.Unattended.Message, s.Unattended.Reason)
+	}
 	if s.Due > 0 {
 		p.linef("the operator has %s yet to make; see: kubectl lockstep plan %s -n %s", counted(s.Due, "write"), s.Name, s.Namespace)
 	}

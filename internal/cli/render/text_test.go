@@ -76,6 +76,9 @@ func TestTextOfStatus(t *testing.T) {
 		{"a pause", with(newSurvey(1, 1), 0, "+"), func(s *clilws.Survey) { paused(s) }, []string{", rollout paused\n"}, ""},
 		{"no operator", newSurvey(1_000_000, 8), func(s *clilws.Survey) { s.Set.Set.Status.Conditions = nil },
 			[]string{"no operator has reconciled", "\n0-9999 ", "leader llama-0 ", "and 990000 more"}, "CONDITION"},
+		{"an operator that is down", with(newSurvey(1, 1), 0, "+"), func(s *clilws.Survey) {
+			s.Unattended = &action.Reason{Code: clilws.CodeNoOperator, Sentence: "no lease"}
+		}, []string{"ago\nno lease (NoOperator)\n"}, ""},
 		{"a surplus group", with(with(newSurvey(1, 2), 0, "++"), 3, "++"), nil, []string{"\n3 (surplus) 2/2"}, ""},
 		{"an old revision", with(newSurvey(1, 1), 0, "+"), func(s *clilws.Survey) { s.Standing.Key = "new" }, []string{key + " (old)"}, ""},
 		{"failures", with(newSurvey(1, 2), 0, "++"), func(s *clilws.Survey) {

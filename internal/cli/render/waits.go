@@ -42,6 +42,14 @@ func waitf(code, format string, args ...any) Wait {
 	return Wait{Reason: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// unattended is why no operator acts on the set, or nil.
+func unattended(s clilws.Survey) *Wait {
+	if s.Unattended == nil {
+		return nil
+	}
+	return &Wait{Reason: s.Unattended.Code, Message: s.Unattended.Sentence}
+}
+
 // waits are those of a plan, each once.
 func waits(s clilws.Survey, plan lws.Plan) (all []Wait) {
 	for _, w := range plan.Waits {
