@@ -506,14 +506,14 @@ func TestConditionsOfAStoppedGroup(t *testing.T) {
 		degraded, available, progress, updating said
 		isStalled                               bool
 	}{
-		"no limit":         {with(2, 2, onRestart), nothing, none, said{"True", "AllGroupsReady", "All replicas are ready"}, said{"False", "GroupsProgressing", "Replicas are progressing"}, none, false},
-		"a limit":          {budget(2, 2, 0), nothing, over, said{"True", "AllGroupsReady", "All replicas are ready"}, said{"False", "GroupsProgressing", "Replicas are progressing"}, none, false},
+		"no limit":         {with(2, 2, onRestart), nothing, none, said{"True", "AllGroupsReady", "All replicas are ready"}, said{"False", "NoGroupsProgressing", "No replica is progressing"}, none, false},
+		"a limit":          {budget(2, 2, 0), nothing, over, said{"True", "AllGroupsReady", "All replicas are ready"}, said{"False", "NoGroupsProgressing", "No replica is progressing"}, none, false},
 		"a group stopped":  {budget(2, 2, 0), failures(1), degraded, unavailable, stopped, idle, true},
 		"the limit is off": {budget(2, 2, 0), then(failures(1), user(atMost(-1)), settled), degraded, unavailable, stopped, idle, true},
 		"another starts": {budget(2, 2, 0), then(failures(1), on("w-1", unready), func(c *cluster) { c.pass(time.Minute); c.do(c.decideSet()) }),
 			degraded, unavailable, progressing, idle, true},
 		"recovered": {budget(2, 2, 0), then(failures(1), recovered, settled), over, said{"True", "AllGroupsReady", "All replicas are ready"},
-			said{"False", "GroupsProgressing", "Replicas are progressing"}, said{"False", "GroupsUpdating", "Rolling Upgrade is in progress"}, false},
+			said{"False", "NoGroupsProgressing", "No replica is progressing"}, said{"False", "NoGroupsUpdating", "No rolling update is in progress"}, false},
 		"kept by others": {with(2, 2, onRestart), then(ofOthers, settled), degraded, unavailable, stopped, idle, true},
 	} {
 		c := tt.of(t)

@@ -29,15 +29,21 @@ func (d *setDecision) progress() []metav1.Condition {
 
 func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 	progressing, updating := d.progressing(counts), status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
+	available := status.Usual(lwsv1.LeaderWorkerSetAvailable)
 	stopped := d.refusal != "" || d.waiting.any()
 	switch {
 	case progressing.Reason == CodePaused:
 		updating.Reason, updating.Message = progressing.Reason, progressing.Message
+		if d.serves(counts) {
+			return []metav1.Condition{updating, available}
+		}
 		return []metav1.Condition{updating, progressing}
 	case !stopped && (counts.currentUpdated < counts.current || d.rollsExhausted()):
+		if d.serves(counts) && !d.Now.Before(d.stillFrom()) {
+			return []metav1.Condition{updating, available}
+		}
 		return []metav1.Condition{updating, progressing}
-	case !stopped && !d.held && counts.wantedReady == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current && !counts.unobserved:
-		available := status.Usual(lwsv1.LeaderWorkerSetAvailable)
+	case d.serves(counts) && counts.currentUpdatedReady == counts.current:
 		if progressing.Reason == CodeRefused { // to an object that no group waits for, such as a Service
 			return []metav1.Condition{available, status.Ceased(progressing)}
 		}
@@ -46,6 +52,29 @@ func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 		return []metav1.Condition{progressing, updating}
 	}
 	return []metav1.Condition{progressing}
+}
+
+// serves reports whether every wanted group is ready. Surge groups do not count.
+func (d *setDecision) serves(counts groupCounts) bool {
+	return d.refusal == "" && !d.waiting.any() && !d.held && !counts.unobserved && counts.wantedReady == workload.Replicas(d.Set)
+}
+
+// stillAfter is how long a rollout takes no step until its set is Available again: the condition does not
+// change with each step.
+const stillAfter = time.Minute
+
+// stillFrom is when a rollout that has every wanted group ready counts as still.
+func (d *setDecision) stillFrom() time.Time {
+	told, _ := condition.Of(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
+	switch {
+	case d.rollout.Changed || d.rollout.Lowers(d.course):
+		return d.Now.Add(stillAfter)
+	case told.Status == metav1.ConditionFalse:
+		return told.LastTransitionTime.Add(stillAfter)
+	case condition.IsTrue(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)):
+		return d.Now // it was still before
+	}
+	return d.Now.Add(stillAfter)
 }
 
 // progressing is the condition Progressing with what the set waits for, if anything.
@@ -108,8 +137,13 @@ func (d *setDecision) tell() (p Plan) {
 	if d.hindrance != "" {
 		p.await(time.Time{}, CodeRefused, d.hindrance)
 	}
-	if text := d.pauseText(d.count()); text != "" {
+	counts := d.count()
+	text := d.pauseText(counts)
+	if text != "" {
 		p.await(time.Time{}, CodePaused, text)
+	}
+	if from := d.stillFrom(); text == "" && counts.currentUpdated < counts.current && d.serves(counts) && d.Now.Before(from) {
+		p.await(from, CodeRollout, "every wanted group is ready, and the rollout takes its next step")
 	}
 	if !Paused(d.Set) && d.holdsRollout() {
 		p.await(d.Resumed.Add(resumeGrace), CodePaused, "the rollout was resumed and replaces no group for another moment")

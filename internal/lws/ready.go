@@ -16,12 +16,13 @@ import (
 // CodePreviousStuck is the reason while an object of a previous incarnation does not leave.
 const CodePreviousStuck = "PreviousIncarnationStuck"
 
-// ready returns the conditions that tools judge a set by. A set is Ready while it is Available. Else
-// it is Stalled if it waits for what only a person can change, and Reconciling if not.
+// ready returns the conditions that tools judge a set by. A set is Ready while it is Available and no update
+// is in progress. Else it is Stalled if it waits for what only a person can change, and Reconciling if not.
 //
 // They follow from the other conditions and the counts: no status is written for them alone.
 func (d *setDecision) ready(wanted []metav1.Condition, counts *lwsv1.LeaderWorkerSetStatus) []metav1.Condition {
-	if available, _ := condition.Of(wanted, string(lwsv1.LeaderWorkerSetAvailable)); available.Status == metav1.ConditionTrue {
+	available, _ := condition.Of(wanted, string(lwsv1.LeaderWorkerSetAvailable))
+	if available.Status == metav1.ConditionTrue && !condition.IsTrue(wanted, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
 		return status.Ready(available.Reason, available.Message)
 	}
 	if reason, message := d.stalled(); reason != "" {
@@ -33,8 +34,13 @@ func (d *setDecision) ready(wanted []metav1.Condition, counts *lwsv1.LeaderWorke
 
 // reconciling returns what controllers work on.
 func (d *setDecision) reconciling(wanted []metav1.Condition, counts *lwsv1.LeaderWorkerSetStatus) (reason, message string) {
-	progressing, _ := condition.Of(wanted, string(lwsv1.LeaderWorkerSetProgressing))
-	if progressing.Reason != status.Usual(lwsv1.LeaderWorkerSetProgressing).Reason {
+	usual := status.Usual(lwsv1.LeaderWorkerSetProgressing)
+	progressing, _ := condition.Of(wanted, usual.Type)
+	updating, _ := condition.Of(wanted, string(lwsv1.LeaderWorkerSetUpdateInProgress))
+	switch {
+	case updating.Status == metav1.ConditionTrue && updating.Reason == CodePaused:
+		return updating.Reason, updating.Message
+	case progressing.Status == metav1.ConditionTrue && progressing.Reason != usual.Reason:
 		return progressing.Reason, progressing.Message
 	}
 	for _, n := range d.notices() {
@@ -42,10 +48,10 @@ func (d *setDecision) reconciling(wanted []metav1.Condition, counts *lwsv1.Leade
 			return cmp.Or(n.Reason, n.Kind), n.Says
 		}
 	}
-	if updating, _ := condition.Of(wanted, string(lwsv1.LeaderWorkerSetUpdateInProgress)); updating.Status == metav1.ConditionTrue {
-		progressing.Reason = updating.Reason
+	if updating.Status == metav1.ConditionTrue {
+		usual.Reason = updating.Reason
 	}
-	return progressing.Reason, fmt.Sprintf("%d of %d groups are ready, %d are up to date",
+	return usual.Reason, fmt.Sprintf("%d of %d groups are ready, %d are up to date",
 		counts.ReadyReplicas, workload.Replicas(d.Set), counts.UpdatedReplicas)
 }
 

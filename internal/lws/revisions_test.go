@@ -145,7 +145,7 @@ func TestAPausedSetIsRepairedAtItsOwnRevision(t *testing.T) {
 			c := running(t, 2, 2, fakeapi.UniquePerReplica)
 			then(pause, user(fakeapi.Image("image:2"), shared), settled, tt.harm, settled, after(time.Minute), settled)(c)
 			checkImage(c, "image:1", tt.pods)
-			if got := c.status(); int(got.ReadyReplicas) != tt.pods/2 || condition(got, progressing).Reason != lws.CodePaused {
+			if got := c.status(); int(got.ReadyReplicas) != tt.pods/2 || condition(got, updating).Reason != lws.CodePaused {
 				t.Errorf("got %v, %d ready", brief(got), got.ReadyReplicas)
 			}
 			for _, name := range []string{"w-0", "w-1"} {
@@ -168,7 +168,7 @@ func TestAPausedSetWhoseRevisionIsLostReplacesNoGroup(t *testing.T) {
 	then(pause, user(fakeapi.Image("image:2")), settled)(c)
 	then(gone[Revision](revision(c).Name), user(replicas(3)), after(time.Minute))(c)
 	settled(c)
-	if got := runningImages(c); got["image:1"] != 4 || got["image:2"] != 2 || condition(c.status(), progressing).Reason != lws.CodePaused {
+	if got := runningImages(c); got["image:1"] != 4 || got["image:2"] != 2 || condition(c.status(), updating).Reason != lws.CodePaused {
 		t.Errorf("pods run %v, %v", got, brief(c.status()))
 	}
 	then(resume, settled)(c)

@@ -31,9 +31,9 @@ const (
 	ready       = string(lwsv1.LeaderWorkerSetReady)
 
 	isProgressing  = "True GroupsProgressing"
-	wasProgressing = "False GroupsProgressing"
+	wasProgressing = "False NoGroupsProgressing"
 	isAvailable    = "True AllGroupsReady"
-	wasAvailable   = "False AllGroupsReady"
+	wasAvailable   = "False GroupsNotReady"
 	isUpdating     = "True GroupsUpdating"
 )
 
@@ -164,6 +164,50 @@ func TestConditionsChange(t *testing.T) {
 			}
 			checkTransitions(t, before.Conditions, write.Status.Conditions, generation, c.Now)
 		})
+	}
+}
+
+// Available is True while every group below replicas is ready: also while a rollout is paused, and where one
+// waits for a surge group that never becomes ready. It does not change with each step of a rollout.
+func TestAvailableTellsWhetherEveryWantedGroupIsReady(t *testing.T) {
+	surge := func(set Set) {
+		rollingOf(set).MaxUnavailable, rollingOf(set).MaxSurge = intstr.FromInt32(0), intstr.FromInt32(1)
+	}
+	broken := func(c *cluster) { // the surge group never becomes ready
+		for range 90 {
+			c.do(c.decideSet())
+			c.others()
+			if pod := fakeapi.Find[Pod](c.Server, "w-3"); pod != nil {
+				on("w-3", unready)(c)
+			}
+			c.pass(time.Second)
+		}
+	}
+	for name, tt := range map[string]struct {
+		of                            func(testing.TB) *cluster
+		happens                       step
+		available, updating, progress string
+	}{
+		"paused":                  {with(3, 1), then(pause, user(fakeapi.Image("image:2")), settled), isAvailable, "True RolloutPaused", wasProgressing},
+		"paused, a group is down": {with(3, 1), then(pause, user(fakeapi.Image("image:2")), settled, on("w-1", unready), after(time.Minute), carriedOut), wasAvailable, "True RolloutPaused", "True RolloutPaused"},
+		"a broken surge group":    {with(3, 1, surge), then(user(fakeapi.Image("image:2")), broken), isAvailable, isUpdating, wasProgressing},
+		"the rollout begins":      {with(3, 1, surge), then(user(fakeapi.Image("image:2")), carriedOut), wasAvailable, isUpdating, isProgressing},
+		"the rollout is done":     {with(3, 1), then(user(fakeapi.Image("image:2")), settled), isAvailable, "False NoGroupsUpdating", wasProgressing},
+		"a group of a rolled set": {with(3, 1), then(user(fakeapi.Image("image:2")), settled, on("w-1", unready), after(time.Minute), carriedOut), wasAvailable, "False NoGroupsUpdating", isProgressing},
+	} {
+		c := tt.of(t)
+		tt.happens(c)
+		got := map[string]string{}
+		for _, kind := range []string{available, updating, progressing} {
+			told := condition(c.status(), kind)
+			got[kind] = string(told.Status) + " " + told.Reason
+		}
+		if diff := cmp.Diff(map[string]string{available: tt.available, updating: tt.updating, progressing: tt.progress}, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+		if isReady := condition(c.status(), ready).Status == metav1.ConditionTrue; isReady && tt.updating[:4] == "True" {
+			t.Errorf("%s: it is Ready while an update is in progress", name)
+		}
 	}
 }
 

@@ -180,7 +180,7 @@ func (w *rolling) handOver() {
 // leader's revision, and a lost group comes back at a revision that ran.
 func (w *rolling) checkHeld() {
 	images := w.checkWholeGroups()
-	held := condition(w.status(), progressing)
+	held := condition(w.status(), updating)
 	if says := held.Reason == lws.CodePaused; len(images) > 0 && says != w.heldUp() {
 		w.t.Fatalf("it says %v; groups run %v, the spec says %s", brief(w.status()), images, w.image())
 	}

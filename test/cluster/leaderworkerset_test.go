@@ -162,7 +162,7 @@ func (s *scene) status(t *testing.T, set *lwsv1.LeaderWorkerSet) {
 		have[c.Type] = string(c.Status) + " " + c.Reason
 		same(t, "observedGeneration of "+c.Type, set.Generation, c.ObservedGeneration)
 	}
-	same(t, "conditions", map[string]string{"Available": "True AllGroupsReady", "Progressing": "False GroupsProgressing", "Ready": "True AllGroupsReady"}, have)
+	same(t, "conditions", map[string]string{"Available": "True AllGroupsReady", "Progressing": "False NoGroupsProgressing", "Ready": "True AllGroupsReady"}, have)
 }
 
 // repaired writes or removes the status. The operator repairs it.

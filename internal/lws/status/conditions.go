@@ -15,12 +15,19 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 )
 
-// usual is the conditions about progress with their texts: clients look for these. A condition that
-// ceased to hold has them for whatever reason it held last: what was waited for is past.
+// usual is the conditions about progress with their texts: clients look for these.
 var usual = []metav1.Condition{
 	Holding(lwsv1.LeaderWorkerSetAvailable, "AllGroupsReady", "All replicas are ready"),
 	Holding(lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing", "Replicas are progressing"),
 	Holding(lwsv1.LeaderWorkerSetUpdateInProgress, "GroupsUpdating", "Rolling Upgrade is in progress"),
+}
+
+// over is the same conditions once they are False, in the same order: the texts of one that is True would
+// say the opposite.
+var over = []metav1.Condition{
+	Ceased(Holding(lwsv1.LeaderWorkerSetAvailable, "GroupsNotReady", "Not all replicas are ready and up to date")),
+	Ceased(Holding(lwsv1.LeaderWorkerSetProgressing, "NoGroupsProgressing", "No replica is progressing")),
+	Ceased(Holding(lwsv1.LeaderWorkerSetUpdateInProgress, "NoGroupsUpdating", "No rolling update is in progress")),
 }
 
 // Notice is a condition that is True while it has a message, and becomes False once when that is
@@ -44,9 +51,9 @@ type Notice struct {
 // is there to say that it is not.
 func Wanted(have, progress []metav1.Condition, notices []Notice) []metav1.Condition {
 	wanted := slices.Clone(progress)
-	for _, c := range usual {
+	for _, c := range over {
 		if _, told := condition.Of(have, c.Type); told && !slices.ContainsFunc(progress, func(p metav1.Condition) bool { return p.Type == c.Type }) {
-			wanted = append(wanted, Ceased(c))
+			wanted = append(wanted, c)
 		}
 	}
 	for _, n := range notices {
@@ -120,6 +127,6 @@ func ProgressChanged(before, after []metav1.Condition) bool {
 	return slices.ContainsFunc(usual, func(c metav1.Condition) bool {
 		was, _ := condition.Of(before, c.Type)
 		is, _ := condition.Of(after, c.Type)
-		return was.Status != is.Status || was.Reason != is.Reason
+		return was.Status != is.Status || is.Status == metav1.ConditionTrue && was.Reason != is.Reason
 	})
 }
