@@ -214,7 +214,7 @@ func TestRolloutByHand(t *testing.T) {
 	s.says("paused", "pause", "lws", "a")
 	s.refuse("already paused", "rollout", "pause", "a")
 	s.become(s.Set("a"), unpartitioned)
-	s.awaitHolds("a", lwsv1.LeaderWorkerSetProgressing, "RolloutPaused")
+	s.awaitHolds("a", lwsv1.LeaderWorkerSetUpdateInProgress, "RolloutPaused")
 	outlast(t)
 	same(t, "groups of the paused rollout", half, s.groupsBy(set))
 	s.says("paused with 2 of 5 groups", "status", "a", "--watch=false")

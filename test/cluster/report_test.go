@@ -46,7 +46,7 @@ func TestAReportReplays(t *testing.T) {
 	s.steer("pause", "paused")
 	s.become(s.Set("paused"), `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":"`+imageB+`",
 		"env":[{"name":"TOKEN","value":"hidden-value-2"}]}]}}}}}`)
-	s.awaitHolds("paused", lwsv1.LeaderWorkerSetProgressing, "RolloutPaused")
+	s.awaitHolds("paused", lwsv1.LeaderWorkerSetUpdateInProgress, "RolloutPaused")
 	for name := range sets {
 		if name != "paused" {
 			s.Eventually("the plan is in step", func() error { return drill.Lacking("in step", true, s.ask("", "plan", name).InStep) })
