@@ -69,13 +69,9 @@ func (s Scheduling) ValidateCreate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 }
 
 // ValidateUpdate returns what is wrong with a set as the successor of another. Run it after
-// Default. An update is not refused for a fault that the stored set has: the garbage
-// collector could not remove its finalizer otherwise.
+// Default.
 func (s Scheduling) ValidateUpdate(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
-	had := s.ValidateCreate(old)
-	faults := slices.DeleteFunc(s.ValidateCreate(set), func(fault *field.Error) bool {
-		return slices.ContainsFunc(had, func(h *field.Error) bool { return h.Error() == fault.Error() })
-	})
+	faults := Made(s.ValidateCreate(set), s.ValidateCreate(old))
 	for _, check := range changes {
 		faults = append(faults, check(set, old)...)
 	}
