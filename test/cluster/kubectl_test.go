@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -220,7 +222,6 @@ func TestRolloutByHand(t *testing.T) {
 	s.says("paused with 2 of 5 groups", "status", "a", "--watch=false")
 	s.givesUp("paused", "a")
 	s.givesUp("paused", "a", "lama")
-	s.refuse("paused", "rollout", "undo", "a")
 	s.refuse("paused", "rollout", "restart", "a")
 
 	// The paused set is scaled, and loses a leader of each revision.
@@ -289,6 +290,79 @@ func TestRolloutByHand(t *testing.T) {
 	s.onlyWrites(func(r drill.Request) bool {
 		return r.Verb == "patch" && r.Resource == "leaderworkersets" && r.Subresource == ""
 	})
+}
+
+// A rollout is paused after its first groups, and taken back before or right after it is resumed: no group is replaced
+// that has the good template.
+func TestAPausedRolloutIsTakenBack(t *testing.T) {
+	resume := func(s *scene) { s.says("resumed", "resume", "a") }
+	undo := func(s *scene) { s.says("rolled back", "undo", "a") }
+	annotate := func(s *scene) {
+		s.Patch(s.Set("a"), `{"metadata":{"annotations":{"`+lwsv1.UndoAnnotationKey+`":"0"}}}`)
+	}
+	file := func(s *scene) { s.Patch(s.Set("a"), pull(imageA)) }
+	type takenBack struct {
+		how  []edit
+		ends []func(*scene)
+	}
+	ordinals, keys := []edit{budget(1, 0, 3)}, []edit{withKeys, budget(1, 0, 0)}
+	each(t, map[string]takenBack{
+		"undo, resume":            {ordinals, []func(*scene){undo, resume}},
+		"resume, undo":            {ordinals, []func(*scene){resume, undo}},
+		"annotation, resume":      {ordinals, []func(*scene){annotate, resume}},
+		"resume, file":            {ordinals, []func(*scene){resume, file}},
+		"undo, resume, with keys": {keys, []func(*scene){undo, resume}},
+		"resume, undo, with keys": {keys, []func(*scene){resume, undo}},
+	}, func(s *scene, r takenBack) {
+		set := s.newSet("a", 4, 2, imageA, append(r.how, slowly("1s"))...)
+		s.pausedInTheMiddle(set)
+		before := map[string]types.UID{}
+		for _, leader := range s.leadersOf(set) {
+			if imageOf(leader) == imageA {
+				before[leader.Name] = leader.UID
+			}
+		}
+		if len(before) == 0 || len(before) == 4 {
+			s.Fatalf("invalid run: %d groups have the good template", len(before))
+		}
+		for _, end := range r.ends {
+			end(s)
+		}
+		s.Eventually("all groups have the good template", func() error { return s.mixed(set, imageA) })
+		for name, uid := range before {
+			if s.UIDs()[name] != uid {
+				s.Errorf("leader %s was replaced", name)
+			}
+		}
+	})
+}
+
+// pausedInTheMiddle creates a set, and pauses its rollout once a group is new. A partition of it ends meanwhile.
+func (s *scene) pausedInTheMiddle(set *lwsv1.LeaderWorkerSet) {
+	s.Create(set)
+	s.Eventually("all groups are ready", func() error { return s.mixed(set, imageA) })
+	s.become(s.Set("a"), pull(imageB))
+	s.Until("a group is new", func() bool {
+		return slices.ContainsFunc(s.leadersOf(set), func(leader *corev1.Pod) bool {
+			return imageOf(leader) == imageB && drill.PodReady(leader)
+		})
+	})
+	s.says("paused", "pause", "a")
+	s.Patch(s.Set("a"), unpartitioned)
+	s.awaitHolds("a", lwsv1.LeaderWorkerSetUpdateInProgress, "RolloutPaused")
+	s.Eventually("all groups are ready again", func() error { return s.mixed(set, imageA, imageB) })
+	outlast(s.T)
+}
+
+// mixed is an error unless all groups of a set are ready and have one of these images.
+func (s *scene) mixed(set *lwsv1.LeaderWorkerSet, images ...string) error {
+	pods := s.podsOf(set)
+	for _, pod := range pods {
+		if !drill.PodReady(pod) || pod.DeletionTimestamp != nil || !slices.Contains(images, imageOf(pod)) {
+			return fmt.Errorf("pod %s has image %s, or is not ready", pod.Name, imageOf(pod))
+		}
+	}
+	return drill.Lacking("pods", int(*set.Spec.Replicas**set.Spec.LeaderWorkerTemplate.Size), len(pods))
 }
 
 // The roles for users allow what the plugin does, and no more.

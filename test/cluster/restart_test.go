@@ -349,6 +349,66 @@ func TestDrainedPodsDoNotCount(t *testing.T) {
 	}
 }
 
+// Rollouts are taken back while they replace groups whose pods take a second to end. No group failed, so that the
+// first failure after them counts as the first, and waits for no back-off.
+func TestARevertedRolloutIsNoFailure(t *testing.T) {
+	each(t, map[string][]edit{
+		"one at a time": {budget(1, 0, 0)}, "three at a time": {budget(3, 0, 0)}, "with surge": {budget(1, 1, 0)}, "with keys": {withKeys},
+		"after the start": {restartPolicy(lwsv1.RecreateGroupAfterStart)},
+	}, func(s *scene, how []edit) {
+		set := s.newSet("a", 5, 2, imageA, append(how, slowly("1s"))...)
+		s.Create(set)
+		s.Eventually("all groups are ready", func() error { return s.mixed(set, imageA) })
+		for i, moment := range []func() bool{
+			func() bool { return s.ends(set) > 0 },
+			func() bool { return s.haveImage(set, imageB) > 0 },
+			func() bool { return s.haveImage(set, imageB) > 0 && s.ends(set) > 0 },
+			func() bool { return s.haveImage(set, imageB) > 1 },
+		} {
+			s.become(s.Set("a"), pull(imageB))
+			s.Until("the rollout is in its middle", moment)
+			if i%2 == 0 {
+				s.says("rolled back", "undo", "a")
+			} else {
+				s.Patch(s.Set("a"), pull(imageA))
+			}
+			s.Eventually("all groups are as before", func() error { return s.mixed(set, imageA) })
+		}
+		outlast(s.T)
+		if r := s.Set("a").Status.Restarts; len(r) > 0 {
+			s.Fatalf("no group failed: %+v", r)
+		}
+		leader := s.leadersOf(set)[0]
+		s.Eventually("the group is recorded", func() error { return s.unrecorded(leader.Name) })
+		s.crash(s.workerOf(leader).Name, 1)
+		s.Until("the failure is counted", func() bool { return len(s.Set("a").Status.Restarts) > 0 })
+		r := s.Set("a").Status.Restarts[0]
+		if r.Count != 1 || r.DueAt.After(r.FailedAt.Time) {
+			s.Errorf("the first failure: %+v", r)
+		}
+	})
+}
+
+// ends counts the leaders of a set that are terminating.
+func (s *scene) ends(set *lwsv1.LeaderWorkerSet) (n int) {
+	for _, pod := range s.podsOf(set) {
+		if pod.DeletionTimestamp != nil && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
+			n++
+		}
+	}
+	return n
+}
+
+// haveImage counts the leaders of a set with an image.
+func (s *scene) haveImage(set *lwsv1.LeaderWorkerSet, image string) (n int) {
+	for _, pod := range s.leadersOf(set) {
+		if imageOf(pod) == image {
+			n++
+		}
+	}
+	return n
+}
+
 // An older CustomResourceDefinition drops the fields of the status that restarts need. A
 // condition says so, and no group is recreated until the present definition is installed.
 func TestOlderDefinitionDropsTheRecord(t *testing.T) {
