@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilstrings "k8s.io/utils/strings"
 )
 
 // Check reads JSON of the type of p, and returns an error with the path of the first
@@ -18,15 +17,26 @@ import (
 // Names are case-sensitive, so the decoder must be, too. Each value of a repeated name is
 // checked, as a decoder reads each.
 func (p *Places) Check(data []byte) error {
-	tokens := json.NewDecoder(bytes.NewReader(data))
-	tokens.UseNumber()
-	return walk{tokens}.value(p, nil)
+	_, err := p.Decimals(data)
+	return err
 }
 
-// walk reads JSON once. It skips values whose Go type has no quantity.
-type walk struct{ *json.Decoder }
+func (p *Places) walk(data []byte, judge judge) error {
+	tokens := json.NewDecoder(bytes.NewReader(data))
+	tokens.UseNumber()
+	return walk{tokens, judge}.value(p, nil)
+}
 
-func (w walk) value(p *Places, at *field.Path) error {
+// judge is called with the first token of each quantity.
+type judge func(token json.Token, at *place) error
+
+// walk reads JSON once. It skips values whose Go type has no quantity.
+type walk struct {
+	*json.Decoder
+	judge judge
+}
+
+func (w walk) value(p *Places, at *place) error {
 	if p == nil {
 		var skipped json.RawMessage
 		return w.Decode(&skipped)
@@ -35,28 +45,28 @@ func (w walk) value(p *Places, at *field.Path) error {
 	if err != nil {
 		return err
 	}
-	switch token := token.(type) {
-	case json.Delim:
-		if token == '{' {
-			return w.object(p, at)
+	if p.here {
+		if err := w.judge(token, at); err != nil {
+			return err
 		}
+	}
+	switch token {
+	case json.Delim('{'):
+		return w.object(p, at)
+	case json.Delim('['):
 		return w.list(p, at)
-	case string:
-		return p.judge(token, at)
-	case json.Number:
-		return p.judge(token.String(), at)
 	}
 	return nil
 }
 
-func (w walk) object(p *Places, at *field.Path) error {
+func (w walk) object(p *Places, at *place) error {
 	for w.More() {
 		key, err := w.Token()
 		if err != nil {
 			return err
 		}
 		name := key.(string) // the decoder accepts only strings before a colon
-		if err := w.value(p.below(name), p.step(at, name)); err != nil {
+		if err := w.value(p.below(name), &place{above: at, step: name, isKey: p.named == nil}); err != nil {
 			return err
 		}
 	}
@@ -64,29 +74,14 @@ func (w walk) object(p *Places, at *field.Path) error {
 	return err
 }
 
-func (w walk) list(p *Places, at *field.Path) error {
+func (w walk) list(p *Places, at *place) error {
 	for i := 0; w.More(); i++ {
-		if err := w.value(p.each, at.Index(i)); err != nil {
+		if err := w.value(p.each, &place{above: at, step: strconv.Itoa(i), isIndex: true}); err != nil {
 			return err
 		}
 	}
 	_, err := w.Token()
 	return err
-}
-
-// step returns the path of a member.
-func (p *Places) step(at *field.Path, name string) *field.Path {
-	if p.named == nil {
-		return at.Key(utilstrings.ShortenString(name, mostShown))
-	}
-	return at.Child(name)
-}
-
-func (p *Places) judge(text string, at *field.Path) error {
-	if !p.here || Harmless(text) {
-		return nil
-	}
-	return field.Invalid(at, utilstrings.ShortenString(text, mostShown), advice)
 }
 
 // Places are the quantities in the JSON of one Go type. A nil *Places has none.

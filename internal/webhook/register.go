@@ -80,7 +80,7 @@ type object[T any] interface {
 func mutating[T any, P object[T]](change func(ctx context.Context, is, was P) error) admission.HandlerFunc {
 	reads := readerOf[T]()
 	return func(ctx context.Context, req admission.Request) admission.Response {
-		after, err := reads.object(req.Object)
+		after, decimals, err := reads.read(req.Object)
 		if err != nil {
 			return undecodable(req, err)
 		}
@@ -99,8 +99,16 @@ func mutating[T any, P object[T]](change func(ctx context.Context, is, was P) er
 		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
-		return admission.Patched("", patch...)
+		return admission.Patched("", append(texts(decimals), patch...)...)
 	}
+}
+
+// texts replaces decimals with what a typed client would write, before the schema refuses them.
+func texts(decimals []quantity.Decimal) (patch patch) {
+	for _, d := range decimals {
+		patch.then("replace", d.Pointer, d.Text)
+	}
+	return patch
 }
 
 // validateSet refuses a LeaderWorkerSet with all its faults at once.
@@ -135,7 +143,11 @@ func validateSet(reads reader[lwsv1.LeaderWorkerSet], scheduling rule.Scheduling
 }
 
 func undecodable(req admission.Request, err error) admission.Response {
-	return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode %s %q: %w", req.Kind.Kind, req.Name, err))
+	code := int32(http.StatusBadRequest)
+	if mistyped := (*field.Error)(nil); errors.As(err, &mistyped) && mistyped.Type == field.ErrorTypeTypeInvalid {
+		code = http.StatusUnprocessableEntity
+	}
+	return admission.Errored(code, fmt.Errorf("decode %s %q: %w", req.Kind.Kind, req.Name, err))
 }
 
 // reader decodes objects of type T that the API server has not validated: it calls mutating
@@ -148,12 +160,26 @@ type reader[T any] struct{ quantities *quantity.Places }
 func readerOf[T any]() reader[T] { return reader[T]{quantity.In[T]()} }
 
 func (r reader[T]) object(from runtime.RawExtension) (*T, error) {
+	into, _, err := r.read(from)
+	return into, err
+}
+
+// read also returns the quantities that are decimals.
+func (r reader[T]) read(from runtime.RawExtension) (*T, []quantity.Decimal, error) {
 	if len(from.Raw) == 0 {
-		return nil, errors.New("the request has no object")
+		return nil, nil, errors.New("the request has no object")
 	}
-	if err := r.quantities.Check(from.Raw); err != nil {
-		return nil, err
+	decimals, err := r.quantities.Decimals(from.Raw)
+	if err != nil {
+		return nil, nil, err
 	}
 	into := new(T)
-	return into, strictjson.UnmarshalCaseSensitivePreserveInts(from.Raw, into)
+	err = strictjson.UnmarshalCaseSensitivePreserveInts(from.Raw, into)
+	if err == nil {
+		return into, decimals, nil
+	}
+	if mistyped := r.quantities.Mistyped(from.Raw); mistyped != nil {
+		err = mistyped
+	}
+	return into, nil, err
 }
