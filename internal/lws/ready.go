@@ -13,6 +13,9 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
+// CodeNameTooLong is the reason while the name of a set leaves no room for the labels of its pods.
+const CodeNameTooLong = "NameTooLong"
+
 // CodePreviousStuck is the reason while an object of a previous incarnation does not leave.
 const CodePreviousStuck = "PreviousIncarnationStuck"
 
@@ -66,6 +69,9 @@ func (d *setDecision) stalled() (reason, message string) {
 		return CodePreviousStuck, d.waiting.message
 	case d.conflict != "":
 		return CodeNameConflict, d.conflict
+	case workload.IsNameTooLong(d.Set):
+		return CodeNameTooLong, fmt.Sprintf("the name has %d characters, and %d groups allow %d; scale the set down, or create it under a shorter name",
+			len(d.Set.Name), workload.Replicas(d.Set), workload.NameLimit(d.Set))
 	case len(d.exhaustedBy) > 0 && !d.rollsExhausted():
 		return CodeBudgetExceeded, d.degradedText()
 	case d.otherClaims != "" && d.pending && !Paused(d.Set):

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -32,6 +33,8 @@ var rules = []func(*lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkHashIdentity,
 	checkGroupReplacement,
 
+	checkNameLength,
+	checkContainers,
 	checkTopologies,
 	checkRetention,
 	checkPodLifetime,
@@ -90,6 +93,31 @@ var (
 // checkMetadata requires a DNS-1035 label as the name: it becomes the name of a Service.
 func checkMetadata(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	return apivalidation.ValidateObjectMeta(&set.ObjectMeta, true, apivalidation.NameIsDNS1035Label, field.NewPath("metadata"))
+}
+
+// checkNameLength refuses a name with which the last group never gets its pods.
+func checkNameLength(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	if !workload.IsNameTooLong(set) {
+		return nil
+	}
+	fault := field.TooLong(field.NewPath("metadata", "name"), set.Name, workload.NameLimit(set))
+	fault.Detail, fault.Origin = nameTooLong(set), "name-length" // its number follows from the replicas
+	return field.ErrorList{fault}
+}
+
+func nameTooLong(set *lwsv1.LeaderWorkerSet) string {
+	return fmt.Sprintf("has %d characters, and labels of pods hold it with the group index and a revision hash; use at most %d for %d groups",
+		len(set.Name), workload.NameLimit(set), workload.Replicas(set))
+}
+
+// checkContainers refuses a template without containers, as one without a spec: no pod is made from it.
+func checkContainers(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
+	for _, template := range templatesInUse(set) {
+		if len(template.Spec.Containers) == 0 {
+			faults = append(faults, field.Required(template.path.Child("spec", "containers"), "a pod needs at least one container"))
+		}
+	}
+	return faults
 }
 
 // checkSubdomainChange refuses to remove the policy. After Default it is never absent.

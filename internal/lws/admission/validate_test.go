@@ -61,11 +61,6 @@ func TestValidateCreate(t *testing.T) {
 		want []string
 	}{
 		{"name begins with a digit", newSet(withName("2cube")), []string{`metadata.name: Invalid value: "2cube": ` + dns1035}},
-		{
-			"name too long", newSet(withName(strings.Repeat("a", 64))),
-			[]string{`metadata.name: Invalid value: "` + strings.Repeat("a", 64) + `": must be no more than 63 characters`},
-		},
-		{"longest name", newSet(withName(strings.Repeat("a", 63))), nil},
 		{"no name", newSet(withName("")), []string{"metadata.name: Required value: name or generateName is required"}},
 		{"no namespace", newSet(func(s *lwsv1.LeaderWorkerSet) { s.Namespace = "" }), []string{"metadata.namespace: Required value"}},
 		{"negative replicas", newSet(withReplicas(-1)), []string{"spec.replicas: Invalid value: -1: replicas must be equal or greater than 0"}},

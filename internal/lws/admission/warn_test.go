@@ -1,12 +1,15 @@
 package admission_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/admission"
@@ -51,8 +54,46 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// An update that makes a name too long is refused.
+func TestAScaleThatMakesANameTooLongIsRefused(t *testing.T) {
+	name := withName(strings.Repeat("a", 50))
+	before := newSet(name, withReplicas(10))
+	for text, after := range map[string]*lwsv1.LeaderWorkerSet{
+		"replicas": newSet(name, withReplicas(11)), "surge": newSet(name, withReplicas(10), withBudget("1", "1")),
+	} {
+		if faults := admission.ValidateUpdate(after, before); len(faults) != 1 || faults[0].Field != "metadata.name" {
+			t.Errorf("%s: %v", text, faults)
+		}
+	}
+}
+
+// A template without a spec is refused with its path, and a stored one hinders no other change.
+func TestATemplateWithoutContainersIsRefused(t *testing.T) {
+	empty := func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec = corev1.PodSpec{} }
+	leader := func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.LeaderTemplate = &corev1.PodTemplateSpec{} }
+	const worker, path = "spec.leaderWorkerTemplate.workerTemplate.spec.containers", "spec.leaderWorkerTemplate.leaderTemplate.spec.containers"
+	for text, tt := range map[string]struct {
+		set  *lwsv1.LeaderWorkerSet
+		want []string
+	}{
+		"workers": {newSet(empty), []string{worker}}, "a group of one": {newSet(empty, withSize(1)), []string{worker}},
+		"leaders": {newSet(leader), []string{path}}, "both": {newSet(empty, leader), []string{path, worker}},
+	} {
+		var got []string
+		for _, fault := range admission.ValidateCreate(tt.set) {
+			got = append(got, fault.Field)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: refused at %v", text, got)
+		}
+		scaled := tt.set.DeepCopy()
+		scaled.Spec.Replicas = ptr.To[int32](5)
+		checkFaults(t, admission.ValidateUpdate(scaled, tt.set), nil)
+	}
+}
+
 // The limit is 63 characters less "-" and ten of hash, less the longest index.
-func TestWarnsOfLongNames(t *testing.T) {
+func TestANameWithWhichNoPodStartsIsRefused(t *testing.T) {
 	tests := []struct {
 		name    string
 		limit   int
@@ -68,14 +109,20 @@ func TestWarnsOfLongNames(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			fits := newSet(append(tt.changes, withName(strings.Repeat("a", tt.limit)))...)
-			if got := admission.Warnings(fits, nil); got != nil {
-				t.Errorf("%d characters: got %q, want no warning", tt.limit, got)
-			}
+			checkFaults(t, admission.ValidateCreate(fits), nil)
 			exceeds := newSet(append(tt.changes, withName(strings.Repeat("a", tt.limit+1)))...)
-			if got := admission.Warnings(exceeds, nil); len(got) != 1 || !strings.HasPrefix(got[0], "metadata.name: has ") {
+			faults := admission.ValidateCreate(exceeds)
+			if len(faults) != 1 || faults[0].Field != "metadata.name" || !strings.Contains(faults[0].Error(), fmt.Sprintf("use at most %d ", tt.limit)) {
+				t.Errorf("%d characters: %v", tt.limit+1, faults)
+			}
+			// A stored set is changed and scaled all the same, with a warning.
+			for _, change := range []change{func(*lwsv1.LeaderWorkerSet) {}, withReplicas(2_000), withReplicas(0)} {
+				after := newSet(append(tt.changes, withName(exceeds.Name), withBudget("1", "0"), change)...)
+				checkFaults(t, admission.ValidateUpdate(after, exceeds), nil)
+			}
+			if got := admission.Warnings(exceeds, exceeds); len(got) != 1 || !strings.HasPrefix(got[0], "metadata.name: has ") {
 				t.Errorf("%d characters: got %q, want one warning", tt.limit+1, got)
 			}
-			checkFaults(t, admission.ValidateCreate(exceeds), nil)
 		})
 	}
 }

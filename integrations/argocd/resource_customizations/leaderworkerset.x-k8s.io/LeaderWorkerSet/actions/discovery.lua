@@ -13,7 +13,7 @@ end
 
 return {
   restart = { disabled = leaving or paused },
-  undo = { disabled = leaving or paused or unsupported },
+  undo = { disabled = leaving or unsupported },
   pause = { disabled = leaving or paused },
   resume = { disabled = leaving or not paused },
 }
