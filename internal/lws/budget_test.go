@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -137,14 +138,20 @@ func TestAGroupIsRecreatedAsOftenAsItMay(t *testing.T) {
 // A drain stops no group, whichever pod it evicts and whatever the limit, and leaves the count as it is.
 func TestADrainExhaustsNoBudget(t *testing.T) {
 	for _, pod := range []string{"w-0", "w-0-1"} {
-		for name, condition := range map[string]func(Pod){"DisruptionTarget": disrupted, "TerminationTarget": terminationTarget} {
+		for name, condition := range map[string]func(Pod){
+			"DisruptionTarget": disrupted, "TerminationTarget": terminationTarget,
+			"the kubelet": func(pod Pod) { disrupted(pod); pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted" },
+		} {
 			for _, limit := range []int32{0, 1} {
 				c := budget(2, 2, limit)(t)
 				failures(int(limit))(c)
 				counted := recreations(c)
 				for range 3 {
 					before := find[Pod](c, "w-0").UID
-					then(on(pod, condition), leaving[Pod](pod), settled)(c)
+					if on(pod, condition)(c); find[Pod](c, pod).Status.Phase != corev1.PodFailed {
+						leaving[Pod](pod)(c)
+					}
+					settled(c)
 					if leader := find[Pod](c, "w-0"); leader.UID == before || lws.IsExhausted(leader) {
 						t.Errorf("%s of %s, maxGroupRestarts %d: the group is not recreated", name, pod, limit)
 					}

@@ -344,6 +344,11 @@ func (s *scene) exhaustKeyed() {
 		s.crash(s.workerOf(leader).Name, 1)
 		s.awaitFailed(set, leader)
 	}
+	for _, drained := range []func(leader *corev1.Pod) *corev1.Pod{s.workerOf, func(leader *corev1.Pod) *corev1.Pod { return leader }} {
+		leader := failing()
+		s.drained(drained(leader).Name, leader.Name)
+		s.awaitFailed(set, leader)
+	}
 	leader := failing()
 	worker := s.workerOf(leader)
 	s.crash(worker.Name, 1)

@@ -317,10 +317,11 @@ func (s *scene) drained(name, leader string) {
 }
 
 // Nodes are drained one after the other, and each drain evicts a leader and a worker. Their
-// groups are recreated at once, and neither failure counts for the back-off.
+// groups are recreated at once, and neither failure counts for the back-off, nor for maxGroupRestarts.
 func TestDrainedPodsDoNotCount(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 3, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = new(int32(0))
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": "4s"}
 	}))
 	for range 2 {
@@ -335,7 +336,7 @@ func TestDrainedPodsDoNotCount(t *testing.T) {
 	now := s.Set("a")
 	same(t, "groups in the status", 2, len(now.Status.Restarts))
 	for i, r := range now.Status.Restarts {
-		if r.Count != 0 || r.DueAt.After(r.FailedAt.Time) || len(r.Failures) != 2 {
+		if r.Count != 0 || r.Recreations != nil || r.DueAt.After(r.FailedAt.Time) || len(r.Failures) != 2 {
 			t.Errorf("status of group %d: %+v, want two failures that do not count", i, r)
 		}
 		for _, f := range r.Failures {
