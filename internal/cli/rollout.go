@@ -135,7 +135,8 @@ func (o *options) rolloutUndoCommand() *cobra.Command {
 		Use:   "undo NAME...",
 		Short: "Restore an earlier revision",
 		Long: `Restore the template, network configuration and change cause of an earlier revision: the previous
-one, or that of --to-revision. It is rolled out like any change. Replicas and strategy stay.`,
+one, or that of --to-revision. It is rolled out like any change. Replicas and strategy stay, and so does
+a pause: undo a paused rollout before you resume it.`,
 		Example: `  kubectl lockstep rollout undo llama
   kubectl lockstep rollout undo llama --to-revision=3 --dry-run=server`,
 		PreRunE: func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) },
