@@ -162,7 +162,11 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending 
 		}
 	}
 	if o.Webhooks {
-		webhook.Register(mgr.GetWebhookServer(), o.sets(mgr, starter), o.pods(mgr), ending)
+		sets, err := o.sets(mgr, starter)
+		if err != nil {
+			return nil, fmt.Errorf("set up the webhooks: %w", err)
+		}
+		webhook.Register(mgr.GetWebhookServer(), sets, o.pods(mgr), ending)
 		register(report.CertificateMetrics(o.certificateExpiry(keeper)))
 	}
 	if keeper != nil {

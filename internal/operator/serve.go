@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -88,10 +89,19 @@ func (o *Options) certificateExpiry(keeper *certs.Keeper) func() (time.Time, err
 }
 
 // sets returns what the set webhook knows of other objects. The history is not in the cache.
-func (o *Options) sets(mgr ctrl.Manager, starter *kinds.Starter) webhook.Sets {
-	return webhook.Sets{Scheduling: o.scheduling(starter), Revisions: func(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
-		return lwscache.Revisions(ctx, mgr.GetAPIReader(), set)
-	}}
+func (o *Options) sets(mgr ctrl.Manager, starter *kinds.Starter) (webhook.Sets, error) {
+	config := o.restConfig()                  // a rate limiter of its own: writes of controllers do not wait for admission
+	config.WarningHandler = rest.NoWarnings{} // the object is created later
+	asking, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	return webhook.Sets{
+		Scheduling: o.scheduling(starter),
+		Revisions: func(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+			return lwscache.Revisions(ctx, mgr.GetAPIReader(), set)
+		},
+		DryRun: func(ctx context.Context, object client.Object) error {
+			return client.NewDryRunClient(asking).Create(ctx, object)
+		},
+	}, err
 }
 
 // pods returns what the pod webhook knows of other objects. It reads the controllers' cache, or

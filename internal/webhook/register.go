@@ -2,7 +2,7 @@
 //
 // It knows paths, requests, answers and patches, which leave fields that our types lack as
 // they are. It refuses to know the rules of the LeaderWorkerSet API: those are pure
-// functions in internal/lws/admission. It never writes.
+// functions in internal/lws/admission. It never writes, and asks the API server for dry runs.
 package webhook
 
 import (
@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +63,7 @@ func closing(answer http.Handler, ending <-chan struct{}) http.Handler {
 func handlers(sets Sets, pods Pods) map[string]admission.HandlerFunc {
 	return map[string]admission.HandlerFunc{
 		PathMutateSet:   mutating(sets.mutateSet),
-		PathValidateSet: validateSet(readerOf[lwsv1.LeaderWorkerSet](), sets.Scheduling),
+		PathValidateSet: sets.validate(readerOf[lwsv1.LeaderWorkerSet]()),
 		PathMutatePod:   mutating(func(ctx context.Context, pod, _ *corev1.Pod) error { return pods.mutatePod(ctx, pod) }),
 		// Configurations of other implementations call it. Ours does not.
 		PathValidatePod: func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
@@ -111,8 +112,8 @@ func texts(decimals []quantity.Decimal) (patch patch) {
 	return patch
 }
 
-// validateSet refuses a LeaderWorkerSet with all its faults at once.
-func validateSet(reads reader[lwsv1.LeaderWorkerSet], scheduling rule.Scheduling) admission.HandlerFunc {
+// validate refuses a LeaderWorkerSet with all its faults at once. Its templates are checked if the rest is right.
+func (s Sets) validate(reads reader[lwsv1.LeaderWorkerSet]) admission.HandlerFunc {
 	return func(ctx context.Context, req admission.Request) admission.Response {
 		if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 			return admission.Allowed("")
@@ -124,21 +125,26 @@ func validateSet(reads reader[lwsv1.LeaderWorkerSet], scheduling rule.Scheduling
 		var was *lwsv1.LeaderWorkerSet
 		var faults field.ErrorList
 		if req.Operation == admissionv1.Create {
-			faults = scheduling.ValidateCreate(is)
+			faults = s.Scheduling.ValidateCreate(is)
 		} else {
 			if was, err = reads.object(req.OldObject); err != nil {
 				return undecodable(req, err)
 			}
-			faults = scheduling.ValidateUpdate(is, was)
+			faults = s.Scheduling.ValidateUpdate(is, was)
 		}
-		if len(faults) == 0 && scheduling.IsEnabled {
+		if len(faults) == 0 && s.Scheduling.IsEnabled {
 			faults = checkUnits(ctx, is, was)
 		}
-		answer := admission.Allowed("")
+		warnings := rule.Warnings(is, was)
 		if len(faults) > 0 {
-			answer = admission.Denied(faults.ToAggregate().Error())
+			return admission.Denied(faults.ToAggregate().Error()).WithWarnings(warnings...)
 		}
-		return answer.WithWarnings(rule.Warnings(is, was)...)
+		invalid, unchecked := s.checkTemplates(ctx, is, was)
+		answer := admission.Allowed("")
+		if len(invalid) > 0 {
+			answer = admission.Denied(strings.Join(invalid, "; "))
+		}
+		return answer.WithWarnings(append(warnings, unchecked...)...)
 	}
 }
 

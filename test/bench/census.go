@@ -189,20 +189,21 @@ func (n *census) allAt(image string) bool {
 
 // cost is the time and the requests of one piece of work.
 type cost struct {
-	time   time.Duration
-	cpu    time.Duration // of the operator
-	nodes  time.Duration // CPU of the simulated nodes
-	writes int           // of the operator, without events
-	events int
-	reads  int // of the operator, without watches
-	pods   int // created by any client
+	time    time.Duration
+	cpu     time.Duration // of the operator
+	nodes   time.Duration // CPU of the simulated nodes
+	writes  int           // of the operator, without events
+	dryRuns int           // of the operator
+	events  int
+	reads   int // of the operator, without watches
+	pods    int // created by any client
 }
 
 // plus returns the sum of two costs.
 func (c cost) plus(d cost) cost {
 	return cost{
 		time: c.time + d.time, cpu: c.cpu + d.cpu, nodes: c.nodes + d.nodes,
-		writes: c.writes + d.writes, events: c.events + d.events, reads: c.reads + d.reads, pods: c.pods + d.pods,
+		writes: c.writes + d.writes, dryRuns: c.dryRuns + d.dryRuns, events: c.events + d.events, reads: c.reads + d.reads, pods: c.pods + d.pods,
 	}
 }
 
@@ -224,6 +225,8 @@ func (s *stage) spend(what string, do func() error, done func() bool) (c cost) {
 		switch {
 		case r.Resource == "events":
 			c.events++
+		case drill.IsDryRun(r):
+			c.dryRuns++
 		case drill.IsWrite(r):
 			c.writes++
 		case r.Verb != "watch":
@@ -241,6 +244,7 @@ func (b *bed) tellCost(c, floor cost) {
 		b.tell("ratio", c.time.Seconds()/floor.time.Seconds())
 	}
 	b.tell("writes", float64(c.writes))
+	b.tell("dry-runs", float64(c.dryRuns))
 	b.tell("events", float64(c.events))
 	b.tell("reads", float64(c.reads))
 	b.tell("pods-created", float64(c.pods))

@@ -105,14 +105,17 @@ func (a *Audit) take(line string) {
 	}
 }
 
-// IsWrite reports whether a request is a write.
+// IsWrite reports whether a request is a write that is stored.
 func IsWrite(r Request) bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
-		return true
+		return !IsDryRun(r)
 	}
 	return false
 }
+
+// IsDryRun reports whether a request stores nothing.
+func IsDryRun(r Request) bool { return strings.Contains(r.URI, "dryRun=All") }
 
 // CreatesPod reports whether a request created a pod.
 func CreatesPod(r Request) bool {

@@ -24,7 +24,7 @@ const decimalTemplate = `
       containers:
       - name: c
         image: i
-        resources: {requests: {cpu: 0.5, memory: 1073741824.0, example.com/gpu: 1}, limits: {cpu: 1.5, ephemeral-storage: 1e9}}
+        resources: {requests: {cpu: 0.5, memory: 1073741824.0, example.com/gpu: 1}, limits: {cpu: 1.5, ephemeral-storage: 1e9, example.com/gpu: 1}}
         env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 0.001}}}]
       initContainers:
       - {name: i, image: i, resources: {requests: {cpu: 0.5}, limits: {cpu: 0.75}}}
@@ -34,9 +34,9 @@ const decimalTemplate = `
       - name: p
         ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1000000000.5}}}}}
       - name: d
-        downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu, divisor: 0.5}}]}
+        downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu, divisor: 0.001}}]}
       - name: q
-        projected: {sources: [{downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu, divisor: 0.5}}]}}]}
+        projected: {sources: [{downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu, divisor: 0.001}}]}}]}
 `
 
 // decimalSet has such templates, and claims with decimals.

@@ -1,0 +1,81 @@
+package admission
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// Draft is what the operator makes of a template. It has a generated name: a living object has the other.
+type Draft struct {
+	Object    action.Object
+	template  string
+	hasClaims bool
+}
+
+// Drafts returns the leader StatefulSet or Deployment of a set, and the worker StatefulSet of a group.
+func Drafts(set *lwsv1.LeaderWorkerSet) (drafts []Draft) {
+	const key = "draft"
+	leaders := workload.LeaderStatefulSet(set, key, workload.Replicas(set), 0)
+	objects, templates := []action.Object{leaders}, []podTemplate{leaderTemplate(set), workerTemplate(set)}
+	if workload.HasHashIdentity(set) {
+		objects[0] = workload.LeaderDeployment(set, key, false)
+	}
+	if workload.Size(set) > 1 {
+		leader := workload.Leader(leaders, 0)
+		leader.UID = set.UID // an owner has one
+		objects = append(objects, workload.WorkerStatefulSet(set, set, leader, nil))
+	}
+	for i, object := range objects {
+		object.SetName("")
+		object.SetGenerateName(set.Name + "-")
+		drafts = append(drafts, Draft{object, templates[i].path.String(), len(set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates) > 0})
+	}
+	return drafts
+}
+
+// SameTemplates reports whether the pods and PVCs of two sets are made of the same templates.
+func SameTemplates(set, old *lwsv1.LeaderWorkerSet) bool {
+	return slices.EqualFunc(templatesInUse(set), templatesInUse(old), func(is, was podTemplate) bool {
+		return equality.Semantic.DeepEqual(is.PodTemplateSpec, was.PodTemplateSpec)
+	}) && equality.Semantic.DeepEqual(set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, old.Spec.LeaderWorkerTemplate.VolumeClaimTemplates)
+}
+
+// Faults returns what the API server finds invalid in the template, at the paths of the set. Other fields are not the
+// user's, and a webhook may name causes too.
+func (d Draft) Faults(err error) (faults []string) {
+	refusal, isStatus := errors.AsType[*apierrors.StatusError](err)
+	if !isStatus || !apierrors.IsInvalid(err) || refusal.ErrStatus.Details == nil || strings.Contains(err.Error(), "denied the request") {
+		return nil
+	}
+	for _, cause := range refusal.ErrStatus.Details.Causes {
+		if path := d.path(cause.Field); path != "" {
+			faults = append(faults, path+": "+cause.Message)
+		}
+	}
+	return faults
+}
+
+// path returns where the user wrote a field, or nothing. The API server counts volumes together with those of claims.
+func (d Draft) path(at string) string {
+	claims, isOfClaims := strings.CutPrefix(at, "spec.volumeClaimTemplates")
+	pods, isOfPods := strings.CutPrefix(at, "spec.template.")
+	switch {
+	case isOfClaims:
+		return claimsPath.String() + claims
+	case !isOfPods:
+		return ""
+	case d.hasClaims && strings.HasPrefix(pods, "spec.volumes["):
+		return d.template + ".spec.volumes"
+	case !strings.HasPrefix(pods, "spec."): // labels and annotations
+		return d.template + ".metadata." + strings.TrimPrefix(pods, "metadata.")
+	}
+	return d.template + "." + pods
+}
