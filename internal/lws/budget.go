@@ -205,9 +205,19 @@ func (d *setDecision) degraded(progress []metav1.Condition, counts groupCounts) 
 	says := func(kind lwsv1.LeaderWorkerSetConditionType, message string) metav1.Condition {
 		return status.Ceased(status.Holding(kind, CodeBudgetExceeded, message))
 	}
+	if condition.IsTrue(progress, string(lwsv1.LeaderWorkerSetAvailable)) { // only surge groups were stopped
+		return progress
+	}
 	unavailable := says(lwsv1.LeaderWorkerSetAvailable, "Not all replicas are ready")
+	if counts.wantedReady == workload.Replicas(d.Set) {
+		unavailable.Message = "Not all replicas are up to date"
+	}
 	still := says(lwsv1.LeaderWorkerSetUpdateInProgress, "No rolling update is in progress")
-	isWhole := counts.wantedReady+int32(len(d.exhaustedBy)) == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current
+	stopped := int32(0)
+	for index, leader := range d.exhaustedBy {
+		stopped += one(workload.IsHashLeader(leader) || int32(index) < workload.Replicas(d.Set))
+	}
+	isWhole := counts.wantedReady+stopped == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current
 	stops := d.refusal == "" && d.hindrance == "" && !d.held && !d.waiting.any() && d.pauseText(counts) == ""
 	if isWhole && stops && !d.rollsExhausted() {
 		return []metav1.Condition{says(lwsv1.LeaderWorkerSetProgressing, "Automatic recovery is stopped for one or more replicas"), unavailable, still}

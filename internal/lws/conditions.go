@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,15 +49,22 @@ func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 			return []metav1.Condition{available, status.Ceased(progressing)}
 		}
 		return []metav1.Condition{available}
+	case d.unresolved.Code != "" && hasTold(d.Set, available.Type): // its groups may be ready
+		return []metav1.Condition{progressing, status.Ceased(status.Holding(available.Type, d.unresolved.Code, d.unresolved.Sentence))}
 	case condition.IsTrue(d.Set.Status.Conditions, updating.Type):
 		return []metav1.Condition{progressing, updating}
 	}
 	return []metav1.Condition{progressing}
 }
 
-// serves reports whether every wanted group is ready. Surge groups do not count.
+func hasTold(set *lwsv1.LeaderWorkerSet, kind string) bool {
+	_, told := condition.Of(set.Status.Conditions, kind)
+	return told
+}
+
+// serves reports whether every wanted group is ready, and workers resolve their leaders. Surge groups do not count.
 func (d *setDecision) serves(counts groupCounts) bool {
-	return d.refusal == "" && !d.waiting.any() && !d.held && !counts.unobserved && counts.wantedReady == workload.Replicas(d.Set)
+	return d.unresolved.Code == "" && d.refusal == "" && !d.waiting.any() && !d.held && !counts.unobserved && counts.wantedReady == workload.Replicas(d.Set)
 }
 
 // stillAfter is how long a rollout takes no step until its set is Available again: the condition does not
@@ -87,10 +95,25 @@ func (d *setDecision) progressing(counts groupCounts) metav1.Condition {
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, CodePreviousIncarnation, d.waiting.message)
 	case paused != "":
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, CodePaused, paused)
+	case d.unresolved.Code != "":
+		return status.Holding(lwsv1.LeaderWorkerSetProgressing, d.unresolved.Code, d.unresolved.Sentence)
 	case d.hindrance != "":
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, CodeRefused, d.hindrance)
+	case d.delay.code != "":
+		return d.delayed(counts)
 	}
 	return status.Usual(lwsv1.LeaderWorkerSetProgressing)
+}
+
+// delayed is the condition Progressing while groups are delayed. The message is written with the counts alone: pods
+// of many groups wait, and each that ceases to would be a write.
+func (d *setDecision) delayed(counts groupCounts) metav1.Condition {
+	have := &d.SetSnapshot.Set.Status
+	told, _ := condition.Of(have.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
+	if told.Status == metav1.ConditionTrue && told.Reason == d.delay.code && have.ReadyReplicas == counts.ready && have.UpdatedReplicas == counts.updated {
+		return status.Holding(lwsv1.LeaderWorkerSetProgressing, told.Reason, told.Message)
+	}
+	return status.Holding(lwsv1.LeaderWorkerSetProgressing, d.delay.code, d.delay.message)
 }
 
 // gangLook is how often a gang scheduler that is missing is looked for.
@@ -112,11 +135,11 @@ func (d *setDecision) notices() []status.Notice {
 		},
 		{
 			Kind: ConditionBackoff, Reason: "GroupsFailing", Says: d.backoffText(),
-			OverReason: "None", Over: "no group waits to be recreated",
+			OverReason: "NoGroupWaits", Over: "no group waits to be recreated",
 		},
 		{
 			Kind: ConditionUnrecorded, Reason: "DefinitionTooOld", Says: d.pruned(), Again: prunedAgain,
-			OverReason: "None", Over: "the API server keeps the fields of the status that restarts need",
+			OverReason: "DefinitionHasFields", Over: "the API server keeps the fields of the status that restarts need",
 		},
 		{
 			Kind: CodeVolumeClaimsDiffer, Says: d.otherClaims,
@@ -147,6 +170,12 @@ func (d *setDecision) tell() (p Plan) {
 	}
 	if !Paused(d.Set) && d.holdsRollout() {
 		p.await(d.Resumed.Add(resumeGrace), CodePaused, "the rollout was resumed and replaces no group for another moment")
+	}
+	if d.unresolved.Code != "" && d.hindrance == "" && d.conflict == "" {
+		p.await(time.Time{}, d.unresolved.Code, d.unresolved.Sentence)
+	}
+	if d.delay.code != "" || !d.delay.until.IsZero() {
+		p.await(d.delay.until, cmp.Or(d.delay.code, CodeDelayed), cmp.Or(d.delay.message, "pods have no node yet"))
 	}
 	for _, n := range d.notices() {
 		if n.Says == "" {

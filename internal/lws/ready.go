@@ -43,13 +43,16 @@ func (d *setDecision) reconciling(wanted []metav1.Condition, counts *lwsv1.Leade
 	switch {
 	case updating.Status == metav1.ConditionTrue && updating.Reason == CodePaused:
 		return updating.Reason, updating.Message
-	case progressing.Status == metav1.ConditionTrue && progressing.Reason != usual.Reason:
+	case progressing.Status == metav1.ConditionTrue && progressing.Reason != usual.Reason && progressing.Reason != d.delay.code:
 		return progressing.Reason, progressing.Message
 	}
 	for _, n := range d.notices() {
 		if n.Says != "" {
 			return cmp.Or(n.Reason, n.Kind), n.Says
 		}
+	}
+	if progressing.Status == metav1.ConditionTrue && progressing.Reason != usual.Reason {
+		return progressing.Reason, progressing.Message
 	}
 	if updating.Status == metav1.ConditionTrue {
 		usual.Reason = updating.Reason
@@ -76,6 +79,8 @@ func (d *setDecision) stalled() (reason, message string) {
 		return CodeBudgetExceeded, d.degradedText()
 	case d.otherClaims != "" && d.pending && !Paused(d.Set):
 		return CodeVolumeClaimsDiffer, d.otherClaims
+	case d.unresolved.Code == CodeNotHeadless:
+		return CodeNotHeadless, d.unresolved.Sentence
 	case slices.ContainsFunc(d.Refused, lasts):
 		return CodeRefused, d.hindrance
 	}

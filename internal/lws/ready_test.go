@@ -84,7 +84,7 @@ var states = map[string]state{
 	"update-refused":         {with(2, 2), user(fakeapi.Image("image:2")), refusing(denied(403)), failed, lws.CodeRefused},
 	"webhook-unreachable":    {fresh, nothing, refusing(unanswered), inProgress, lws.CodeRefused},
 	"workers-refused":        {with(2, 2), withoutWorkers, refusingPart(quota), failed, lws.CodeRefused},
-	"service-refused":        {with(2, 2), gone[Service]("w"), refusingPart(quota), current, "AllGroupsReady"},
+	"service-refused":        {with(2, 2), gone[Service]("w"), refusingPart(quota), failed, lws.CodeRefused},
 	"other-claims":           {with(2, 2, fakeapi.Volumes(deleteClaims, retainClaims)), user(otherClaims["one more"], fakeapi.Image("image:2")), nil, failed, lws.CodeVolumeClaimsDiffer},
 	"gang-scheduler-missing": {with(2, 2), on("w-1", unready), func(w *lws.SetSnapshot) { w.GangMissing = "no PodGroups are served" }, inProgress, lws.CodeGangSchedulerMissing},
 	"unsupported":            {fresh, nothing, func(w *lws.SetSnapshot) { w.Beyond = []string{`spec.groupIdentity="Hash"`} }, failed, lws.CodeUnsupported},
@@ -255,11 +255,19 @@ func TestReadyLaw(t *testing.T) {
 		"part refused: Current", "Service of another: Current", "previous Service: InProgress", "previous Service stuck: Failed")
 }
 
-// checkForTools checks the form of the conditions: Ready is there and says what Available says, and
-// beside a False one is exactly one of the others, True.
+// checkForTools checks the form of the conditions: Ready is there and says what Available says, unless a rollout is
+// paused. A condition, its reason and its message agree. Beside a False one is exactly one of the others, True.
 func checkForTools(t fatal, set Set) {
 	isReady := condition(set.Status, ready)
-	if isReady.Status == "" || (isReady.Status == metav1.ConditionTrue) != (condition(set.Status, available).Status == metav1.ConditionTrue) {
+	for _, c := range set.Status.Conditions {
+		is := c.Status == metav1.ConditionTrue
+		if c.Type == available && (is != (c.Reason == "AllGroupsReady") || is != (c.Message == "All replicas are ready")) ||
+			c.Type == updating && !is && c.Message == "Rolling Upgrade is in progress" ||
+			c.Type == progressing && !is && c.Message == "Replicas are progressing" {
+			t.Fatalf("its status, reason and message differ: %+v", c)
+		}
+	}
+	if isReady.Status == "" || isReady.Reason != lws.CodePaused && (isReady.Status == metav1.ConditionTrue) != (condition(set.Status, available).Status == metav1.ConditionTrue) {
 		t.Fatalf("ready is not available: %+v", set.Status.Conditions)
 	}
 	others := slices.DeleteFunc(slices.Clone(set.Status.Conditions), func(c metav1.Condition) bool {

@@ -1,11 +1,14 @@
 package lws
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -59,8 +62,8 @@ func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev
 // repairService puts right what a Service publishes. Ports and whatever else
 // users added stay. An address once given stays, too: the API server refuses to take it.
 func (p *Plan) repairService(service, desired *corev1.Service) {
-	if service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.ClusterIP != "" {
-		note := fmt.Sprintf("service %s has an address of its own, which cannot be taken from it: delete it, and a headless one is made", service.Name)
+	if hasAddress(service) {
+		note := notHeadless(service)
 		p.wait(Wait{Reason: because(CodeNotHeadless, note), Tell: warning(CodeNotHeadless, "Wait", note, nil)})
 		return
 	}
@@ -72,4 +75,45 @@ func (p *Plan) repairService(service, desired *corev1.Service) {
 	p.apply(desired, identity.RefOf(identity.KindService, service), FieldOwner,
 		because(CodeChanged, fmt.Sprintf("service %s does not publish what it should", service.Name)),
 		"Failed to update headless service "+service.Name)
+}
+
+func hasAddress(service *corev1.Service) bool {
+	return service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.ClusterIP != ""
+}
+
+func notHeadless(service *corev1.Service) string {
+	return fmt.Sprintf("service %s has an address of its own, which cannot be taken from it: delete it, and a headless one is made", service.Name)
+}
+
+// unresolvedLeaders returns why workers cannot resolve the name of their leader, and what to do, or nothing. A group
+// of one has no worker, so it needs no Service.
+func (d *setDecision) unresolvedLeaders() action.Reason {
+	for i := range d.Groups {
+		g, found := &d.Groups[i], d.Service
+		if workload.SizeOf(g.Leader, d.Set) < 2 {
+			continue
+		}
+		if g.HasOwnSubdomain(d.Set) {
+			found = g.Service
+		}
+		own := cmp.Or(found.Own(), found.Orphan())
+		refused := func(r Refused) bool { return r.Index == identity.NoOrdinal || r.Index == g.Index }
+		switch {
+		case own != nil && hasAddress(own):
+			return because(CodeNotHeadless, notHeadless(own))
+		case len(found.Foreign) > 0 && !d.publishes(found.Foreign[0], g.Leader):
+			return because(CodeNameConflict, "workers cannot resolve their leaders: "+d.conflict)
+		case found.Empty() && slices.ContainsFunc(d.Refused, refused):
+			return because(CodeRefused, d.hindrance)
+		}
+	}
+	return action.Reason{}
+}
+
+// publishes reports whether a Service of another owner makes the name of a leader known, as one of the set does.
+func (d *setDecision) publishes(service *corev1.Service, leader *corev1.Pod) bool {
+	template := cmp.Or(d.Set.Spec.LeaderWorkerTemplate.LeaderTemplate, &d.Set.Spec.LeaderWorkerTemplate.WorkerTemplate)
+	shown := labels.Merge(template.Labels, leader.Labels) // memory keeps the API's labels of a pod alone
+	return service.Spec.ClusterIP == corev1.ClusterIPNone && len(service.Spec.Selector) > 0 &&
+		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(shown))
 }

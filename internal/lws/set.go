@@ -37,6 +37,10 @@ type setDecision struct {
 	target target
 	// conflict names the foreign objects under names that the set needs, or is empty.
 	conflict string
+	// unresolved says why workers cannot resolve their leaders, or is empty.
+	unresolved action.Reason
+	// delay is what groups wait for that the operator cannot do.
+	delay delay
 	// rollout is where a rolling update stands, and course where it goes next.
 	rollout rollout.State
 	course  rollout.Course
@@ -135,6 +139,8 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 		d.gated = d.replacements()
 		d.inherit(&d.restarted)
 	}
+	d.unresolved = d.unresolvedLeaders()
+	d.delay = d.delays()
 	owners, pending := d.pvcs()
 	plan.add(owners)
 	d.pvcsPending = pending

@@ -116,8 +116,6 @@ type GroupSnapshot struct {
 	NodeLabels map[string]string
 	Lives      identity.Lives
 	Vigil      Vigil
-	// Stalled is since when the worker StatefulSet has lacked pods and created none, or zero.
-	Stalled time.Time
 	// KeepsLogs is set where the logs of failed containers are kept.
 	KeepsLogs bool
 }
@@ -135,7 +133,7 @@ type Group struct {
 	// Workers holds what bears the worker StatefulSet's name.
 	Workers identity.Claim[*appsv1.StatefulSet]
 	// Pods holds what bears the names of worker pods. A set snapshot fills it
-	// only for groups whose worker StatefulSet is not a member or lacks pods.
+	// only for groups whose worker StatefulSet is not a member or has pods that are not ready.
 	Pods identity.Claim[*corev1.Pod]
 	// Service holds what bears the name of the group's own headless Service.
 	Service identity.Claim[*corev1.Service]
@@ -146,6 +144,8 @@ type Group struct {
 	PodGroups identity.Claim[*unstructured.Unstructured]
 	// GangMissing says why that scheduler's objects cannot be read, or is empty.
 	GangMissing string
+	// Stalled is since when the worker StatefulSet has lacked pods and created none, or zero.
+	Stalled time.Time
 	// Volumes holds what bears the names of workers' volume claims. A set snapshot
 	// fills it only for groups that are vacant or incomplete.
 	Volumes identity.Claim[*volumes.PVC]

@@ -57,7 +57,7 @@ func (r *reading) fillHashGroups(ctx context.Context, w *lws.SetSnapshot) error 
 	for _, leader := range w.Leaders.Owned {
 		known[leader.Name] = true
 		g := lws.Group{Index: workload.IndexOf(leader), HasKey: true, LeaderName: leader.Name, Leader: leader}
-		if err := r.fillIncomplete(ctx, &g); err != nil {
+		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
 			return err
 		}
 		w.Groups = append(w.Groups, g)
@@ -74,7 +74,7 @@ func (r *reading) fillHashGroups(ctx context.Context, w *lws.SetSnapshot) error 
 		}
 		known[leader] = true
 		g := lws.Group{Index: workload.IndexOfKey(pod), HasKey: true, LeaderName: leader}
-		if err := r.fillIncomplete(ctx, &g); err != nil {
+		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
 			return err
 		}
 		w.Vacant = append(w.Vacant, g)

@@ -285,12 +285,16 @@ func (r *reading) fillGroup(ctx context.Context, g *lws.Group) error {
 	return r.fillGang(ctx, g)
 }
 
-// fillIncomplete is fillGroup, and reads the pods if the StatefulSet is missing or lacks some.
-func (r *reading) fillIncomplete(ctx context.Context, g *lws.Group) error {
+// fillIncomplete is fillGroup, and reads the pods if the StatefulSet is missing or one of them is not ready.
+func (r *reading) fillIncomplete(ctx context.Context, g *lws.Group, now time.Time) error {
 	if err := r.fillGroup(ctx, g); err != nil {
 		return err
 	}
-	if sts := g.Workers.Own(); sts != nil && !workload.LacksPods(sts) && !restart.LacksRecord(r.set, g.Index, g.Leader) {
+	sts := g.Workers.Own()
+	if sts != nil {
+		g.Stalled = r.memory.stalledSince(sts, now)
+	}
+	if sts != nil && !workload.LacksPods(sts) && lws.WorkersReady(sts) && !restart.LacksRecord(r.set, g.Index, g.Leader) {
 		return nil
 	}
 	return r.fillPods(ctx, g)

@@ -138,7 +138,7 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 		_, index := identity.ParentAndOrdinal(leader.Name)
 		hasLeader[index] = true
 		g := lws.Group{Index: index, LeaderName: leader.Name, Leader: leader}
-		if err := r.fillIncomplete(ctx, &g); err != nil {
+		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
 			return err
 		}
 		w.Groups = append(w.Groups, g)
@@ -149,7 +149,7 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 			continue
 		}
 		g := lws.Group{Index: index, LeaderName: identity.LeaderName(r.set.Name, index)}
-		if err := r.fillIncomplete(ctx, &g); err != nil {
+		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
 			return err
 		}
 		if !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty() {

@@ -15,7 +15,7 @@ var verdicts = map[string]status.Status{
 	"gang-scheduler-missing": status.InProgressStatus, "paused": status.InProgressStatus,
 
 	"ready": status.CurrentStatus, "without-groups": status.CurrentStatus, "canary": status.CurrentStatus,
-	"paused-at-rest": status.CurrentStatus, "service-name-conflict": status.CurrentStatus, "service-refused": status.CurrentStatus,
+	"paused-at-rest": status.CurrentStatus, "service-name-conflict": status.CurrentStatus, "service-refused": status.FailedStatus,
 
 	"previous-stuck": status.FailedStatus, "name-conflict": status.FailedStatus, "refused": status.FailedStatus,
 	"update-refused": status.FailedStatus, "workers-refused": status.FailedStatus, "other-claims": status.FailedStatus,

@@ -153,7 +153,7 @@ func TestKubeStateMetrics(t *testing.T) {
 		`kube_leaderworkerset_status_group_restarts{group="1",leaderworkerset="w",namespace="ns"}`: 2,
 	}
 	for kind, reason := range map[string]string{
-		"Progressing": "GroupsProgressing", "Reconciling": "GroupsFailing", "RestartBackOff": "GroupsFailing", "Available": "AllGroupsReady", "Ready": "GroupsFailing",
+		"Progressing": "GroupsProgressing", "Reconciling": "GroupsFailing", "RestartBackOff": "GroupsFailing", "Available": "GroupsNotReady", "Ready": "GroupsFailing",
 	} {
 		value := 1.0
 		if kind == "Available" || kind == "Ready" {

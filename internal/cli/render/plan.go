@@ -26,7 +26,7 @@ type SetPlan struct {
 	File string `json:"file,omitempty"`
 	// Exists reports whether the cluster has the set.
 	Exists bool `json:"exists"`
-	// InStep reports whether the plan has no action and no wait.
+	// InStep reports whether the plan has no action and no wait, and the set is as wanted.
 	InStep bool `json:"inStep"`
 	// Unattended is why no operator carries the plan out; absent while one does, or where you may not see it.
 	Unattended *Wait `json:"unattended,omitempty"`
@@ -93,8 +93,36 @@ func Plan(s clilws.Survey) *SetPlan {
 	for _, g := range s.Groups {
 		plan.add(s, &g, g.Plan)
 	}
-	plan.InStep = len(plan.Parts) == 0
+	if plan.InStep = len(plan.Parts) == 0 && isAsWanted(s); !plan.InStep && len(plan.Parts) == 0 {
+		plan.Parts = others(s)
+	}
 	return plan
+}
+
+// isAsWanted reports whether no wanted group is in another state than ready, and those that the spec is for have its
+// revision.
+func isAsWanted(s clilws.Survey) bool {
+	states := s.Standing.States
+	states[lws.GroupReady] = 0
+	return s.Set.Set.DeletionTimestamp == nil && states == [lws.GroupStates]int32{} &&
+		s.Standing.TargetReady == s.Standing.Target && !s.Standing.Pending
+}
+
+// others are the waits for other controllers: those of the status.
+func others(s clilws.Survey) (parts []Part) {
+	status := Status(s)
+	if len(status.Waiting) > 0 {
+		parts = append(parts, Part{Waits: status.Waiting})
+	}
+	for _, g := range status.Groups {
+		if len(g.Waiting) > 0 {
+			parts = append(parts, Part{Group: &g.Index, Key: g.Key, Waits: g.Waiting})
+		}
+	}
+	if len(parts) == 0 {
+		parts = []Part{{Waits: []Wait{waitf(CodeNotReady, "%d of %d groups are ready, %d are up to date", status.Ready, status.Desired, status.UpToDate)}}}
+	}
+	return parts
 }
 
 // NewPlanList returns a list without plans.

@@ -135,7 +135,7 @@ func Status(s clilws.Survey) *SetStatus {
 		Paused:     lws.Paused(set),
 		Unattended: unattended(s),
 		Conditions: set.Status.Conditions,
-		Waiting:    waits(s, s.Plan),
+		Waiting:    append(waits(s, s.Plan), leadersRefused(s)...),
 		Due:        due(s),
 		Groups:     groups, GroupsOmitted: omitted,
 		Previous: slices.Concat(previous(identity.KindStatefulSet, s.Set.StatefulSet.Previous),

@@ -148,14 +148,35 @@ func TestTextOfPlansAndHistories(t *testing.T) {
 			"\nwrite the status of leaderworkerset llama\n", "uid is set, its version is 7\n",
 			"\ngroup 0\nwait: the leader is not ready (WaitingForLeaderReady)", " in 10s ",
 		}, "in step"},
-		"nothing to do": {Plan(newSurvey(1, 2)), []string{"in step"}, "the set"},
-		"history":       {History(twoGroups(), revisions()), []string{"2 revisions", "\nREVISION GROUPS AGE CHANGE-CAUSE\n1 1 9h -\n2 (current) 1 8h a better image\n"}, "paused"},
+		"a quota that refuses leaders": {Plan(starting(newSurvey(2, 2))), []string{"(WaitingForPods)"}, "in step"},
+		"groups without room":          {Plan(starting(with(newSurvey(1, 2), 0, "??"))), []string{"group 0", "(WaitingForScheduling)"}, "in step"},
+		"no group, and no reason":      {Plan(starting(keyed(newSurvey(1, 2)))), []string{"(WaitingForReadyPods)"}, "in step"},
+		"a set that is deleted":        {Plan(leaving(newSurvey(1, 2))), []string{"(WaitingForDeletion)"}, "in step"},
+		"nothing to do":                {Plan(newSurvey(1, 2)), []string{"in step"}, "the set"},
+		"history":                      {History(twoGroups(), revisions()), []string{"2 revisions", "\nREVISION GROUPS AGE CHANGE-CAUSE\n1 1 9h -\n2 (current) 1 8h a better image\n"}, "paused"},
 	} {
 		t.Run(name, func(t *testing.T) { says(t, Text(tt.report, now), tt.lacks, tt.has...) })
 	}
 	if _, err := Compare(twoGroups().Set.Set, revisions(), Comparison{From: 5}); err == nil || !strings.HasSuffix(err.Error(), ": 1, 2") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// starting is a set whose groups are not ready.
+func starting(s clilws.Survey) clilws.Survey {
+	s.Standing.States[lws.GroupStarting] = *s.Set.Set.Spec.Replicas
+	return s
+}
+
+func keyed(s clilws.Survey) clilws.Survey {
+	s.Set.Set.Spec.GroupIdentity = lwsv1.HashGroupIdentity
+	return s
+}
+
+func leaving(s clilws.Survey) clilws.Survey {
+	at := metav1.NewTime(now)
+	s.Set.Set.DeletionTimestamp = &at
+	return s
 }
 
 const (

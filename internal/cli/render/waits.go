@@ -131,6 +131,18 @@ func refused(s clilws.Survey, sts *appsv1.StatefulSet, pods ...string) []Wait {
 	return nil
 }
 
+// leadersRefused says why the Deployment of a set has no leaders.
+func leadersRefused(s clilws.Survey) []Wait {
+	if deployment := s.Set.Deployment.Own(); deployment != nil {
+		for _, c := range deployment.Status.Conditions {
+			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+				return []Wait{{Reason: lws.CodeRefused, Message: c.Message}}
+			}
+		}
+	}
+	return nil
+}
+
 // podWaits says what a group with a leader lacks. A wait of the plan explains workers that the operator
 // holds back.
 func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {

@@ -73,16 +73,18 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 		pod := slices.Concat(snapshot.Kept, []*corev1.Pod{snapshot.Former})[0]
 		return r.carryOut(ctx, errand{set: pod, waiting: waiting, leader: req.Name}, plan, now)
 	}
-	r.reportConflict(snapshot.Set, plan)
+	r.reportWaits(snapshot, plan)
 	return r.carryOut(ctx, errand{set: snapshot.Set, waiting: waiting, leader: req.Name}, plan, now)
 }
 
-// reportConflict wakes the set for a conflict that its group found: objects without our labels
-// come without an event. A set with the condition reads again by itself.
-func (r *groupReconciler) reportConflict(set *lwsv1.LeaderWorkerSet, plan lws.Plan) {
+// reportWaits wakes the set for a conflict or a StatefulSet without pods that its group found: both come
+// without an event. A set that reports the conflict reads again by itself.
+func (r *groupReconciler) reportWaits(w lws.GroupSnapshot, plan lws.Plan) {
+	told, _ := condition.Of(w.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
 	conflict := func(w lws.Wait) bool { return w.Code == lws.CodeNameConflict }
-	if slices.ContainsFunc(plan.Waits, conflict) && !condition.IsTrue(set.Status.Conditions, lws.CodeNameConflict) {
-		r.wakeSet(set)
+	if slices.ContainsFunc(plan.Waits, conflict) && !condition.IsTrue(w.Set.Status.Conditions, lws.CodeNameConflict) ||
+		!w.Stalled.IsZero() && told.Reason != lws.CodeFailedCreate {
+		r.wakeSet(w.Set)
 	}
 }
 

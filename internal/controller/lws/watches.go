@@ -17,6 +17,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
@@ -92,8 +93,16 @@ func (p *pace) restarts() handler.EventHandler {
 			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, 0))
 		case before.Status.Phase != after.Status.Phase && after.Status.Phase == corev1.PodRunning:
 			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, gather))
+		case delayed(before) != delayed(after): // what is over soon is not reported
+			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, lws.DelayAfter))
 		}
 	}}
+}
+
+// delayed is what a pod waits for, or empty.
+func delayed(pod *corev1.Pod) string {
+	code, _ := lws.PodDelay(pod)
+	return code
 }
 
 // members returns a handler for the ends of pods that belong to a Workload: their PodGroup may be unused now.

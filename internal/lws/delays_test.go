@@ -1,0 +1,275 @@
+package lws_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// scheduled is what a scheduler says of a pod that it found no node for.
+func scheduled(c *cluster, reason string) func(Pod) {
+	return func(pod Pod) {
+		pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(c.Now), Message: "0/3 nodes",
+		}}
+	}
+}
+
+// unscheduledPods have no node from now on.
+func unscheduledPods(reason string, names ...string) step {
+	return func(c *cluster) {
+		for _, name := range names {
+			on(name, scheduled(c, reason))(c)
+		}
+	}
+}
+
+// pulls is a pod with a container that the kubelet cannot start.
+func pulls(reason string, inits bool) func(Pod) {
+	return func(pod Pod) {
+		statuses := []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "registry says"}}}}
+		pod.Spec.NodeName, pod.Status.Phase, pod.Status.Conditions = fakeapi.Node, corev1.PodPending, nil
+		if pod.Status.ContainerStatuses = statuses; inits {
+			pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = nil, statuses
+		}
+	}
+}
+
+// down has the StatefulSet of a group see its workers go.
+func down(sts string) step { return on(sts, func(s StatefulSet) { s.Status.AvailableReplicas = 0 }) }
+
+// touched is a StatefulSet that lacks pods, and still does after it was touched.
+func touched(lacks step) step {
+	decide := func(c *cluster) { c.do(c.decideSet()); c.do(c.decideGroup("w-0")) }
+	return then(lacks, decide, after(11*time.Second), decide, after(11*time.Second))
+}
+
+func isTied(set Set) { fakeapi.Annotation("lockstep.dev/gang-scheduler", "volcano")(set) }
+
+// TestASetSaysWhatItsGroupsWaitFor: the reason, the number of groups and one object, and no words of others.
+func TestASetSaysWhatItsGroupsWaitFor(t *testing.T) {
+	const late = 15 * time.Second
+	for name, tt := range map[string]struct {
+		of      func(testing.TB) *cluster
+		happens step
+		want    string // of Progressing
+	}{
+		"a leader without a node":    {with(3, 2), unscheduledPods("Unschedulable", "w-1"), "True Unschedulable: 1 w-1 w"},
+		"a worker without a node":    {with(3, 2), then(unscheduledPods("Unschedulable", "w-2-1"), down("w-2")), "True Unschedulable: 1 w-2-1 w"},
+		"two groups":                 {with(3, 1), unscheduledPods("Unschedulable", "w-1", "w-2"), "True Unschedulable: 2 w-1 w"},
+		"a quota of another":         {with(3, 1), unscheduledPods("SchedulingGated", "w-1"), "True SchedulingGated: 1 w-1 w"},
+		"an image":                   {with(3, 1), on("w-1", pulls("ErrImagePull", false)), "True ImagePullFailed: 1 w-1 w"},
+		"the back-off of an image":   {with(3, 1), on("w-1", pulls("ImagePullBackOff", false)), "True ImagePullFailed: 1 w-1 w"},
+		"the image of an init":       {with(3, 1), on("w-1", pulls("ErrImagePull", true)), "True ImagePullFailed: 1 w-1 w"},
+		"the image of a worker":      {with(3, 2), then(on("w-1-1", pulls("InvalidImageName", false)), down("w-1")), "True ImagePullFailed: 1 w-1-1 w"},
+		"no Secret":                  {with(3, 1), on("w-1", pulls("CreateContainerConfigError", false)), "True ContainerCreateFailed: 1 w-1 w"},
+		"a container that starts":    {with(3, 1), on("w-1", pulls("ContainerCreating", false)), isProgressing},
+		"a container that crashes":   {with(3, 1), on("w-1", pulls("CrashLoopBackOff", false)), isProgressing},
+		"leaders are not created":    {with(3, 1), touched(lacks("w", "w-1", "w-2")), "True FailedCreate: 2 w w"},
+		"workers are not created":    {with(2, 3), touched(then(lacks("w-0", "w-0-1", "w-0-2"), down("w-0"))), "True FailedCreate: 1 w-0 w"},
+		"one of both":                {with(3, 1), then(unscheduledPods("Unschedulable", "w-1"), on("w-2", pulls("ErrImagePull", false))), "True Unschedulable: 1 w-1 w"},
+		"a gang":                     {with(2, 2, isTied), unscheduledPods("Unschedulable", "w-1"), "True GangUnschedulable: 1 w-1 w"},
+		"all groups are ready":       {with(2, 2), nothing, wasProgressing},
+		"a rollout without room":     {with(2, 1), then(user(fakeapi.Image("image:2"), replicas(3)), carriedOut, (*cluster).turn, unscheduledPods("Unschedulable", "w-2")), "True Unschedulable: 1 w-2 w"},
+		"a foreign pod has the name": {with(3, 1), then(occupied("w-1"), unscheduledPods("Unschedulable", "w-1")), isProgressing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tt.of(t)
+			c.pass(time.Minute)
+			tt.happens(c)
+			c.pass(late)
+			set := told(c, nil)
+			if got := brief(set.Status)[progressing]; got != tt.want {
+				t.Fatalf("got %q, want %q", got, tt.want)
+			}
+			for _, said := range set.Status.Conditions {
+				if strings.Contains(said.Message, "nodes") || strings.Contains(said.Message, "registry") {
+					t.Errorf("words of others: %+v", said)
+				}
+			}
+			checkForTools(t, set)
+			if _, found := waitFor(c.decideSet(), condition(set.Status, progressing).Reason); !found && tt.want != isProgressing && !strings.HasPrefix(tt.want, "False") {
+				t.Errorf("the plan waits for nothing: %v", c.decideSet().Waits)
+			}
+		})
+	}
+}
+
+// Most pods have no node for a moment: that is no write. The set is read again when it would be one.
+func TestAMomentWithoutANodeIsNotTold(t *testing.T) {
+	c := running(t, 2, 1)
+	c.pass(time.Minute)
+	unscheduledPods("Unschedulable", "w-1")(c)
+	plan := c.decideSet()
+	if got := brief(written(t, plan))[progressing]; got != isProgressing {
+		t.Errorf("got %q", got)
+	}
+	if wait, found := waitFor(plan, lws.CodeDelayed); !found || wait.Until != c.Now.Truncate(time.Second).Add(lws.DelayAfter) {
+		t.Errorf("waits %+v", plan.Waits)
+	}
+}
+
+// TestADelayIsWrittenOnce: pods that get nodes one by one, and pulls that fail now and then, are no writes.
+func TestADelayIsWrittenOnce(t *testing.T) {
+	c := running(t, 4, 1)
+	c.pass(time.Minute)
+	unscheduledPods("Unschedulable", "w-1", "w-2", "w-3")(c)
+	c.do(c.decideSet())
+	c.pass(time.Minute)
+	plan := c.decideSet()
+	if len(of[action.WriteStatus](plan)) != 1 || len(notes(one[action.WriteStatus](t, plan))) > 0 {
+		t.Fatalf("got %v", spelled(plan))
+	}
+	c.do(plan)
+	for _, happens := range []step{
+		on("w-1", pulls("ErrImagePull", false)), on("w-1", pulls("ImagePullBackOff", false)), on("w-2", pulls("ErrImagePull", false)), (*cluster).awake,
+	} {
+		happens(c)
+		c.pass(time.Minute)
+		if plan := c.decideSet(); len(plan.Actions) > 0 {
+			t.Errorf("written again: %v", spelled(plan))
+		}
+	}
+	on("w-3", pulls("ErrImagePull", false))(c)
+	if got := brief(written(t, c.decideSet()))[progressing]; got != "True ImagePullFailed: 3 w-1 w" {
+		t.Errorf("another reason: %q", got)
+	}
+}
+
+// A quota that refuses the leaders of a set with keys left its plan empty.
+func TestAQuotaThatRefusesLeadersWithKeysIsTold(t *testing.T) {
+	c := keyed(t, 2, 2)
+	fakeapi.Edit(c.Server, "w", func(d Deployment) {
+		d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: "exceeded quota"}}
+	})
+	plan := c.decideSet()
+	if got := brief(written(t, plan))[progressing]; got != "True FailedCreate: 2 w w" {
+		t.Errorf("got %q", got)
+	}
+	if _, found := waitFor(plan, lws.CodeFailedCreate); !found {
+		t.Errorf("waits %v", plan.Waits)
+	}
+}
+
+// TestAvailableIsWhatItSays: True when every wanted group is ready, and False for the reason that it has.
+func TestAvailableIsWhatItSays(t *testing.T) {
+	rolled := user(fakeapi.Image("image:2"))
+	surge := func(set Set) {
+		rollingOf(set).MaxUnavailable, rollingOf(set).MaxSurge = intstr.FromInt32(0), intstr.FromInt32(1)
+	}
+	brokenSurge := then(user(fakeapi.Image("image:2"), surge), func(c *cluster) {
+		for fakeapi.Find[Pod](c.Server, "w-2") == nil {
+			c.do(c.decideSet())
+			c.turn()
+		}
+	}, on("w-2", unready))
+	for name, tt := range map[string]struct {
+		of      func(testing.TB) *cluster
+		happens step
+		want    string
+		ready   verdict
+	}{
+		"paused at rest":              {with(2, 2), pause, isAvailable, current},
+		"paused, a change waits":      {with(2, 2), then(pause, rolled, settled), isAvailable, inProgress},
+		"paused, a group is down":     {with(2, 2), then(pause, rolled, settled, on("w-1", unready)), wasAvailable, inProgress},
+		"a rollout begins":            {with(2, 2), rolled, wasAvailable, inProgress},
+		"paused, a broken surge":      {with(2, 1), then(brokenSurge, pause), isAvailable, inProgress},
+		"a surge group at rest":       {with(3, 1), then(user(replicas(2)), on("w-2", unready)), isAvailable, current},
+		"a group is down":             {with(2, 1), on("w-1", unready), wasAvailable, inProgress},
+		"paused, the last one scaled": {with(2, 1), then(pause, user(replicas(3))), wasAvailable, inProgress},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tt.of(t)
+			tt.happens(c)
+			c.pass(time.Minute)
+			set := told(c, nil)
+			got := condition(set.Status, available)
+			if is := string(got.Status) + " " + got.Reason; is != tt.want || kstatus(set.Status, set.Generation) != tt.ready {
+				t.Errorf("got %q, and it is %s", is, kstatus(set.Status, set.Generation))
+			}
+			checkForTools(t, set)
+		})
+	}
+}
+
+// TestGroupsThatCannotFindEachOtherAreNotAvailable: a Service of the name that does not make leaders known.
+func TestGroupsThatCannotFindEachOtherAreNotAvailable(t *testing.T) {
+	address := func(s Service) { s.Spec.ClusterIP = "10.0.0.1" }
+	elsewhere := func(s Service) { s.Spec.Selector = map[string]string{"app": "another"} }
+	bare := func(s Service) { s.Spec.Selector = nil }
+	const found = isAvailable
+	const taken = "False " + lws.CodeNameConflict
+	unique := func(n, size int32) func(testing.TB) *cluster { return with(n, size, fakeapi.UniquePerReplica) }
+	for name, tt := range map[string]struct {
+		of      func(testing.TB) *cluster
+		service string
+		change  func(Service)
+		foreign bool
+		want    string
+	}{
+		"a foreign one with an address":           {with(2, 2), "w", address, true, taken},
+		"an ExternalName":                         {with(2, 2), "w", func(s Service) { s.Spec.ClusterIP, s.Spec.Type = "", corev1.ServiceTypeExternalName }, true, taken},
+		"a foreign headless one for others":       {with(2, 2), "w", elsewhere, true, taken},
+		"a foreign headless one without selector": {with(2, 2), "w", bare, true, taken},
+		"a foreign headless one for the leaders":  {with(2, 2), "w", func(Service) {}, true, found},
+		"one of the set with an address":          {with(2, 2), "w", address, false, "False " + lws.CodeNotHeadless},
+		"groups of one":                           {with(2, 1), "w", address, true, found},
+		"one Service per group, the shared name":  {unique(2, 2), "w", address, true, found},
+		"one Service per group":                   {unique(2, 2), "w-1", address, true, taken},
+		"one Service per group, of the set":       {unique(2, 2), "w-1", address, false, "False " + lws.CodeNotHeadless},
+		"one Service per group of one":            {unique(2, 1), "w-1", address, true, found},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tt.of(t)
+			if fakeapi.Find[Service](c.Server, tt.service) == nil {
+				fakeapi.Add(c.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: tt.service}})
+			}
+			on(tt.service, tt.change)(c)
+			if tt.foreign {
+				foreign[Service](tt.service)(c)
+			}
+			c.pass(time.Minute)
+			set := told(c, nil)
+			got := condition(set.Status, available)
+			if is := string(got.Status) + " " + got.Reason; is != tt.want {
+				t.Fatalf("got %q, want %q: %+v", is, tt.want, set.Status.Conditions)
+			}
+			isReady := condition(set.Status, ready)
+			if tt.want != found && (kstatus(set.Status, set.Generation) != failed || !strings.Contains(isReady.Message, "service "+tt.service)) {
+				t.Errorf("nothing says why: %+v", isReady)
+			}
+			checkForTools(t, set)
+		})
+	}
+}
+
+// TestAConditionAtRestSaysSo: no condition that is False repeats what it said when it was True, and none has the
+// reason None.
+func TestAConditionAtRestSaysSo(t *testing.T) {
+	for name, state := range states {
+		c := state.of(t)
+		state.happens(c)
+		c.pass(time.Minute)
+		whileTrue := map[string]string{}
+		for _, set := range []Set{told(c, state.seen), func() Set { carriedOut(c); c.pass(time.Minute); c.do(c.decideSet()); return find[Set](c, "w") }()} {
+			for _, said := range set.Status.Conditions {
+				switch {
+				case said.Status == metav1.ConditionTrue:
+					whileTrue[said.Type] = said.Message
+				case said.Message == whileTrue[said.Type], said.Reason == "None", said.Message == "", said.Message == "Replicas are progressing" && said.Type == progressing:
+					t.Errorf("%s: %+v", name, said)
+				}
+			}
+		}
+	}
+}
