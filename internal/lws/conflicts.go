@@ -22,6 +22,7 @@ const conflictLook = 10 * time.Second
 func (d *setDecision) conflicts() string {
 	found := bearersOf(identity.KindStatefulSet, d.StatefulSet.Foreign)
 	found = append(found, bearersOf(identity.KindDeployment, d.Deployment.Foreign)...)
+	found = append(found, bearersOf(identity.KindPod, d.Misspelt)...)
 	if !workload.HasHashIdentity(d.Set) {
 		found = append(found, below(bearersOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
 	}
@@ -52,6 +53,7 @@ func (g *Group) leftBehind() []bearer {
 func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []bearer {
 	found := bearersOf(identity.KindPodGroup, g.Gang.Foreign)
 	found = append(found, bearersOf(identity.KindPodGroup, g.PodGroups.Foreign)...)
+	found = append(found, bearersOf(identity.KindPod, g.Misspelt)...)
 	size := workload.SizeOf(g.Leader, set)
 	if size > 1 {
 		found = append(found, bearersOf(identity.KindStatefulSet, g.Workers.Foreign)...)
@@ -77,8 +79,17 @@ func conflictMessage(found []bearer) string {
 
 // taken names an object that has a name of ours, and its controller.
 func taken(p bearer) string {
+	if parent, ordinal := identity.ParentAndOrdinal(p.Name); p.Kind == identity.KindPod && IsMisspelt(p.Name) {
+		return fmt.Sprintf("%s counts as %s", p, identity.LeaderName(parent, ordinal))
+	}
 	if owner := metav1.GetControllerOfNoCopy(p.object); owner != nil {
 		return fmt.Sprintf("%s belongs to %s %s", p, strings.ToLower(owner.Kind), owner.Name)
 	}
 	return p.String() + " has no controller"
+}
+
+// IsMisspelt reports whether a pod has a name that a StatefulSet reads as one of its own and never gives: w-01.
+func IsMisspelt(name string) bool {
+	parent, ordinal := identity.ParentAndOrdinal(name)
+	return ordinal != identity.NoOrdinal && name != identity.LeaderName(parent, ordinal)
 }

@@ -118,7 +118,7 @@ func (g *Group) complete(set *lwsv1.LeaderWorkerSet) bool {
 // Ready reports whether every pod of the group is ready. A group that is to be recreated, or
 // stopped, is not.
 func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
-	if !g.complete(set) || !PodReady(g.Leader) || restart.Of(set, g.Leader) != nil || IsExhausted(g.Leader) {
+	if len(g.Misspelt) > 0 || !g.complete(set) || !PodReady(g.Leader) || restart.Of(set, g.Leader) != nil || IsExhausted(g.Leader) {
 		return false
 	}
 	workers := g.Workers.Own()

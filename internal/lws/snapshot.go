@@ -30,6 +30,8 @@ type SetSnapshot struct {
 	// Leaders holds what bears the names of leader pods, judged against the
 	// StatefulSet above, adopted or about to be, or else the ReplicaSets.
 	Leaders identity.Claim[*corev1.Pod]
+	// Misspelt are pods such as w-01 that the StatefulSet adopted in place of w-1.
+	Misspelt []*corev1.Pod
 	// Groups has an entry for each leader that is a member, by rising index.
 	Groups []Group
 	// Vacant has an entry for each group that is wanted and has no leader, by
@@ -135,6 +137,8 @@ type Group struct {
 	// Pods holds what bears the names of worker pods. A set snapshot fills it
 	// only for groups whose worker StatefulSet is not a member or has pods that are not ready.
 	Pods identity.Claim[*corev1.Pod]
+	// Misspelt are pods such as w-0-01 that the worker StatefulSet adopted in place of w-0-1. A set snapshot has them.
+	Misspelt []*corev1.Pod
 	// Service holds what bears the name of the group's own headless Service.
 	Service identity.Claim[*corev1.Service]
 	// Gang holds what bears the name of the object that the group's gang scheduler

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -224,7 +225,7 @@ func (d *setDecision) isRefused(g *Group) bool {
 // takenLeaders returns the indices of groups whose leader's name, or PVC, belongs to another object.
 func (d *setDecision) takenLeaders() map[int]bool {
 	taken := ordinalsOf(append(d.previousLeaders(), d.previousPVCs()...))
-	for _, pod := range d.Leaders.Foreign {
+	for _, pod := range slices.Concat(d.Misspelt, d.Leaders.Foreign) {
 		_, ordinal := identity.ParentAndOrdinal(pod.Name)
 		taken[ordinal] = true
 	}
@@ -234,7 +235,7 @@ func (d *setDecision) takenLeaders() map[int]bool {
 // isBlocked reports whether objects of other owners, or of a previous incarnation, have names that
 // the group needs.
 func (g *Group) isBlocked(size int32) bool {
-	return len(g.Workers.Foreign)+len(g.Pods.Foreign)+len(g.Gang.Previous)+len(g.Gang.Foreign) > 0 || len(g.previous(size)) > 0
+	return len(g.Misspelt)+len(g.Workers.Foreign)+len(g.Pods.Foreign)+len(g.Gang.Previous)+len(g.Gang.Foreign) > 0 || len(g.previous(size)) > 0
 }
 
 // workers is how many workers the group has.

@@ -54,14 +54,14 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFre
 // isFirstFree reports whether a leader is missing, and no other owner's pod or PVC has the name of
 // the first missing one. Once it has, the leaders after it are created by the operator.
 func (d *setDecision) isFirstFree(sts *appsv1.StatefulSet) bool {
-	others := slices.Concat(d.previousLeaders(), bearersOf(identity.KindPod, d.Leaders.Foreign), d.previousPVCs())
+	others := slices.Concat(d.previousLeaders(), bearersOf(identity.KindPod, slices.Concat(d.Misspelt, d.Leaders.Foreign)), d.previousPVCs())
 	return isFirstFree(sts, ownOrdinals(d.Leaders, sts), ordinalsOf(others), 0)
 }
 
 // isFirstFree reports the same of workers. A status that lags behind the pods counts as nothing
 // missing.
 func (g *Group) isFirstFree(sts *appsv1.StatefulSet) bool {
-	others := slices.Concat(bearersOf(identity.KindPod, g.OthersPods()), bearersOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
+	others := slices.Concat(bearersOf(identity.KindPod, slices.Concat(g.Misspelt, g.OthersPods())), bearersOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
 	return isFirstFree(sts, ownOrdinals(g.Pods, sts), ordinalsOf(others), 1)
 }
 

@@ -44,7 +44,7 @@ func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked 
 		return nil, 0
 	}
 	blocked = slices.Min(slices.Collect(maps.Keys(taken)))
-	bearers := slices.Concat(d.Leaders.Owned, d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign)
+	bearers := slices.Concat(d.Misspelt, d.Leaders.Owned, d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign)
 	borne := ordinalsOf(append(bearersOf(identity.KindPod, bearers), pvcs...)) // no pod starts with a PVC that is terminating
 	first := 0
 	if sts.Status.CurrentRevision != sts.Status.UpdateRevision {
@@ -60,7 +60,7 @@ func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked 
 
 // othersLeaders are the pods of another owner under names of leaders that the set needs.
 func (d *setDecision) othersLeaders() []bearer {
-	return append(d.previousLeaders(), below(bearersOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
+	return append(d.previousLeaders(), below(bearersOf(identity.KindPod, slices.Concat(d.Misspelt, d.Leaders.Foreign)), 0, workload.Replicas(d.Set))...)
 }
 
 func (d *setDecision) makeLeader(sts *appsv1.StatefulSet, ordinal, blocked int) (made []action.Action) {

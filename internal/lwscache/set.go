@@ -71,7 +71,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 		return w, nil
 	}
 	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{
-		r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing, r.fillPodGroupsOfSet,
+		r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillMisspelt, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing, r.fillPodGroupsOfSet,
 	} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err
@@ -154,6 +154,48 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 		}
 		if !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty() {
 			w.Vacant = append(w.Vacant, g)
+		}
+	}
+	return nil
+}
+
+// fillMisspelt reads the pods that StatefulSets adopted under another spelling of a name. They are looked for where a
+// StatefulSet counts more pods than it has, or than it made.
+func (r *reading) fillMisspelt(ctx context.Context, w *lws.SetSnapshot) error {
+	own := w.StatefulSet.Own()
+	if own == nil {
+		return nil
+	}
+	var leaders int32
+	for _, pod := range slices.Concat(w.Leaders.Owned, w.Leaders.Previous) {
+		if metav1.IsControlledBy(pod, own) {
+			leaders++
+		}
+	}
+	adopted := func(g lws.Group) bool {
+		sts := g.Workers.Own()
+		return sts != nil && sts.Status.Replicas > sts.Status.UpdatedReplicas
+	}
+	if own.Status.Replicas <= leaders && !slices.ContainsFunc(w.Groups, adopted) {
+		return nil
+	}
+	var list corev1.PodList
+	err := r.cached.List(ctx, &list, client.InNamespace(r.set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name}, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return fmt.Errorf("list pods of set %q: %w", r.set.Name, err)
+	}
+	for _, pod := range pointers(list.Items) {
+		switch parent, _ := identity.ParentAndOrdinal(pod.Name); {
+		case !lws.IsMisspelt(pod.Name):
+		case metav1.IsControlledBy(pod, own):
+			w.Misspelt = append(w.Misspelt, pod)
+		default:
+			for i := range w.Groups {
+				g := &w.Groups[i]
+				if sts := g.Workers.Own(); sts != nil && parent == g.LeaderName && metav1.IsControlledBy(pod, sts) {
+					g.Misspelt = append(g.Misspelt, pod)
+				}
+			}
 		}
 	}
 	return nil

@@ -268,6 +268,7 @@ func (c *Controllers) reportStatus(sts *appsv1.StatefulSet) {
 			updated++
 		}
 	}
+	status.UpdatedReplicas = updated
 	done := updated == *sts.Spec.Replicas && status.ReadyReplicas == updated && status.Replicas == updated
 	if done || status.CurrentRevision == "" {
 		status.CurrentRevision = hash

@@ -83,6 +83,9 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 		return found, err
 	}
 	observer.WithScheduler(schedulerOf(set), nil, nil)
+	if condition.IsTrue(set.Status.Conditions, lws.CodeNameConflict) { // the cache shows no Service without the labels of the set
+		observer.Taken(identity.Ref{Kind: identity.KindService, Namespace: key.Namespace, Name: key.Name})
+	}
 	found.Set, _, err = observer.SetPlan(ctx, key, now)
 	var told []lws.Wait
 	if apierrors.IsForbidden(err) { // the user may not read the definition or Deployments: the operator's condition counts
