@@ -10,8 +10,8 @@ import (
 )
 
 // Warnings returns what about set will not do what it seems to. old is nil for a new set. An update
-// repeats no warning of the set before it: the same manifest may be applied every minute. A name that is too
-// long is told each time, since the set does not run.
+// repeats no warning of the set before it: the same manifest may be applied every minute. What keeps
+// the set from running is told each time.
 //
 // Each warning is short enough for the API server, which cuts at 256 characters.
 func Warnings(set, old *lwsv1.LeaderWorkerSet) []string {
@@ -21,15 +21,18 @@ func Warnings(set, old *lwsv1.LeaderWorkerSet) []string {
 	}
 	told := warnGangScheduler(old)
 	warnings = slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(told, w) })
-	return slices.Concat(warnLongName(set), warnings, warnTopologyChange(set, old))
+	return slices.Concat(warnStored(set), warnings, warnTopologyChange(set, old))
 }
 
-// warnLongName warns of a stored set that breaks checkNameLength: it may be changed all the same.
-func warnLongName(set *lwsv1.LeaderWorkerSet) []string {
-	if !workload.IsNameTooLong(set) {
-		return nil
+// warnStored warns of what a new set may not have. A stored set that has it may be changed all the same.
+func warnStored(set *lwsv1.LeaderWorkerSet) (warnings []string) {
+	if workload.IsNameTooLong(set) {
+		warnings = append(warnings, "metadata.name: "+nameTooLong(set))
 	}
-	return []string{"metadata.name: " + nameTooLong(set)}
+	for _, fault := range checkContainers(set) {
+		warnings = append(warnings, fault.Error())
+	}
+	return warnings
 }
 
 // warnTopologyChange: an annotation is quickly changed, and here all groups pay for

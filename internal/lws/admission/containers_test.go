@@ -1,0 +1,127 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/admission"
+)
+
+// touches are changes that leave the template of pods as it is.
+var touches = map[string]change{
+	"finalizers": func(s *lwsv1.LeaderWorkerSet) { s.Finalizers = []string{"foregroundDeletion"} },
+	"labels":     func(s *lwsv1.LeaderWorkerSet) { s.Labels = map[string]string{"a": "b"} },
+	"paused":     withAnnotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue),
+	"labels of pods": func(s *lwsv1.LeaderWorkerSet) {
+		s.Spec.LeaderWorkerTemplate.WorkerTemplate.Labels = map[string]string{"a": "b"}
+	},
+}
+
+func hashed(s *lwsv1.LeaderWorkerSet) { s.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
+
+// checkRefused checks that one fault names a field.
+func checkRefused(t *testing.T, what string, faults error, path string) {
+	t.Helper()
+	if faults == nil || !strings.HasPrefix(faults.Error(), path) {
+		t.Errorf("%s: got %v, want %s", what, faults, path)
+	}
+}
+
+func checkWarned(t *testing.T, what string, set, old *lwsv1.LeaderWorkerSet, path string) {
+	t.Helper()
+	warnings := admission.Warnings(set, old)
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], path) || len(warnings[0]) > 256 {
+		t.Errorf("%s: got %q, want one short warning of %s", what, warnings, path)
+	}
+}
+
+func bare(p *corev1.PodTemplateSpec) { p.Spec = corev1.PodSpec{} }
+
+func emptied(p *corev1.PodTemplateSpec) { p.Spec.Containers = []corev1.Container{} }
+
+func onlyInit(p *corev1.PodTemplateSpec) {
+	p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, nil
+}
+
+const (
+	workerContainers = "spec.leaderWorkerTemplate.workerTemplate.spec.containers: Required value"
+	leaderContainers = "spec.leaderWorkerTemplate.leaderTemplate.spec.containers: Required value"
+)
+
+func TestTemplatesWithoutContainersAreRefused(t *testing.T) {
+	for what, without := range map[string]func(*corev1.PodTemplateSpec){"no spec": bare, "no containers": emptied, "only init containers": onlyInit} {
+		for name, tt := range map[string]struct {
+			changes []change
+			paths   []string
+		}{
+			"worker template":              {[]change{withWorkers(without)}, []string{workerContainers}},
+			"worker template of keys":      {[]change{hashed, withWorkers(without)}, []string{workerContainers}},
+			"worker beside leader":         {[]change{withWorkers(without), withLeaderTemplate()}, []string{workerContainers}},
+			"leader template":              {[]change{withLeaderTemplate(without)}, []string{leaderContainers}},
+			"both":                         {[]change{withWorkers(without), withLeaderTemplate(without)}, []string{leaderContainers, workerContainers}},
+			"template of lone leaders":     {[]change{withSize(1), withWorkers(without)}, []string{workerContainers}},
+			"worker template without use":  {[]change{withSize(1), withLeaderTemplate(), withWorkers(without)}, nil},
+			"leader template without peer": {[]change{withSize(1), withLeaderTemplate(without)}, []string{leaderContainers}},
+		} {
+			faults := admission.ValidateCreate(newSet(tt.changes...))
+			if len(faults) != len(tt.paths) {
+				t.Errorf("%s, %s: %v", name, what, faults)
+				continue
+			}
+			for i, path := range tt.paths {
+				checkRefused(t, name+", "+what, faults[i], path)
+			}
+		}
+	}
+}
+
+// What comes to use is judged when it does.
+func TestUpdateThatNeedsATemplateWithoutContainersIsRefused(t *testing.T) {
+	lone := []change{withSize(1), withLeaderTemplate(), withWorkers(bare)}
+	old := newSet(lone...)
+	checkRefused(t, "workers", admission.ValidateUpdate(newSet(append(lone, withSize(2))...), old).ToAggregate(), workerContainers)
+	noLeaders := func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.LeaderTemplate = nil }
+	checkRefused(t, "no leader template", admission.ValidateUpdate(newSet(append(lone, noLeaders)...), old).ToAggregate(), workerContainers)
+	checkRefused(t, "emptied", admission.ValidateUpdate(newSet(withWorkers(bare)), newSet()).ToAggregate(), workerContainers)
+}
+
+// A set that was stored without containers takes each other change, and is mended.
+func TestStoredSetWithoutContainersIsStillWritten(t *testing.T) {
+	old := newSet(withWorkers(bare))
+	for what, touch := range touches {
+		set := newSet(withWorkers(bare), touch)
+		checkFaults(t, admission.ValidateUpdate(set, old), nil)
+		checkWarned(t, what, set, old, workerContainers)
+	}
+	checkFaults(t, admission.ValidateUpdate(newSet(withWorkers(bare), withReplicas(7)), old), nil)
+	checkFaults(t, admission.ValidateUpdate(newSet(), old), nil)
+	if warnings := admission.Warnings(newSet(), old); len(warnings) > 0 {
+		t.Errorf("a mended set is warned of: %v", warnings)
+	}
+	checkRefused(t, "the other template too", admission.ValidateUpdate(newSet(withWorkers(bare), withLeaderTemplate(bare)), old).ToAggregate(), leaderContainers)
+}
+
+// A set that was stored with too long a name takes each change that leaves it so, whatever the limit becomes.
+func TestStoredSetWithTooLongANameIsStillWritten(t *testing.T) {
+	for name, tt := range map[string]struct {
+		length  int
+		changes []change
+	}{"groups": {51, nil}, "lone leaders": {53, []change{withSize(1)}}, "many groups": {50, []change{withReplicas(11)}}} {
+		long := append(tt.changes, withName(strings.Repeat("a", tt.length)))
+		old := newSet(long...)
+		for what, touch := range touches {
+			set := newSet(append(long[:len(long):len(long)], touch)...)
+			checkFaults(t, admission.ValidateUpdate(set, old), nil)
+			checkWarned(t, name+"/"+what, set, old, "metadata.name: ")
+		}
+	}
+}
+
+// A set that gets workers needs room for their names.
+func TestWorkersThatMakeANameTooLongAreRefused(t *testing.T) {
+	long := withName(strings.Repeat("a", 52))
+	checkRefused(t, "workers", admission.ValidateUpdate(newSet(withSize(2), long), newSet(withSize(1), long)).ToAggregate(), "metadata.name: ")
+}
