@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -135,16 +134,10 @@ func (s Sets) validate(reads reader[lwsv1.LeaderWorkerSet]) admission.HandlerFun
 		if len(faults) == 0 && s.Scheduling.IsEnabled {
 			faults = checkUnits(ctx, is, was)
 		}
-		warnings := rule.Warnings(is, was)
 		if len(faults) > 0 {
-			return admission.Denied(faults.ToAggregate().Error()).WithWarnings(warnings...)
+			return admission.Denied(faults.ToAggregate().Error()).WithWarnings(rule.Warnings(is, was)...)
 		}
-		invalid, unchecked := s.checkTemplates(ctx, is, was)
-		answer := admission.Allowed("")
-		if len(invalid) > 0 {
-			answer = admission.Denied(strings.Join(invalid, "; "))
-		}
-		return answer.WithWarnings(append(warnings, unchecked...)...)
+		return s.checkTemplates(ctx, is, was).WithWarnings(rule.Warnings(is, was)...)
 	}
 }
 

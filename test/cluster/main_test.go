@@ -67,7 +67,7 @@ func raise(dir, stages string, reaper *drill.Reaper) (*drill.Bed, error) {
 // kept reports whether the audit log keeps a request: all of the plugin, writes of the operator,
 // creates of pods, what a scheduler writes to PVCs and bindings, and what an autoscaler measures.
 func kept(r drill.Request) bool {
-	return byPlugin(r) || asksMetrics(r) || drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
+	return byPlugin(r) || asksMetrics(r) || drill.IsDryRun(r) || drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
 }
 
 // soak reports whether drills with a fault run in full, one at a time.

@@ -146,6 +146,10 @@ func TestTemplatesThatNothingCanRunAreRefused(t *testing.T) {
 	}
 	c.must(c.Create(t.Context(), setOf("default", "w", 1, working(wrong["a port"].edit)), client.DryRunAll)) // no worker is made
 
+	labelled := setOf("default", "w", 2)
+	labelled.Spec.LeaderWorkerTemplate.LeaderTemplate.Labels = map[string]string{"a": "b c"}
+	wantDenied(t, c.Create(t.Context(), labelled, client.DryRunAll), "leaderTemplate.metadata.labels")
+
 	c.part("an update", func() { c.badUpdates() })
 	c.part("a stored set", func() { c.storedSet(stored) })
 }

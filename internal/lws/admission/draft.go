@@ -15,9 +15,9 @@ import (
 
 // Draft is what the operator makes of a template. It has a generated name: a living object has the other.
 type Draft struct {
-	Object    action.Object
-	template  string
-	hasClaims bool
+	Object action.Object
+	// written has the paths of the set for those of the object.
+	written map[string]string
 }
 
 // Drafts returns the leader StatefulSet or Deployment of a set, and the worker StatefulSet of a group.
@@ -36,7 +36,11 @@ func Drafts(set *lwsv1.LeaderWorkerSet) (drafts []Draft) {
 	for i, object := range objects {
 		object.SetName("")
 		object.SetGenerateName(set.Name + "-")
-		drafts = append(drafts, Draft{object, templates[i].path.String(), len(set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates) > 0})
+		path := templates[i].path.String()
+		drafts = append(drafts, Draft{object, map[string]string{
+			"spec.template.spec": path + ".spec", "spec.volumeClaimTemplates": claimsPath.String(),
+			"spec.template.labels": path + ".metadata.labels", "spec.template.annotations": path + ".metadata.annotations",
+		}})
 	}
 	return drafts
 }
@@ -56,26 +60,11 @@ func (d Draft) Faults(err error) (faults []string) {
 		return nil
 	}
 	for _, cause := range refusal.ErrStatus.Details.Causes {
-		if path := d.path(cause.Field); path != "" {
-			faults = append(faults, path+": "+cause.Message)
+		for at, path := range d.written {
+			if rest, isWritten := strings.CutPrefix(cause.Field, at); isWritten {
+				faults = append(faults, path+rest+": "+cause.Message)
+			}
 		}
 	}
 	return faults
-}
-
-// path returns where the user wrote a field, or nothing. The API server counts volumes together with those of claims.
-func (d Draft) path(at string) string {
-	claims, isOfClaims := strings.CutPrefix(at, "spec.volumeClaimTemplates")
-	pods, isOfPods := strings.CutPrefix(at, "spec.template.")
-	switch {
-	case isOfClaims:
-		return claimsPath.String() + claims
-	case !isOfPods:
-		return ""
-	case d.hasClaims && strings.HasPrefix(pods, "spec.volumes["):
-		return d.template + ".spec.volumes"
-	case !strings.HasPrefix(pods, "spec."): // labels and annotations
-		return d.template + ".metadata." + strings.TrimPrefix(pods, "metadata.")
-	}
-	return d.template + "." + pods
 }
