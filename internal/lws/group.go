@@ -102,7 +102,7 @@ func (d *groupDecision) mistakenAnnotation() bool {
 	note := fmt.Sprintf(
 		"leader pod %s/%s contains mistake annotation '%s': requires Kubernetes ≥v1.27 or v1.26 with StatefulSetStartOrdinal feature",
 		d.Leader.Namespace, d.Leader.Name, lwsv1.LeaderPodNameAnnotationKey)
-	d.plan.wait(Wait{Reason: because(CodeMistakenAnnotation, note), Tell: warning("FailedCreate", "Create", note, nil)})
+	d.plan.wait(Wait{Reason: because(CodeMistakenAnnotation, note), Tell: warning("FailedCreate", "Create", note, new(identity.RefOf(identity.KindPod, d.Leader)))})
 	return false
 }
 
@@ -219,7 +219,7 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 		d.plan.wait(Wait{
 			Reason: because(CodeNoTopology, note),
 			Until:  d.Now.Add(slowLook),
-			Tell:   warning(CodeNoTopology, "Wait", note+": workers cannot be placed beside it", nil),
+			Tell:   warning(CodeNoTopology, "Wait", note+": workers cannot be placed beside it", new(identity.RefOf(identity.KindPod, d.Leader))),
 		})
 		return nil, false
 	}

@@ -168,14 +168,14 @@ func (p *Plan) createNative(kind identity.Kind, want *unstructured.Unstructured,
 	p.do(action.Create{
 		Kind: kind, Object: want, Owner: owner,
 		Because: because(CodeMissing, fmt.Sprintf("%s has no %s %s", owner, noun, want.GetName())),
-		Tell:    action.Telling{Refused: warning("FailedCreate", "Create", fmt.Sprintf("Failed to create %s %s", noun, want.GetName()), nil)},
+		Tell:    action.Telling{Refused: warning("FailedCreate", "Create", fmt.Sprintf("Failed to create %s %s", noun, want.GetName()), new(identity.RefOf(kind, want)))},
 	})
 }
 
 // keepNative patches labels and counts. The API server refuses any other change.
 func (p *Plan) keepNative(kind identity.Kind, have, want *unstructured.Unstructured) {
 	if text := difference(kind, have, want); text != "" {
-		p.wait(Wait{Reason: because(CodePodGroupDiffers, text), Tell: warning(CodePodGroupDiffers, "Wait", text, nil)})
+		p.wait(Wait{Reason: because(CodePodGroupDiffers, text), Tell: warning(CodePodGroupDiffers, "Wait", text, new(identity.RefOf(kind, have)))})
 		if field, _ := gang.Dropped(have, want); field == "" {
 			return
 		} // the rest of it can be kept

@@ -54,7 +54,7 @@ func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev
 		p.do(action.Create{
 			Kind: identity.KindService, Object: desired, Owner: owner,
 			Because: because(CodeMissing, owner.String()+" has no headless service "+desired.Name),
-			Tell:    action.Telling{Refused: warning("FailedCreate", "Create", "Failed to create headless service for error", nil)},
+			Tell:    action.Telling{Refused: warning("FailedCreate", "Create", "Failed to create headless service for error", new(identity.RefOf(identity.KindService, desired)))},
 		})
 	}
 }
@@ -64,7 +64,7 @@ func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev
 func (p *Plan) repairService(service, desired *corev1.Service) {
 	if hasAddress(service) {
 		note := notHeadless(service)
-		p.wait(Wait{Reason: because(CodeNotHeadless, note), Tell: warning(CodeNotHeadless, "Wait", note, nil)})
+		p.wait(Wait{Reason: because(CodeNotHeadless, note), Tell: warning(CodeNotHeadless, "Wait", note, new(identity.RefOf(identity.KindService, service)))})
 		return
 	}
 	if service.Spec.ClusterIP == corev1.ClusterIPNone && service.Spec.PublishNotReadyAddresses && workload.BearsName(service, desired.Labels[lwsv1.SetNameLabelKey]) &&

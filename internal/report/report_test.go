@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientreference "k8s.io/client-go/tools/reference"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -107,26 +109,46 @@ func TestWaitsAreReportedOnce(t *testing.T) {
 	}
 }
 
-// The recorder merges events that differ in their notes alone.
-func TestNotesAboutASetAreKeptApart(t *testing.T) {
+// An event is about a set and no field of it. The recorder merges events that differ in their notes alone: each step of a
+// rollout writes another version of the StatefulSet.
+func TestStepsOfARolloutAreToldApartWithoutAField(t *testing.T) {
 	r := &recorder{}
 	reporter := New(r)
 	set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "u", ResourceVersion: "1"}}
-	for _, note := range []string{"Updating replica 3", "Updating replica 2", "Updating replica 3"} {
-		reporter.event(set, action.Event{Reason: "GroupsUpdating", Action: "Update", Note: note})
+	for _, version := range []string{"7", "8", "8"} {
+		write := action.Apply{
+			Onto: identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w", UID: "s", ResourceVersion: version},
+			Tell: action.Telling{
+				Done:    []action.Event{{Reason: "GroupsUpdating", Action: "Update", Note: "Updating replica " + version}},
+				Refused: &action.Event{Warning: true, Reason: "FailedUpdate", Action: "Update", Note: "Failed"},
+			},
+		}
+		reporter.Tell(t.Context(), set, write, nil)
+		reporter.Tell(t.Context(), set, write, errors.New("no"))
 	}
-	first, second, third := r.regarding[0].(*corev1.ObjectReference), r.regarding[1].(*corev1.ObjectReference), r.regarding[2].(*corev1.ObjectReference)
-	if *first == *second || *first != *third || first.UID != "u" || first.ResourceVersion != "1" || first.Kind != "LeaderWorkerSet" {
-		t.Errorf("got %v, %v, %v", first, second, third)
+	status := action.WriteStatus{Set: identity.RefOf(identity.KindLeaderWorkerSet, set), Tell: action.Telling{Done: []action.Event{{Reason: "GroupsUpdating", Action: "Update"}}}}
+	reporter.Tell(t.Context(), set, status, nil)
+	reporter.Wait(set, "u", lws.Wait{Reason: action.Reason{Sentence: "s"}, Tell: &action.Event{Reason: "R", Action: "Wait", Note: "n"}})
+	var versions []string
+	for i, regarding := range r.regarding {
+		about, err := clientreference.GetReference(scheme(t), regarding)
+		if err != nil || about.FieldPath != "" || about.UID != "u" || about.Kind != "LeaderWorkerSet" || about.Name != "w" {
+			t.Errorf("%s is about %+v, %v", r.told[i], about, err)
+		}
+		versions = append(versions, about.ResourceVersion)
 	}
-	paths := map[string]bool{}
-	for request := range 3 * notesApart {
-		reporter.event(set, action.Event{Reason: "FailedUpdate", Action: "Update", Note: fmt.Sprintf("request %d was refused", request)})
-		paths[r.regarding[len(r.regarding)-1].(*corev1.ObjectReference).FieldPath] = true
+	if want := []string{"7", "7", "8", "8", "8", "8", "1", "1"}; !slices.Equal(versions, want) {
+		t.Errorf("versions %v, want %v", versions, want)
 	}
-	if len(paths) > notesApart {
-		t.Errorf("%d events of one version of a set", len(paths))
+}
+
+func scheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := lwsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
 	}
+	return scheme
 }
 
 // A note is cut to the limit in bytes, between characters, and begins as it did.

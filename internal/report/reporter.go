@@ -9,8 +9,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -35,8 +33,6 @@ const (
 	noteLimit = 1024
 	// remembered bounds how many objects are known to have an event.
 	remembered = 10_000
-	// notesApart bounds how many notes about one version of a set are kept apart.
-	notesApart = 1024
 )
 
 var (
@@ -85,7 +81,7 @@ func (r *Reporter) Tell(ctx context.Context, owner runtime.Object, a action.Acti
 		if refused := about.Tell.Refused; refused != nil {
 			event := *refused
 			event.Note += ": " + err.Error()
-			r.event(owner, event)
+			r.event(at(owner, a.Target()), event)
 		}
 	default:
 		count(a, "done")
@@ -94,7 +90,7 @@ func (r *Reporter) Tell(ctx context.Context, owner runtime.Object, a action.Acti
 		}
 		log.Info("done")
 		for _, event := range about.Tell.Done {
-			r.event(owner, event)
+			r.event(at(owner, a.Target()), event)
 		}
 	}
 }
@@ -144,24 +140,25 @@ func (r *Reporter) event(owner runtime.Object, e action.Event) {
 	r.recorder.Eventf(regarding(owner, e), related(e.Related), kind, e.Reason, e.Action, "%s", clipped(e.Note))
 }
 
-// regarding is the object of an event. The recorder merges events about one version of an object that differ
-// in their notes alone, as the steps of a rollout: a field path of a set that depends on the note keeps them
-// apart.
+// regarding is the object of an event.
 func regarding(owner runtime.Object, e action.Event) runtime.Object {
 	if e.On != nil {
 		return reference(e.On)
 	}
+	return owner
+}
+
+// at is the owner of a plan when the object of a write was read. The recorder merges events about one version of a set
+// that differ in their notes alone, such as the steps of a rollout: each step finds another version of what it writes.
+func at(owner runtime.Object, target identity.Ref) runtime.Object {
 	set, ok := owner.(*lwsv1.LeaderWorkerSet)
-	if !ok || e.Related != nil && e.Related.Kind == identity.KindPod {
-		return owner // a pod has one such event
+	if !ok || target.Kind == identity.KindPod || target.ResourceVersion == "" {
+		return owner // a pod has one event of a reason
 	}
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(e.Note))
-	return &corev1.ObjectReference{
-		APIVersion: lwsv1.GroupVersion.String(), Kind: string(identity.KindLeaderWorkerSet),
-		Namespace: set.Namespace, Name: set.Name, UID: set.UID, ResourceVersion: set.ResourceVersion,
-		FieldPath: fmt.Sprintf("events[%d]", hash.Sum32()%notesApart),
-	}
+	then := identity.RefOf(identity.KindLeaderWorkerSet, set)
+	about := reference(&then)
+	about.ResourceVersion = target.ResourceVersion
+	return about
 }
 
 // clipped cuts a note to the bytes that the events API accepts, between characters.

@@ -196,6 +196,7 @@ func (s *scene) firstEvents(t *testing.T, set *lwsv1.LeaderWorkerSet, key string
 	s.AwaitEvent("a", "AllGroupsReady", "Update", "2 groups ready of total 2 groups")
 	for _, event := range s.events(set, "") {
 		same(t, "type of "+event.Reason, "Normal", event.Type)
+		same(t, "field of "+event.Reason, "", event.Regarding.FieldPath)
 		same(t, "reporting controller of "+event.Reason, "leaderworkerset", event.ReportingController)
 	}
 }

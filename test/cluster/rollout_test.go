@@ -210,6 +210,9 @@ func TestPartitionHoldsGroups(t *testing.T) {
 		for _, group := range []string{"3", "2", "1", "0"} { // none is taken for another
 			s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "Update", "replica "+group)
 		}
+		for _, event := range s.events(set, "") {
+			same(s.T, "field of "+event.Reason, "", event.Regarding.FieldPath)
+		}
 	})
 }
 

@@ -100,11 +100,12 @@ func (h *heldPVCs) sift(a action.Action, err error) error {
 	if !deletes(a) || a.Target().Kind != identity.KindPersistentVolumeClaim || !apierrors.IsForbidden(err) {
 		return err
 	}
+	pvc := a.Target()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits = append(h.waits, lws.Wait{
 		Reason: action.Reason{Code: lws.CodeScaledAway, Sentence: err.Error()},
-		Tell:   &action.Event{Warning: true, Reason: "FailedDelete", Action: "Delete", Note: err.Error()},
+		Tell:   &action.Event{Warning: true, Reason: "FailedDelete", Action: "Delete", Note: err.Error(), Related: &pvc},
 	})
 	return nil
 }
