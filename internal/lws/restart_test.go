@@ -149,11 +149,78 @@ func TestAGroupIsDecidedAndDeletedInOnePlan(t *testing.T) {
 		t.Errorf("the StatefulSet alone goes beside the leader: %+v", deletes)
 	}
 	events := of[action.Delete](plan)[0].Tell.Done
-	if len(events) != 1 || events[0].Reason != "RecreateGroup" || events[0].Note != "Worker pod w-1-2 failed, deleted leader pod w-1 to recreate group 1" {
+	if len(events) != 1 || events[0].Reason != "RecreateGroup" || events[0].Related.Name != "w-1" {
 		t.Errorf("got %+v", events)
 	}
 	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
 		t.Errorf("the other group: %v", got)
+	}
+}
+
+// A group that is recreated has one event: a warning that names the pod that failed, how and where. Nobody else tells of
+// a leader that somebody else deletes.
+func TestTheEventOfARecreatedGroup(t *testing.T) {
+	reason := func(of corev1.PodConditionType, reason string) func(Pod) {
+		return func(pod Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: of, Status: corev1.ConditionTrue, Reason: reason})
+		}
+	}
+	status := func(phase corev1.PodPhase, reason string) func(Pod) {
+		return func(pod Pod) { pod.Status.Phase, pod.Status.Reason = phase, reason }
+	}
+	for name, tt := range map[string]struct {
+		becomes func(Pod)
+		leaves  bool
+		want    []string
+	}{
+		"a container ran out of memory": {crash, false, []string{"failed", "container worker", "exit code 137", "OOMKilled"}},
+		"a drain":                       {reason(corev1.DisruptionTarget, "EvictionByEvictionAPI"), true, []string{"drained", "EvictionByEvictionAPI"}},
+		"a preemption":                  {reason(corev1.DisruptionTarget, corev1.PodReasonPreemptionByScheduler), true, []string{"preempted"}},
+		"a taint":                       {reason(corev1.DisruptionTarget, "DeletionByTaintManager"), true, []string{"lost its node", "DeletionByTaintManager"}},
+		"a node that is gone":           {both(reason(corev1.DisruptionTarget, "DeletionByPodGC"), status(corev1.PodFailed, "")), true, []string{"lost its node"}},
+		"a node that is lost":           {status(corev1.PodRunning, "NodeLost"), true, []string{"lost its node"}},
+		"pressure on the node":          {both(reason(corev1.DisruptionTarget, corev1.PodReasonTerminationByKubelet), status(corev1.PodFailed, "Evicted")), false, []string{"kubelet"}},
+		"Kueue":                         {reason("TerminationTarget", "StoppedByKueue"), true, []string{"Kueue"}},
+		"a user":                        {func(Pod) {}, true, []string{"deleted", restart.CodePodDeleted}},
+	} {
+		for _, failed := range []string{"w-0-2", "w-0", "w-r-a"} {
+			c, leader, role := (*cluster)(nil), "w-0", "Worker "
+			if failed == "w-r-a" {
+				c, leader, role = keyed(t, 1, 2, onRestart), failed, "Leader "
+				c.lead(failed, keyOf("a"), runs)
+			} else if c = running(t, 2, 3, onRestart); failed == leader {
+				role = "Leader "
+			}
+			if on(failed, tt.becomes)(c); tt.leaves {
+				leaving[Pod](failed)(c)
+			}
+			var events []action.Event
+			for _, a := range c.decideGroup(leader).Actions {
+				events = append(events, a.About().Tell.Done...)
+			}
+			if failed == "w-r-a" && name == "a user" || failed == "w-r-a" && name == "a node that is lost" {
+				if len(events) != 0 { // its ReplicaSet may have deleted it
+					t.Errorf("%s, %s: %+v", name, failed, events)
+				}
+				continue
+			}
+			if len(events) != 1 || !events[0].Warning || events[0].Reason != "RecreateGroup" || events[0].Related.Name != leader {
+				t.Errorf("%s, %s: %+v", name, failed, events)
+				continue
+			}
+			for _, part := range append(tt.want, role+failed+" ", "node "+find[Pod](c, failed).Spec.NodeName) {
+				if !strings.Contains(events[0].Note, part) {
+					t.Errorf("%s, %s: %q lacks %q", name, failed, events[0].Note, part)
+				}
+			}
+		}
+	}
+}
+
+func both(first, second func(Pod)) func(Pod) {
+	return func(pod Pod) {
+		first(pod)
+		second(pod)
 	}
 }
 

@@ -149,11 +149,15 @@ func madeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.Cont
 // decideRestart plans to write the decision onto the leader.
 func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failure) *restart.Decision {
 	decision := d.decide(leader, failure)
+	tell := action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}}
+	if leader.DeletionTimestamp != nil { // no deletion of ours follows
+		tell.Done = d.recreated(leader, decision)
+	}
 	d.plan.do(action.Annotate{
 		Object:      identity.RefOf(identity.KindPod, leader),
 		Annotations: map[string]string{restart.AnnotationKey: decision.Annotation()},
 		Because:     because(CodeRestart, failureText(d.name(), failure)),
-		Tell:        action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}},
+		Tell:        tell,
 	})
 	return decision
 }
@@ -242,9 +246,12 @@ func (d *groupDecision) deletionOfLeader(leader *corev1.Pod, decision *restart.D
 	return action.Delete{
 		Object: ref, AnyVersion: isNew,
 		Because: because(CodeRestart, fmt.Sprintf("group %s is recreated: %s", d.name(), restart.Text(decision.Failure))),
-		Tell: action.Telling{Done: []action.Event{{
-			Reason: "RecreateGroup", Action: "Delete", Related: &ref,
-			Note: fmt.Sprintf("Worker pod %s failed, deleted leader pod %s to recreate group %s", decision.Failure.Pod, leader.Name, d.name()),
-		}}},
+		Tell:    action.Telling{Done: d.recreated(leader, decision)},
 	}
+}
+
+// recreated tells that a group is recreated, and why.
+func (d *groupDecision) recreated(leader *corev1.Pod, decision *restart.Decision) []action.Event {
+	ref := identity.RefOf(identity.KindPod, leader)
+	return []action.Event{*warning("RecreateGroup", "Delete", decision.Note(leader, d.name()), &ref)}
 }

@@ -97,7 +97,7 @@ func TestContainerRestartRecreatesTheGroup(t *testing.T) {
 	s.crash("a-1-2", 1)
 	s.awaitRecreated(set, before, 1)
 	s.wantBorn(set.UID, mark, births{Pods: 4, StatefulSets: 1})
-	s.AwaitEvent("a", "RecreateGroup", "Pod", "Delete", "a-1-2", "a-1 ", "group 1")
+	s.AwaitEvent("a", "RecreateGroup", "Pod", "Delete", "Worker a-1-2 ", "a-1 ", "group 1", "OOMKilled", "exit code 137", "node "+s.Set("a").Status.Restarts[0].Failures[0].Node)
 	now := s.Set("a")
 	if r := now.Status.Restarts; len(r) != 1 || r[0].Index != 1 || r[0].Count != 1 || len(r[0].Failures) != 1 ||
 		r[0].Failures[0].Reason != "OOMKilled" || *r[0].Failures[0].ExitCode != 137 || r[0].Failures[0].Node == "" {
@@ -333,6 +333,8 @@ func TestDrainedPodsDoNotCount(t *testing.T) {
 		s.drained("a-1-1", "a-1")
 		s.awaitRecreated(set, before, 0, 1)
 	}
+	s.AwaitEvent("a", "RecreateGroup", "Pod", "Leader a-0 was drained", "EvictionByEvictionAPI", "group 0")
+	s.AwaitEvent("a", "RecreateGroup", "Pod", "Worker a-1-1 was drained", "EvictionByEvictionAPI", "group 1")
 	now := s.Set("a")
 	same(t, "groups in the status", 2, len(now.Status.Restarts))
 	for i, r := range now.Status.Restarts {

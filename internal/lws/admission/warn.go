@@ -15,17 +15,13 @@ import (
 //
 // Each warning is short enough for the API server, which cuts at 256 characters.
 func Warnings(set, old *lwsv1.LeaderWorkerSet) []string {
-	warnings := warn(set)
+	warnings := warnGangScheduler(set)
 	if old == nil {
 		return warnings
 	}
-	told := warn(old)
+	told := warnGangScheduler(old)
 	warnings = slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(told, w) })
 	return slices.Concat(warnStored(set), warnings, warnTopologyChange(set, old))
-}
-
-func warn(set *lwsv1.LeaderWorkerSet) []string {
-	return append(warnGangScheduler(set), warnAnnotations(set)...)
 }
 
 // warnStored warns of what a new set may not have. A stored set that has it may be changed all the same.

@@ -29,6 +29,8 @@ type Decision struct {
 	// Disrupted is set if a pod of the group was drained, preempted or evicted. The failure does
 	// not count and waits for no back-off.
 	Disrupted bool `json:"disrupted,omitempty"`
+	// Disruption is the reason for which the pod that failed was disrupted, or empty.
+	Disruption string `json:"disruption,omitempty"`
 	// Recreations is how often the group was recreated at this revision, this time included, while
 	// maxGroupRestarts was set. It is nil as long as nothing was counted.
 	Recreations *int32 `json:"recreations,omitempty"`
@@ -61,7 +63,7 @@ func Of(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *Decision {
 // Decide returns the decision to recreate the group of a leader for a failure.
 func Decide(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, failure *Failure, now time.Time) *Decision {
 	decision := &Decision{
-		Leader: leader.UID, Disrupted: failure.Disrupted, At: moment(now), Failure: failure.PodFailure, Containers: failure.Containers,
+		Leader: leader.UID, Disrupted: failure.Disrupted, Disruption: failure.Disruption, At: moment(now), Failure: failure.PodFailure, Containers: failure.Containers,
 		Count:     inARow(set, index, leader.Labels[lwsv1.RevisionKey], now),
 		Exhausted: leader.DeletionTimestamp == nil && Exhausts(set, index, leader, failure), Recreations: recreations(set, index, leader),
 	}

@@ -28,10 +28,11 @@ const (
 // of any length: one that is no label value gives way to the code.
 func evidence(code string, pod *corev1.Pod, now time.Time) *Failure {
 	f := &Failure{
-		Code: code, Disrupted: isDisrupted(pod),
+		Code: code, Disrupted: isDisrupted(pod), Disruption: disruption(pod),
 		PodFailure: lwsv1.PodFailure{Pod: pod.Name, Reason: code, Node: pod.Spec.NodeName, At: moment(now)},
 	}
 	if code == CodePodDeleted {
+		f.Reason = word(cmp.Or(pod.Status.Reason, code), code) // such as NodeLost
 		return f
 	}
 	if last := lastEnd(pod); last != nil {

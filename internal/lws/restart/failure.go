@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -29,6 +30,8 @@ type Failure struct {
 	// Disrupted is set when a pod of the group was drained, preempted or evicted. The failure
 	// then counts neither for the back-off nor for maxGroupRestarts.
 	Disrupted bool
+	// Disruption is the reason for which the pod that failed was disrupted, or empty.
+	Disruption string
 	// Containers are those that failed with the group.
 	Containers []lwsv1.ContainerFailure
 }
@@ -168,8 +171,19 @@ func ended(pod *corev1.Pod) bool {
 const TerminationTarget corev1.PodConditionType = "TerminationTarget"
 
 // isDisrupted reports whether a pod is drained, preempted or evicted, by Kubernetes or by Kueue.
-func isDisrupted(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return (c.Type == corev1.DisruptionTarget || c.Type == TerminationTarget) && c.Status == corev1.ConditionTrue
-	})
+func isDisrupted(pod *corev1.Pod) bool { return disruption(pod) != "" }
+
+// disruption returns why a pod is drained, preempted or evicted, or is empty. Of Kueue the type of its condition says
+// enough.
+func disruption(pod *corev1.Pod) (reason string) {
+	for _, c := range pod.Status.Conditions {
+		switch {
+		case c.Status != corev1.ConditionTrue:
+		case c.Type == TerminationTarget:
+			return string(c.Type)
+		case c.Type == corev1.DisruptionTarget:
+			reason = word(cmp.Or(c.Reason, string(c.Type)), string(c.Type))
+		}
+	}
+	return reason
 }
