@@ -15,13 +15,17 @@ import (
 //
 // Each warning is short enough for the API server, which cuts at 256 characters.
 func Warnings(set, old *lwsv1.LeaderWorkerSet) []string {
-	warnings := warnGangScheduler(set)
+	warnings := warn(set)
 	if old == nil {
 		return warnings
 	}
-	told := warnGangScheduler(old)
+	told := warn(old)
 	warnings = slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(told, w) })
 	return slices.Concat(warnStored(set), warnings, warnTopologyChange(set, old))
+}
+
+func warn(set *lwsv1.LeaderWorkerSet) []string {
+	return append(warnGangScheduler(set), warnAnnotations(set)...)
 }
 
 // warnStored warns of what a new set may not have. A stored set that has it may be changed all the same.
