@@ -213,11 +213,7 @@ func (d *setDecision) degraded(progress []metav1.Condition, counts groupCounts) 
 		unavailable.Message = "Not all replicas are up to date"
 	}
 	still := says(lwsv1.LeaderWorkerSetUpdateInProgress, "No rolling update is in progress")
-	stopped := int32(0)
-	for index, leader := range d.exhaustedBy {
-		stopped += one(workload.IsHashLeader(leader) || int32(index) < workload.Replicas(d.Set))
-	}
-	isWhole := counts.wantedReady+stopped == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current
+	isWhole := counts.wantedReady+d.countStates()[GroupExhausted] == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current
 	stops := d.refusal == "" && d.hindrance == "" && !d.held && !d.waiting.any() && d.pauseText(counts) == ""
 	if isWhole && stops && !d.rollsExhausted() {
 		return []metav1.Condition{says(lwsv1.LeaderWorkerSetProgressing, "Automatic recovery is stopped for one or more replicas"), unavailable, still}

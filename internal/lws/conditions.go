@@ -31,6 +31,7 @@ func (d *setDecision) progress() []metav1.Condition {
 func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 	progressing, updating := d.progressing(counts), status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
 	available := status.Usual(lwsv1.LeaderWorkerSetAvailable)
+	_, isTold := condition.Of(d.Set.Status.Conditions, available.Type)
 	stopped := d.refusal != "" || d.waiting.any()
 	switch {
 	case progressing.Reason == CodePaused:
@@ -49,17 +50,12 @@ func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 			return []metav1.Condition{available, status.Ceased(progressing)}
 		}
 		return []metav1.Condition{available}
-	case d.unresolved.Code != "" && hasTold(d.Set, available.Type): // its groups may be ready
+	case d.unresolved.Code != "" && isTold: // its groups may be ready
 		return []metav1.Condition{progressing, status.Ceased(status.Holding(available.Type, d.unresolved.Code, d.unresolved.Sentence))}
 	case condition.IsTrue(d.Set.Status.Conditions, updating.Type):
 		return []metav1.Condition{progressing, updating}
 	}
 	return []metav1.Condition{progressing}
-}
-
-func hasTold(set *lwsv1.LeaderWorkerSet, kind string) bool {
-	_, told := condition.Of(set.Status.Conditions, kind)
-	return told
 }
 
 // serves reports whether every wanted group is ready, and workers resolve their leaders. Surge groups do not count.
@@ -171,11 +167,8 @@ func (d *setDecision) tell() (p Plan) {
 	if !Paused(d.Set) && d.holdsRollout() {
 		p.await(d.Resumed.Add(resumeGrace), CodePaused, "the rollout was resumed and replaces no group for another moment")
 	}
-	if d.unresolved.Code != "" && d.hindrance == "" && d.conflict == "" {
-		p.await(time.Time{}, d.unresolved.Code, d.unresolved.Sentence)
-	}
-	if d.delay.code != "" || !d.delay.until.IsZero() {
-		p.await(d.delay.until, cmp.Or(d.delay.code, CodeDelayed), cmp.Or(d.delay.message, "pods have no node yet"))
+	if d.delay.code != "" || d.delay.isNear {
+		p.await(d.Now.Add(DelayAfter), cmp.Or(d.delay.code, CodeUnschedulable), cmp.Or(d.delay.message, "pods have no node yet"))
 	}
 	for _, n := range d.notices() {
 		if n.Says == "" {

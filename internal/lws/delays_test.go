@@ -72,7 +72,6 @@ func TestASetSaysWhatItsGroupsWaitFor(t *testing.T) {
 		"the back-off of an image":   {with(3, 1), on("w-1", pulls("ImagePullBackOff", false)), "True ImagePullFailed: 1 w-1 w"},
 		"the image of an init":       {with(3, 1), on("w-1", pulls("ErrImagePull", true)), "True ImagePullFailed: 1 w-1 w"},
 		"the image of a worker":      {with(3, 2), then(on("w-1-1", pulls("InvalidImageName", false)), down("w-1")), "True ImagePullFailed: 1 w-1-1 w"},
-		"no Secret":                  {with(3, 1), on("w-1", pulls("CreateContainerConfigError", false)), "True ContainerCreateFailed: 1 w-1 w"},
 		"a container that starts":    {with(3, 1), on("w-1", pulls("ContainerCreating", false)), isProgressing},
 		"a container that crashes":   {with(3, 1), on("w-1", pulls("CrashLoopBackOff", false)), isProgressing},
 		"leaders are not created":    {with(3, 1), touched(lacks("w", "w-1", "w-2")), "True FailedCreate: 2 w w"},
@@ -114,7 +113,7 @@ func TestAMomentWithoutANodeIsNotTold(t *testing.T) {
 	if got := brief(written(t, plan))[progressing]; got != isProgressing {
 		t.Errorf("got %q", got)
 	}
-	if wait, found := waitFor(plan, lws.CodeDelayed); !found || wait.Until != c.Now.Truncate(time.Second).Add(lws.DelayAfter) {
+	if wait, found := waitFor(plan, lws.CodeUnschedulable); !found || wait.Until != c.Now.Add(lws.DelayAfter) {
 		t.Errorf("waits %+v", plan.Waits)
 	}
 }

@@ -163,20 +163,11 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 // StatefulSet counts more pods than it has, or than it made.
 func (r *reading) fillMisspelt(ctx context.Context, w *lws.SetSnapshot) error {
 	own := w.StatefulSet.Own()
-	if own == nil {
-		return nil
-	}
-	var leaders int32
-	for _, pod := range slices.Concat(w.Leaders.Owned, w.Leaders.Previous) {
-		if metav1.IsControlledBy(pod, own) {
-			leaders++
-		}
-	}
 	adopted := func(g lws.Group) bool {
 		sts := g.Workers.Own()
 		return sts != nil && sts.Status.Replicas > sts.Status.UpdatedReplicas
 	}
-	if own.Status.Replicas <= leaders && !slices.ContainsFunc(w.Groups, adopted) {
+	if own == nil || int(own.Status.Replicas) <= len(w.Leaders.Owned)+len(w.Leaders.Previous) && !slices.ContainsFunc(w.Groups, adopted) {
 		return nil
 	}
 	var list corev1.PodList
@@ -185,16 +176,15 @@ func (r *reading) fillMisspelt(ctx context.Context, w *lws.SetSnapshot) error {
 		return fmt.Errorf("list pods of set %q: %w", r.set.Name, err)
 	}
 	for _, pod := range pointers(list.Items) {
-		switch parent, _ := identity.ParentAndOrdinal(pod.Name); {
-		case !lws.IsMisspelt(pod.Name):
-		case metav1.IsControlledBy(pod, own):
+		if !lws.IsMisspelt(pod.Name) {
+			continue
+		}
+		if metav1.IsControlledBy(pod, own) {
 			w.Misspelt = append(w.Misspelt, pod)
-		default:
-			for i := range w.Groups {
-				g := &w.Groups[i]
-				if sts := g.Workers.Own(); sts != nil && parent == g.LeaderName && metav1.IsControlledBy(pod, sts) {
-					g.Misspelt = append(g.Misspelt, pod)
-				}
+		}
+		for i := range w.Groups {
+			if sts := w.Groups[i].Workers.Own(); sts != nil && metav1.IsControlledBy(pod, sts) {
+				w.Groups[i].Misspelt = append(w.Groups[i].Misspelt, pod)
 			}
 		}
 	}

@@ -93,34 +93,26 @@ func Plan(s clilws.Survey) *SetPlan {
 	for _, g := range s.Groups {
 		plan.add(s, &g, g.Plan)
 	}
-	if plan.InStep = len(plan.Parts) == 0 && isAsWanted(s); !plan.InStep && len(plan.Parts) == 0 {
-		plan.Parts = others(s)
+	states := s.Standing.States
+	states[lws.GroupReady] = 0
+	isAsWanted := set.DeletionTimestamp == nil && states == [lws.GroupStates]int32{} && s.Standing.TargetReady == s.Standing.Target && !s.Standing.Pending
+	if plan.InStep = len(plan.Parts) == 0 && isAsWanted; len(plan.Parts) == 0 && !isAsWanted {
+		plan.Parts = others(Status(s))
 	}
 	return plan
 }
 
-// isAsWanted reports whether no wanted group is in another state than ready, and those that the spec is for have its
-// revision.
-func isAsWanted(s clilws.Survey) bool {
-	states := s.Standing.States
-	states[lws.GroupReady] = 0
-	return s.Set.Set.DeletionTimestamp == nil && states == [lws.GroupStates]int32{} &&
-		s.Standing.TargetReady == s.Standing.Target && !s.Standing.Pending
-}
-
-// others are the waits for other controllers: those of the status.
-func others(s clilws.Survey) (parts []Part) {
-	status := Status(s)
-	if len(status.Waiting) > 0 {
-		parts = append(parts, Part{Waits: status.Waiting})
+// others are the waits of a status, which are for other controllers where the operator waits for nothing.
+func others(status *SetStatus) []Part {
+	all := Part{Waits: status.Waiting}
+	if len(all.Waits) == 0 {
+		all.Waits = []Wait{waitf(CodeNotReady, "%d of %d groups are ready, %d are up to date", status.Ready, status.Desired, status.UpToDate)}
 	}
+	parts := []Part{all}
 	for _, g := range status.Groups {
 		if len(g.Waiting) > 0 {
 			parts = append(parts, Part{Group: &g.Index, Key: g.Key, Waits: g.Waiting})
 		}
-	}
-	if len(parts) == 0 {
-		parts = []Part{{Waits: []Wait{waitf(CodeNotReady, "%d of %d groups are ready, %d are up to date", status.Ready, status.Desired, status.UpToDate)}}}
 	}
 	return parts
 }

@@ -133,12 +133,8 @@ func refused(s clilws.Survey, sts *appsv1.StatefulSet, pods ...string) []Wait {
 
 // leadersRefused says why the Deployment of a set has no leaders.
 func leadersRefused(s clilws.Survey) []Wait {
-	if deployment := s.Set.Deployment.Own(); deployment != nil {
-		for _, c := range deployment.Status.Conditions {
-			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-				return []Wait{{Reason: lws.CodeRefused, Message: c.Message}}
-			}
-		}
+	if deployment := s.Set.Deployment.Own(); deployment != nil && lws.ReplicaFailure(deployment) != "" {
+		return []Wait{{Reason: lws.CodeRefused, Message: lws.ReplicaFailure(deployment)}}
 	}
 	return nil
 }
