@@ -199,4 +199,11 @@ func (c *cluster) refusesRubbishQuantities() {
 			c.t.Errorf("cpu %s: %v", rubbish, err)
 		}
 	}
+	negative := decimalSet("negative")
+	templates := negative.Object["spec"].(map[string]any)["leaderWorkerTemplate"].(map[string]any)
+	pod := templates["workerTemplate"].(map[string]any)["spec"].(map[string]any)
+	pod["containers"].([]any)[0].(map[string]any)["resources"] = map[string]any{"requests": map[string]any{"cpu": -0.5}}
+	if err := c.Create(c.t.Context(), negative); err == nil || !strings.Contains(err.Error(), "workerTemplate.spec.containers[0].resources.requests") {
+		c.t.Errorf("a negative cpu: %v", err)
+	}
 }
