@@ -165,7 +165,7 @@ func sameManagers(a, b *unstructured.Unstructured) bool {
 		return false
 	}
 	for i := range is {
-		if is[i].Manager != was[i].Manager || string(is[i].FieldsV1.Raw) != string(was[i].FieldsV1.Raw) {
+		if is[i].Manager != was[i].Manager || is[i].FieldsV1.GetRawString() != was[i].FieldsV1.GetRawString() {
 			return false
 		}
 	}

@@ -110,7 +110,7 @@ func TestStoredSetWithTooLongANameIsStillWritten(t *testing.T) {
 		length  int
 		changes []change
 	}{"groups": {51, nil}, "lone leaders": {53, []change{withSize(1)}}, "many groups": {50, []change{withReplicas(11)}}} {
-		long := append(tt.changes, withName(strings.Repeat("a", tt.length)))
+		long := append([]change{withName(strings.Repeat("a", tt.length))}, tt.changes...)
 		old := newSet(long...)
 		for what, touch := range touches {
 			set := newSet(append(long[:len(long):len(long)], touch)...)
