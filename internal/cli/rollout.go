@@ -264,7 +264,7 @@ func (o *options) rolloutDiff(ctx context.Context, name string, of render.Compar
 	}
 	text, err := render.Compare(found.Set.Set, revisions, of)
 	if err == nil && text == "" {
-		fmt.Fprintln(o.ErrOut, render.Same(found.Set.Set, of))
+		fmt.Fprintln(o.ErrOut, render.Same(found.Set.Set, revisions, of))
 	}
 	fmt.Fprint(o.Out, text)
 	return err

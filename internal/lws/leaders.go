@@ -133,7 +133,7 @@ func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *id
 func (d *setDecision) whyApply(sts *appsv1.StatefulSet) action.Reason {
 	if d.rollout.Lowers(d.course) {
 		return because(CodeRollout, fmt.Sprintf("groups from %d on go to revision %s: %d of %d are down, and %d may be",
-			d.course.Partition, d.target.key, d.rollout.Down(), d.rollout.Replicas, d.rollout.Budget(d.course.Replicas)))
+			d.course.Partition, d.target.title(), d.rollout.Down(), d.rollout.Replicas, d.rollout.Budget(d.course.Replicas)))
 	}
 	return because(CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", sts.Name))
 }
@@ -264,7 +264,7 @@ func (d *setDecision) replaceLeader(g Group, onlyIfDown bool) action.Delete {
 	return action.Delete{
 		Object:  identity.RefOf(identity.KindPod, g.Leader),
 		Relies:  relied,
-		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s, and the statefulset controller waits for leaders that are down", g.LeaderName, d.target.key)),
+		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s, and the statefulset controller waits for leaders that are down", g.LeaderName, d.target.title())),
 	}
 }
 

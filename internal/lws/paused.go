@@ -117,7 +117,7 @@ func (d *setDecision) pauseText(counts groupCounts) string {
 		waits = ", and a change of the template waits"
 	}
 	return fmt.Sprintf("Rollout is paused with %d of %d groups at revision %s%s; resume it with: kubectl lockstep rollout resume %s -n %s",
-		counts.atTarget, workload.Replicas(d.Set), d.target.key, waits, d.Set.Name, d.Set.Namespace)
+		counts.atTarget, workload.Replicas(d.Set), d.target.title(), waits, d.Set.Name, d.Set.Namespace)
 }
 
 // targetKey is the revision key that the spec asks for, or empty while that is

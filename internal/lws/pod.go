@@ -21,7 +21,7 @@ func (d *groupDecision) ungate() bool {
 		return true
 	}
 	if left := bearersOf(identity.KindPod, d.Pods.Previous); len(left) > 0 {
-		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("leader %s is scheduled once these are gone: %s", d.Leader.Name, named(sorted(left))))})
+		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("leader %s is scheduled once these are gone: %s", d.Leader.Name, named(d.Set, sorted(left))))})
 		return false
 	}
 	d.plan.do(action.Ungate{

@@ -204,21 +204,21 @@ func (v Vigil) seen(ref identity.Ref, now time.Time) time.Time {
 // message depends on the objects alone, not on the time: the next reconcile writes nothing.
 func (d *setDecision) report(blocking []bearer) previousWait {
 	told := slices.DeleteFunc(blocking, func(p bearer) bool {
-		return d.Now.Before(d.Vigil.seen(p.Ref, d.Now).Add(reportAfter)) && !d.isOlder(p)
+		return d.Now.Before(d.Vigil.seen(p.Ref, d.Now).Add(reportAfter)) && !p.isOlder(d.Set)
 	})
 	if len(told) == 0 {
 		return previousWait{}
 	}
-	w := previousWait{message: "waiting for " + named(sorted(told)), stuck: !d.Now.Before(d.Vigil.Moved.Add(stuckAfter))}
+	w := previousWait{message: "waiting for " + named(d.Set, sorted(told)), stuck: !d.Now.Before(d.Vigil.Moved.Add(stuckAfter))}
 	if w.stuck {
 		w.message += "; " + stuckPhrase + ": " + listed(spelt(told, remedy), "; ")
 	}
 	return w
 }
 
-// isOlder reports whether an object was created before the set, or in the same second.
-func (d *setDecision) isOlder(p bearer) bool {
-	return !p.object.GetCreationTimestamp().After(d.Set.CreationTimestamp.Time)
+// isOlder reports whether an object was created before a set, or in the same second.
+func (p bearer) isOlder(set *lwsv1.LeaderWorkerSet) bool {
+	return !p.object.GetCreationTimestamp().After(set.CreationTimestamp.Time)
 }
 
 // sorted sorts objects by kind and ordinal: a cache lists them in any order, and a message must not
@@ -230,13 +230,19 @@ func sorted(all []bearer) []bearer {
 	return all
 }
 
-// named counts objects of the previous incarnation and names the first of them.
-func named(all []bearer) string {
-	noun := "objects"
-	if len(all) == 1 {
-		noun = "object"
+// named counts objects that must be gone, and names the first of them. Those that the set itself had end in each step of
+// a rollout, and are of no previous incarnation of it.
+func named(set *lwsv1.LeaderWorkerSet, all []bearer) string {
+	noun := "object"
+	if len(all) > 1 {
+		noun += "s"
 	}
-	return fmt.Sprintf("%d %s of the previous incarnation: %s", len(all), noun, listed(spelt(all, bearer.String), ", "))
+	if slices.ContainsFunc(all, func(p bearer) bool { return p.isOlder(set) }) {
+		noun += " of the previous incarnation"
+	} else {
+		noun = "terminating " + noun
+	}
+	return fmt.Sprintf("%d %s: %s", len(all), noun, listed(spelt(all, bearer.String), ", "))
 }
 
 func spelt(all []bearer, says func(bearer) string) []string {

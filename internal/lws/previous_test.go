@@ -76,6 +76,30 @@ func TestASetWaitsForItsPreviousLeaders(t *testing.T) {
 	}
 }
 
+// What a group of the same set left ends in each step of a rollout: no text calls it a previous incarnation.
+func TestAnOrdinaryStepNamesNoPreviousIncarnation(t *testing.T) {
+	at := func(o metav1.Object, after time.Duration) {
+		o.SetCreationTimestamp(metav1.NewTime(fakeapi.Epoch.Add(after)))
+	}
+	for name, tt := range map[string]struct {
+		happens step
+		says    bool
+	}{
+		"workers of the former leader": {then(previous[StatefulSet]("w-0", "w-0"), on("w-0", func(sts StatefulSet) { at(sts, time.Minute) })), false},
+		"a worker of the former leader, with a gated leader": {then(on("w-0", gated), previous[Pod]("w-0-1", "w-0"), gone[StatefulSet]("w-0"),
+			on("w-0-1", func(pod Pod) { at(pod, time.Minute) })), false},
+		"workers of a former set": {then(previous[StatefulSet]("w-0", "w-0"), on("w-0", func(sts StatefulSet) { at(sts, -time.Minute) })), true},
+	} {
+		c := with(1, 3)(t)
+		on("w", func(set Set) { at(set, 0) })(c)
+		tt.happens(c)
+		wait, ok := waitFor(c.decideGroup("w-0"), lws.CodePreviousIncarnation)
+		if !ok || strings.Contains(wait.Sentence, "previous incarnation") != tt.says {
+			t.Errorf("%s: got %+v", name, wait)
+		}
+	}
+}
+
 // A pod of the previous incarnation that does not leave is reported with what ends it. The status
 // can be stored, however many finalizers hold the pod.
 func TestAStuckPodOfThePreviousIncarnation(t *testing.T) {

@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -20,8 +21,12 @@ type target struct {
 	// key is its key, or empty while unknown. revision is it, once it exists or is created.
 	key      string
 	revision *identity.Ref
+	number   int64 // 0 while unknown
 	plan     Plan
 }
+
+// title names the target by number and key.
+func (t target) title() string { return revision.Title(t.number, t.key) }
 
 // target returns the revision of the spec. It is created only if no revision says the same. A
 // revision counts if it is genuine, and the set owns it or adopts it.
@@ -122,10 +127,10 @@ func (d *setDecision) highestNumber() int64 {
 // number unless that is 0.
 func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision, number int64) target {
 	ref := identity.RefOf(identity.KindControllerRevision, known)
-	t := target{key: known.Labels[lwsv1.RevisionKey], revision: &ref}
+	t := target{key: known.Labels[lwsv1.RevisionKey], revision: &ref, number: cmp.Or(number, known.Revision)}
 	write := action.Relabel{
 		Object: ref, Number: number,
-		Because: because(CodeChanged, fmt.Sprintf("the template is that of revision %s again", t.key)),
+		Because: because(CodeChanged, fmt.Sprintf("the template is that of revision %s again", revision.Title(known.Revision, t.key))),
 	}
 	if !revision.InUse(known, d.Set.Name) {
 		write.Labels = map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, revision.HistoryLabelKey: ""}
@@ -141,6 +146,7 @@ func (d *setDecision) newRevision(data []byte, note string) target {
 	name, number := d.freeRevisionName(revision.Key(data))
 	t := target{
 		key:      revision.Key(data),
+		number:   number,
 		revision: &identity.Ref{Kind: identity.KindControllerRevision, Namespace: d.Set.Namespace, Name: name},
 	}
 	t.plan.do(action.Create{

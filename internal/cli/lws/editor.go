@@ -147,8 +147,8 @@ func Undo(number int64) Decide {
 		case err != nil:
 			return Change{}, err
 		case after == set:
-			return Change{Verb: fmt.Sprintf("skipped rollback (current template already matches revision %d)", to), After: set}, nil
+			return Change{Verb: fmt.Sprintf("skipped rollback (current template already matches revision %s)", to), After: set}, nil
 		}
-		return Change{Verb: fmt.Sprintf("rolled back to revision %d", to), After: after}, nil
+		return Change{Verb: fmt.Sprintf("rolled back to revision %s", to), After: after}, nil
 	}
 }

@@ -110,7 +110,7 @@ func (h *SetHistory) write(p *page) {
 	p.linef("leaderworkerset %s in namespace %s: %s%s", h.Name, h.Namespace, counted(len(h.Revisions), "revision"), paused)
 	var rows []row
 	for _, r := range h.Revisions {
-		number := fmt.Sprint(r.Number)
+		number := revision.Title(r.Number, r.Key)
 		if r.Current {
 			number += " (current)"
 		}
@@ -213,37 +213,51 @@ func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision,
 		}
 		texts = append(texts, string(text))
 	}
-	return udiff.Unified(nameOf(set, c.From), nameOf(set, c.To), texts[0], texts[1]), nil
+	return udiff.Unified(nameOf(set, revisions, c.From), nameOf(set, revisions, c.To), texts[0], texts[1]), nil
 }
 
 // Same returns the sentence that there is no difference.
-func Same(set *lwsv1.LeaderWorkerSet, c Comparison) string {
-	return fmt.Sprintf("no difference between %s and %s", nameOf(set, c.From), nameOf(set, c.To))
+func Same(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) string {
+	return fmt.Sprintf("no difference between %s and %s", nameOf(set, revisions, c.From), nameOf(set, revisions, c.To))
 }
 
-func nameOf(set *lwsv1.LeaderWorkerSet, number int64) string {
+func nameOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) string {
 	if number == Live {
 		return set.Name + " spec"
 	}
-	return fmt.Sprintf("%s revision %d", set.Name, number)
+	key := ""
+	if r := numbered(revisions, number); r != nil {
+		key = r.Labels[lwsv1.RevisionKey]
+	}
+	return fmt.Sprintf("%s revision %s", set.Name, revision.Title(number, key))
+}
+
+// numbered returns the revision with a number, or nil.
+func numbered(revisions []*appsv1.ControllerRevision, number int64) *appsv1.ControllerRevision {
+	for _, r := range revisions {
+		if r.Revision == number {
+			return r
+		}
+	}
+	return nil
 }
 
 // contentOf returns the content of a revision, or that of the spec.
 func contentOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (map[string]any, error) {
 	data, err := revision.Data(set)
 	if number != Live {
-		i := slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
-		if i < 0 {
+		r := numbered(revisions, number)
+		if r == nil {
 			return nil, undo.NoSuchRevision(set.Name, revisions, number)
 		}
-		data, err = revisions[i].Data.Raw, nil
+		data, err = r.Data.Raw, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	spec, err := content(set, data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", nameOf(set, number), err)
+		return nil, fmt.Errorf("%s: %w", nameOf(set, revisions, number), err)
 	}
 	return spec, nil
 }

@@ -9,6 +9,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -25,7 +26,10 @@ type Rollout struct {
 
 // RolloutOf returns how far a rollout has come.
 func RolloutOf(s clilws.Survey) Rollout {
-	r := Rollout{Number: numberOf(s)}
+	r := Rollout{}
+	if observed(s) {
+		r.Number = numberOf(s, s.Standing.Key)
+	}
 	if r.Message = plain(nextWait(s)); r.Message == "" {
 		r.Done, r.Message = true, done(s, r.Number)
 	}
@@ -35,15 +39,11 @@ func RolloutOf(s clilws.Survey) Rollout {
 	return r
 }
 
-// numberOf returns the number of the target revision.
-func numberOf(s clilws.Survey) int64 {
-	if !observed(s) {
-		return 0
-	}
-	var number int64
-	for _, revision := range s.Set.Revisions.Owned {
-		if s.Standing.Key != "" && revision.Labels[lwsv1.RevisionKey] == s.Standing.Key {
-			number = max(number, revision.Revision)
+// numberOf returns the number of the revision with a key, or 0.
+func numberOf(s clilws.Survey, key string) (number int64) {
+	for _, r := range s.Set.Revisions.Owned {
+		if key != "" && r.Labels[lwsv1.RevisionKey] == key {
+			number = max(number, r.Revision)
 		}
 	}
 	return number
@@ -107,5 +107,6 @@ func done(s clilws.Survey, number int64) string {
 		return fmt.Sprintf("partitioned roll out complete: %s of leaderworkerset %q have been updated, %d are kept below the partition",
 			counted(int(s.Standing.Target), "group"), set.Name, workload.Replicas(set)-s.Standing.Target)
 	}
-	return fmt.Sprintf("leaderworkerset %q successfully rolled out: %s at revision %d", set.Name, counted(int(workload.Replicas(set)), "group"), number)
+	return fmt.Sprintf("leaderworkerset %q successfully rolled out: %s at revision %s",
+		set.Name, counted(int(workload.Replicas(set)), "group"), revision.Title(number, s.Standing.Key))
 }

@@ -45,7 +45,7 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 		{"the previous incarnation", 10, 0, 0, 0, []func(*clilws.Survey){wait(lws.CodePreviousIncarnation)}, "waiting: pod llama-0", false},
 		{"a refused spec", 10, 10, 10, 0, []func(*clilws.Survey){refused, unobserved}, "waiting: too many", false},
 		{"a refusal below the partition", 4, 4, 4, 0, []func(*clilws.Survey){refused}, "6 are kept below the partition", true},
-		{"done, without an operator", 10, 10, 10, 0, []func(*clilws.Survey){unattended}, "revision 4; no lease", true},
+		{"done, without an operator", 10, 10, 10, 0, []func(*clilws.Survey){unattended}, "revision 4 (7bdcf6cbd6); no lease", true},
 		{"groups that start without an operator", 10, 10, 8, 0, []func(*clilws.Survey){unattended}, "groups to be ready; no lease", false},
 		{"a spec that is not observed", 10, 10, 10, 0, []func(*clilws.Survey){unobserved, unattended}, "of llama; no lease", false},
 	} {

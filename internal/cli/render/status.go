@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -39,8 +40,9 @@ type SetStatus struct {
 	// Ready and UpToDate count groups now, surge groups included. status.readyReplicas may lag behind.
 	Ready    int32 `json:"ready"`
 	UpToDate int32 `json:"upToDate"`
-	// Revision is the key of the target revision; absent while unknown.
-	Revision string `json:"revision,omitempty"`
+	// Revision is the key of the target revision, and RevisionNumber its number; absent while unknown.
+	Revision       string `json:"revision,omitempty"`
+	RevisionNumber int64  `json:"revisionNumber,omitempty"`
 	// Paused reports whether the set's rollout is paused.
 	Paused bool `json:"paused,omitempty"`
 
@@ -76,9 +78,10 @@ type GroupStatus struct {
 	// ReadyPods of Pods are ready, the leader included.
 	ReadyPods int32 `json:"readyPods"`
 	Pods      int32 `json:"pods"`
-	// Revision is the leader's key.
-	Revision string `json:"revision,omitempty"`
-	UpToDate bool   `json:"upToDate"`
+	// Revision is the leader's key, and RevisionNumber the number of that revision.
+	Revision       string `json:"revision,omitempty"`
+	RevisionNumber int64  `json:"revisionNumber,omitempty"`
+	UpToDate       bool   `json:"upToDate"`
 	// Nodes are the distinct nodes of the group's pods, in alphabetical order.
 	Nodes []string `json:"nodes,omitempty"`
 	// CreatedAt is when the leader was created.
@@ -131,7 +134,7 @@ func Status(s clilws.Survey) *SetStatus {
 		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
 		CreatedAt: set.CreationTimestamp, DeletedAt: timeOf(deletedAt(set)),
 		Desired: workload.Replicas(set), Size: workload.Size(set),
-		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key,
+		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key, RevisionNumber: numberOf(s, s.Standing.Key),
 		Paused:     lws.Paused(set),
 		Unattended: unattended(s),
 		Conditions: set.Status.Conditions,
@@ -202,6 +205,7 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 		Failed: failureOf(g),
 	}
 	fillPods(&status, g)
+	status.RevisionNumber = numberOf(s, status.Revision)
 	status.Waiting = groupWaits(s, g, status)
 	return status
 }
@@ -303,7 +307,7 @@ func (s *SetStatus) header(p *page) {
 	if s.DeletedAt != nil {
 		state += ", being deleted for " + p.age(s.DeletedAt)
 	}
-	p.linef("revision %s, set created %s ago%s", dash(s.Revision), p.age(&s.CreatedAt), state)
+	p.linef("revision %s, set created %s ago%s", dash(revision.Title(s.RevisionNumber, s.Revision)), p.age(&s.CreatedAt), state)
 	if s.Unattended != nil {
 		p.linef("%s (%s)", s.Unattended.Message, s.Unattended.Reason)
 	}
@@ -354,7 +358,7 @@ func (s *SetStatus) groups(p *page) {
 	var rows []row
 	for i := 0; i < len(s.Groups); i++ {
 		g := s.Groups[i]
-		index, revision := g.name(), dash(g.Revision)
+		index, runs := g.name(), dash(revision.Title(g.RevisionNumber, g.Revision))
 		for g.blank() && i+1 < len(s.Groups) && s.Groups[i+1].blank() {
 			i++
 			index = fmt.Sprintf("%d-%d", g.Index, s.Groups[i].Index)
@@ -363,19 +367,19 @@ func (s *SetStatus) groups(p *page) {
 			index += " (surplus)"
 		}
 		if g.Exists && !g.UpToDate && g.Revision != s.Revision {
-			revision += " (old)"
+			runs += " (old)"
 		}
 		var waiting []string
 		for _, w := range g.Waiting {
 			waiting = append(waiting, w.Message)
 		}
-		rows = append(rows, row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), revision, firstOf(g.Nodes, 1), p.age(g.CreatedAt),
+		rows = append(rows, row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), runs, firstOf(g.Nodes, 1), p.age(g.CreatedAt),
 			g.Restarts, strings.Join(waiting, "; ")})
 	}
 	if s.GroupsOmitted > 0 {
 		rows = append(rows, row{fmt.Sprintf("and %d more", s.GroupsOmitted)})
 	}
-	p.table(row{"GROUP", "READY", "REVISION", "NODES", "AGE", "RESTARTS", "WAITING FOR"}, rows)
+	p.table(row{"GROUP", "READY", "REVISION", "NODES", "AGE", "CONTAINER RESTARTS", "WAITING FOR"}, rows)
 }
 
 // name is what people call the group.

@@ -69,7 +69,7 @@ func TestTextOfStatus(t *testing.T) {
 		}, []string{
 			"1 of 5 groups ready, 3 up to date, 4 pods", "\nrevision " + key + ", set created 5m ago\n",
 			"\nProgressing True 90s GroupsProgressing Replicas are progressing\n",
-			"\nGROUP READY REVISION NODES AGE RESTARTS WAITING FOR\n0 4/4 " + key + " node-llama-0-1.example.com and 3 more 2m 12 -\n",
+			"\nGROUP READY REVISION NODES AGE CONTAINER RESTARTS WAITING FOR\n0 4/4 " + key + " node-llama-0-1.example.com and 3 more 2m 12 -\n",
 			"\n1 1/4 " + key + " node-llama-1-1.example.com and 1 more 2m 6 1 of 3 workers", "created yet: llama-1-3; 1 pod", "llama-1-2: 0/2 nodes",
 			"llama-1-1 (CrashLoopBackOff)\n", "2m 12 statefulset llama-2 has not reported", "\n3-4 0/4 - - - 0 leader llama-3 ",
 		}, "PREVIOUS"},
@@ -116,6 +116,27 @@ func TestTextOfStatus(t *testing.T) {
 	}
 }
 
+// A revision has two names: undo takes its number, and pods bear its key. Each text shows both.
+func TestBothNamesOfARevision(t *testing.T) {
+	s := twoGroups()
+	s.Set.Revisions.Owned = revisions()
+	s.Set.Set.Status.ObservedGeneration = s.Set.Set.Generation
+	says(t, Text(Status(s), now), "", "\nrevision 2 ("+key+"), set created", "\n0 1/1 2 ("+key+") ", "\n1 1/1 1 (older) (old) ")
+	says(t, Text(History(s, revisions()), now), "", "\n1 (older) 1 ", "\n2 ("+key+") (current) 1 ")
+	says(t, RolloutOf(s).Message, "", "at revision 2 ("+key+")")
+	says(t, Same(s.Set.Set, revisions(), Comparison{From: 1, To: Live}), "", "revision 1 (older)")
+	if diff, err := Compare(s.Set.Set, revisions(), Comparison{From: 1, To: 2}); err != nil {
+		t.Error(err)
+	} else {
+		says(t, diff, "", "revision 1 (older)", "revision 2 ("+key+")")
+	}
+	for _, g := range Status(s).Groups {
+		if g.RevisionNumber != int64(2-g.Index) || g.Revision == "" {
+			t.Errorf("group %d: got %d and %q", g.Index, g.RevisionNumber, g.Revision)
+		}
+	}
+}
+
 // A plan names the version where the write does.
 func TestAPlanNamesTheVersionOfAWrite(t *testing.T) {
 	pod := identity.Ref{Kind: identity.KindPod, Namespace: "ns", Name: "llama-0", UID: "pod", ResourceVersion: "9"}
@@ -153,7 +174,7 @@ func TestTextOfPlansAndHistories(t *testing.T) {
 		"no group, and no reason":      {Plan(starting(keyed(newSurvey(1, 2)))), []string{"(WaitingForReadyPods)"}, "in step"},
 		"a set that is deleted":        {Plan(leaving(newSurvey(1, 2))), []string{"(WaitingForDeletion)"}, "in step"},
 		"nothing to do":                {Plan(newSurvey(1, 2)), []string{"in step"}, "the set"},
-		"history":                      {History(twoGroups(), revisions()), []string{"2 revisions", "\nREVISION GROUPS AGE CHANGE-CAUSE\n1 1 9h -\n2 (current) 1 8h a better image\n"}, "paused"},
+		"history":                      {History(twoGroups(), revisions()), []string{"2 revisions", "\nREVISION GROUPS AGE CHANGE-CAUSE\n1 (older) 1 9h -\n2 (7bdcf6cbd6) (current) 1 8h a better image\n"}, "paused"},
 	} {
 		t.Run(name, func(t *testing.T) { says(t, Text(tt.report, now), tt.lacks, tt.has...) })
 	}

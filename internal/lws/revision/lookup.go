@@ -3,6 +3,7 @@ package revision
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -20,6 +21,17 @@ const (
 	// own tools write and show it.
 	ChangeCauseAnnotationKey = "kubernetes.io/change-cause"
 )
+
+// Title names a revision by its number and its key, but for one that is zero: it is unknown.
+func Title(number int64, key string) string {
+	switch {
+	case number == 0:
+		return key
+	case key == "":
+		return strconv.FormatInt(number, 10)
+	}
+	return fmt.Sprintf("%d (%s)", number, key)
+}
 
 // Counting returns the revisions that count, in no particular order: genuine ones that the set owns
 // or adopts.

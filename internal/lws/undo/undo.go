@@ -25,23 +25,23 @@ const Previous int64 = 0
 // Revisions reads the revisions of a set by rising number: those in use, and those of its history.
 type Revisions func(*lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error)
 
-// Restore returns the set with the template of an earlier revision, and the number of that revision. The
+// Restore returns the set with the template of an earlier revision, and the names of that revision. The
 // set is the same if its template is equal already. The volumeClaimTemplates stay: they are immutable. A
 // pause stays too: no group is replaced for a template that its user takes back.
-func Restore(set *lwsv1.LeaderWorkerSet, read Revisions, number int64) (*lwsv1.LeaderWorkerSet, int64, error) {
+func Restore(set *lwsv1.LeaderWorkerSet, read Revisions, number int64) (*lwsv1.LeaderWorkerSet, string, error) {
 	if condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported) {
-		return nil, 0, fmt.Errorf("leaderworkerset %q has fields that this version lacks, and its revisions may not have them; upgrade Lockstep first", set.Name)
+		return nil, "", fmt.Errorf("leaderworkerset %q has fields that this version lacks, and its revisions may not have them; upgrade Lockstep first", set.Name)
 	}
 	to, err := chosen(set, read, number)
 	if err != nil {
-		return nil, 0, err
+		return nil, "", err
 	}
 	if revision.Agrees(set, to.Data.Raw) {
-		return set, to.Revision, nil
+		return set, title(to), nil
 	}
 	restored, err := revision.Restore(set, to.Data.Raw)
 	if err != nil {
-		return nil, 0, fmt.Errorf("revision %d: %w", to.Revision, err)
+		return nil, "", fmt.Errorf("revision %s: %w", title(to), err)
 	}
 	after := restored.DeepCopy()
 	after.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
@@ -49,7 +49,7 @@ func Restore(set *lwsv1.LeaderWorkerSet, read Revisions, number int64) (*lwsv1.L
 	if cause := to.Annotations[revision.ChangeCauseAnnotationKey]; cause != "" {
 		metav1.SetMetaDataAnnotation(&after.ObjectMeta, revision.ChangeCauseAnnotationKey, cause)
 	}
-	return after, to.Revision, nil
+	return after, title(to), nil
 }
 
 // Requested returns the set after the undo that an update asks for with the annotation
@@ -90,8 +90,8 @@ func chosen(set *lwsv1.LeaderWorkerSet, read Revisions, number int64) (*appsv1.C
 	case number != Previous:
 		return nil, NoSuchRevision(set.Name, all, number)
 	}
-	return nil, fmt.Errorf("leaderworkerset %q has nothing to go back to: its only revision is %d, and the spec is equal to it",
-		set.Name, all[0].Revision)
+	return nil, fmt.Errorf("leaderworkerset %q has nothing to go back to: its only revision is %s, and the spec is equal to it",
+		set.Name, title(all[0]))
 }
 
 // NoSuchRevision returns the error that no revision has a number, with the numbers that exist.
@@ -101,4 +101,9 @@ func NoSuchRevision(set string, revisions []*appsv1.ControllerRevision, number i
 		numbers = append(numbers, strconv.FormatInt(r.Revision, 10))
 	}
 	return fmt.Errorf("leaderworkerset %q has no revision %d; there are: %s", set, number, strings.Join(numbers, ", "))
+}
+
+// title names a revision by its number and its key.
+func title(r *appsv1.ControllerRevision) string {
+	return revision.Title(r.Revision, r.Labels[lwsv1.RevisionKey])
 }
