@@ -149,7 +149,7 @@ readers: helm
 	  go -C release list -modfile=go.velero.mod -m -f '{{.Version}}' $(VELERO))" tool
 
 .PHONY: helm
-helm: local
+helm: local ## Build helm, and a registry in memory, for the pages of the documentation
 	@mkdir -p $(READERS) && ln -sf $(ASSETS)/kubectl $(READERS)/kubectl
 	@echo "building helm and a registry in memory (two minutes the first time)"
 	@hack/progress.sh go -C release build -o $(READERS)/ helm.sh/helm/v4/cmd/helm github.com/google/go-containerregistry/cmd/registry

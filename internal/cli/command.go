@@ -4,16 +4,21 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/version"
@@ -66,11 +71,25 @@ on the PATH, run it as kubectl lockstep.`,
 	root.SetErr(streams.ErrOut)
 	o.flags.AddFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
+		return fmt.Errorf("%w; see: %s --help", flagFault(err), cmd.CommandPath())
 	})
 	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), o.releaseCommand(),
 		o.checkCommand(), o.reportCommand(), versionCommand())
+	o.completeFlag(root, "namespace", namespaceNames)
 	return root
+}
+
+// flagFault says which value a flag does not take, and what it takes.
+func flagFault(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	why := invalid.Unwrap()
+	if errors.As(why, new(*strconv.NumError)) {
+		why = fmt.Errorf("give a value of type %s", invalid.GetFlag().Value.Type())
+	}
+	return fmt.Errorf("--%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), why)
 }
 
 func versionCommand() *cobra.Command {
@@ -88,6 +107,8 @@ type kind struct {
 	words []string
 	// singular and form are for errors: the name of the kind, and the expected argument.
 	singular, form string
+	// list is an empty list of its objects.
+	list client.ObjectList
 	// bare: a name alone is one of this kind.
 	bare bool
 }
@@ -96,9 +117,11 @@ var (
 	claims = kind{
 		words:    []string{"pvc", "persistentvolumeclaim", "persistentvolumeclaims"},
 		singular: "PersistentVolumeClaim", form: "pvc/NAME",
+		list: &corev1.PersistentVolumeClaimList{},
 	}
 	namespaces = kind{
 		words: []string{"namespace", "ns", "namespaces"}, singular: "namespace", form: "namespace/NAME",
+		list: &corev1.NamespaceList{},
 	}
 	sets = kind{
 		words: []string{
@@ -106,6 +129,7 @@ var (
 			"leaderworkerset." + lwsv1.GroupVersion.Group, "leaderworkersets." + lwsv1.GroupVersion.Group,
 		},
 		singular: "LeaderWorkerSet", form: "NAME, lws/NAME or leaderworkerset/NAME", bare: true,
+		list: &lwsv1.LeaderWorkerSetList{},
 	}
 )
 

@@ -65,18 +65,25 @@ func TestErrorsOfArguments(t *testing.T) {
 		"report a --at b": "kubectl lockstep report --help",
 		"report a":        noCluster,
 
-		"rollout staus a":                 "staus",
-		"rollout status":                  "kubectl lockstep rollout status NAME",
-		"rollout status a --timeout=-1s":  "--timeout -1s",
-		"rollout status a --revision=-1":  "--revision -1",
-		"rollout history a -o xml":        "--output:",
-		"rollout diff a b":                "kubectl lockstep rollout diff NAME",
-		"rollout diff a --to-revision=2":  "--revision",
-		"rollout undo a --to-revision=-1": "--to-revision -1",
-		"rollout undo a --dry-run=maybe":  "none, client, server",
-		"rollout pause a -o table":        "--output:",
-		"rollout pause pod/a":             "lws/NAME",
-		"rollout restart a":               noCluster,
+		"rollout staus a":                  "staus",
+		"rollout status":                   "kubectl lockstep rollout status NAME",
+		"rollout status a --timeout=-1s":   "--timeout -1s",
+		"rollout status a --revision=-1":   "--revision -1",
+		"rollout history a -o xml":         "--output:",
+		"rollout diff a b":                 "kubectl lockstep rollout diff NAME",
+		"rollout diff a --to-revision=2":   "--revision",
+		"rollout undo a --to-revision=-1":  "--to-revision -1",
+		"rollout undo a --to-revision=abc": "--to-revision abc: give the number",
+		"rollout diff a --revision=2.5":    "--revision 2.5: give the number",
+		"rollout diff a --to-revision=":    "--to-revision : give the number",
+		"rollout status a --revision=abc":  "--revision abc: give the number",
+		"rollout status a --timeout=abc":   "--timeout abc: ",
+		"rollout status a --watch=abc":     "--watch abc: give a value of type bool",
+		"status a -w=abc":                  "--watch abc: give a value of type bool",
+		"rollout undo a --dry-run=maybe":   "none, client, server",
+		"rollout pause a -o table":         "--output:",
+		"rollout pause pod/a":              "lws/NAME",
+		"rollout restart a":                noCluster,
 	} {
 		t.Run(args, func(t *testing.T) {
 			out, err := run(t, strings.Fields(args)...)
@@ -163,5 +170,58 @@ func TestCompletion(t *testing.T) {
 	out, err := run(t, Args([]string{"/bin/kubectl_complete-lockstep", "rollout", "re"})...)
 	if err != nil || !strings.Contains(out, "restart\t") || !strings.Contains(out, "resume\t") {
 		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+// What may stand next is completed in the form that is typed, and never twice.
+func TestNamesFitWhatIsTyped(t *testing.T) {
+	found := []string{"a", "b"}
+	for _, tt := range []struct {
+		kind        kind
+		args, typed string
+		most        int
+		want        string
+	}{
+		{sets, "", "", 1, "a b"},
+		{sets, "", "lws/", 1, "lws/a lws/b"},
+		{sets, "a", "", 1, ""},
+		{sets, "a", "", many, "b"},
+		{sets, "lws/a", "", many, "b"},
+		{sets, "lws", "", 1, "a b"},
+		{sets, "pod/a", "", many, ""},
+		{claims, "", "", many, "pvc/a pvc/b"},
+		{claims, "", "persistentvolumeclaim/", many, "persistentvolumeclaim/a persistentvolumeclaim/b"},
+		{claims, "pvc", "", many, "a b"},
+		{claims, "pvc/a", "", many, "pvc/b"},
+		{claims, "pvc/a", "", 1, ""},
+		{namespaces, "", "ns/", 1, "ns/a ns/b"},
+		{claims, "ns", "", 1, ""},
+	} {
+		if got := strings.Join(tt.kind.fit(strings.Fields(tt.args), tt.typed, found, tt.most), " "); got != tt.want {
+			t.Errorf("%q, then %q: got %q, want %q", tt.args, tt.typed, got, tt.want)
+		}
+	}
+}
+
+// A shell waits for no cluster: without one, or beside one that does not answer, nothing is completed.
+func TestACompletionIsSilentAndBounded(t *testing.T) {
+	end := make(chan struct{})
+	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	t.Cleanup(func() { close(end); mute.Close() })
+	for _, args := range []string{"status ", "plan ", "why ", "release ", "report ", "rollout undo ", "rollout diff ", "rollout history ",
+		"rollout status ", "rollout undo a --to-revision ", "rollout diff a --revision ", "rollout status a --revision ", "status -n "} {
+		for _, server := range []string{"", mute.URL} {
+			words := []string{"__complete"}
+			switch {
+			case server != "" && args != "status " && args != "rollout undo a --to-revision ": // each waits
+				continue
+			case server != "":
+				words = append(words, "--server", server)
+			}
+			out, err := run(t, append(words, strings.Split(args, " ")...)...)
+			if err != nil || strings.TrimSpace(out) != ":4" {
+				t.Errorf("%q on %q: got %q, %v", args, server, out, err)
+			}
+		}
 	}
 }

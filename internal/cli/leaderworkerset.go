@@ -31,6 +31,7 @@ in the set's namespace.`,
 	}
 	out := o.addOutput(cmd)
 	addWatch(cmd, &watch)
+	o.completeNames(cmd, 1, sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return o.about(cmd, args, out, watch, func(s lws.Survey) render.Report { return render.Status(s) })
 	}
@@ -106,6 +107,7 @@ validates the sets in a dry run; this needs the permission to create or patch th
 	out := o.addOutput(cmd)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "`file` with LeaderWorkerSets, in YAML or JSON; - is standard input")
 	addWatch(cmd, &watch)
+	o.completeNames(cmd, 1, sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if file != "" {
 			return o.planFile(cmd.Context(), file, out)

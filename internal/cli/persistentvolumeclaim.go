@@ -70,6 +70,7 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.why(cmd.Context(), q) },
 	}
 	q.out = o.addOutput(cmd)
+	o.completeNames(cmd, many, claims)
 	cmd.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "list the PVCs of all namespaces")
 	cmd.Flags().BoolVar(&q.ifDeleted, "if-deleted", false, "try a DELETE as a dry run: would it be refused, and why")
 	cmd.Flags().Bool("live", true, "")
@@ -199,6 +200,7 @@ It takes the verb "release" on claims.protection.lockstep.dev, and patch on the 
 			return r.run(cmd.Context(), live)
 		},
 	}
+	o.completeNames(cmd, 1, claims, namespaces)
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "release it; without, only show what that means")
 	return cmd
 }

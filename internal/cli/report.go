@@ -42,6 +42,7 @@ can ask status, plan and why as you did, on a copy: lockstep-local up --from FIL
 			return o.report(cmd.Context(), names, command, file)
 		},
 	}
+	o.completeNames(cmd, many, sets)
 	cmd.Flags().StringVarP(&file, "output", "o", "", "`file` to write; - is standard output (default lockstep-report-TIME.tar.gz)")
 	return cmd
 }
@@ -55,9 +56,10 @@ func (o *options) report(ctx context.Context, names []string, command, path stri
 	packed, err := bundle.Collect(ctx, bundle.Request{
 		Config: c.config, Live: live, Namespace: c.namespace, Names: names, Command: command, Now: o.now, Warn: o.ErrOut,
 	})
+	var missing apierrors.APIStatus
 	switch {
-	case apierrors.IsNotFound(err) && len(names) > 0:
-		return fmt.Errorf("%w; list the sets with: kubectl get leaderworkersets -A", err)
+	case apierrors.IsNotFound(err) && errors.As(err, &missing) && missing.Status().Details != nil:
+		return noSuch("leaderworkerset", c.key(missing.Status().Details.Name))
 	case err != nil:
 		return c.explain(err, readReport)
 	}

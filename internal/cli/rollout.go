@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +20,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/render"
-	"lockstep.dev/lockstep/internal/lws/undo"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -64,6 +64,31 @@ func notNegative[T ~int64](flag string, value T) error {
 	return nil
 }
 
+// revisionFlag is the number of a revision as the value of a flag. Zero has a meaning of its own.
+type revisionFlag int64
+
+// String implements pflag.Value.
+func (f *revisionFlag) String() string { return strconv.FormatInt(int64(*f), 10) }
+
+// Type implements pflag.Value.
+func (f *revisionFlag) Type() string { return "int" }
+
+// Set implements pflag.Value.
+func (f *revisionFlag) Set(text string) error {
+	number, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || number < 0 {
+		return errors.New("give the number of a revision; list them with: kubectl lockstep rollout history NAME")
+	}
+	*f = revisionFlag(number)
+	return nil
+}
+
+// addRevision adds a flag that names a revision to a command.
+func (o *options) addRevision(cmd *cobra.Command, number *int64, name, usage string) {
+	cmd.Flags().Var((*revisionFlag)(number), name, usage)
+	o.completeFlag(cmd, name, revisionNumbers)
+}
+
 // each runs do for each named object, and goes on to the others when one fails.
 func (c *cluster) each(names []string, do func(types.NamespacedName) error) error {
 	var all []error
@@ -83,6 +108,7 @@ type amendment struct {
 func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
 	a := &amendment{print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
 	a.print.AddFlags(cmd)
+	o.completeNames(cmd, many, sets)
 	cmd.Flags().StringVar(&a.dryRun, "dry-run", lws.DryRunNone, "none, client (print the change) or server (the API server tries it and stores nothing)")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = lws.DryRunClient
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -139,9 +165,8 @@ one, or that of --to-revision. It is rolled out like any change. Replicas and st
 a pause: undo a paused rollout before you resume it.`,
 		Example: `  kubectl lockstep rollout undo llama
   kubectl lockstep rollout undo llama --to-revision=3 --dry-run=server`,
-		PreRunE: func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) },
 	}
-	cmd.Flags().Int64Var(&revision, "to-revision", undo.Previous, "the revision to restore; zero means the previous one")
+	o.addRevision(cmd, &revision, "to-revision", "the revision to restore; zero means the previous one")
 	return o.amendCommand(cmd, func() lws.Decide { return lws.Undo(revision) })
 }
 
@@ -185,6 +210,7 @@ lockstep.dev/revision-history-limit on the set is the number of unused revisions
   kubectl lockstep rollout history llama -o yaml`,
 	}
 	out := o.addOutput(cmd)
+	o.completeNames(cmd, many, sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
 		if err != nil {
@@ -243,8 +269,9 @@ paused; or, if there is none, the last rollout.`,
 			return o.rolloutDiff(cmd.Context(), names[0], of)
 		},
 	}
-	cmd.Flags().Int64Var(&of.From, "revision", render.Live, "compare this revision")
-	cmd.Flags().Int64Var(&of.To, "to-revision", render.Live, "compare with this revision, in place of the spec")
+	o.completeNames(cmd, 1, sets)
+	o.addRevision(cmd, &of.From, "revision", "compare this revision")
+	o.addRevision(cmd, &of.To, "to-revision", "compare with this revision, in place of the spec")
 	return cmd
 }
 
@@ -293,14 +320,15 @@ time is up, the set is deleted, or another revision than --revision is rolled ou
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
-		if err := errors.Join(err, notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {
+		if err := errors.Join(err, notNegative("--timeout", f.timeout)); err != nil {
 			return err
 		}
 		return o.rolloutStatus(cmd.Context(), names, f)
 	}
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", true, "follow the rollout until it is done")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; zero means for ever")
-	cmd.Flags().Int64Var(&f.revision, "revision", 0, "fail when another revision is rolled out; zero means the latest")
+	o.completeNames(cmd, many, sets)
+	o.addRevision(cmd, &f.revision, "revision", "fail when another revision is rolled out; zero means the latest")
 	return cmd
 }
 
