@@ -10,11 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -47,6 +49,11 @@ func Uninstall(ctx context.Context, o Options) error {
 	r.strips, r.frees = !o.KeepProtection, isWhole
 	if isWhole && !o.KeepSets {
 		if err := r.refuseWithSets(ctx); err != nil {
+			return err
+		}
+	}
+	if isWhole && o.KeepSets {
+		if err := c.sayOnlyHere(ctx); err != nil {
 			return err
 		}
 	}
@@ -107,6 +114,37 @@ func (c *cluster) refuseWithSets(ctx context.Context) error {
 	}
 	return blocked("LeaderWorkerSets exist and would be deleted with their definition", names, "nothing was removed; "+
 		"delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
+}
+
+// sayOnlyHere names the kept sets whose changes another implementation refuses.
+func (c *cluster) sayOnlyHere(ctx context.Context) error {
+	names, err := OnlyHere(ctx, c.client)
+	if len(names) > 0 {
+		c.say("another implementation refuses every change of %d sets, which have maxGroupRestarts with groupIdentity Hash: %s; remove one of the two from each",
+			len(names), strings.Join(names, ", "))
+	}
+	return err
+}
+
+// OnlyHere returns the sets that work here and that the other implementation refuses: those with maxGroupRestarts and
+// groups with keys.
+func OnlyHere(ctx context.Context, c client.Reader) (names []string, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(setList)
+	if err := c.List(ctx, list); err != nil && !unknownKind(err) {
+		return nil, fmt.Errorf("list LeaderWorkerSets: %w", err)
+	}
+	for i := range list.Items {
+		set := &lwsv1.LeaderWorkerSet{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, set); err != nil {
+			return nil, err
+		}
+		if set.Spec.GroupIdentity == lwsv1.HashGroupIdentity && set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil {
+			names = append(names, set.Namespace+"/"+set.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // removal deletes objects of an installation. It can be interrupted anywhere and run again.

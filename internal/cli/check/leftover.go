@@ -39,7 +39,11 @@ func leftovers(ctx context.Context, s *site, f *findings) error {
 	if !f.hasFound() {
 		f.ok("nothing of another implementation is left")
 	}
-	return nil
+	names, err := install.OnlyHere(ctx, s.Client)
+	if len(names) > 0 {
+		f.ok("on the way back, another implementation refuses sets with maxGroupRestarts and groupIdentity Hash: %s", few(names))
+	}
+	return err
 }
 
 // othersBefore finds another implementation that install would meet.

@@ -1,0 +1,35 @@
+package install
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// The way back names the sets that the other implementation refuses, and no others.
+func TestSetsThatWorkOnlyHere(t *testing.T) {
+	c, live := clusterOf(t)
+	for name, spec := range map[string]map[string]any{
+		"a": {"groupIdentity": "Hash", "leaderWorkerTemplate": map[string]any{"maxGroupRestarts": int64(0)}},
+		"b": {"groupIdentity": "Hash", "leaderWorkerTemplate": map[string]any{}},
+		"c": {"groupIdentity": "Ordinal", "leaderWorkerTemplate": map[string]any{"maxGroupRestarts": int64(3)}},
+		"d": {"leaderWorkerTemplate": map[string]any{"maxGroupRestarts": int64(3)}},
+		"e": {"groupIdentity": "Hash", "leaderWorkerTemplate": map[string]any{"maxGroupRestarts": int64(3)}},
+	} {
+		u := Bare(lwsv1.GroupVersion.String(), "LeaderWorkerSet", "ns", name)
+		u.Object["spec"] = spec
+		if err := live.Create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := must(OnlyHere(t.Context(), c.client)); !slices.Equal(names, []string{"ns/a", "ns/e"}) {
+		t.Errorf("got %q", names)
+	}
+	var out strings.Builder
+	c.Out = &out
+	if err := c.sayOnlyHere(t.Context()); err != nil || !strings.Contains(out.String(), "ns/a, ns/e") {
+		t.Errorf("got %v, said %q", err, out.String())
+	}
+}
