@@ -11,11 +11,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net/url"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -115,7 +120,47 @@ func Install(ctx context.Context, o Options) error {
 		return err
 	}
 	c.say("%s", c.summary(changes))
-	return nil
+	return s.sayUnattended(ctx, c)
+}
+
+// sayUnattended says that webhooks refuse sets where they call a Service without an operator.
+func (s shape) sayUnattended(ctx context.Context, c *cluster) error {
+	if s.Image != "" || s.WebhookURL != "" || s.ProtectOnly {
+		return nil
+	}
+	found, err := c.list(ctx, appsv1.SchemeGroupVersion.WithKind("DeploymentList"), client.InNamespace(s.namespace()), client.MatchingLabels{"control-plane": "controller-manager"})
+	if err == nil && len(found) == 0 {
+		c.say("no operator was installed, and no set can be created until one runs: install again with --image IMAGE, " +
+			"or with --webhook-url https://HOST:PORT for one that you run with: lockstep run")
+	}
+	return err
+}
+
+// checkURL refuses an address that no webhook configuration takes.
+func checkURL(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("--webhook-url %q: %w; give https://HOST:PORT", address, errors.Unwrap(err))
+	}
+	port, _ := strconv.Atoi(u.Port())
+	wrong := ""
+	switch {
+	case u.Scheme != "https":
+		wrong = "the API server calls webhooks by https alone"
+	case u.Hostname() == "":
+		wrong = "it names no host"
+	case u.Port() != "" && (port < 1 || port > math.MaxUint16):
+		wrong = "no such port exists"
+	case u.User != nil:
+		wrong = "it must not name a user"
+	case u.RawQuery != "" || u.ForceQuery:
+		wrong = "it must not have a query"
+	case strings.Contains(address, "#"):
+		wrong = "it must not have a fragment"
+	default:
+		return nil
+	}
+	return fmt.Errorf("--webhook-url %q: %s; give https://HOST:PORT", u.Redacted(), wrong)
 }
 
 // shapeFor returns what to install by what the API server serves.

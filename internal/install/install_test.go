@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,71 @@ func TestAnotherInstallAtTheSameTime(t *testing.T) {
 		}
 		if live := must(c.get(t.Context(), u)); live == nil || live.GetLabels()["ours"] != "yes" {
 			t.Errorf("%s: got %v", name, live)
+		}
+	}
+}
+
+// What is wrong with an address is said before anything is written, by install and by --print.
+func TestAWebhookURLIsCheckedFirst(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://10.0.0.1:9443":          "",
+		"https://[::1]:9443/":            "",
+		"https://host.example.com/a":     "",
+		"http://10.0.0.1:9443":           "https",
+		"10.0.0.1:9443":                  "https://HOST:PORT",
+		"host:9443":                      "https",
+		"https:host":                     "host",
+		"https://":                       "host",
+		"https://:9443":                  "host",
+		"https://h:99999":                "port",
+		"https://h:0":                    "port",
+		"https://h:port":                 "port",
+		"https://h h:1":                  "https://HOST:PORT",
+		"https://u:secret@h:1":           "user",
+		"https://h:1?a=b":                "query",
+		"https://h:1?":                   "query",
+		"https://h:1#a":                  "fragment",
+		"https://h:1#":                   "fragment",
+		"HTTPS://h:1":                    "",
+		"lws-webhook-service.lws-system": "https",
+	} {
+		_, err := Options{WebhookURL: address}.shape(nil)
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: got %v, want %q", address, err, want)
+		}
+	}
+	var out strings.Builder
+	if err := Install(t.Context(), Options{WebhookURL: "http://h", Print: true, Out: &out}); err == nil || out.Len() > 0 {
+		t.Errorf("--print: got %v, printed %q", err, out.String())
+	}
+}
+
+// Without an operator, the last line says that no set can be created.
+func TestAnInstallationWithoutAnOperatorSaysSo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options Options
+		runs    bool
+		want    bool
+	}{
+		"no operator":              {want: true},
+		"an operator stays":        {runs: true},
+		"an operator is installed": {options: Options{Image: "i"}},
+		"an address":               {options: Options{WebhookURL: "https://h"}},
+		"protection alone":         {options: Options{ProtectOnly: true}},
+	} {
+		c, live := clusterOf(t)
+		if tt.runs {
+			u := Bare("apps/v1", "Deployment", namespaceName, deploymentName)
+			u.SetLabels(map[string]string{"control-plane": "controller-manager"})
+			if err := live.Create(t.Context(), u); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out strings.Builder
+		c.Out = &out
+		s := must(tt.options.shape(nil))
+		if err := s.sayUnattended(t.Context(), c); err != nil || (out.Len() > 0) != tt.want {
+			t.Errorf("%s: got %v, said %q", name, err, out.String())
 		}
 	}
 }

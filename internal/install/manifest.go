@@ -100,6 +100,11 @@ func (o Options) shape(lacks []string) (shape, error) {
 	if err := operator.CheckCrashLogLines(o.CrashLogLines); err != nil {
 		return shape{}, err
 	}
+	if o.WebhookURL != "" {
+		if err := checkURL(o.WebhookURL); err != nil {
+			return shape{}, err
+		}
+	}
 	s := shape{
 		Options: o, lacks: lacks, settings: operator.SettingsOf(config.Protection, o.namespace()),
 		protects: *config.Protection.Enabled && !o.NoProtection, certifies: *config.InternalCertManagement.Enable,

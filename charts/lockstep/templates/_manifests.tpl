@@ -225,3 +225,15 @@ protection: {{- toYaml .Values.protection | nindent 2 }}
 {{- $_ := set $selector "operator" (ternary "NotIn" "In" $isDefault) }}
 {{- $_ := set $selector "values" (ternary $others $meant $isDefault) }}
 {{- end }}
+
+{{- /* Flags of an operator outside the cluster: it listens at the address by which the API server calls it. */ -}}
+{{- define "lockstep.runFlags" -}}
+{{- if .Values.protectOnly }} --protect-only
+{{- else }}
+  {{- $url := urlParse .Values.webhook.url }}
+  {{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default "443" }}
+  {{- printf " --webhook-host %s" ($url.hostname | default "ADDRESS") }}
+  {{- if and .Values.webhook.url (ne $port "9443") }} --webhook-port {{ $port }}{{ end }}
+{{- end }}
+{{- if ne .Release.Namespace "lws-system" }} --namespace {{ .Release.Namespace }}{{ end }} --leader-elect=false
+{{- end }}
