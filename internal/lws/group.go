@@ -79,7 +79,7 @@ func (d *groupDecision) previous() bool {
 	}
 	blocking := d.Group.previous(workload.SizeOf(d.Leader, d.Set))
 	if waited := slices.Concat(blocking, others); len(waited) > 0 { // no event tells when an object without our labels is gone
-		d.plan.await(d.Now.Add(conflictLook), CodePreviousIncarnation, fmt.Sprintf("group %s waits for %s", d.name(), named(d.Set, sorted(waited))))
+		d.plan.wait(goneWait(d.Set, fmt.Sprintf("group %s waits for ", d.name()), waited, d.Now.Add(conflictLook)))
 	}
 	return len(blocking) == 0
 }

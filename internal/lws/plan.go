@@ -46,6 +46,8 @@ type Wait struct {
 	// Followup is set where it is for what follows once the plan's writes went through:
 	// what is refused has a time of its own.
 	Followup bool
+	// Ordinary is set where the objects that must be gone are the set's own: each step of a rollout waits for such.
+	Ordinary bool
 	// Tell, when set, is an event that users are to hear of once.
 	Tell *action.Event
 }

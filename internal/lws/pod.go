@@ -3,6 +3,7 @@ package lws
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,7 +22,7 @@ func (d *groupDecision) ungate() bool {
 		return true
 	}
 	if left := bearersOf(identity.KindPod, d.Pods.Previous); len(left) > 0 {
-		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("leader %s is scheduled once these are gone: %s", d.Leader.Name, named(d.Set, sorted(left))))})
+		d.plan.wait(goneWait(d.Set, fmt.Sprintf("leader %s is scheduled once these are gone: ", d.Leader.Name), left, time.Time{}))
 		return false
 	}
 	d.plan.do(action.Ungate{

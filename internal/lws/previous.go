@@ -65,6 +65,8 @@ type previousWait struct {
 	message string
 	until   time.Time
 	stuck   bool
+	// quiet is the wait for objects that no condition reports yet, or nil.
+	quiet *Wait
 	// holds is set while nothing new may be created under the set's names.
 	holds bool
 }
@@ -90,9 +92,12 @@ func (d *setDecision) awaitPrevious() previousWait {
 			blocking = append(blocking, groups[i].previous(workload.Size(d.Set))...)
 		}
 	}
-	waiting := d.report(blocking)
+	waiting := d.report(slices.Clone(blocking))
 	if len(blocking) > 0 {
 		waiting.until = d.Now.Add(conflictLook)
+	}
+	if len(blocking) > 0 && !waiting.any() {
+		waiting.quiet = new(goneWait(d.Set, "", blocking, time.Time{}))
 	}
 	waiting.holds = len(whole) > 0
 	if taken := slices.Concat(leaders, pvcs); len(taken) > 0 && d.StatefulSet.Own() == nil {
@@ -116,8 +121,11 @@ func (d *setDecision) previous() (p Plan) {
 		bearersOf(identity.KindService, d.Service.Previous),
 		bearersOf(identity.KindControllerRevision, d.Revisions.Previous),
 	))
-	if message := d.waiting.message; message != "" || !d.waiting.until.IsZero() {
-		p.wait(Wait{Reason: because(CodePreviousIncarnation, cmp.Or(message, "objects of the previous incarnation are being deleted")), Until: d.waiting.until})
+	if d.waiting.any() {
+		p.await(d.waiting.until, CodePreviousIncarnation, d.waiting.message)
+	} else if w := d.waiting.quiet; w != nil {
+		w.Until = d.waiting.until
+		p.wait(*w)
 	}
 	return p
 }
@@ -228,6 +236,13 @@ func sorted(all []bearer) []bearer {
 		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name))
 	})
 	return all
+}
+
+// goneWait waits until objects are gone. Those that the set itself had end in each step of a rollout, and are of no
+// previous incarnation of it.
+func goneWait(set *lwsv1.LeaderWorkerSet, begins string, all []bearer, until time.Time) Wait {
+	isOwn := !slices.ContainsFunc(all, func(p bearer) bool { return p.isOlder(set) })
+	return Wait{Reason: because(CodePreviousIncarnation, begins+named(set, sorted(all))), Until: until, Ordinary: isOwn}
 }
 
 // named counts objects that must be gone, and names the first of them. Those that the set itself had end in each step of

@@ -97,6 +97,10 @@ func TestAnOrdinaryStepNamesNoPreviousIncarnation(t *testing.T) {
 		if !ok || strings.Contains(wait.Sentence, "previous incarnation") != tt.says {
 			t.Errorf("%s: got %+v", name, wait)
 		}
+		ofSet, ok := waitFor(c.decideSet(), lws.CodePreviousIncarnation)
+		if ok && ofSet.Ordinary == tt.says || wait.Ordinary == tt.says {
+			t.Errorf("%s: got %+v and %+v", name, wait, ofSet)
+		}
 	}
 }
 

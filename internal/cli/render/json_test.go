@@ -98,7 +98,7 @@ func TestChangesBetweenRevisions(t *testing.T) {
 func TestDifferences(t *testing.T) {
 	set := twoGroups().Set.Set
 	got, err := Compare(set, revisions(), Comparison{From: 1, To: 2})
-	for _, line := range []string{"--- llama revision 1\n", "+++ llama revision 2\n", "\n-      - image: image:1\n+      - image: image:2\n", "\n         name: serve\n"} {
+	for _, line := range []string{"--- llama revision 1 (older)\n", "+++ llama revision 2 (" + key + ")\n", "\n-      - image: image:1\n+      - image: image:2\n", "\n         name: serve\n"} {
 		if err != nil || !strings.Contains(got, line) {
 			t.Errorf("got %v, without %q\n%s", err, line, got)
 		}

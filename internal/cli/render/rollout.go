@@ -90,10 +90,11 @@ func standingWait(s clilws.Survey) string {
 	return ""
 }
 
-// planWait returns the first wait of the set's plan with one of the reasons, or else the text.
+// planWait returns the first wait of the set's plan with one of the reasons, or else the text. An ordinary step of a
+// rollout is none.
 func planWait(s clilws.Survey, text string, codes ...string) string {
 	for _, w := range s.Plan.Waits {
-		if slices.Contains(codes, w.Code) {
+		if slices.Contains(codes, w.Code) && !w.Ordinary {
 			return w.Sentence
 		}
 	}

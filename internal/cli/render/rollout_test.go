@@ -43,6 +43,8 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 		{"done while paused", 10, 10, 10, 0, []func(*clilws.Survey){paused}, "successfully rolled out", true},
 		{"PVCs that the set does not have", 10, 0, 0, 0, []func(*clilws.Survey){pending, wait(lws.CodeVolumeClaimsDiffer)}, "waiting: pod llama-0", false},
 		{"the previous incarnation", 10, 0, 0, 0, []func(*clilws.Survey){wait(lws.CodePreviousIncarnation)}, "waiting: pod llama-0", false},
+		{"an ordinary step", 10, 7, 7, 0, []func(*clilws.Survey){wait(lws.CodePreviousIncarnation), func(s *clilws.Survey) { s.Plan.Waits[0].Ordinary = true }},
+			"3 of 10 groups to be updated", false},
 		{"a refused spec", 10, 10, 10, 0, []func(*clilws.Survey){refused, unobserved}, "waiting: too many", false},
 		{"a refusal below the partition", 4, 4, 4, 0, []func(*clilws.Survey){refused}, "6 are kept below the partition", true},
 		{"done, without an operator", 10, 10, 10, 0, []func(*clilws.Survey){unattended}, "revision 4 (7bdcf6cbd6); no lease", true},

@@ -116,11 +116,29 @@ func TestTextOfStatus(t *testing.T) {
 	}
 }
 
+// Each step of a rollout waits for what the set itself had: no word of it is about a previous incarnation.
+func TestAnOrdinaryStepOfARollout(t *testing.T) {
+	for _, code := range []string{CodeLeaving, lws.CodePreviousIncarnation} {
+		s := with(newSurvey(1, 2), 0, "+.")
+		w := lws.Wait{Reason: reasonFor(lws.CodePreviousIncarnation, "1 object"), Ordinary: code == CodeLeaving}
+		s.Plan.Waits, s.Groups[0].Plan.Waits = []lws.Wait{w}, []lws.Wait{w}
+		for _, p := range Plan(s).Parts {
+			if p.Waits[0].Reason != code {
+				t.Errorf("plan: got %s, want %s", p.Waits[0].Reason, code)
+			}
+		}
+		status := Status(s)
+		if status.Waiting[0].Reason != code || status.Groups[0].Waiting[0].Reason != code {
+			t.Errorf("status: got %+v, want %s", status.Waiting, code)
+		}
+	}
+}
+
 // A revision has two names: undo takes its number, and pods bear its key. Each text shows both.
 func TestBothNamesOfARevision(t *testing.T) {
 	s := twoGroups()
 	s.Set.Revisions.Owned = revisions()
-	s.Set.Set.Status.ObservedGeneration = s.Set.Set.Generation
+	s.Set.Set.Status.ObservedGeneration, s.Standing.Target, s.Standing.TargetUpdated, s.Standing.TargetReady = s.Set.Set.Generation, 2, 2, 2
 	says(t, Text(Status(s), now), "", "\nrevision 2 ("+key+"), set created", "\n0 1/1 2 ("+key+") ", "\n1 1/1 1 (older) (old) ")
 	says(t, Text(History(s, revisions()), now), "", "\n1 (older) 1 ", "\n2 ("+key+") (current) 1 ")
 	says(t, RolloutOf(s).Message, "", "at revision 2 ("+key+")")

@@ -53,9 +53,13 @@ func unattended(s clilws.Survey) *Wait {
 // waits are those of a plan, each once.
 func waits(s clilws.Survey, plan lws.Plan) (all []Wait) {
 	for _, w := range plan.Waits {
-		same := func(other Wait) bool { return other.Reason == w.Code && other.Message == w.Sentence }
+		code := w.Code
+		if w.Ordinary {
+			code = CodeLeaving
+		}
+		same := func(other Wait) bool { return other.Reason == code && other.Message == w.Sentence }
 		if !slices.ContainsFunc(all, same) {
-			all = append(all, Wait{Reason: w.Code, Message: w.Sentence, Since: since(s, w.Code), Until: timeOf(w.Until)})
+			all = append(all, Wait{Reason: code, Message: w.Sentence, Since: since(s, code), Until: timeOf(w.Until)})
 		}
 	}
 	return all
