@@ -79,7 +79,7 @@ type session struct {
 func (c *cluster) open(ctx context.Context, namespace string) (*session, error) {
 	opened, err := lws.Open(ctx, c.config, namespace, c.ErrOut)
 	if err == nil && c.at.IsZero() { // a replay has no operator
-		opened.Lease, opened.Elects = install.Lease(ctx, opened.Live)
+		opened.Lease = install.Lease(ctx, opened.Live)
 	}
 	return &session{c, opened}, c.explain(err, readSets)
 }

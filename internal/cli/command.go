@@ -4,17 +4,18 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -71,25 +72,17 @@ on the PATH, run it as kubectl lockstep.`,
 	root.SetErr(streams.ErrOut)
 	o.flags.AddFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see: %s --help", flagFault(err), cmd.CommandPath())
+		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+			err = fmt.Errorf("--%s %s: give a value of type %s", invalid.GetFlag().Name, invalid.GetValue(), invalid.GetFlag().Value.Type())
+		}
+		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), o.releaseCommand(),
 		o.checkCommand(), o.reportCommand(), versionCommand())
-	o.completeFlag(root, "namespace", namespaceNames)
+	o.completeFlag(root, "namespace", func(ctx context.Context, _ *cluster, live client.Client, _ []string, _ string) []string {
+		return namespaces.list(ctx, live, "")
+	})
 	return root
-}
-
-// flagFault says which value a flag does not take, and what it takes.
-func flagFault(err error) error {
-	var invalid *pflag.InvalidValueError
-	if !errors.As(err, &invalid) {
-		return err
-	}
-	why := invalid.Unwrap()
-	if errors.As(why, new(*strconv.NumError)) {
-		why = fmt.Errorf("give a value of type %s", invalid.GetFlag().Value.Type())
-	}
-	return fmt.Errorf("--%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), why)
 }
 
 func versionCommand() *cobra.Command {
@@ -107,8 +100,7 @@ type kind struct {
 	words []string
 	// singular and form are for errors: the name of the kind, and the expected argument.
 	singular, form string
-	// list is an empty list of its objects.
-	list client.ObjectList
+	gvk            schema.GroupVersionKind
 	// bare: a name alone is one of this kind.
 	bare bool
 }
@@ -117,11 +109,11 @@ var (
 	claims = kind{
 		words:    []string{"pvc", "persistentvolumeclaim", "persistentvolumeclaims"},
 		singular: "PersistentVolumeClaim", form: "pvc/NAME",
-		list: &corev1.PersistentVolumeClaimList{},
+		gvk: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"),
 	}
 	namespaces = kind{
 		words: []string{"namespace", "ns", "namespaces"}, singular: "namespace", form: "namespace/NAME",
-		list: &corev1.NamespaceList{},
+		gvk: corev1.SchemeGroupVersion.WithKind("NamespaceList"),
 	}
 	sets = kind{
 		words: []string{
@@ -129,7 +121,7 @@ var (
 			"leaderworkerset." + lwsv1.GroupVersion.Group, "leaderworkersets." + lwsv1.GroupVersion.Group,
 		},
 		singular: "LeaderWorkerSet", form: "NAME, lws/NAME or leaderworkerset/NAME", bare: true,
-		list: &lwsv1.LeaderWorkerSetList{},
+		gvk: lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"),
 	}
 )
 

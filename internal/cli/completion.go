@@ -2,59 +2,46 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
-// completeWithin bounds how long a completion keeps a shell. An error completes nothing.
-const completeWithin = 2 * time.Second
+// completeWithin bounds how long a request of a completion keeps a shell.
+const completeWithin = time.Second
 
-// suggest returns what may stand in a command line after its arguments, read from the cluster.
-type suggest func(ctx context.Context, c *cluster, live client.Client, args []string, typed string) ([]string, error)
+// suggest returns what may stand after the arguments of a command line. An error suggests nothing.
+type suggest func(ctx context.Context, c *cluster, live client.Client, args []string, typed string) []string
 
-// completion returns a completion of the shell that begins with what is typed.
+// completion returns a completion of the shell from the cluster.
 func (o *options) completion(find suggest) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, typed string) (found []string, _ cobra.ShellCompDirective) {
+		*o.flags.Timeout = completeWithin.String() // discovery knows no context
 		ctx, done := context.WithTimeout(cmd.Context(), completeWithin)
 		defer done()
-		answer := make(chan []string, 1)
-		go func() { // discovery, and plugins that log in, know no context
-			var found []string
-			if c, live, err := o.client(ctx); err == nil {
-				found, _ = find(ctx, c, live, args, typed)
-			}
-			answer <- slices.DeleteFunc(found, func(one string) bool { return !strings.HasPrefix(one, typed) })
-		}()
-		select {
-		case found := <-answer:
-			return found, cobra.ShellCompDirectiveNoFileComp
-		case <-ctx.Done():
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		if c, live, err := o.client(ctx); err == nil {
+			found = find(ctx, c, live, args, typed)
 		}
+		isOther := func(one string) bool { return !strings.HasPrefix(one, typed) }
+		return slices.DeleteFunc(found, isOther), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // completeNames completes the arguments of a command: names of kinds, no more than most.
 func (o *options) completeNames(cmd *cobra.Command, most int, kinds ...kind) {
-	cmd.ValidArgsFunction = o.completion(func(ctx context.Context, c *cluster, live client.Client, args []string, typed string) (all []string, err error) {
+	cmd.ValidArgsFunction = o.completion(func(ctx context.Context, c *cluster, live client.Client, args []string, typed string) (all []string) {
 		for _, k := range kinds {
-			names, failed := namesOf(ctx, live, k.list.DeepCopyObject().(client.ObjectList), client.InNamespace(c.namespace))
-			all, err = append(all, k.fit(args, typed, names, most)...), errors.Join(err, failed)
+			all = append(all, k.fit(args, typed, k.list(ctx, live, c.namespace), most)...)
 		}
-		return all, err
+		return all
 	})
 }
 
@@ -86,36 +73,27 @@ func (k kind) fit(args []string, typed string, names []string, most int) (all []
 	return all
 }
 
-// namesOf reads the names of a list.
-func namesOf(ctx context.Context, live client.Reader, list client.ObjectList, options ...client.ListOption) (names []string, err error) {
-	if err := live.List(ctx, list, options...); err != nil {
-		return nil, err
+// list reads the names of objects; those of namespaces everywhere.
+func (k kind) list(ctx context.Context, live client.Client, namespace string) (names []string) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(k.gvk)
+	_ = live.List(ctx, list, client.InNamespace(namespace))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
 	}
-	err = meta.EachListItem(list, func(o runtime.Object) error {
-		names = append(names, o.(client.Object).GetName())
-		return nil
-	})
-	return names, err
-}
-
-// namespaceNames suggests namespaces.
-func namespaceNames(ctx context.Context, _ *cluster, live client.Client, _ []string, _ string) ([]string, error) {
-	return namesOf(ctx, live, &corev1.NamespaceList{})
+	return names
 }
 
 // revisionNumbers suggests the revisions of the set that is named, with their keys.
-func revisionNumbers(ctx context.Context, c *cluster, live client.Client, args []string, _ string) (numbers []string, err error) {
-	names, err := sets.names(args)
-	if err != nil || len(names) == 0 {
-		return nil, err
-	}
+func revisionNumbers(ctx context.Context, c *cluster, live client.Client, args []string, _ string) (numbers []string) {
 	set := &lwsv1.LeaderWorkerSet{}
-	if err := live.Get(ctx, c.key(names[0]), set); err != nil {
-		return nil, err
+	names, _ := sets.names(args)
+	if len(names) == 0 || live.Get(ctx, c.key(names[0]), set) != nil {
+		return nil
 	}
-	revisions, err := lwscache.Revisions(ctx, live, set)
+	revisions, _ := lwscache.Revisions(ctx, live, set)
 	for _, r := range revisions {
-		numbers = append(numbers, fmt.Sprintf("%d\t%s %s", r.Revision, r.Labels[lwsv1.RevisionKey], r.Annotations[revision.ChangeCauseAnnotationKey]))
+		numbers = append(numbers, fmt.Sprintf("%d\t%s", r.Revision, r.Labels[lwsv1.RevisionKey]))
 	}
-	return numbers, err
+	return numbers
 }

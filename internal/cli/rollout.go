@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -64,28 +63,9 @@ func notNegative[T ~int64](flag string, value T) error {
 	return nil
 }
 
-// revisionFlag is the number of a revision as the value of a flag. Zero has a meaning of its own.
-type revisionFlag int64
-
-// String implements pflag.Value.
-func (f *revisionFlag) String() string { return strconv.FormatInt(int64(*f), 10) }
-
-// Type implements pflag.Value.
-func (f *revisionFlag) Type() string { return "int" }
-
-// Set implements pflag.Value.
-func (f *revisionFlag) Set(text string) error {
-	number, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || number < 0 {
-		return errors.New("give the number of a revision; list them with: kubectl lockstep rollout history NAME")
-	}
-	*f = revisionFlag(number)
-	return nil
-}
-
-// addRevision adds a flag that names a revision to a command.
+// addRevision adds a flag with the number of a revision, which is completed.
 func (o *options) addRevision(cmd *cobra.Command, number *int64, name, usage string) {
-	cmd.Flags().Var((*revisionFlag)(number), name, usage)
+	cmd.Flags().Int64Var(number, name, 0, usage)
 	o.completeFlag(cmd, name, revisionNumbers)
 }
 
@@ -165,6 +145,7 @@ one, or that of --to-revision. It is rolled out like any change. Replicas and st
 a pause: undo a paused rollout before you resume it.`,
 		Example: `  kubectl lockstep rollout undo llama
   kubectl lockstep rollout undo llama --to-revision=3 --dry-run=server`,
+		PreRunE: func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) },
 	}
 	o.addRevision(cmd, &revision, "to-revision", "the revision to restore; zero means the previous one")
 	return o.amendCommand(cmd, func() lws.Decide { return lws.Undo(revision) })
@@ -320,7 +301,7 @@ time is up, the set is deleted, or another revision than --revision is rolled ou
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
-		if err := errors.Join(err, notNegative("--timeout", f.timeout)); err != nil {
+		if err := errors.Join(err, notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {
 			return err
 		}
 		return o.rolloutStatus(cmd.Context(), names, f)

@@ -88,31 +88,15 @@ func TestAnotherInstallAtTheSameTime(t *testing.T) {
 
 // What is wrong with an address is said before anything is written, by install and by --print.
 func TestAWebhookURLIsCheckedFirst(t *testing.T) {
-	for address, want := range map[string]string{
-		"https://10.0.0.1:9443":          "",
-		"https://[::1]:9443/":            "",
-		"https://host.example.com/a":     "",
-		"http://10.0.0.1:9443":           "https",
-		"10.0.0.1:9443":                  "https://HOST:PORT",
-		"host:9443":                      "https",
-		"https:host":                     "host",
-		"https://":                       "host",
-		"https://:9443":                  "host",
-		"https://h:99999":                "port",
-		"https://h:0":                    "port",
-		"https://h:port":                 "port",
-		"https://h h:1":                  "https://HOST:PORT",
-		"https://u:secret@h:1":           "user",
-		"https://h:1?a=b":                "query",
-		"https://h:1?":                   "query",
-		"https://h:1#a":                  "fragment",
-		"https://h:1#":                   "fragment",
-		"HTTPS://h:1":                    "",
-		"lws-webhook-service.lws-system": "https",
+	for address, isRight := range map[string]bool{
+		"https://10.0.0.1:9443": true, "https://[::1]:9443/": true, "https://host.example.com/a": true, "HTTPS://h:1": true,
+		"http://10.0.0.1:9443": false, "10.0.0.1:9443": false, "host:9443": false, "https:host": false, "https://": false, "https://:9443": false,
+		"https://h:99999": false, "https://h:0": false, "https://h:port": false, "https://h h:1": false, "https://u:secret@h:1": false,
+		"https://h:1?a=b": false, "https://h:1?": false, "https://h:1#a": false, "https://h:1#": false, "lws-webhook-service.lws-system": false,
 	} {
 		_, err := Options{WebhookURL: address}.shape(nil)
-		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
-			t.Errorf("%s: got %v, want %q", address, err, want)
+		if (err == nil) != isRight || err != nil && (!strings.Contains(err.Error(), "--webhook-url") || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: got %v", address, err)
 		}
 	}
 	var out strings.Builder

@@ -83,8 +83,6 @@ type shape struct {
 	protects bool
 	// certifies reports whether the operator makes the certificate of the webhooks.
 	certifies bool
-	// lease is the name of the lease, or empty if the operator needs none.
-	lease string
 	// lacks are the kinds of policies that the API server does not serve.
 	lacks []string
 }
@@ -108,9 +106,6 @@ func (o Options) shape(lacks []string) (shape, error) {
 	s := shape{
 		Options: o, lacks: lacks, settings: operator.SettingsOf(config.Protection, o.namespace()),
 		protects: *config.Protection.Enabled && !o.NoProtection, certifies: *config.InternalCertManagement.Enable,
-	}
-	if *config.LeaderElection.LeaderElect {
-		s.lease = config.LeaderElection.ResourceName
 	}
 	if o.ProtectOnly && !s.protects {
 		return s, errors.New("--protect-only with protection switched off leaves nothing to install; drop one of them")
@@ -161,7 +156,7 @@ func (s shape) wants(u *unstructured.Unstructured) bool {
 		"service":      s.WebhookURL == "" || s.Image != "",
 		"certificates": s.certifies,
 		"crashLogs":    s.CrashLogLines > 0,
-		"leaseReader":  s.lease != "" && !s.NoLeaseReader,
+		"leaseReader":  !s.NoLeaseReader,
 		"alone":        s.settings.Alone,
 		"initialHold":  s.settings.InitialHold,
 		"older":        s.isOlder(),
@@ -187,9 +182,6 @@ func (s shape) render(u *unstructured.Unstructured) {
 	}
 	if u.GetKind() == "Deployment" {
 		s.setOperator(u)
-	}
-	if u.GetName() == leaseReaderRole {
-		u.Object["rules"].([]any)[0].(map[string]any)["resourceNames"] = []any{s.lease}
 	}
 	for _, hook := range webhooksOf(u) {
 		if s.WebhookURL != "" {

@@ -110,8 +110,6 @@ func TestManifestsFollowOptions(t *testing.T) {
 		{name: "in the cluster, logs of crashes", options: in("i", Options{CrashLogLines: 20})},
 		{name: "in the cluster, own certificates", options: in("i", with("internalCertManagement: {enable: false}"))},
 		{name: "without the lease for users", options: Options{NoLeaseReader: true}},
-		{name: "another lease", options: with("leaderElection: {resourceName: other}")},
-		{name: "no lease", options: with("leaderElection: {leaderElect: false}")},
 		{name: "protection only", options: in("i", Options{ProtectOnly: true})},
 		{name: "protection only, before 1.36", options: in("i", Options{ProtectOnly: true}), lacks: []string{operator.MutatingPolicy}},
 		{name: "before 1.36", lacks: []string{operator.MutatingPolicy}},

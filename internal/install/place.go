@@ -7,13 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/webhook"
 )
 
@@ -72,24 +70,10 @@ func Namespaces(ctx context.Context, c client.Reader) ([]string, error) {
 	return all, err
 }
 
-// Lease names the lease that an operator of sets holds, as far as the client may read where it runs. elects reports
-// whether its stored configuration demands one. The name is empty if that forbids one.
-func Lease(ctx context.Context, c client.Reader) (found types.NamespacedName, elects bool) {
+// Lease names the lease that an operator of sets holds, as far as the client may read where it runs.
+func Lease(ctx context.Context, c client.Reader) types.NamespacedName {
 	p, _ := placeOf(ctx, c)
-	found = types.NamespacedName{Namespace: cmp.Or(p.namespace, namespaceName), Name: v1alpha1.DefaultResourceName}
-	stored := &corev1.ConfigMap{}
-	if c.Get(ctx, types.NamespacedName{Namespace: found.Namespace, Name: configMapName}, stored) != nil {
-		return found, false
-	}
-	config, err := operator.ParseConfig([]byte(stored.Data[configFile]))
-	switch {
-	case err != nil:
-		return found, false
-	case !*config.LeaderElection.LeaderElect:
-		return types.NamespacedName{}, false
-	}
-	found.Name = config.LeaderElection.ResourceName
-	return found, true
+	return types.NamespacedName{Namespace: cmp.Or(p.namespace, namespaceName), Name: v1alpha1.DefaultResourceName}
 }
 
 // prefix is that of the names that the chart lets users choose.

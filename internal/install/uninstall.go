@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,33 +117,19 @@ func (c *cluster) refuseWithSets(ctx context.Context) error {
 
 // sayOnlyHere names the kept sets whose changes another implementation refuses.
 func (c *cluster) sayOnlyHere(ctx context.Context) error {
-	names, err := OnlyHere(ctx, c.client)
-	if len(names) > 0 {
-		c.say("another implementation refuses every change of %d sets, which have maxGroupRestarts with groupIdentity Hash: %s; remove one of the two from each",
-			len(names), strings.Join(names, ", "))
-	}
-	return err
-}
-
-// OnlyHere returns the sets that work here and that the other implementation refuses: those with maxGroupRestarts and
-// groups with keys.
-func OnlyHere(ctx context.Context, c client.Reader) (names []string, err error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(setList)
-	if err := c.List(ctx, list); err != nil && !unknownKind(err) {
-		return nil, fmt.Errorf("list LeaderWorkerSets: %w", err)
+	if err := c.client.List(ctx, list); err != nil && !unknownKind(err) {
+		return fmt.Errorf("list LeaderWorkerSets: %w", err)
 	}
-	for i := range list.Items {
-		set := &lwsv1.LeaderWorkerSet{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, set); err != nil {
-			return nil, err
-		}
-		if set.Spec.GroupIdentity == lwsv1.HashGroupIdentity && set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil {
-			names = append(names, set.Namespace+"/"+set.Name)
+	for _, set := range list.Items {
+		identity, _, _ := unstructured.NestedString(set.Object, "spec", "groupIdentity")
+		_, isLimited, _ := unstructured.NestedFieldNoCopy(set.Object, "spec", "leaderWorkerTemplate", "maxGroupRestarts")
+		if isLimited && identity == string(lwsv1.HashGroupIdentity) {
+			c.say("another implementation refuses every change of %s/%s, which has maxGroupRestarts with groupIdentity Hash: remove maxGroupRestarts", set.GetNamespace(), set.GetName())
 		}
 	}
-	slices.Sort(names)
-	return names, nil
+	return nil
 }
 
 // removal deletes objects of an installation. It can be interrupted anywhere and run again.

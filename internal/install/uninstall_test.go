@@ -1,7 +1,6 @@
 package install
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,12 +23,9 @@ func TestSetsThatWorkOnlyHere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if names := must(OnlyHere(t.Context(), c.client)); !slices.Equal(names, []string{"ns/a", "ns/e"}) {
-		t.Errorf("got %q", names)
-	}
 	var out strings.Builder
 	c.Out = &out
-	if err := c.sayOnlyHere(t.Context()); err != nil || !strings.Contains(out.String(), "ns/a, ns/e") {
+	if err := c.sayOnlyHere(t.Context()); err != nil || strings.Count(out.String(), "\n") != 2 || !strings.Contains(out.String(), "ns/a,") || !strings.Contains(out.String(), "ns/e,") {
 		t.Errorf("got %v, said %q", err, out.String())
 	}
 }

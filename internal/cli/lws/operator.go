@@ -4,13 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -26,13 +22,15 @@ const (
 // observedWithin is how soon an operator that is well observes a new spec.
 const observedWithin = 30 * time.Second
 
-// unattended returns why no operator acts on a set, or nil. Without the permission to read the lease, only a spec that
-// was not observed tells.
+// unattended returns why no operator acts on a set, or nil. Where the lease cannot be read, or an operator has none, only
+// a spec that was not observed tells.
 func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) *action.Reason {
 	if s.Lease.Name == "" {
 		return nil
 	}
-	if s.isLeaderless(ctx, now) {
+	found := &coordinationv1.Lease{}
+	err := s.Live.Get(ctx, s.Lease, found)
+	if _, isHeld := lease.HolderOf(found, now); err == nil && !isHeld {
 		return reasonf(CodeNoOperator, "no operator holds lease %s in namespace %s, so what is shown may be old, and nothing acts on the set; see: kubectl -n %[2]s get pods",
 			s.Lease.Name, s.Lease.Namespace)
 	}
@@ -46,24 +44,6 @@ func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, no
 
 func reasonf(code, format string, args ...any) *action.Reason {
 	return &action.Reason{Code: code, Sentence: fmt.Sprintf(format, args...)}
-}
-
-// isLeaderless reports whether the lease has no holder now, here or in another namespace that the user may list. It is
-// false where the user may not read the lease, or where it is absent and may have to be.
-func (s *Session) isLeaderless(ctx context.Context, now time.Time) bool {
-	found := &coordinationv1.Lease{}
-	err := s.Live.Get(ctx, s.Lease, found)
-	if _, isHeld := lease.HolderOf(found, now); isHeld || err != nil && !(s.Elects && apierrors.IsNotFound(err)) {
-		return false
-	}
-	var all coordinationv1.LeaseList
-	if err := s.Live.List(ctx, &all, client.MatchingFields{metav1.ObjectNameField: s.Lease.Name}); err != nil {
-		return apierrors.IsForbidden(err)
-	}
-	return !slices.ContainsFunc(all.Items, func(l coordinationv1.Lease) bool {
-		_, isHeld := lease.HolderOf(&l, now)
-		return isHeld
-	})
 }
 
 // specWritten is when the spec was written last, by its managed fields, or zero. The scale subresource writes it too.

@@ -29,10 +29,9 @@ func leaseOf(namespace, holder string, ago time.Duration) *coordinationv1.Lease 
 	}
 }
 
-// attended is a session that may read leases, but those that are forbidden: "get" or "list".
+// attended is a session that may read leases, unless "get" is forbidden.
 func attended(leases []*coordinationv1.Lease, forbidden ...string) *Session {
-	builder := fake.NewClientBuilder().WithScheme(Scheme()).WithIndex(&coordinationv1.Lease{}, metav1.ObjectNameField,
-		func(o client.Object) []string { return []string{o.GetName()} })
+	builder := fake.NewClientBuilder().WithScheme(Scheme())
 	for _, l := range leases {
 		builder.WithObjects(l)
 	}
@@ -49,14 +48,8 @@ func attended(leases []*coordinationv1.Lease, forbidden ...string) *Session {
 			}
 			return c.Get(ctx, key, o, opts...)
 		},
-		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-			if err := denied("list"); err != nil {
-				return err
-			}
-			return c.List(ctx, l, opts...)
-		},
 	}).Build()
-	return &Session{Live: live, Lease: types.NamespacedName{Namespace: "home", Name: "lease"}, Elects: true}
+	return &Session{Live: live, Lease: types.NamespacedName{Namespace: "home", Name: "lease"}}
 }
 
 // written is a set whose spec was written so long before epoch, and whose status after it.
@@ -77,12 +70,6 @@ func written(observed int64, ago time.Duration) *lwsv1.LeaderWorkerSet {
 
 func TestASetWithoutAnOperatorSaysSo(t *testing.T) {
 	held, expired, released := leaseOf("home", "x", time.Second), leaseOf("home", "x", time.Minute), leaseOf("home", "", 0)
-	elsewhere := leaseOf("away", "x", time.Second)
-	unelected := attended(nil)
-	unelected.Elects = false
-	if got := unelected.unattended(t.Context(), written(2, time.Hour), epoch); got != nil {
-		t.Errorf("absent, and an operator may run without: got %v", got)
-	}
 	for _, tt := range []struct {
 		name      string
 		leases    []*coordinationv1.Lease
@@ -93,12 +80,10 @@ func TestASetWithoutAnOperatorSaysSo(t *testing.T) {
 		{"held", []*coordinationv1.Lease{held}, nil, written(2, time.Hour), ""},
 		{"expired", []*coordinationv1.Lease{expired}, nil, written(2, time.Hour), CodeNoOperator},
 		{"released", []*coordinationv1.Lease{released}, nil, written(2, time.Hour), CodeNoOperator},
-		{"absent", nil, nil, written(2, time.Hour), CodeNoOperator},
-		{"held in another namespace", []*coordinationv1.Lease{expired, elsewhere}, nil, written(2, time.Hour), ""},
-		{"expired, and no other may be listed", []*coordinationv1.Lease{expired, elsewhere}, []string{"list"}, written(2, time.Hour), CodeNoOperator},
-		{"absent, and no other may be listed", nil, []string{"list"}, written(2, time.Hour), CodeNoOperator},
-		{"not to be read", []*coordinationv1.Lease{expired}, []string{"get", "list"}, written(2, time.Hour), ""},
-		{"not to be read, and a spec is not observed", nil, []string{"get", "list"}, written(1, 30*time.Second), CodeNotObserved},
+		{"absent, as without leader election", nil, nil, written(2, time.Hour), ""},
+		{"absent, and a spec is not observed", nil, nil, written(1, time.Hour), CodeNotObserved},
+		{"not to be read", []*coordinationv1.Lease{expired}, []string{"get"}, written(2, time.Hour), ""},
+		{"not to be read, and a spec is not observed", nil, []string{"get"}, written(1, 30*time.Second), CodeNotObserved},
 		{"a spec is not observed", []*coordinationv1.Lease{held}, nil, written(1, 30*time.Second), CodeNotObserved},
 		{"a spec is not observed yet", []*coordinationv1.Lease{held}, nil, written(1, 29*time.Second), ""},
 		{"a spec without a time", []*coordinationv1.Lease{held}, nil, func() *lwsv1.LeaderWorkerSet {

@@ -275,8 +275,6 @@ type Session struct {
 	Cached, Live client.Reader
 	// Lease is what an operator of sets holds. Without a name, nothing is said of the operator.
 	Lease types.NamespacedName
-	// Elects reports whether an operator surely has a lease: one that runs without leader election has none.
-	Elects bool
 
 	ctx context.Context
 }

@@ -225,21 +225,11 @@ func nameOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, 
 	if number == Live {
 		return set.Name + " spec"
 	}
-	key := ""
-	if r := numbered(revisions, number); r != nil {
-		key = r.Labels[lwsv1.RevisionKey]
-	}
-	return fmt.Sprintf("%s revision %s", set.Name, revision.Title(number, key))
+	return fmt.Sprintf("%s revision %s", set.Name, revision.Title(number, numbered(revisions, number).Labels[lwsv1.RevisionKey]))
 }
 
-// numbered returns the revision with a number, or nil.
 func numbered(revisions []*appsv1.ControllerRevision, number int64) *appsv1.ControllerRevision {
-	for _, r := range revisions {
-		if r.Revision == number {
-			return r
-		}
-	}
-	return nil
+	return revision.Latest(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
 }
 
 // contentOf returns the content of a revision, or that of the spec.

@@ -3,7 +3,6 @@ package revision
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -22,13 +21,10 @@ const (
 	ChangeCauseAnnotationKey = "kubernetes.io/change-cause"
 )
 
-// Title names a revision by its number and its key, but for one that is zero: it is unknown.
+// Title names a revision by its number and its key. A number that is unknown is 0.
 func Title(number int64, key string) string {
-	switch {
-	case number == 0:
+	if number == 0 {
 		return key
-	case key == "":
-		return strconv.FormatInt(number, 10)
 	}
 	return fmt.Sprintf("%d (%s)", number, key)
 }
