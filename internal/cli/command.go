@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,9 @@ on the PATH, run it as kubectl lockstep.`,
 	o.flags.AddFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
-			err = fmt.Errorf("--%s %s: give a value of type %s", invalid.GetFlag().Name, invalid.GetValue(), invalid.GetFlag().Value.Type())
+			wants := map[string]string{"int64": "a whole number", "duration": "a time such as 5m", "bool": "true or false"}
+			flag := invalid.GetFlag()
+			err = fmt.Errorf("--%s %s: give %s", flag.Name, invalid.GetValue(), cmp.Or(wants[flag.Value.Type()], flag.Value.Type()))
 		}
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})

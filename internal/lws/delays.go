@@ -40,7 +40,8 @@ var pullFailures = []string{
 // DelayAfter is how long a delay lasts until it is reported. Most pods have no node for a moment.
 const DelayAfter = 10 * time.Second
 
-// delay is what groups of a set wait for, or empty. isNear is set while something else may become a delay.
+// delay has the reason and the message of what groups of a set wait for. isNear is set while a pod lacks a node, and not
+// for long enough.
 type delay struct {
 	code, message string
 	isNear        bool

@@ -15,7 +15,7 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// scheduled is what a scheduler says of a pod that it found no node for.
+// scheduled has the condition of a pod for which a scheduler found no node.
 func scheduled(c *cluster, reason string) func(Pod) {
 	return func(pod Pod) {
 		pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending

@@ -57,7 +57,7 @@ func TestAPodWithANameInAnotherSpellingIsAConflict(t *testing.T) {
 	}
 }
 
-// A pod of another spelling that no StatefulSet of the set took is in nobody's way.
+// A pod with another spelling of a name is no conflict unless a StatefulSet of the set adopted it.
 func TestAForeignPodInAnotherSpellingIsNoConflict(t *testing.T) {
 	c := running(t, 2, 2)
 	pod := fakeapi.Pod("w-01", "w", 0)

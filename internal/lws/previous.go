@@ -238,21 +238,24 @@ func sorted(all []bearer) []bearer {
 	return all
 }
 
-// goneWait waits until objects are gone. Those that the set itself had end in each step of a rollout, and are of no
-// previous incarnation of it.
+// goneWait waits until objects are gone.
 func goneWait(set *lwsv1.LeaderWorkerSet, begins string, all []bearer, until time.Time) Wait {
-	isOwn := !slices.ContainsFunc(all, func(p bearer) bool { return p.isOlder(set) })
-	return Wait{Reason: because(CodePreviousIncarnation, begins+named(set, sorted(all))), Until: until, Ordinary: isOwn}
+	return Wait{Reason: because(CodePreviousIncarnation, begins+named(set, sorted(all))), Until: until, Ordinary: !anyOlder(all, set)}
 }
 
-// named counts objects that must be gone, and names the first of them. Those that the set itself had end in each step of
-// a rollout, and are of no previous incarnation of it.
+// anyOlder reports whether any of the objects is of a previous incarnation of a set. Objects that the set itself had end in each
+// step of a rollout.
+func anyOlder(all []bearer, set *lwsv1.LeaderWorkerSet) bool {
+	return slices.ContainsFunc(all, func(p bearer) bool { return p.isOlder(set) })
+}
+
+// named counts objects that must be gone, and names the first of them.
 func named(set *lwsv1.LeaderWorkerSet, all []bearer) string {
 	noun := "object"
 	if len(all) > 1 {
 		noun += "s"
 	}
-	if slices.ContainsFunc(all, func(p bearer) bool { return p.isOlder(set) }) {
+	if anyOlder(all, set) {
 		noun += " of the previous incarnation"
 	} else {
 		noun = "terminating " + noun

@@ -255,8 +255,8 @@ func TestReadyLaw(t *testing.T) {
 		"part refused: Current", "Service of another: Current", "previous Service: InProgress", "previous Service stuck: Failed")
 }
 
-// checkForTools checks the form of the conditions: Ready is there and says what Available says, unless a rollout is
-// paused. A condition, its reason and its message agree. Beside a False one is exactly one of the others, True.
+// checkForTools checks the form of the conditions: Ready is there, and True while Available is and no update is in
+// progress. A condition, its reason and its message agree. Beside a False one is exactly one of the others, True.
 func checkForTools(t fatal, set Set) {
 	isReady := condition(set.Status, ready)
 	for _, c := range set.Status.Conditions {
@@ -267,7 +267,8 @@ func checkForTools(t fatal, set Set) {
 			t.Fatalf("its status, reason and message differ: %+v", c)
 		}
 	}
-	if isReady.Status == "" || isReady.Reason != lws.CodePaused && (isReady.Status == metav1.ConditionTrue) != (condition(set.Status, available).Status == metav1.ConditionTrue) {
+	wants := condition(set.Status, available).Status == metav1.ConditionTrue && condition(set.Status, updating).Status != metav1.ConditionTrue
+	if isReady.Status == "" || (isReady.Status == metav1.ConditionTrue) != wants {
 		t.Fatalf("ready is not available: %+v", set.Status.Conditions)
 	}
 	others := slices.DeleteFunc(slices.Clone(set.Status.Conditions), func(c metav1.Condition) bool {

@@ -52,8 +52,8 @@ func refuses(err error) bool {
 		errors.As(err, new(apierrors.APIStatus)) && slices.ContainsFunc(refusing, func(said string) bool { return strings.Contains(err.Error(), said) })
 }
 
-// refusing is what the API server says of a write that it refuses with a code of another meaning: a webhook's answer,
-// and fields that do not fit the type of the object, such as two entries of one key.
+// refusing has phrases by which the API server refuses a write under another status code: a webhook's answer, and fields
+// that do not fit the type of the object, such as two entries of one key.
 var refusing = []string{"denied the request", "failed to create typed", "to smd typed"}
 
 // After is the refusal as one that follows another of the same write.

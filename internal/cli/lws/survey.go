@@ -273,7 +273,7 @@ const (
 type Session struct {
 	// Cached must have lwscache.CacheOptions and lwscache.Index. Live reads from the API server.
 	Cached, Live client.Reader
-	// Lease is what an operator of sets holds. Without a name, nothing is said of the operator.
+	// Lease is the lease that an operator of sets holds. Without a name, the operator is not judged.
 	Lease types.NamespacedName
 
 	ctx context.Context

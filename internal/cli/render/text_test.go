@@ -134,7 +134,7 @@ func TestAnOrdinaryStepOfARollout(t *testing.T) {
 	}
 }
 
-// A revision has two names: undo takes its number, and pods bear its key. Each text shows both.
+// A revision has two names: undo takes its number, and pods have its key. Each text shows both.
 func TestBothNamesOfARevision(t *testing.T) {
 	s := twoGroups()
 	s.Set.Revisions.Owned = revisions()

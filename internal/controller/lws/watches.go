@@ -99,7 +99,7 @@ func (p *pace) restarts() handler.EventHandler {
 	}}
 }
 
-// delayed is what a pod waits for, or empty.
+// delayed returns the code of what a pod waits for, or an empty string.
 func delayed(pod *corev1.Pod) string {
 	code, _ := lws.PodDelay(pod)
 	return code

@@ -13,7 +13,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// Draft is what the operator makes of a template. It has a generated name: a living object has the other.
+// Draft is an object that the operator would create from a template. Its name is generated, because an object may have
+// the real one.
 type Draft struct {
 	Object action.Object
 	// written has the paths of the set for those of the object.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	utilstrings "k8s.io/utils/strings"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -58,27 +59,9 @@ func warnAnnotations(set *lwsv1.LeaderWorkerSet) (warnings []string) {
 
 // nearest returns the key of sets whose name has the fewest edits from a name.
 func nearest(name string) string {
-	return slices.MinFunc(ofSets, func(a, b string) int { return edits(name, nameOf(a)) - edits(name, nameOf(b)) })
+	return slices.MinFunc(ofSets, func(a, b string) int {
+		return levenshtein.ComputeDistance(name, nameOf(a)) - levenshtein.ComputeDistance(name, nameOf(b))
+	})
 }
 
 func nameOf(key string) string { return key[strings.LastIndex(key, "/")+1:] }
-
-// edits counts the characters to add, remove or replace that make one text another.
-func edits(from, to string) int {
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(from) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(to) {
-			cost := diagonal
-			if from[i] != to[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(to)]
-}

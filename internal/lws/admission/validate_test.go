@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -28,6 +29,11 @@ const (
 	identityText  = "spec.groupIdentity: Invalid value: "
 	immutableText = "spec.leaderWorkerTemplate.volumeClaimTemplates: Invalid value: field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay"
 )
+
+// nameLength is the fault of a name that leaves no room for the labels of two groups.
+func nameLength(has int) string {
+	return fmt.Sprintf("metadata.name: Too long: has %d characters, and labels of pods hold it with the group index and a revision hash; use at most 50 for 2 groups", has)
+}
 
 // What the laws of config/crd show to be taken, on both sides of each limit, is not here.
 func TestValidateCreate(t *testing.T) {
@@ -61,6 +67,11 @@ func TestValidateCreate(t *testing.T) {
 		want []string
 	}{
 		{"name begins with a digit", newSet(withName("2cube")), []string{`metadata.name: Invalid value: "2cube": ` + dns1035}},
+		{
+			"name too long", newSet(withName(strings.Repeat("a", 64))),
+			[]string{`metadata.name: Invalid value: "` + strings.Repeat("a", 64) + `": must be no more than 63 characters`, nameLength(64)},
+		},
+		{"longest name of a Service", newSet(withName(strings.Repeat("a", 63))), []string{nameLength(63)}},
 		{"no name", newSet(withName("")), []string{"metadata.name: Required value: name or generateName is required"}},
 		{"no namespace", newSet(func(s *lwsv1.LeaderWorkerSet) { s.Namespace = "" }), []string{"metadata.namespace: Required value"}},
 		{"negative replicas", newSet(withReplicas(-1)), []string{"spec.replicas: Invalid value: -1: replicas must be equal or greater than 0"}},
