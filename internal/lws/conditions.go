@@ -137,6 +137,9 @@ func (d *setDecision) notices() []status.Notice {
 			Kind: ConditionUnrecorded, Reason: "DefinitionTooOld", Says: d.pruned(), Again: prunedAgain,
 			OverReason: "DefinitionHasFields", Over: "the API server keeps the fields of the status that restarts need",
 		},
+		{ // when it ended tells a process that starts how long ago the rollout was resumed
+			Kind: CodePaused, Says: d.pauseText(d.count()), OverReason: "RolloutNotPaused", Over: "no rollout is paused", Told: true,
+		},
 		{
 			Kind: CodeVolumeClaimsDiffer, Says: d.otherClaims,
 			OverReason: "VolumeClaimsAsMade", Over: "the claims of the spec are those that the set was made with",
@@ -157,15 +160,11 @@ func (d *setDecision) tell() (p Plan) {
 		p.await(time.Time{}, CodeRefused, d.hindrance)
 	}
 	counts := d.count()
-	text := d.pauseText(counts)
-	if text != "" {
-		p.await(time.Time{}, CodePaused, text)
-	}
-	if from := d.stillFrom(); text == "" && counts.currentUpdated < counts.current && d.serves(counts) && d.Now.Before(from) {
+	if from := d.stillFrom(); d.pauseText(counts) == "" && counts.currentUpdated < counts.current && d.serves(counts) && d.Now.Before(from) {
 		p.await(from, CodeRollout, "every wanted group is ready, and the rollout takes its next step")
 	}
 	if !Paused(d.Set) && d.holdsRollout() {
-		p.await(d.Resumed.Add(resumeGrace), CodePaused, "the rollout was resumed and replaces no group for another moment")
+		p.await(d.resumes(), CodePaused, "the rollout was resumed and replaces no group for another moment")
 	}
 	if d.delay.code != "" || d.delay.isNear {
 		p.await(d.Now.Add(DelayAfter), cmp.Or(d.delay.code, CodeUnschedulable), cmp.Or(d.delay.message, "pods have no node yet"))

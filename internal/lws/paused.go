@@ -8,9 +8,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -26,8 +28,15 @@ func Paused(set *lwsv1.LeaderWorkerSet) bool {
 const resumeGrace = 3 * time.Second
 
 // holdsRollout reports whether no further group is replaced: the rollout is paused, or was until now.
-func (d *setDecision) holdsRollout() bool {
-	return Paused(d.Set) || d.Now.Before(d.Resumed.Add(resumeGrace))
+func (d *setDecision) holdsRollout() bool { return Paused(d.Set) || d.Now.Before(d.resumes()) }
+
+// resumes is when a rollout that its set reports as paused replaces groups again.
+func (d *setDecision) resumes() time.Time {
+	told, ok := condition.Of(d.Set.Status.Conditions, CodePaused)
+	if ok && told.Status == metav1.ConditionTrue {
+		return d.Now.Add(resumeGrace)
+	}
+	return told.LastTransitionTime.Add(resumeGrace)
 }
 
 // effective returns the spec that the rules judge by. A new template waits while the rollout is

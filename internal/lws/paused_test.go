@@ -19,6 +19,8 @@ func TestUndoOfAPausedRolloutReplacesNoHealthyGroup(t *testing.T) {
 		"undo, resume at once":    then(back, resume, settled),
 		"resume, undo":            then(resume, carriedOut, (*cluster).others, back, settled),
 		"resume, seconds, undo":   then(resume, carriedOut, after(2*time.Second), carriedOut, (*cluster).others, back, settled),
+		"resume, process, undo":   then(resume, (*cluster).awake, carriedOut, (*cluster).others, back, settled),
+		"resume, both, undo":      then(resume, carriedOut, (*cluster).awake, carriedOut, (*cluster).others, back, settled),
 		"resume, undo, and pause": then(resume, carriedOut, back, pause, settled, resume, settled),
 	} {
 		for _, size := range []int32{1, 2} {

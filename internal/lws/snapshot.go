@@ -78,8 +78,6 @@ type SetSnapshot struct {
 	Refused []Refused
 	// Stalled is since when the leader StatefulSet has lacked pods and created none, or zero.
 	Stalled time.Time
-	// Resumed is when this process first read the set without the pause that it had before, or zero.
-	Resumed time.Time
 	// StatusWritten is when this process last wrote the set's status, or zero.
 	StatusWritten time.Time
 }

@@ -56,9 +56,6 @@ type lack struct {
 type setMemory struct {
 	uid      types.UID
 	statusAt time.Time
-	// isPaused is set while the set is paused, and resumed is when that ended.
-	isPaused bool
-	resumed  time.Time
 	// refusal is what the API server last refused to the set as it was then.
 	refusal   lws.Refusal
 	refusedAs wish
@@ -114,10 +111,6 @@ func (m *Memory) recall(w *lws.SetSnapshot) {
 	defer m.mu.Unlock()
 	s := m.of(w.Set)
 	w.StatusWritten = s.statusAt
-	if s.isPaused && !lws.Paused(w.Set) {
-		s.resumed = w.Now
-	}
-	s.isPaused, w.Resumed = lws.Paused(w.Set), s.resumed
 	if s.refusedAs.equal(wishOf(w.Set)) {
 		w.Refusal = s.refusal
 	}
