@@ -246,9 +246,9 @@ func TestRolloutByHand(t *testing.T) {
 	}
 	s.says("+      - image: "+imageB, "diff", "a", "--revision=1", "--to-revision=2")
 	s.refuse("revision 7", "rollout", "undo", "a", "--to-revision=7")
-	s.says("revision 1 (server dry run)", "undo", "a", "--dry-run=server")
+	s.says(") (server dry run)", "undo", "a", "--dry-run=server")
 	same(t, "groups after a dry run", map[string]int{imageB: 6}, s.groupsBy(set))
-	s.says("revision 1\n", "undo", "a")
+	s.says("revision 1 (", "undo", "a")
 	s.says("6 groups at revision 3", "status", "a", "--timeout=3m")
 	s.awaitGroups("all groups are at the first template", set, map[string]int{imageA: 6})
 	s.Eventually("the number of the revision rises", func() error {
