@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -43,19 +45,19 @@ func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 	}
 
 	s.Remove(policy)
-	s.Eventually("all groups are ready, and the Service is still refused", func() error {
+	s.Eventually("all groups are ready, and the set is not available without its Service", func() error {
 		now := s.Set(set.Name)
-		if now == nil {
+		if now == nil || now.Status.ReadyReplicas != 3 {
 			return drill.ErrStill
 		}
-		if err := s.unavailable(now); err != nil {
-			return err
+		if s.unavailable(now) == nil {
+			return errors.New("the set is available")
 		}
 		return s.tells(set, "create service w: ", "exceeded quota: no-services")
 	})
 	s.Remove(quota)
 	s.Eventually("nothing is refused any more", func() error {
-		if err := s.tells(set); err != nil {
+		if err := cmp.Or(s.tells(set), s.unavailable(s.Set(set.Name))); err != nil {
 			return err
 		}
 		return s.Client.Get(s.Context(), client.ObjectKeyFromObject(set), &corev1.Service{})
