@@ -81,14 +81,60 @@ func TestEventsOnAPod(t *testing.T) {
 	}
 }
 
+// failures are told with a write of a status.
+var failures = action.WriteStatus{Tell: action.Telling{Failures: []action.Failure{{Code: "X"}, {Code: "X"}, {Code: "X", ExitCode: new(int32(137))}, {Code: "Y", ExitCode: new(int32(1))}}}}
+
+// restarted compares the counter of restarts with the failures of some sets.
+func restarted(t *testing.T, when string, keys ...types.NamespacedName) {
+	t.Helper()
+	want := map[string]float64{}
+	for _, key := range keys {
+		of := " " + key.Name + " " + key.Namespace
+		want["group_restarts_total none X"+of], want["group_restarts_total 137 X"+of], want["group_restarts_total 1-127 Y"+of] = 2, 1, 1
+	}
+	if diff := cmp.Diff(want, fakeapi.Metrics(t, restarts)); diff != "" {
+		t.Errorf("%s (-want +got)\n%s", when, diff)
+	}
+}
+
+func named(key types.NamespacedName, uid types.UID) *lwsv1.LeaderWorkerSet {
+	return &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid}}
+}
+
 func TestFailuresAreCountedOnceTheyAreWritten(t *testing.T) {
-	write := action.WriteStatus{Tell: action.Telling{Failures: []action.Failure{{Code: "X"}, {Code: "X"}, {Code: "X", ExitCode: new(int32(137))}, {Code: "Y", ExitCode: new(int32(1))}}}}
+	t.Cleanup(restarts.Reset)
+	key := types.NamespacedName{Namespace: "ns", Name: "w"}
 	for _, err := range []error{errors.New("boom"), nil} {
-		New(&recorder{}).Tell(t.Context(), &corev1.Pod{}, write, err)
+		New(&recorder{}).Tell(t.Context(), named(key, "1"), failures, err)
 	}
-	if diff := cmp.Diff(map[string]float64{"group_restarts_total none X": 2, "group_restarts_total 137 X": 1, "group_restarts_total 1-127 Y": 1}, fakeapi.Metrics(t, restarts)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	restarted(t, "one refused write and one that is done", key)
+}
+
+func TestFailuresOfADeletedSetAreStillServed(t *testing.T) {
+	t.Cleanup(restarts.Reset)
+	reporter := New(&recorder{})
+	tell := func(key types.NamespacedName, uid types.UID) {
+		reporter.Tell(t.Context(), named(key, uid), failures, nil)
 	}
+	stands := func(key types.NamespacedName, uid types.UID, standing *lws.Standing) {
+		reporter.Stands(key, named(key, uid), standing)
+	}
+	w, namesake, other := types.NamespacedName{Namespace: "ns", Name: "w"}, types.NamespacedName{Namespace: "elsewhere", Name: "w"}, types.NamespacedName{Namespace: "ns", Name: "other"}
+	for _, key := range []types.NamespacedName{w, namesake, other} {
+		tell(key, "1") // a group of the set may be reconciled before the set
+		stands(key, "1", &lws.Standing{})
+		stands(key, "1", &lws.Standing{})
+	}
+	restarted(t, "three sets", w, namesake, other)
+	stands(w, "1", nil)
+	restarted(t, "one set is being deleted", namesake, other)
+	tell(w, "1")
+	stands(w, "1", nil)
+	restarted(t, "a failure was written during the deletion", namesake, other)
+	stands(other, "2", &lws.Standing{})
+	restarted(t, "a set was deleted and created again between two reads", namesake)
+	tell(other, "2")
+	restarted(t, "its next incarnation fails", namesake, other)
 }
 
 // Two waits of one read are not reported with every read.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -44,7 +45,7 @@ var (
 		Name: "lockstep_group_restarts_total",
 		Help: "Failures of groups that are recreated, by cause (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted, " +
 			"LeaderReplaced) and exit code (none, 0, 1-127, 137, 128-255).",
-	}, []string{"failure", "exit"})
+	}, []string{"namespace", "name", "failure", "exit"})
 )
 
 // Metrics returns the metrics about sets and groups.
@@ -67,7 +68,7 @@ func New(recorder events.EventRecorder) *Reporter {
 }
 
 // Tell reports the result of an action on behalf of owner.
-func (r *Reporter) Tell(ctx context.Context, owner runtime.Object, a action.Action, err error) {
+func (r *Reporter) Tell(ctx context.Context, owner client.Object, a action.Action, err error) {
 	about := a.About()
 	log := logr.FromContextOrDiscard(ctx).WithValues(
 		"verb", about.Verb, "object", a.Target().String(), "reason", about.Because.Code, "because", about.Because.Sentence)
@@ -86,7 +87,7 @@ func (r *Reporter) Tell(ctx context.Context, owner runtime.Object, a action.Acti
 	default:
 		count(a, "done")
 		for _, failure := range about.Tell.Failures {
-			restarts.WithLabelValues(failure.Code, exitClass(failure.ExitCode)).Inc()
+			restarts.WithLabelValues(owner.GetNamespace(), owner.GetName(), failure.Code, exitClass(failure.ExitCode)).Inc()
 		}
 		log.Info("done")
 		for _, event := range about.Tell.Done {

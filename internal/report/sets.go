@@ -62,11 +62,14 @@ func newSets() *sets { return &sets{now: time.Now, known: map[types.NamespacedNa
 func (r *Reporter) Stands(key types.NamespacedName, set *lwsv1.LeaderWorkerSet, standing *lws.Standing) {
 	r.sets.mu.Lock()
 	defer r.sets.mu.Unlock()
+	f := r.sets.known[key]
+	if standing == nil || f != nil && f.uid != set.UID {
+		restarts.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
+	}
 	if standing == nil {
 		delete(r.sets.known, key)
 		return
 	}
-	f := r.sets.known[key]
 	if f == nil || f.uid != set.UID {
 		f = &setFigures{uid: set.UID, lost: map[loss]float64{}}
 		r.sets.known[key] = f
