@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,33 @@ func TestAnotherNamespace(t *testing.T) {
 	selector, _, _ := unstructured.NestedFieldNoCopy(policy.Object, "spec", "matchResources", "namespaceSelector", "matchExpressions")
 	if text, _ := json.Marshal(selector); !strings.Contains(string(text), `"elsewhere"`) {
 		t.Errorf("the operator's namespace is not exempt: %s", text)
+	}
+}
+
+// TestAlertsIgnoreTheirSettings: each alert has its own severity and duration, and a name without an alert is an error.
+func TestAlertsIgnoreTheirSettings(t *testing.T) {
+	const object = "PrometheusRule lws-system/lws-controller-manager"
+	each := func(values string, visit func(rule map[string]any)) {
+		spec := mustRender(t, values)[object].Object["spec"]
+		for _, group := range spec.(map[string]any)["groups"].([]any) {
+			for _, rule := range group.(map[string]any)["rules"].([]any) {
+				visit(rule.(map[string]any))
+			}
+		}
+	}
+	each(`{metrics: {alerts: true, severities: null, durations: null}}`, func(want map[string]any) {
+		name := want["alert"].(string)
+		each(fmt.Sprintf(`{metrics: {alerts: true, severities: {%s: page}, durations: {%s: 7h}}}`, name, name), func(rule map[string]any) {
+			labels := rule["labels"].(map[string]any)
+			if isSet := rule["alert"] == name; isSet != (labels["severity"] == "page") || isSet != (rule["for"] == "7h") {
+				t.Errorf("%s is set: %v has severity %v and lasts %v", name, rule["alert"], labels["severity"], rule["for"])
+			}
+		})
+	})
+	for _, misspelt := range []string{`severities: {LockstepSetDwon: page}`, `durations: {LockstepSetDwon: 1h}`} {
+		if _, err := render(t, "lws-system", values(t, "{metrics: {alerts: true, "+misspelt+"}}")); err == nil || !strings.Contains(err.Error(), "LockstepSetDwon") {
+			t.Errorf("%s: %v", misspelt, err)
+		}
 	}
 }
 

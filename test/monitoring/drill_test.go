@@ -128,8 +128,9 @@ func TestDashboards(t *testing.T) {
 	s.shows(1, `lockstep_set_condition_seconds{NAMESPACE, name="former", reason="WaitingForPreviousIncarnation"}`)
 	s.shows(4, `lockstep_set_pods_beyond_need_total{NAMESPACE, name="hungry"}`)
 	s.shows(16, `lockstep_set_accelerator_seconds_lost_total{NAMESPACE, name="hungry", resource="example.com/gpu", reason="starting"}`)
-	s.shows(1, `lockstep_group_restarts_total{failure="PodRestarted", exit="137"}`)
+	s.shows(1, `lockstep_group_restarts_total{NAMESPACE, name="crashing", failure="PodRestarted", exit="137"}`)
 	s.shows(1, `lockstep_protection_claims_held{reason="InUse"}`)
+	s.shows(1, `ALERTS{NAMESPACE, alertname="LockstepSetDown", cluster="drill", name="hungry"}`)
 	s.shows(1, `ALERTS{NAMESPACE, alertname="LockstepSetDegraded", alertstate="pending", name="hungry"}`)
 	s.shows(1, `ALERTS{NAMESPACE, alertname="LockstepPreviousObjectStuck", alertstate="pending", name="former"}`)
 	s.shows(1, `ALERTS{NAMESPACE, alertname="LockstepGroupCrashLooping", alertstate="pending", name="crashing"}`)
@@ -140,8 +141,9 @@ func TestDashboards(t *testing.T) {
 	}
 
 	s.Remove(waiting)
-	s.Until("the series of a deleted set are gone", func() bool {
-		found, err := prometheus.query(fmt.Sprintf(`{namespace=%q, name="hungry", __name__=~"lockstep_.*"}`, s.Namespace))
+	s.Remove(&lwsv1.LeaderWorkerSet{ObjectMeta: s.Meta("crashing")})
+	s.Until("the series of deleted sets are gone", func() bool {
+		found, err := prometheus.query(fmt.Sprintf(`{namespace=%q, name=~"hungry|crashing", __name__=~"lockstep_.*"}`, s.Namespace))
 		return err == nil && len(found) == 0
 	})
 	s.Remove(&corev1.Pod{ObjectMeta: s.Meta("user")})
@@ -191,7 +193,7 @@ func (s *scene) deletedInUse() *corev1.PersistentVolumeClaim {
 
 // checkPanels checks that each query of a dashboard has an answer, and plots them if asked to.
 func (s *scene) checkPanels(name string, d dashboard, began time.Time) {
-	values := strings.NewReplacer("$__rate_interval", "10s", "$__range", "1m", "$namespace", s.Namespace, "$name", "rolled")
+	values := strings.NewReplacer("$__rate_interval", "10s", "$__range", "1m", "$cluster", "drill", "$namespace", s.Namespace, "$name", "rolled")
 	var charts []chart
 	for _, panel := range d.Panels {
 		c := chart{title: panel.Title}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"lockstep.dev/lockstep/internal/lws"
 )
 
 const (
@@ -82,7 +84,18 @@ func familyOf(metrics map[string]metric, series string) (metric, bool) {
 	return metric{}, false
 }
 
-var ours = regexp.MustCompile(`\blockstep_\w+`)
+var (
+	ours = regexp.MustCompile(`\blockstep_\w+`)
+	// bare is an aggregation that keeps no label. grouped are the labels that one keeps, or by which series match.
+	bare    = regexp.MustCompile(`\b(?:sum|min|max|avg|count|group)\s*\(`)
+	grouped = regexp.MustCompile(`\b(?:by|on) \(([^)]*)\)`)
+)
+
+// losesCluster reports whether the answer to a query does not say of which cluster it is.
+func losesCluster(expression string) bool {
+	return bare.MatchString(expression) || slices.ContainsFunc(grouped.FindAllStringSubmatch(expression, -1),
+		func(labels []string) bool { return !slices.Contains(strings.Split(labels[1], ", "), "cluster") })
+}
 
 func checkExpression(t *testing.T, where, expression string) {
 	t.Helper()
@@ -93,6 +106,36 @@ func checkExpression(t *testing.T, where, expression string) {
 	for _, name := range names {
 		if _, known := familyOf(metrics, name); !known {
 			t.Errorf("%s asks for %s, which does not exist", where, name)
+		}
+	}
+	if losesCluster(expression) {
+		t.Errorf("%s loses the label cluster: %s", where, expression)
+	}
+}
+
+func TestTheClusterOfASeriesIsLost(t *testing.T) {
+	for expression, want := range map[string]bool{
+		`sum(a)`: true, `max (a)`: true, `sum by (name) (a)`: true, `a and on (namespace, name) b`: true, `sum by (clusters) (a)`: true,
+		`sum by (cluster, name) (a) unless on (cluster) b`: false, `topk(10, sum by (name, cluster) (a))`: false, `max_over_time(a[1m])`: false,
+	} {
+		if losesCluster(expression) != want {
+			t.Errorf("%s loses the cluster: %t, want %t", expression, !want, want)
+		}
+	}
+	queries := regexp.MustCompile("`([^`\n]*lockstep_[^`\n]*)`|(?m)^    (.*lockstep_.*)$")
+	found, err := filepath.Glob(pages + "*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(found, root+"docs/how-to/monitor.md", root+"docs/metrics.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, query := range queries.FindAllString(string(text), -1) {
+			if losesCluster(query) {
+				t.Errorf("%s: %s loses the label cluster", page, query)
+			}
 		}
 	}
 }
@@ -163,6 +206,30 @@ type board struct {
 		Expr         string
 		LegendFormat string `json:"legendFormat"`
 	}
+	Options struct {
+		ColorMode string `json:"colorMode"`
+	}
+	FieldConfig struct {
+		Defaults struct {
+			Links                []struct{ URL string }
+			Thresholds, Mappings json.RawMessage
+		}
+		Overrides []struct {
+			Matcher    struct{ Options string }
+			Properties []struct{ ID string }
+		}
+	} `json:"fieldConfig"`
+}
+
+// colours reports whether the panel has a colour for a name in its legend.
+func (b board) colours(name string) bool {
+	for _, o := range b.FieldConfig.Overrides {
+		matches, err := regexp.MatchString("^(/ ?"+name+"\\$/|"+name+")$", o.Matcher.Options)
+		if err == nil && matches && len(o.Properties) > 0 && o.Properties[0].ID == "color" {
+			return true
+		}
+	}
+	return false
 }
 
 // mayBeEmpty reports whether the panel says that it may show nothing.
@@ -200,6 +267,46 @@ func TestDashboardsAskForMetricsThatExist(t *testing.T) {
 			}
 			for _, target := range panel.Targets {
 				checkExpression(t, name+": "+panel.Title, target.Expr)
+			}
+		}
+	}
+}
+
+func TestStatesHaveNoColour(t *testing.T) {
+	for name, d := range readDashboards(t) {
+		for _, panel := range d.Panels {
+			legend, defaults := panel.Targets[0].LegendFormat, panel.FieldConfig.Defaults
+			for state := range lws.GroupStates {
+				isShown := legend == "{{state}}" && strings.Contains(panel.Targets[0].Expr, "lockstep_set_groups") ||
+					legend == "{{resource}} {{reason}}" && state != lws.GroupReady
+				if isShown && !panel.colours(state.String()) {
+					t.Errorf("%s: panel %q has no colour for %s", name, panel.Title, state)
+				}
+			}
+			if panel.Options.ColorMode == "background" && defaults.Thresholds == nil && defaults.Mappings == nil {
+				t.Errorf("%s: panel %q has one colour for all values", name, panel.Title)
+			}
+		}
+	}
+	if got := readDashboards(t)["set"].Panels[0]; got.Type != "stat" || got.Options.ColorMode != "background" {
+		t.Errorf("the state of a set has no colour: panel %q", got.Title)
+	}
+}
+
+func TestFleetDoesNotLinkToASet(t *testing.T) {
+	all := readDashboards(t)
+	for _, panel := range all["fleet"].Panels {
+		if !strings.Contains(panel.Targets[0].LegendFormat, "{{name}}") && panel.Title != "All sets" {
+			continue
+		}
+		links := panel.FieldConfig.Defaults.Links
+		if len(links) != 1 || !strings.HasPrefix(links[0].URL, "/d/"+all["set"].UID+"?") {
+			t.Errorf("panel %q links to %v", panel.Title, links)
+			continue
+		}
+		for _, variable := range []string{"${datasource:queryparam}", "var-cluster=${", "var-namespace=${", "var-name=${", "${__url_time_range}"} {
+			if !strings.Contains(links[0].URL, variable) {
+				t.Errorf("panel %q: the link %s lacks %s", panel.Title, links[0].URL, variable)
 			}
 		}
 	}
