@@ -88,10 +88,11 @@ type collector struct {
 	moment   time.Time
 	sets     []*lwsv1.LeaderWorkerSet
 	// objects are kept by the selection; definitions are made of names alone.
-	objects, definitions []client.Object
-	events               []corev1.Event
-	operator             operatorFacts
-	server               *kubeversion.Info
+	objects     []client.Object
+	definitions []*unstructured.Unstructured
+	events      []corev1.Event
+	operator    operatorFacts
+	server      *kubeversion.Info
 	// seen are outputs of commands, by file, and wanted the StatefulSets that the plans compare with.
 	seen   []file
 	wanted []*appsv1.StatefulSet
@@ -339,7 +340,9 @@ func (c *collector) surveySets(ctx context.Context) {
 		found, err := session.Set(ctx, client.ObjectKeyFromObject(set), c.moment)
 		c.miss("status and plan of "+set.Name, err)
 		if err == nil {
-			c.wanted = append(c.wanted, lws.WantedLeaders(found.Set))
+			if wanted := lws.WantedLeaders(found.Set); wanted != nil {
+				c.wanted = append(c.wanted, wanted)
+			}
 			c.see(set.Name+"/status.txt", render.Status(found))
 			c.see(set.Name+"/plan.txt", render.Plan(found))
 		}
@@ -352,10 +355,7 @@ func (c *collector) see(name string, r render.Report) {
 
 // bundle redacts and packs all that was read.
 func (c *collector) bundle() (*Bundle, error) {
-	c.redactor.Learn(c.objects)
-	for _, wanted := range c.wanted {
-		c.redactor.LearnWanted(wanted)
-	}
+	c.redactor.Learn(c.objects, c.wanted...)
 	var files []file
 	for _, f := range c.seen {
 		files = append(files, file{f.name, []byte(c.redactor.Text(string(f.content)))})
@@ -375,33 +375,28 @@ func (c *collector) bundle() (*Bundle, error) {
 
 // objectFiles are the redacted objects, each in a file: objects/RESOURCE.GROUP/NAMESPACE/NAME.json.
 func (c *collector) objectFiles() (files []file, err error) {
-	add := func(object client.Object) error {
+	redacted := slices.Clone(c.definitions)
+	for _, object := range c.objects {
 		kind, err := c.Live.GroupVersionKindFor(object)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		copied := c.redactor.Object(object)
+		copied.SetGroupVersionKind(kind)
+		redacted = append(redacted, copied)
+	}
+	for _, object := range redacted {
+		kind := object.GroupVersionKind()
 		mapping, err := c.Live.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		object.GetObjectKind().SetGroupVersionKind(kind)
 		text, err := json.Marshal(object)
-		path := []string{"objects", mapping.Resource.GroupResource().String()}
-		if object.GetNamespace() != "" {
-			path = append(path, object.GetNamespace())
-		}
-		files = append(files, file{strings.Join(append(path, object.GetName()+".json"), "/"), text})
-		return err
-	}
-	for _, object := range c.definitions {
-		if err := add(object); err != nil {
+		if err != nil {
 			return nil, err
 		}
-	}
-	for _, object := range c.objects {
-		if err := add(c.redactor.Object(object)); err != nil {
-			return nil, err
-		}
+		at := path.Join("objects", mapping.Resource.GroupResource().String(), object.GetNamespace(), object.GetName()+".json")
+		files = append(files, file{at, text})
 	}
 	return files, nil
 }

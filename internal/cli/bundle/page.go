@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/version"
@@ -115,7 +116,8 @@ func (c *collector) configuration(p *page) {
 	for _, object := range c.objects {
 		if found, ok := object.(*corev1.ConfigMap); ok && found.Name == v1alpha1.InstalledName {
 			p.line("## Configuration\n")
-			p.block(c.redactor.Object(found).(*corev1.ConfigMap).Data[v1alpha1.InstalledKey])
+			text, _, _ := unstructured.NestedString(c.redactor.Object(found).Object, "data", v1alpha1.InstalledKey)
+			p.block(text)
 		}
 	}
 }

@@ -14,92 +14,47 @@ import (
 	"lockstep.dev/lockstep/internal/lws/revision"
 )
 
-// podTemplateHash is the label in which a Deployment keeps a hash of its template.
-const podTemplateHash = "pod-template-hash"
-
-// hashLabels have values that end in a hash of a template. Who knows the rest of it could try values of a secret.
-var hashLabels = []string{lwsv1.RevisionKey, appsv1.ControllerRevisionHashLabelKey, podTemplateHash}
-
-// Learn collects the names of all objects, and the hashes of what will be redacted: those of revisions are made again
-// from redacted content, others are replaced.
-func (r *Redactor) Learn(objects []client.Object) {
-	r.learning = true
+// Learn collects the names of all objects, and the hashes of what will be redacted. Those of revisions are made
+// again from redacted content, as are the fingerprints of leader StatefulSets that sets want: each is compared with
+// one that an apply left. Other hashes become tokens.
+func (r *Redactor) Learn(objects []client.Object, wanted ...*appsv1.StatefulSet) {
 	for _, object := range objects {
 		r.Object(object)
 	}
-	r.learning = false
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *appsv1.ControllerRevision:
-			r.rehash(revision.Key(o.Data.Raw), revision.Key(r.revisionData(o).Raw))
+			r.learnRevision(o.Data.Raw)
 		case *lwsv1.LeaderWorkerSet:
-			was, err := revision.Data(o)
-			now, other := revision.Data(r.Object(o).(*lwsv1.LeaderWorkerSet))
-			if err == nil && other == nil {
-				r.rehash(revision.Key(was), revision.Key(now))
+			if encoded, err := revision.Data(o); err == nil {
+				r.learnRevision(encoded)
 			}
 		}
 	}
-	for _, object := range objects {
-		r.replaceHashes(object)
+	for _, leaders := range wanted {
+		redacted := &appsv1.StatefulSet{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.Object(leaders).Object, redacted); err == nil {
+			r.hashes[lws.Fingerprint(leaders)] = lws.Fingerprint(redacted)
+		}
 	}
 }
 
-// LearnWanted replaces the fingerprint of a leader StatefulSet that its set wants, which is compared with one
-// that an apply left.
-func (r *Redactor) LearnWanted(wanted *appsv1.StatefulSet) {
-	if wanted != nil {
-		r.rehash(lws.Fingerprint(wanted), lws.Fingerprint(r.Object(wanted)))
-	}
-}
-
-func (r *Redactor) rehash(was, now string) {
-	if _, known := r.hashes[was]; !known {
-		r.hashes[was] = now
+// learnRevision makes the key of a revision again, which is a hash of its data.
+func (r *Redactor) learnRevision(encoded []byte) {
+	of := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: encoded}}
+	if redacted, err := json.Marshal(r.Object(of).Object["data"]); err == nil {
+		r.hashes[revision.Key(encoded)] = revision.Key(redacted)
 	}
 }
 
 // safe are the words that Kubernetes makes of hashes, without vowels.
 var safe = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5,10}$`)
 
-const safeLetters = "bcdfghjklmnpqrstvwxz2456789"
-
-// replaceHashes gives the hashes in an object's labels and status another value.
-func (r *Redactor) replaceHashes(object client.Object) {
-	var hashed []string
-	for _, label := range hashLabels {
-		hashed = append(hashed, object.GetLabels()[label])
+// learnHash has a token stand for the hash at the end of a name: who knows the rest of a template could try values of
+// a secret in it.
+func (r *Redactor) learnHash(value string) {
+	word := value[strings.LastIndexByte(value, '-')+1:]
+	if _, known := r.hashes[word]; !known && safe.MatchString(word) {
+		r.hashes[word] = r.token(word)
 	}
-	switch o := object.(type) {
-	case *appsv1.StatefulSet:
-		hashed = append(hashed, o.Status.CurrentRevision, o.Status.UpdateRevision, o.Spec.Template.Labels[lwsv1.RevisionKey])
-	case *appsv1.ControllerRevision:
-		hashed = append(hashed, o.Name)
-	}
-	for _, value := range hashed {
-		if word := value[strings.LastIndexByte(value, '-')+1:]; safe.MatchString(word) {
-			r.rehash(word, r.safeToken(word))
-		}
-	}
-}
-
-// safeToken stands for a hash, and looks like one.
-func (r *Redactor) safeToken(word string) string {
-	var token strings.Builder
-	for _, b := range r.sum(word)[:10] {
-		token.WriteByte(safeLetters[int(b)%len(safeLetters)])
-	}
-	return token.String()
-}
-
-// revisionData is the redacted data of a revision. That of a set is encoded as a set's is. Other data is a token.
-func (r *Redactor) revisionData(of *appsv1.ControllerRevision) runtime.RawExtension {
-	restored, err := revision.Restore(&lwsv1.LeaderWorkerSet{}, of.Data.Raw)
-	if err == nil {
-		if encoded, err := revision.Data(r.Object(restored).(*lwsv1.LeaderWorkerSet)); err == nil {
-			return runtime.RawExtension{Raw: encoded}
-		}
-	}
-	token, _ := json.Marshal(map[string]string{"redacted": r.token(string(of.Data.Raw))})
-	return runtime.RawExtension{Raw: token}
 }

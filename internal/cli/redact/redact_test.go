@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -63,6 +64,14 @@ func setWith(t *testing.T, value string) (*lwsv1.LeaderWorkerSet, *appsv1.Contro
 	}
 }
 
+// redacted decodes a redacted object as an API server does.
+func redacted(t *testing.T, r *Redactor, object, into client.Object) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(encoded(t, r.Object(object))), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A decision compares a set with its revisions, and pods with both. Redaction changes none of the answers.
 func TestHashesAreMadeAgain(t *testing.T) {
 	set, stored := setWith(t, "one")
@@ -74,8 +83,12 @@ func TestHashesAreMadeAgain(t *testing.T) {
 	sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "llama"}, Status: appsv1.StatefulSetStatus{UpdateRevision: "llama-5c5c8b4544"}}
 	r := New()
 	r.Learn([]client.Object{set, stored, older, pod, sts})
-	redactedSet, now := r.Object(set).(*lwsv1.LeaderWorkerSet), r.Object(stored).(*appsv1.ControllerRevision)
-	before, labels := r.Object(older).(*appsv1.ControllerRevision), r.Object(pod).GetLabels()
+	redactedSet, now, before := &lwsv1.LeaderWorkerSet{}, &appsv1.ControllerRevision{}, &appsv1.ControllerRevision{}
+	redacted(t, r, set, redactedSet)
+	redacted(t, r, stored, now)
+	redacted(t, r, older, before)
+	redacted(t, r, sts, sts)
+	labels := r.Object(pod).GetLabels()
 	live, err := revision.Data(redactedSet)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +102,7 @@ func TestHashesAreMadeAgain(t *testing.T) {
 		"the name of the revision has its key":     now.Name == revision.Name("llama", now.Labels[lwsv1.RevisionKey], 1),
 		"the old key is gone":                      now.Labels[lwsv1.RevisionKey] != key,
 		"the hash of Kubernetes is replaced":       labels[appsv1.ControllerRevisionHashLabelKey] != "llama-5c5c8b4544",
-		"and is so everywhere":                     labels[appsv1.ControllerRevisionHashLabelKey] == r.Object(sts).(*appsv1.StatefulSet).Status.UpdateRevision,
+		"and is so everywhere":                     labels[appsv1.ControllerRevisionHashLabelKey] == sts.Status.UpdateRevision,
 		"a message names the revision by its name": r.Text("revision "+key) == "revision "+now.Labels[lwsv1.RevisionKey],
 	} {
 		if !holds {

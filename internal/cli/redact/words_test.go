@@ -9,10 +9,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 )
 
 // messages are the packages whose texts are seen in conditions, events, logs, status, plan and why.
@@ -21,8 +24,8 @@ var messages = []string{
 	"operator", "pvc", "pvccache", "report",
 }
 
-// Every word of our own messages is in the list: a bundle without them would say little.
-func TestWordsOfOurMessagesStay(t *testing.T) {
+// Every word of our own messages and of the names of fields is in the list: a bundle without them would say little.
+func TestWordsOfMessagesAndFieldsStay(t *testing.T) {
 	missing, found := map[string]bool{}, 0
 	for _, dir := range messages {
 		err := filepath.WalkDir(filepath.Join("..", "..", filepath.FromSlash(dir)), func(path string, entry fs.DirEntry, err error) error {
@@ -46,6 +49,21 @@ func TestWordsOfOurMessagesStay(t *testing.T) {
 	if found < 1000 {
 		t.Fatalf("only %d words were found", found)
 	}
+	fields, seen := map[string]bool{}, map[reflect.Type]bool{}
+	fieldNames(reflect.TypeFor[v1alpha1.Configuration](), seen, fields)
+	for _, kind := range kinds() {
+		fieldNames(reflect.TypeOf(kind), seen, fields)
+	}
+	for field := range fields {
+		if strings.ContainsAny(field, "0123456789") && !isVocabulary(field) {
+			missing[field] = true
+		}
+		for _, part := range part.FindAllString(field, -1) {
+			if strings.Trim(part, "0123456789") != "" && !isVocabulary(part) {
+				missing[strings.ToLower(part)] = true
+			}
+		}
+	}
 	words := slices.Sorted(maps.Keys(missing))
 	switch {
 	case len(missing) == 0:
@@ -56,13 +74,35 @@ func TestWordsOfOurMessagesStay(t *testing.T) {
 	}
 }
 
+// fieldNames adds the names of all fields of a type.
+func fieldNames(of reflect.Type, seen map[reflect.Type]bool, names map[string]bool) {
+	switch of.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		fieldNames(of.Elem(), seen, names)
+	case reflect.Struct:
+		if seen[of] {
+			return
+		}
+		seen[of] = true
+		for i := range of.NumField() {
+			names[jsonName(of.Field(i))] = true
+			fieldNames(of.Field(i).Type, seen, names)
+		}
+	}
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
 var update = flag.Bool("update", false, "add the words of our messages to words.txt")
 
 func addWords(t *testing.T, more []string) {
 	all := append(strings.Fields(wordList), more...)
 	slices.SortFunc(all, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
 	var text, line strings.Builder
-	for _, word := range slices.Compact(all) {
+	for _, word := range slices.CompactFunc(all, strings.EqualFold) {
 		if line.Len() > 0 && line.Len()+1+len(word) > 120 {
 			text.WriteString(line.String() + "\n")
 			line.Reset()
