@@ -1,8 +1,7 @@
 // Package redact replaces what may be secret in Kubernetes objects and texts.
 //
-// A list of fields decides what stays; everything else becomes a token. Equal values have equal tokens, so what is
-// compared still compares. The key of the tokens is random and is not kept. The package knows no cluster and no
-// archive.
+// Lists of fields decide what stays; everything else becomes a token. Equal values have equal tokens, so what is
+// compared still compares. The key of the tokens is random and is not kept. The package knows no cluster.
 package redact
 
 import (
@@ -10,17 +9,25 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 )
 
 // Redactor redacts the objects and texts of one bundle. Learn must see all objects first.
 type Redactor struct {
-	key []byte
+	key    []byte
+	fields map[string]keep
 	// known are the words of the names that stay: a text may have them.
 	known map[string]bool
 	// hashes are words that were made from redacted content, and what stands for each.
@@ -29,9 +36,10 @@ type Redactor struct {
 
 // New returns a redactor with a random key.
 func New() *Redactor {
-	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // never fails
-	return &Redactor{key: key, known: map[string]bool{}, hashes: map[string]string{}}
+	r := &Redactor{key: make([]byte, sha256.Size), known: map[string]bool{}, hashes: map[string]string{}}
+	r.fields = r.rules()
+	_, _ = rand.Read(r.key) // never fails
+	return r
 }
 
 // token stands for a value. It is a valid label and DNS name.
@@ -44,66 +52,77 @@ func (r *Redactor) token(value string) string {
 	return "redacted-" + hex.EncodeToString(mac.Sum(nil)[:6])
 }
 
+// Learn collects the names of all objects, and the hashes of what will be redacted. Those of revisions are made
+// again from redacted content, as are the fingerprints of leader StatefulSets that sets want: each is compared with
+// one that an apply left. Other hashes become tokens.
+func (r *Redactor) Learn(objects []client.Object, wanted ...*appsv1.StatefulSet) {
+	for _, object := range objects {
+		r.Object(object)
+	}
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *appsv1.ControllerRevision:
+			r.learnRevision(o.Data.Raw)
+		case *lwsv1.LeaderWorkerSet:
+			if encoded, err := revision.Data(o); err == nil {
+				r.learnRevision(encoded)
+			}
+		}
+	}
+	for _, leaders := range wanted {
+		redacted := &appsv1.StatefulSet{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.Object(leaders).Object, redacted); err == nil {
+			r.hashes[lws.Fingerprint(leaders)] = lws.Fingerprint(redacted)
+		}
+	}
+}
+
+// learnRevision makes the key of a revision again, which is a hash of its data.
+func (r *Redactor) learnRevision(encoded []byte) {
+	of := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: encoded}}
+	if redacted, err := json.Marshal(r.Object(of).Object["data"]); err == nil {
+		r.hashes[revision.Key(encoded)] = revision.Key(redacted)
+	}
+}
+
 // Object returns a redacted copy of an object.
 func (r *Redactor) Object(object client.Object) *unstructured.Unstructured {
 	fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(object) // the API server encoded it before
-	return &unstructured.Unstructured{Object: r.fields("", fields)}
+	return &unstructured.Unstructured{Object: r.mapping("", fields)}
 }
 
-// fields redacts the fields of an object in a field of it.
-func (r *Redactor) fields(parent string, values map[string]any) map[string]any {
+// mapping redacts what a field has: an object or a map.
+func (r *Redactor) mapping(parent string, values map[string]any) map[string]any {
 	redacted := make(map[string]any, len(values))
 	for field, value := range values {
-		if classOf(parent, field) == dropped {
+		keep := r.rule(parent, field)
+		if keep == nil {
 			continue
 		}
 		key := r.Text(field)
-		if keysAreNames(parent) {
+		if keysStay.Has(parent) {
 			key = r.name(field)
 		}
-		redacted[key] = r.value(parent, field, value)
+		redacted[key] = r.value(field, value, keep)
 	}
 	return redacted
 }
 
-// value redacts a value of a field. Numbers and booleans stay, and a list is redacted as its members are.
-func (r *Redactor) value(parent, field string, value any) any {
+// value redacts the value of a field. Numbers and booleans stay.
+func (r *Redactor) value(field string, value any, keep keep) any {
 	switch value := value.(type) {
 	case map[string]any:
-		return r.fields(field, value)
+		return r.mapping(field, value)
 	case []any:
 		redacted := make([]any, len(value))
 		for i := range value {
-			redacted[i] = r.value(parent, field, value[i])
+			redacted[i] = r.value(field, value[i], keep)
 		}
 		return redacted
 	case string:
-		return r.string(classOf(parent, field), value)
+		return keep(value)
 	}
 	return value
-}
-
-func (r *Redactor) string(as class, value string) string {
-	switch as {
-	case hash:
-		r.learnHash(value)
-		return r.name(value)
-	case name:
-		return r.name(value)
-	case words:
-		return r.Text(value)
-	case amount:
-		if _, err := resource.ParseQuantity(value); err == nil {
-			return value
-		}
-	case document:
-		var content any
-		if yaml.Unmarshal([]byte(value), &content) == nil {
-			redacted, _ := yaml.Marshal(r.value("", "", content)) // it was decoded just now
-			return string(redacted)
-		}
-	}
-	return r.token(value)
 }
 
 // name keeps a name, so that texts may have its words. Hashes in it are replaced.
@@ -115,4 +134,29 @@ func (r *Redactor) name(value string) string {
 		}
 		return word
 	})
+}
+
+// hash keeps a name, but for the hash at its end: who knows the rest of a template could try values of a secret in it.
+func (r *Redactor) hash(value string) string {
+	word := value[strings.LastIndexByte(value, '-')+1:]
+	if _, known := r.hashes[word]; !known && safe.MatchString(word) {
+		r.hashes[word] = r.token(word)
+	}
+	return r.name(value)
+}
+
+func (r *Redactor) amount(value string) string {
+	if _, err := resource.ParseQuantity(value); err != nil {
+		return r.token(value)
+	}
+	return value
+}
+
+func (r *Redactor) document(value string) string {
+	var content map[string]any
+	if err := yaml.Unmarshal([]byte(value), &content); err != nil {
+		return r.token(value)
+	}
+	redacted, _ := yaml.Marshal(r.mapping("", content)) // it was decoded just now
+	return string(redacted)
 }

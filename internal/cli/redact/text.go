@@ -3,8 +3,10 @@ package redact
 import (
 	_ "embed"
 	"regexp"
+	"slices"
 	"strings"
-	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // wordList has the words of messages and the fields of the API: ours, and those of Kubernetes that are often seen. A
@@ -17,6 +19,8 @@ var (
 	word = regexp.MustCompile(`[A-Za-z0-9]+`)
 	// part is a word within a name such as FailedCreate or maxUnavailable.
 	part = regexp.MustCompile(`[A-Z]+[a-z]+|[a-z]+|[A-Z]+|[0-9]+`)
+	// safe are the words that Kubernetes makes of hashes, without vowels.
+	safe = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5,10}$`)
 	// piece is what is judged as a whole: a time, an address, or a word.
 	piece = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?|\d+\.\d+\.\d+\.\d+|[A-Za-z0-9]+`)
 	// plain is a piece that is no secret: a time, an address of every machine, a number with its unit, or two letters.
@@ -38,25 +42,11 @@ func (r *Redactor) Text(text string) string {
 	})
 }
 
+// vocabulary is the list, without case.
+var vocabulary = sets.New(strings.Fields(strings.ToLower(wordList))...)
+
 // isVocabulary reports whether the list has a word, or all parts of it.
 func isVocabulary(text string) bool {
-	known := vocabulary()
-	if known[strings.ToLower(text)] {
-		return true
-	}
-	for _, part := range part.FindAllString(text, -1) {
-		if !known[strings.ToLower(part)] {
-			return false
-		}
-	}
-	return !strings.ContainsAny(text, "0123456789")
+	isUnknown := func(word string) bool { return !vocabulary.Has(strings.ToLower(word)) }
+	return !isUnknown(text) || !slices.ContainsFunc(part.FindAllString(text, -1), isUnknown)
 }
-
-// vocabulary is the list as a set.
-var vocabulary = sync.OnceValue(func() map[string]bool {
-	known := map[string]bool{}
-	for _, word := range word.FindAllString(wordList, -1) {
-		known[strings.ToLower(word)] = true
-	}
-	return known
-})
