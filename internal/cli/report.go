@@ -23,8 +23,8 @@ func (o *options) reportCommand() *cobra.Command {
 		Use:   "report [NAME...]",
 		Short: "Write a redacted archive for a report of a problem",
 		Long: `Write one archive (tar.gz) about the LeaderWorkerSets that are named, or about all of the namespace
-and its PersistentVolumeClaims. report.md in it comes first. It has versions, configuration, nodes, status, plan and events. The objects, the
-operator's log and its metrics follow.
+and its PersistentVolumeClaims. Read report.md in it first: versions, configuration, nodes, status, plan
+and events. The objects, the operator's log and its metrics are beside it.
 
 Values of environment variables, arguments, commands, annotations and configuration are replaced by
 tokens. Names, labels, images, resources and numbers stay. Look through it before you send it.

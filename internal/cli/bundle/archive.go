@@ -5,18 +5,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"time"
 )
 
 const (
-	// mostBytes is how large an archive may be. What does not fit is named in the report.
-	mostBytes = 20 << 20
-	// pageBytes are kept for the report itself and for the heads of files.
-	pageBytes = 2 << 20
-	// headBytes bounds what the head of a file takes, compressed.
-	headBytes = 256
+	// mostBytes is how large an archive may be, but for the report itself. What does not fit is named there.
+	mostBytes = 18 << 20
 
 	pageName   = "report.md"
 	momentName = "moment.json"
@@ -28,76 +24,35 @@ type file struct {
 	content []byte
 }
 
-// Bundle is a packed report.
-type Bundle struct {
-	archive bytes.Buffer
-	// Left says what did not fit.
-	Left []string
-}
-
-// WriteTo implements io.WriterTo.
-func (b *Bundle) WriteTo(w io.Writer) (int64, error) { return b.archive.WriteTo(w) }
-
 // Moment is when the objects were as the bundle has them.
 type Moment struct {
 	At time.Time `json:"at"`
 }
 
-// pack packs files in their order, after the page that names what did not fit.
-func pack(files []file, moment time.Time, page func(left []string) string) (*Bundle, error) {
-	b := &Bundle{}
-	files, b.Left = fitting(files, mostBytes-pageBytes)
-	when, err := json.Marshal(Moment{moment.UTC()})
-	if err != nil {
-		return nil, err
-	}
-	files = append([]file{{pageName, []byte(page(b.Left))}, {momentName, when}}, files...)
-	packed := gzip.NewWriter(&b.archive)
-	archive := tar.NewWriter(packed)
-	for _, f := range files {
+// pack packs files in their order while they fit, and a page that names what did not. What is not compressed yet must
+// fit as it is.
+func pack(files []file, moment time.Time, most int, page func(left []string) string) (*bytes.Buffer, error) {
+	packed, left := &bytes.Buffer{}, []string(nil)
+	compressed := gzip.NewWriter(packed)
+	archive := tar.NewWriter(compressed)
+	add := func(f file) error {
 		head := &tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.content)), ModTime: moment.UTC().Truncate(time.Second)}
 		if err := archive.WriteHeader(head); err != nil {
-			return nil, err
+			return err
 		}
-		if _, err := archive.Write(f.content); err != nil {
-			return nil, err
-		}
+		_, err := archive.Write(f.content)
+		return errors.Join(err, archive.Flush(), compressed.Flush()) // so that the size is known
 	}
-	if err := archive.Close(); err != nil {
-		return nil, err
-	}
-	return b, packed.Close()
-}
-
-// fitting returns the files that fit into a number of compressed bytes, and names the others. Files that are packed
-// together take less than the sum.
-func fitting(files []file, most int) (fit []file, left []string) {
-	packer := gzip.NewWriter(io.Discard)
 	for _, f := range files {
-		size := headBytes + compressed(packer, f.content)
-		if size > most {
+		if packed.Len()+len(f.content) > most {
 			left = append(left, fmt.Sprintf("%s: it does not fit, with %d bytes", f.name, len(f.content)))
 			continue
 		}
-		most -= size
-		fit = append(fit, f)
+		if err := add(f); err != nil {
+			return nil, err
+		}
 	}
-	return fit, left
-}
-
-// compressed is the size of a text after compression.
-func compressed(packer *gzip.Writer, text []byte) int {
-	var size counter
-	packer.Reset(&size)
-	_, _ = packer.Write(text) // a counter takes everything
-	_ = packer.Close()
-	return int(size)
-}
-
-type counter int
-
-// Write implements io.Writer.
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
+	when, err := json.Marshal(Moment{moment.UTC()})
+	err = errors.Join(err, add(file{momentName, when}), add(file{pageName, []byte(page(left))}))
+	return packed, errors.Join(err, archive.Close(), compressed.Close())
 }

@@ -5,6 +5,7 @@
 package bundle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,17 +21,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	kubeversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
@@ -46,6 +48,10 @@ const (
 	readWithin = 7 * time.Second
 	// pageSize is the number of objects in one page of a list.
 	pageSize = 500
+	// readsAtOnce bounds the reads that run at the same time.
+	readsAtOnce = 16
+	// mostEvents are kept, the newest.
+	mostEvents = 2000
 )
 
 // Request is what a report is about.
@@ -64,7 +70,7 @@ type Request struct {
 }
 
 // Collect reads, redacts and packs a report. The error is NotFound if a named set does not exist.
-func Collect(ctx context.Context, request Request) (*Bundle, error) {
+func Collect(ctx context.Context, request Request) (io.WriterTo, error) {
 	reading, done := context.WithTimeout(ctx, readWithin)
 	defer done()
 	c := &collector{Request: request, redactor: redact.New()}
@@ -74,7 +80,8 @@ func Collect(ctx context.Context, request Request) (*Bundle, error) {
 	c.readObjects(reading)
 	c.readOperator(reading)
 	c.moment = c.Now()
-	c.survey(reading)
+	c.surveySets(reading)
+	c.surveyClaims(reading)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -85,18 +92,19 @@ func Collect(ctx context.Context, request Request) (*Bundle, error) {
 type collector struct {
 	Request
 	redactor *redact.Redactor
+	server   *kubeversion.Info
 	moment   time.Time
 	sets     []*lwsv1.LeaderWorkerSet
-	// objects are kept by the selection; definitions are made of names alone.
+	// objects are all that the report has, events and deployments those among them, and kinds those of protection.
 	objects     []client.Object
-	definitions []*unstructured.Unstructured
-	events      []corev1.Event
-	operator    operatorFacts
-	server      *kubeversion.Info
+	events      []*corev1.Event
+	deployments []*appsv1.Deployment
+	kinds       []workloads.Kind
+	// namespaces are where operators may run.
+	namespaces []string
 	// seen are outputs of commands, by file, and wanted the StatefulSets that the plans compare with.
-	seen   []file
-	wanted []*appsv1.StatefulSet
-	logs   []file
+	seen, logs []file
+	wanted     []*appsv1.StatefulSet
 	// missed says what the report lacks, and why.
 	missed []string
 }
@@ -158,18 +166,19 @@ func (c *collector) readObjects(ctx context.Context) {
 	c.miss("the version of Kubernetes", err)
 	s := newSelection(c.sets, len(c.Names) == 0)
 	for _, list := range []client.ObjectList{
-		&corev1.PodList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.PersistentVolumeClaimList{}, untypedList(gang.Kind),
-		untypedList(gang.WorkloadKind), untypedList(gang.NativePodGroupKind),
+		&corev1.PodList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.PersistentVolumeClaimList{},
+		untypedList(gang.Kind), untypedList(gang.WorkloadKind), untypedList(gang.NativePodGroupKind),
 	} {
 		s.add(c.list(ctx, list), nil)
 	}
 	for _, list := range []client.ObjectList{
-		&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{}, &batchv1.CronJobList{},
+		&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &appsv1.DaemonSetList{},
+		&batchv1.JobList{}, &batchv1.CronJobList{},
 	} {
 		s.add(c.list(ctx, list), workloads.BuiltIn)
 	}
 	c.readConfigurations(ctx)
-	for _, kind := range c.operator.kinds() {
+	for _, kind := range c.kinds {
 		s.add(c.list(ctx, untypedList(kind.GroupVersionKind)), kind.Of)
 	}
 	c.objects = append(c.objects, s.kept()...)
@@ -183,12 +192,12 @@ func untypedList(kind schema.GroupVersionKind) client.ObjectList {
 	return list
 }
 
-// list reads all objects of a kind in the namespace, page by page.
-func (c *collector) list(ctx context.Context, list client.ObjectList) (all []client.Object) {
-	options := client.ListOptions{Namespace: c.Namespace, Limit: pageSize}
+// list reads all objects of a kind, page by page, in the namespace unless the options say otherwise.
+func (c *collector) list(ctx context.Context, list client.ObjectList, more ...client.ListOption) (all []client.Object) {
+	options := (&client.ListOptions{Namespace: c.Namespace, Limit: pageSize}).ApplyOptions(more)
 	for {
 		page := list.DeepCopyObject().(client.ObjectList)
-		err := c.Live.List(ctx, page, &options)
+		err := c.Live.List(ctx, page, options)
 		if err == nil {
 			err = meta.EachListItem(page, func(object runtime.Object) error {
 				all = append(all, object.(client.Object))
@@ -212,121 +221,64 @@ func (c *collector) kindOf(object runtime.Object) string {
 	return strings.TrimSuffix(kind.Kind, "List") + "s"
 }
 
-// readCluster reads the namespace, the PersistentVolumes and nodes of what is kept, and the definitions of kinds.
+// readCluster reads the namespace, and the PersistentVolumes and nodes of what is kept.
 func (c *collector) readCluster(ctx context.Context) {
-	lookups := []*lookup{{Object: &corev1.Namespace{}, name: c.Namespace}}
-	seen := map[string]bool{}
-	want := func(object client.Object, name string) {
-		if key := fmt.Sprintf("%T %s", object, name); name != "" && !seen[key] {
-			seen[key], lookups = true, append(lookups, &lookup{Object: object, name: name})
-		}
-	}
+	volumes, nodes := sets.New(""), sets.New("")
 	for _, object := range c.objects {
 		switch o := object.(type) {
 		case *corev1.PersistentVolumeClaim:
-			want(&corev1.PersistentVolume{}, o.Spec.VolumeName)
+			volumes.Insert(o.Spec.VolumeName)
 		case *corev1.Pod:
-			want(&corev1.Node{}, o.Spec.NodeName)
+			nodes.Insert(o.Spec.NodeName)
 		}
 	}
-	c.get(ctx, lookups...)
-	for _, name := range []string{"leaderworkersets." + lwsv1.GroupVersion.Group, "podgroups." + gang.Kind.Group} {
-		c.readDefinition(ctx, name)
+	wanted := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}}
+	for name := range volumes.Delete("") {
+		wanted = append(wanted, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	for _, kind := range c.operator.kinds() {
-		if mapping, err := c.Live.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err == nil {
-			c.readDefinition(ctx, mapping.Resource.Resource+"."+kind.Group)
-		}
+	for name := range nodes.Delete("") {
+		wanted = append(wanted, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
+	c.get(ctx, wanted...)
 }
 
-// lookup is an object to read by its name.
-type lookup struct {
-	client.Object
-	namespace, name string
-	err             error
-}
-
-// readsAtOnce bounds the reads that run at the same time.
-const readsAtOnce = 16
-
-// get reads objects by name, and keeps those that exist.
-func (c *collector) get(ctx context.Context, lookups ...*lookup) {
-	workqueue.ParallelizeUntil(ctx, readsAtOnce, len(lookups), func(i int) {
-		l := lookups[i]
-		l.err = c.Live.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: l.name}, l.Object)
+// get reads objects by their names, and keeps those that exist.
+func (c *collector) get(ctx context.Context, objects ...client.Object) {
+	errs := slices.Repeat([]error{context.DeadlineExceeded}, len(objects)) // of those whose turn does not come
+	workqueue.ParallelizeUntil(ctx, readsAtOnce, len(objects), func(i int) {
+		errs[i] = c.Live.Get(ctx, client.ObjectKeyFromObject(objects[i]), objects[i])
 	})
-	for _, l := range lookups {
-		if l.err == nil && l.GetName() == "" { // the time was up before its turn
-			l.err = ctx.Err()
-		}
-		c.miss(c.kindOf(l.Object), unlessAbsent(l.err))
-		if l.err == nil {
-			c.objects = append(c.objects, l.Object)
+	for i, object := range objects {
+		c.miss(c.kindOf(object), unlessAbsent(errs[i]))
+		if errs[i] == nil {
+			c.objects = append(c.objects, object)
 		}
 	}
 }
-
-// readDefinition reads a CustomResourceDefinition. What is kept is made of names alone: a replay serves the kind, and
-// neither validates nor defaults it.
-func (c *collector) readDefinition(ctx context.Context, name string) {
-	found := &unstructured.Unstructured{}
-	found.SetAPIVersion("apiextensions.k8s.io/v1")
-	found.SetKind("CustomResourceDefinition")
-	err := c.Live.Get(ctx, client.ObjectKey{Name: name}, found)
-	c.miss("the definition of "+name, unlessAbsent(err))
-	if err != nil {
-		return
-	}
-	c.definitions = append(c.definitions, definitionOf(found))
-}
-
-const mostEvents = 2000
 
 // readEvents keeps the newest events of the kept objects.
 func (c *collector) readEvents(ctx context.Context) {
-	names := map[string]bool{}
+	names := sets.New[string]()
 	for _, object := range c.objects {
-		names[object.GetName()] = true
+		names.Insert(object.GetName())
 	}
 	for _, object := range c.list(ctx, &corev1.EventList{}) {
-		if event := object.(*corev1.Event); names[event.InvolvedObject.Name] {
-			c.events = append(c.events, *event)
+		if event := object.(*corev1.Event); names.Has(event.InvolvedObject.Name) {
+			c.events = append(c.events, event)
 		}
 	}
-	slices.SortStableFunc(c.events, func(a, b corev1.Event) int { return eventTime(a).Compare(eventTime(b)) })
+	slices.SortStableFunc(c.events, func(a, b *corev1.Event) int { return eventTime(a).Compare(eventTime(b)) })
 	c.events = c.events[max(0, len(c.events)-mostEvents):]
-	for i := range c.events {
-		c.objects = append(c.objects, &c.events[i])
+	for _, event := range c.events {
+		c.objects = append(c.objects, event)
 	}
 }
 
-func eventTime(e corev1.Event) time.Time {
-	for _, at := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
-		if !at.IsZero() {
-			return at
-		}
-	}
-	return e.CreationTimestamp.Time
+func eventTime(e *corev1.Event) time.Time {
+	return cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
 }
 
-// survey answers status and plan for each set, and why for each PVC.
-func (c *collector) survey(ctx context.Context) {
-	c.surveySets(ctx)
-	var claims []corev1.PersistentVolumeClaim
-	for _, object := range c.objects {
-		if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
-			claims = append(claims, *claim)
-		}
-	}
-	reader := &clipvc.Reader{Client: c.Live, Now: c.moment}
-	explained, err := reader.Explain(ctx, c.Namespace, claims)
-	c.miss("why PVCs are in use", err)
-	for _, found := range explained {
-		c.see("why/"+found.Claim.Name+".txt", render.Claim(found))
-	}
-}
-
+// surveySets answers status and plan for each set.
 func (c *collector) surveySets(ctx context.Context) {
 	if len(c.sets) == 0 {
 		return
@@ -338,14 +290,30 @@ func (c *collector) surveySets(ctx context.Context) {
 	}
 	for _, set := range c.sets {
 		found, err := session.Set(ctx, client.ObjectKeyFromObject(set), c.moment)
-		c.miss("status and plan of "+set.Name, err)
-		if err == nil {
-			if wanted := lws.WantedLeaders(found.Set); wanted != nil {
-				c.wanted = append(c.wanted, wanted)
-			}
-			c.see(set.Name+"/status.txt", render.Status(found))
-			c.see(set.Name+"/plan.txt", render.Plan(found))
+		if err != nil {
+			c.miss("status and plan of "+set.Name, err)
+			continue
 		}
+		if wanted := lws.WantedLeaders(found.Set); wanted != nil {
+			c.wanted = append(c.wanted, wanted)
+		}
+		c.see(set.Name+"/status.txt", render.Status(found))
+		c.see(set.Name+"/plan.txt", render.Plan(found))
+	}
+}
+
+// surveyClaims answers why for each PVC.
+func (c *collector) surveyClaims(ctx context.Context) {
+	var claims []corev1.PersistentVolumeClaim
+	for _, object := range c.objects {
+		if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
+			claims = append(claims, *claim)
+		}
+	}
+	explained, err := (&clipvc.Reader{Client: c.Live, Now: c.moment}).Explain(ctx, c.Namespace, claims)
+	c.miss("why PVCs are in use", err)
+	for _, found := range explained {
+		c.see("why/"+found.Claim.Name+".txt", render.Claim(found))
 	}
 }
 
@@ -354,38 +322,52 @@ func (c *collector) see(name string, r render.Report) {
 }
 
 // bundle redacts and packs all that was read.
-func (c *collector) bundle() (*Bundle, error) {
+func (c *collector) bundle() (io.WriterTo, error) {
 	c.redactor.Learn(c.objects, c.wanted...)
-	var files []file
-	for _, f := range c.seen {
-		files = append(files, file{f.name, []byte(c.redactor.Text(string(f.content)))})
-	}
-	objects, err := c.objectFiles()
-	if err != nil {
-		return nil, err
-	}
-	files = append(files, objects...)
-	for _, f := range c.logs { // named as the redacted pod is
-		dir, base := path.Split(f.name)
-		pod, extension, _ := strings.Cut(base, ".")
-		files = append(files, file{dir + c.redactor.Text(pod) + "." + extension, []byte(c.redactor.Text(string(f.content)))})
-	}
-	return pack(files, c.moment, func(left []string) string { return c.page(left) })
-}
-
-// objectFiles are the redacted objects, each in a file: objects/RESOURCE.GROUP/NAMESPACE/NAME.json.
-func (c *collector) objectFiles() (files []file, err error) {
-	redacted := slices.Clone(c.definitions)
+	objects := c.definitions()
 	for _, object := range c.objects {
 		kind, err := c.Live.GroupVersionKindFor(object)
 		if err != nil {
 			return nil, err
 		}
-		copied := c.redactor.Object(object)
-		copied.SetGroupVersionKind(kind)
-		redacted = append(redacted, copied)
+		redacted := c.redactor.Object(object)
+		redacted.SetGroupVersionKind(kind)
+		objects = append(objects, redacted)
 	}
-	for _, object := range redacted {
+	stored, err := c.objectFiles(objects)
+	if err != nil {
+		return nil, err
+	}
+	return pack(slices.Concat(c.redacted(c.seen), stored, c.redacted(c.logs)), c.moment, mostBytes, c.page)
+}
+
+// redacted redacts texts. The file of a pod is named as the redacted pod is.
+func (c *collector) redacted(texts []file) (files []file) {
+	for _, f := range texts {
+		files = append(files, file{c.redactor.Text(f.name), []byte(c.redactor.Text(string(f.content)))})
+	}
+	return files
+}
+
+// definitions are those of the kinds that a replay must serve. Kinds of Kubernetes have none.
+func (c *collector) definitions() (all []*unstructured.Unstructured) {
+	kinds := []schema.GroupVersionKind{lwsv1.GroupVersion.WithKind("LeaderWorkerSet"), gang.Kind}
+	for _, kind := range c.kinds {
+		kinds = append(kinds, kind.GroupVersionKind)
+	}
+	for _, kind := range kinds {
+		mapping, err := c.Live.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		c.miss("the definition of "+kind.Kind, unlessAbsent(err))
+		if err == nil && !clientgoscheme.Scheme.IsGroupRegistered(kind.Group) {
+			all = append(all, definitionOf(mapping, c.moment))
+		}
+	}
+	return all
+}
+
+// objectFiles are objects, each in a file: objects/RESOURCE.GROUP/NAMESPACE/NAME.json.
+func (c *collector) objectFiles(objects []*unstructured.Unstructured) (files []file, err error) {
+	for _, object := range objects {
 		kind := object.GroupVersionKind()
 		mapping, err := c.Live.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
@@ -395,15 +377,8 @@ func (c *collector) objectFiles() (files []file, err error) {
 		if err != nil {
 			return nil, err
 		}
-		at := path.Join("objects", mapping.Resource.GroupResource().String(), object.GetNamespace(), object.GetName()+".json")
-		files = append(files, file{at, text})
+		resource := mapping.Resource.GroupResource().String()
+		files = append(files, file{path.Join("objects", resource, object.GetNamespace(), object.GetName()+".json"), text})
 	}
 	return files, nil
-}
-
-// configurationIn is the operator's configuration in a ConfigMap.
-func configurationIn(found *corev1.ConfigMap) (*v1alpha1.Configuration, error) {
-	parsed := &v1alpha1.Configuration{}
-	err := yaml.Unmarshal([]byte(found.Data[v1alpha1.InstalledKey]), parsed)
-	return parsed, err
 }

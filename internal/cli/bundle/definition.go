@@ -1,42 +1,44 @@
 package bundle
 
 import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// definitionOf reduces a CustomResourceDefinition to what serves its kind.
-func definitionOf(found *unstructured.Unstructured) *unstructured.Unstructured {
-	at := func(path ...string) any {
-		value, _, _ := unstructured.NestedFieldNoCopy(found.Object, path...) // nil where it is missing
-		return value
+// definitionOf makes the CustomResourceDefinition of a served kind from its names alone: a replay serves the kind, and
+// neither validates nor defaults it. The API server tells definitions apart by their UIDs.
+func definitionOf(kind *meta.RESTMapping, moment time.Time) *unstructured.Unstructured {
+	of, name := kind.GroupVersionKind, kind.Resource.GroupResource().String()
+	names := map[string]any{
+		"plural": kind.Resource.Resource, "singular": strings.ToLower(of.Kind), "kind": of.Kind, "listKind": of.Kind + "List",
 	}
-	anything := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
-	var versions []any
-	all, _ := at("spec", "versions").([]any)
-	for i := range all {
-		version, _ := all[i].(map[string]any)
-		versions = append(versions, map[string]any{
-			"name": version["name"], "served": version["served"], "storage": version["storage"], "schema": anything,
-			"subresources": map[string]any{"status": map[string]any{}},
-		})
+	scope := "Cluster"
+	if kind.Scope.Name() == meta.RESTScopeNameNamespace {
+		scope = "Namespaced"
 	}
 	var conditions []any
-	for _, name := range []string{"NamesAccepted", "Established"} {
+	for _, condition := range []string{"NamesAccepted", "Established"} {
 		conditions = append(conditions, map[string]any{
-			"type": name, "status": "True", "reason": "Reported", "message": "", "lastTransitionTime": at("metadata", "creationTimestamp"),
+			"type": condition, "status": "True", "reason": "Reported", "message": "",
+			"lastTransitionTime": moment.UTC().Format(time.RFC3339),
 		})
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": at("apiVersion"), "kind": at("kind"),
-		"metadata": map[string]any{
-			"name": at("metadata", "name"), "uid": at("metadata", "uid"), "generation": at("metadata", "generation"),
-			"creationTimestamp": at("metadata", "creationTimestamp"),
-		},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": name, "uid": name, "generation": int64(1)},
 		"spec": map[string]any{
-			"group": at("spec", "group"), "names": at("spec", "names"), "scope": at("spec", "scope"), "versions": versions,
+			"group": of.Group, "names": names, "scope": scope,
+			"versions": []any{map[string]any{
+				"name": of.Version, "served": true, "storage": true,
+				"schema": map[string]any{
+					"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+				},
+				"subresources": map[string]any{"status": map[string]any{}},
+			}},
 		},
-		"status": map[string]any{
-			"acceptedNames": at("spec", "names"), "storedVersions": at("status", "storedVersions"), "conditions": conditions,
-		},
+		"status": map[string]any{"acceptedNames": names, "storedVersions": []any{of.Version}, "conditions": conditions},
 	}}
 }

@@ -72,26 +72,28 @@ func forward(ctx context.Context, config *rest.Config, kube kubernetes.Interface
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
 	ctx, end = context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ctx.Done(), ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)},
+		ctx.Done(), ready, io.Discard, io.Discard)
 	if err != nil {
-		end()
 		return 0, nil, err
 	}
 	go func() { ended <- forwarder.ForwardPorts() }()
 	select {
 	case <-ready:
 	case err := <-ended:
-		end()
 		return 0, nil, errors.Join(errors.New("the tunnel ended"), err)
 	case <-ctx.Done():
-		end()
 		return 0, nil, ctx.Err()
 	}
 	ports, err := forwarder.GetPorts()
-	if err != nil || len(ports) != 1 {
-		end()
-		return 0, nil, fmt.Errorf("%d ports are forwarded: %w", len(ports), err)
+	if err != nil {
+		return 0, nil, err
 	}
 	return ports[0].Local, end, nil
 }

@@ -2,12 +2,16 @@ package bundle
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/install"
@@ -21,38 +25,19 @@ const (
 	metricsBytes = 2 << 20
 )
 
-// operatorFacts are what is read of the installation.
-type operatorFacts struct {
-	// namespaces are where operators may run.
-	namespaces     []string
-	configurations []*v1alpha1.Configuration
-	deployments    []*appsv1.Deployment
-}
-
-// kinds are the workloads that the installation knows beside those that are built in.
-func (o *operatorFacts) kinds() []workloads.Kind {
-	var described []v1alpha1.WorkloadKind
-	for _, c := range o.configurations {
-		described = append(described, c.Protection.Kinds...)
-	}
-	return workloads.KindsOf(described)
-}
-
 func (c *collector) readConfigurations(ctx context.Context) {
 	namespaces, err := install.Namespaces(ctx, c.Live)
 	c.miss("the namespace of the operator", err)
-	c.operator.namespaces = namespaces
+	c.namespaces = namespaces
+	var described []v1alpha1.WorkloadKind
 	for _, namespace := range namespaces {
-		found := &corev1.ConfigMap{}
-		if c.get(ctx, &lookup{Object: found, namespace: namespace, name: v1alpha1.InstalledName}); found.Name == "" {
-			continue
-		}
-		configuration, err := configurationIn(found)
-		c.miss("the operator's configuration", err)
-		if err == nil {
-			c.operator.configurations = append(c.operator.configurations, configuration)
-		}
+		found := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.InstalledName}}
+		c.get(ctx, found)
+		parsed := &v1alpha1.Configuration{}
+		c.miss("the operator's configuration", yaml.Unmarshal([]byte(found.Data[v1alpha1.InstalledKey]), parsed))
+		described = append(described, parsed.Protection.Kinds...)
 	}
+	c.kinds = workloads.KindsOf(described)
 }
 
 // readOperator reads the Deployments, pods, logs and metrics of the operator.
@@ -62,22 +47,20 @@ func (c *collector) readOperator(ctx context.Context) {
 		c.miss("the operator", err)
 		return
 	}
-	for _, namespace := range c.operator.namespaces {
-		selected := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{"control-plane": "controller-manager"}}
-		deployments, pods := &appsv1.DeploymentList{}, &corev1.PodList{}
-		c.miss("the operator's Deployment", c.Live.List(ctx, deployments, selected...))
-		c.miss("the operator's pods", c.Live.List(ctx, pods, selected...))
-		for i := range deployments.Items {
-			c.operator.deployments = append(c.operator.deployments, &deployments.Items[i])
-			c.objects = append(c.objects, &deployments.Items[i])
+	for _, namespace := range c.namespaces {
+		selected := client.MatchingLabels{"control-plane": "controller-manager"}
+		deployments := c.list(ctx, &appsv1.DeploymentList{}, client.InNamespace(namespace), selected)
+		pods := c.list(ctx, &corev1.PodList{}, client.InNamespace(namespace), selected)
+		c.objects = slices.Concat(c.objects, deployments, pods)
+		for _, deployment := range deployments {
+			c.deployments = append(c.deployments, deployment.(*appsv1.Deployment))
 		}
-		for i := range pods.Items {
-			c.objects = append(c.objects, &pods.Items[i])
-			c.readPod(ctx, kube, &pods.Items[i])
+		for _, pod := range pods {
+			c.readPod(ctx, kube, pod.(*corev1.Pod))
 		}
 	}
-	if len(c.operator.deployments) == 0 {
-		c.missed = append(c.missed, "the operator: no Deployment of it was found in "+strings.Join(c.operator.namespaces, " or "))
+	if len(c.deployments) == 0 {
+		c.missed = append(c.missed, "the operator: no Deployment of it was found in "+strings.Join(c.namespaces, " or "))
 	}
 }
 
@@ -96,26 +79,22 @@ func (c *collector) readPod(ctx context.Context, kube kubernetes.Interface, pod 
 	}
 }
 
-// tool names what installed an object, by its labels, annotations and managed fields.
+// tools leave a label, an annotation or managed fields that begin so. An object may have marks of several.
+var tools = []struct{ mark, name string }{
+	{"olm.owner", "OLM"}, {"argocd", "Argo CD"}, {"kustomize.toolkit.fluxcd.io/", "Flux"}, {"helm.toolkit.fluxcd.io/", "Flux"},
+	{"kustomize-controller", "Flux"}, {"meta.helm.sh/", "Helm"}, {"helm", "Helm"}, {"lockstep-install", "lockstep install"},
+	{"kubectl", "kubectl"},
+}
+
+// tool names what installed an object.
 func tool(object client.Object) string {
-	labels, annotations := object.GetLabels(), object.GetAnnotations()
-	switch {
-	case labels["olm.owner"] != "":
-		return "OLM"
-	case annotations["argocd.argoproj.io/tracking-id"] != "":
-		return "Argo CD"
-	case labels["kustomize.toolkit.fluxcd.io/name"] != "" || labels["helm.toolkit.fluxcd.io/name"] != "":
-		return "Flux"
-	case labels["app.kubernetes.io/managed-by"] == "Helm":
-		return strings.TrimSpace("Helm " + labels["helm.sh/chart"])
+	marks := slices.Concat(slices.Collect(maps.Keys(object.GetLabels())), slices.Collect(maps.Keys(object.GetAnnotations())))
+	for _, entry := range object.GetManagedFields() {
+		marks = append(marks, strings.ToLower(entry.Manager))
 	}
-	for _, known := range []struct{ manager, tool string }{
-		{"lockstep", "lockstep install"}, {"helm", "Helm"}, {"argocd", "Argo CD"}, {"kustomize-controller", "Flux"}, {"kubectl", "kubectl"},
-	} {
-		for _, entry := range object.GetManagedFields() {
-			if strings.HasPrefix(strings.ToLower(entry.Manager), known.manager) {
-				return known.tool
-			}
+	for _, known := range tools {
+		if slices.ContainsFunc(marks, func(mark string) bool { return strings.HasPrefix(mark, known.mark) }) {
+			return strings.TrimSpace(known.name + " " + object.GetLabels()["helm.sh/chart"])
 		}
 	}
 	return unknown

@@ -16,8 +16,8 @@ import (
 
 const (
 	unknown = "unknown"
-	// eventsShown and setsShown bound the page; the bundle has the others.
-	eventsShown, setsShown = 100, 20
+	// eventsShown and outputsShown bound the page; the bundle has the others.
+	eventsShown, outputsShown = 100, 40
 	// shownBytes bounds each output on the page.
 	shownBytes = 32 << 10
 )
@@ -26,12 +26,11 @@ const (
 func (c *collector) page(left []string) string {
 	p := &page{text: c.redactor.Text}
 	p.line("# Report of a problem with Lockstep\n")
-	p.line("`%s` wrote this at %s. Values that may be secret are tokens; equal values have equal tokens.", c.redactor.Text(c.Command), c.moment.UTC().Format(time.RFC3339))
+	p.line("`%s` wrote this at %s.", p.text(c.Command), c.moment.UTC().Format(time.RFC3339))
+	p.line("Values that may be secret are tokens; equal values have equal tokens.")
 	p.line("Please answer the three questions, look through the files, and attach the archive.\n")
 	p.line("## What happened\n")
 	p.line("- **What did you do?**\n- **What did you expect?**\n- **What happened instead?**\n")
-	p.line("What the sets say:\n")
-	c.conditions(p)
 	c.versions(p)
 	c.configuration(p)
 	c.nodes(p)
@@ -76,23 +75,6 @@ func (p *page) block(text string) {
 	p.line("```\n%s```\n", strings.ReplaceAll(p.text(text), "```", "'''"))
 }
 
-func (c *collector) conditions(p *page) {
-	p.head("set", "groups", "ready", "condition", "status", "reason", "message")
-	for _, set := range c.sets {
-		groups := int32(1)
-		if set.Spec.Replicas != nil {
-			groups = *set.Spec.Replicas
-		}
-		if len(set.Status.Conditions) == 0 {
-			p.row(set.Name, groups, set.Status.ReadyReplicas, "", "", "", "")
-		}
-		for _, condition := range set.Status.Conditions {
-			p.row(set.Name, groups, set.Status.ReadyReplicas, condition.Type, condition.Status, condition.Reason, condition.Message)
-		}
-	}
-	p.line("")
-}
-
 func (c *collector) versions(p *page) {
 	p.line("## Versions\n")
 	p.head("what", "version")
@@ -103,7 +85,7 @@ func (c *collector) versions(p *page) {
 	p.line("| Kubernetes | %s |", kubernetes)
 	build := version.Get()
 	p.line("| kubectl lockstep | %s, commit %s |", build.Version, build.Commit)
-	for _, deployment := range c.operator.deployments {
+	for _, deployment := range c.deployments {
 		for i := range deployment.Spec.Template.Spec.Containers {
 			p.row("operator "+deployment.Namespace+"/"+deployment.Name, deployment.Spec.Template.Spec.Containers[i].Image)
 		}
@@ -124,21 +106,21 @@ func (c *collector) configuration(p *page) {
 
 // nodes counts the nodes of each sort on which pods of the report run.
 func (c *collector) nodes(p *page) {
-	sorts := map[[7]string]int{}
+	sorts := map[string]int{}
 	for _, object := range c.objects {
 		if node, ok := object.(*corev1.Node); ok {
 			info := node.Status.NodeInfo
 			cloud, _, _ := strings.Cut(node.Spec.ProviderID, "://")
-			sorts[[7]string{
-				info.OSImage + " " + info.Architecture, info.KernelVersion, info.ContainerRuntimeVersion, info.KubeletVersion,
+			sorts[strings.Join([]string{
+				info.OSImage, info.Architecture, info.KernelVersion, info.ContainerRuntimeVersion, info.KubeletVersion,
 				cloud, node.Labels[corev1.LabelInstanceTypeStable], accelerators(node),
-			}]++
+			}, ", ")]++
 		}
 	}
 	p.line("## Nodes\n")
-	p.head("nodes", "OS", "kernel", "container runtime", "kubelet", "cloud", "instance type", "accelerators of each")
-	for _, sort := range slices.SortedFunc(maps.Keys(sorts), func(a, b [7]string) int { return slices.Compare(a[:], b[:]) }) {
-		p.row(sorts[sort], sort[0], sort[1], sort[2], sort[3], sort[4], sort[5], sort[6])
+	p.head("nodes", "OS, architecture, kernel, container runtime, kubelet, cloud, instance type, accelerators of each")
+	for _, sort := range slices.Sorted(maps.Keys(sorts)) {
+		p.row(sorts[sort], sort)
 	}
 	p.line("")
 }
@@ -156,14 +138,10 @@ func accelerators(node *corev1.Node) string {
 }
 
 func (c *collector) outputs(p *page) {
-	p.line("## Status and plan\n")
-	shown := 0
-	for _, f := range c.seen {
-		if !strings.HasPrefix(f.name, "seen/why/") && shown < 2*setsShown {
-			p.line("### %s\n", f.name)
-			p.block(string(f.content))
-			shown++
-		}
+	p.line("## Status, plan and why\n")
+	for _, f := range c.seen[:min(len(c.seen), outputsShown)] {
+		p.line("### %s\n", p.text(f.name))
+		p.block(string(f.content))
 	}
 }
 

@@ -3,6 +3,7 @@ package bundle
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -14,23 +15,27 @@ import (
 
 // selection keeps what belongs to sets, what uses their PVCs, and the owners of both.
 type selection struct {
-	sets, claims map[string]bool
-	// allClaims keeps every PVC of the namespace.
-	allClaims bool
-	found     []candidate
-	keep      map[types.UID]bool
+	// sets and claims are names. Without sets, every PVC of the namespace is kept.
+	sets, claims sets.Set[string]
+	allClaims    bool
+	found        []candidate
+	owners       map[types.UID]client.Object
+	keep         sets.Set[types.UID]
 }
 
-// candidate is an object, and what finds the PVCs that it uses or wants.
+// candidate is an object, and what finds the PVCs that it wants.
 type candidate struct {
 	client.Object
 	wants func(object any) workloads.Want
 }
 
-func newSelection(sets []*lwsv1.LeaderWorkerSet, allClaims bool) *selection {
-	s := &selection{allClaims: allClaims, sets: map[string]bool{}, claims: map[string]bool{}, keep: map[types.UID]bool{}}
-	for _, set := range sets {
-		s.sets[set.Name] = true
+func newSelection(of []*lwsv1.LeaderWorkerSet, allClaims bool) *selection {
+	s := &selection{
+		sets: sets.New[string](), claims: sets.New[string](), allClaims: allClaims,
+		owners: map[types.UID]client.Object{}, keep: sets.New[types.UID](),
+	}
+	for _, set := range of {
+		s.sets.Insert(set.Name)
 	}
 	return s
 }
@@ -38,76 +43,66 @@ func newSelection(sets []*lwsv1.LeaderWorkerSet, allClaims bool) *selection {
 func (s *selection) add(objects []client.Object, wants func(object any) workloads.Want) {
 	for _, object := range objects {
 		s.found = append(s.found, candidate{object, wants})
+		s.owners[object.GetUID()] = object
 	}
 }
 
 // kept returns the objects to keep.
 func (s *selection) kept() (objects []client.Object) {
 	for _, c := range s.found {
-		if s.belongs(c) {
-			s.keep[c.GetUID()] = true
-			s.note(c.Object)
+		if s.belongs(c.Object) {
+			s.take(c.Object)
+			s.claims.Insert(claimsOf(c.Object)...)
 		}
 	}
 	for _, c := range s.found {
-		if s.uses(c) {
-			s.keep[c.GetUID()] = true
-		}
-	}
-	for range s.found { // as long as owners are found
-		before := len(s.keep)
-		s.keepOwners()
-		if len(s.keep) == before {
-			break
+		if s.claims.HasAny(claimsOf(c.Object)...) || s.wanted(c) {
+			s.take(c.Object)
 		}
 	}
 	for _, c := range s.found {
-		if s.keep[c.GetUID()] {
+		if s.keep.Has(c.GetUID()) {
 			objects = append(objects, c.Object)
 		}
 	}
 	return objects
 }
 
-// belongs reports whether an object has the label of a set, or a name that a set needs.
-func (s *selection) belongs(c candidate) bool {
-	if _, isClaim := c.Object.(*corev1.PersistentVolumeClaim); isClaim && s.allClaims {
-		return true
+// take keeps an object and the owners above it.
+func (s *selection) take(object client.Object) {
+	if object == nil || s.keep.Has(object.GetUID()) {
+		return
 	}
-	labels, name := c.GetLabels(), c.GetName()
-	if s.sets[labels[lwsv1.SetNameLabelKey]] || s.sets[labels[revision.HistoryLabelKey]] {
-		return true
+	s.keep.Insert(object.GetUID())
+	for _, owner := range object.GetOwnerReferences() {
+		s.take(s.owners[owner.UID])
 	}
-	above, _ := identity.ParentAndOrdinal(name)
-	top, _ := identity.ParentAndOrdinal(above)
-	return s.sets[name] || s.sets[above] || s.sets[top]
 }
 
-// note remembers the PVCs of what belongs to a set.
-func (s *selection) note(object client.Object) {
+// belongs reports whether an object has the label of a set, or a name that a set needs.
+func (s *selection) belongs(object client.Object) bool {
+	if _, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim && s.allClaims {
+		return true
+	}
+	above, _ := identity.ParentAndOrdinal(object.GetName())
+	top, _ := identity.ParentAndOrdinal(above)
+	labels := object.GetLabels()
+	return s.sets.HasAny(object.GetName(), above, top, labels[lwsv1.SetNameLabelKey], labels[revision.HistoryLabelKey])
+}
+
+// claimsOf names the PVC that an object is, or those that a pod uses.
+func claimsOf(object client.Object) []string {
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
-		s.claims[o.Name] = true
+		return []string{o.Name}
 	case *corev1.Pod:
-		for _, name := range pvc.ClaimsOf(o) {
-			s.claims[name] = true
-		}
+		return pvc.ClaimsOf(o)
 	}
+	return nil
 }
 
-// uses reports whether an object is one of the PVCs, or uses or wants one.
-func (s *selection) uses(c candidate) bool {
-	switch o := c.Object.(type) {
-	case *corev1.PersistentVolumeClaim:
-		return s.claims[o.Name]
-	case *corev1.Pod:
-		for _, name := range pvc.ClaimsOf(o) {
-			if s.claims[name] {
-				return true
-			}
-		}
-		return false
-	}
+// wanted reports whether a workload wants one of the PVCs.
+func (s *selection) wanted(c candidate) bool {
 	if c.wants == nil {
 		return false
 	}
@@ -118,15 +113,4 @@ func (s *selection) uses(c candidate) bool {
 		}
 	}
 	return false
-}
-
-func (s *selection) keepOwners() {
-	for _, c := range s.found {
-		if !s.keep[c.GetUID()] {
-			continue
-		}
-		for _, owner := range c.GetOwnerReferences() {
-			s.keep[owner.UID] = true
-		}
-	}
 }
