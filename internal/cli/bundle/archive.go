@@ -14,7 +14,8 @@ const (
 	// mostBytes is how large an archive may be, but for the report itself. What does not fit is named there.
 	mostBytes = 18 << 20
 
-	pageName   = "report.md"
+	pageName = "report.md"
+	// momentName says when the objects were as the bundle has them.
 	momentName = "moment.json"
 )
 
@@ -22,11 +23,6 @@ const (
 type file struct {
 	name    string
 	content []byte
-}
-
-// Moment is when the objects were as the bundle has them.
-type Moment struct {
-	At time.Time `json:"at"`
 }
 
 // pack packs files in their order while they fit, and a page that names what did not. What is not compressed yet must
@@ -52,7 +48,7 @@ func pack(files []file, moment time.Time, most int, page func(left []string) str
 			return nil, err
 		}
 	}
-	when, err := json.Marshal(Moment{moment.UTC()})
+	when, err := json.Marshal(map[string]time.Time{"at": moment.UTC()})
 	err = errors.Join(err, add(file{momentName, when}), add(file{pageName, []byte(page(left))}))
 	return packed, errors.Join(err, archive.Close(), compressed.Close())
 }

@@ -73,7 +73,11 @@ type Request struct {
 func Collect(ctx context.Context, request Request) (io.WriterTo, error) {
 	reading, done := context.WithTimeout(ctx, readWithin)
 	defer done()
-	c := &collector{Request: request, redactor: redact.New()}
+	kube, err := kubernetes.NewForConfig(request.Config)
+	if err != nil {
+		return nil, err
+	}
+	c := &collector{Request: request, kube: kube, redactor: redact.New()}
 	if err := c.readSets(reading); err != nil {
 		return nil, err
 	}
@@ -91,6 +95,7 @@ func Collect(ctx context.Context, request Request) (io.WriterTo, error) {
 // collector is a report in the making.
 type collector struct {
 	Request
+	kube     kubernetes.Interface
 	redactor *redact.Redactor
 	server   *kubeversion.Info
 	moment   time.Time
@@ -135,35 +140,30 @@ func (c *collector) miss(what string, err error) {
 }
 
 func (c *collector) readSets(ctx context.Context) error {
+	found := make([]lwsv1.LeaderWorkerSet, len(c.Names))
+	for i, name := range c.Names {
+		if err := c.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &found[i]); err != nil {
+			return err
+		}
+	}
 	if len(c.Names) == 0 {
 		list := &lwsv1.LeaderWorkerSetList{}
 		if err := c.Live.List(ctx, list, client.InNamespace(c.Namespace)); unlessAbsent(err) != nil {
 			return err
 		}
-		for i := range list.Items {
-			c.sets = append(c.sets, &list.Items[i])
-		}
+		found = list.Items
 	}
-	for _, name := range c.Names {
-		set := &lwsv1.LeaderWorkerSet{}
-		if err := c.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, set); err != nil {
-			return err
-		}
-		c.sets = append(c.sets, set)
-	}
-	for _, set := range c.sets {
-		c.objects = append(c.objects, set)
+	for i := range found {
+		c.sets, c.objects = append(c.sets, &found[i]), append(c.objects, &found[i])
 	}
 	return nil
 }
 
 // readObjects reads what belongs to the sets, what uses their PVCs, and what plans and explanations read besides.
 func (c *collector) readObjects(ctx context.Context) {
-	version, err := kubernetes.NewForConfig(c.Config)
-	if err == nil {
-		c.server, err = version.Discovery().ServerVersion()
-	}
+	version, err := c.kube.Discovery().ServerVersion()
 	c.miss("the version of Kubernetes", err)
+	c.server = version
 	s := newSelection(c.sets, len(c.Names) == 0)
 	for _, list := range []client.ObjectList{
 		&corev1.PodList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.PersistentVolumeClaimList{},

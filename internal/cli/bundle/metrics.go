@@ -13,8 +13,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
@@ -25,19 +23,19 @@ const tokenSeconds int64 = 600
 
 // readMetrics reads the metrics of an operator's pod through a forwarded port, as the account that may do
 // nothing else. The API server's own proxy passes no credentials on.
-func (c *collector) readMetrics(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod) ([]byte, error) {
+func (c *collector) readMetrics(ctx context.Context, pod *corev1.Pod) ([]byte, error) {
 	port, err := metricsPort(pod)
 	if err != nil {
 		return nil, err
 	}
 	seconds := tokenSeconds
 	account := strings.Replace(pod.Spec.ServiceAccountName, "controller-manager", "metrics-reader", 1)
-	token, err := kube.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, account,
+	token, err := c.kube.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("token of ServiceAccount %s: %w", account, err)
 	}
-	local, end, err := forward(ctx, c.Config, kube, pod, port)
+	local, end, err := c.forward(ctx, pod, port)
 	if err != nil {
 		return nil, fmt.Errorf("forward port %d: %w", port, err)
 	}
@@ -57,13 +55,13 @@ func metricsPort(pod *corev1.Pod) (int32, error) {
 }
 
 // forward forwards a port of a pod to one of this machine, until end is called or ctx ends.
-func forward(ctx context.Context, config *rest.Config, kube kubernetes.Interface, pod *corev1.Pod, port int32) (local uint16, end func(), err error) {
-	url := kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(config)
+func (c *collector) forward(ctx context.Context, pod *corev1.Pod, port int32) (local uint16, end func(), err error) {
+	url := c.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
 	if err != nil {
 		return 0, nil, err
 	}
-	sockets, err := portforward.NewSPDYOverWebsocketDialer(url, config)
+	sockets, err := portforward.NewSPDYOverWebsocketDialer(url, c.Config)
 	if err != nil {
 		return 0, nil, err
 	}

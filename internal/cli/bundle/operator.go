@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -42,11 +41,6 @@ func (c *collector) readConfigurations(ctx context.Context) {
 
 // readOperator reads the Deployments, pods, logs and metrics of the operator.
 func (c *collector) readOperator(ctx context.Context) {
-	kube, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		c.miss("the operator", err)
-		return
-	}
 	for _, namespace := range c.namespaces {
 		selected := client.MatchingLabels{"control-plane": "controller-manager"}
 		deployments := c.list(ctx, &appsv1.DeploymentList{}, client.InNamespace(namespace), selected)
@@ -56,7 +50,7 @@ func (c *collector) readOperator(ctx context.Context) {
 			c.deployments = append(c.deployments, deployment.(*appsv1.Deployment))
 		}
 		for _, pod := range pods {
-			c.readPod(ctx, kube, pod.(*corev1.Pod))
+			c.readPod(ctx, pod.(*corev1.Pod))
 		}
 	}
 	if len(c.deployments) == 0 {
@@ -64,15 +58,15 @@ func (c *collector) readOperator(ctx context.Context) {
 	}
 }
 
-func (c *collector) readPod(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod) {
+func (c *collector) readPod(ctx context.Context, pod *corev1.Pod) {
 	lines, bytes := int64(logLines), int64(logBytes)
 	options := &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &bytes, Timestamps: true}
-	text, err := kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
+	text, err := c.kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
 	c.miss("the log of pod "+pod.Name, err)
 	if err == nil {
 		c.logs = append(c.logs, file{"logs/" + pod.Name + ".log", text})
 	}
-	metrics, err := c.readMetrics(ctx, kube, pod)
+	metrics, err := c.readMetrics(ctx, pod)
 	c.miss("the metrics of pod "+pod.Name, err)
 	if err == nil {
 		c.logs = append(c.logs, file{"metrics/" + pod.Name + ".txt", metrics})

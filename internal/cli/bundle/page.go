@@ -149,7 +149,8 @@ func (c *collector) lastEvents(p *page) {
 	p.line("## Events\n")
 	p.head("last", "times", "type", "object", "reason", "message")
 	for _, e := range c.events[max(0, len(c.events)-eventsShown):] {
-		p.row(eventTime(e).UTC().Format(time.RFC3339), max(1, e.Count), e.Type, e.InvolvedObject.Kind+" "+e.InvolvedObject.Name, e.Reason, e.Message)
+		last, object := eventTime(e).UTC().Format(time.RFC3339), e.InvolvedObject.Kind+" "+e.InvolvedObject.Name
+		p.row(last, max(1, e.Count), e.Type, object, e.Reason, e.Message)
 	}
 	p.line("")
 }

@@ -171,6 +171,8 @@ func (c *canary) objects(t *testing.T) (all []client.Object) {
 		"metadata": map[string]any{"name": "jobs", "annotations": map[string]any{"note": c.secret()}},
 		"spec": map[string]any{
 			"replicatedJobs": []any{map[string]any{"name": "a", "env": []any{map[string]any{"name": "b", "value": c.secret()}}}},
+			"data":           map[string]any{"name": c.secret(), "image": c.secret(), c.secret(): c.secret()},
+			"template":       map[string]any{"metadata": map[string]any{"annotations": map[string]any{"name": c.secret()}}},
 			"queue":          c.secret(), c.secret(): c.secret(), "requests": map[string]any{"cpu": c.secret()},
 		},
 		"status": map[string]any{"message": c.secret()},

@@ -17,15 +17,14 @@ const (
 		matchLabelKeys mismatchLabelKeys topologyKey nodeName nominatedNodeName spec.hostname subdomain serviceName
 		serviceAccountName serviceAccount schedulerName priorityClassName runtimeClassName storageClassName volumeName
 		claimName secretName containerName driver source.host overhead.name leader started.pods failures.pod
-		failures.container failures.node containers.pod
-		kernelVersion osImage containerRuntimeVersion kubeletVersion operatingSystem architecture
+		failures.container failures.node containers.pod kernelVersion osImage containerRuntimeVersion kubeletVersion
+		operatingSystem architecture exemptNamespaces podTemplates claimTemplates kinds.replicas kinds.suspend
+		kinds.finished webhookServiceName webhookSecretName resourceName resourceNamespace
 		annotations.leaderworkerset.sigs.k8s.io/exclusive-topology
 		annotations.leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology
 		annotations.leaderworkerset.sigs.k8s.io/leader-name annotations.leaderworkerset.sigs.k8s.io/workload-name
 		annotations.lockstep.dev/from-set annotations.lockstep.dev/when-scaled
-		annotations.protection.lockstep.dev/holders-digest annotations.scheduling.k8s.io/group-name
-		exemptNamespaces podTemplates claimTemplates kinds.replicas kinds.suspend kinds.finished
-		webhookServiceName webhookSecretName resourceName resourceNamespace`
+		annotations.protection.lockstep.dev/holders-digest annotations.scheduling.k8s.io/group-name`
 
 	// hashed are names that end in a hash of a template.
 	hashed = `labels.leaderworkerset.sigs.k8s.io/template-revision-hash labels.controller-revision-hash
@@ -33,16 +32,15 @@ const (
 
 	// texts keep the words that are known, times and numbers: messages, annotations, the configuration, enumerations.
 	texts = `message reason note action component reportingComponent reportingInstance fieldPath manager subresource
-		hpaPodSelector containers.log containers.logUnread clusterIP clusterIPs
+		hpaPodSelector containers.log containers.logUnread clusterIP clusterIPs $patch -Policy -Mode -Type
 		annotations.leaderworkerset.sigs.k8s.io/ annotations.lockstep.dev/ annotations.protection.lockstep.dev/
 		annotations.pv.kubernetes.io/ annotations.volume.kubernetes.io/ annotations.deployment.kubernetes.io/
 		annotations.kubectl.kubernetes.io/restartedAt annotations.meta.helm.sh/
 		at time timeAdded restartsSince -At -Time -Timestamp bindAddress healthProbeBindAddress readinessEndpointName
 		livenessEndpointName minVersion schedulerProvider resourceLock leaseDuration renewDeadline retryPeriod
-		-Policy -Mode -Type $patch accessModes add allocatedResourceStatuses.* drop effect groupIdentity health idle
-		initialHold maxSurge maxUnavailable medium mode mountPropagation operation operator phase port procMount protocol
-		qosClass recursiveReadOnly resize scheme sessionAffinity status stopSignal targetPort type whenDeleted whenScaled
-		whenUnsatisfiable`
+		accessModes add allocatedResourceStatuses.* drop effect groupIdentity health idle initialHold maxSurge
+		maxUnavailable medium mode mountPropagation operation operator phase port procMount protocol qosClass resize
+		recursiveReadOnly scheme sessionAffinity status stopSignal targetPort type whenDeleted whenScaled whenUnsatisfiable`
 
 	// amounts stay if they are quantities.
 	amounts = `allocatable.* allocatedResources.* capacity.* limits.* minResources.* overhead.* requests.*
@@ -60,19 +58,6 @@ const (
 
 // keep redacts a string of a field.
 type keep func(value string) string
-
-// rules are the lists by field.
-func (r *Redactor) rules() map[string]keep {
-	rules := map[string]keep{}
-	for fields, keep := range map[string]keep{
-		names: r.name, hashed: r.hash, texts: r.Text, amounts: r.amount, secrets: r.token, documents: r.document, dropped: nil,
-	} {
-		for _, field := range strings.Fields(fields) {
-			rules[field] = keep
-		}
-	}
-	return rules
-}
 
 // lastWord is the end of the name of a field such as imagePullPolicy.
 var lastWord = regexp.MustCompile(`[A-Z][a-z]+$`)

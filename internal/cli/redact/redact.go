@@ -27,7 +27,7 @@ import (
 // Redactor redacts the objects and texts of one bundle. Learn must see all objects first.
 type Redactor struct {
 	key    []byte
-	fields map[string]keep
+	fields map[string]keep // the lists by field
 	// known are the words of the names that stay: a text may have them.
 	known map[string]bool
 	// hashes are words that were made from redacted content, and what stands for each.
@@ -36,9 +36,15 @@ type Redactor struct {
 
 // New returns a redactor with a random key.
 func New() *Redactor {
-	r := &Redactor{key: make([]byte, sha256.Size), known: map[string]bool{}, hashes: map[string]string{}}
-	r.fields = r.rules()
+	r := &Redactor{key: make([]byte, 32), fields: map[string]keep{}, known: map[string]bool{}, hashes: map[string]string{}}
 	_, _ = rand.Read(r.key) // never fails
+	for fields, keep := range map[string]keep{
+		names: r.name, hashed: r.hash, texts: r.Text, amounts: r.amount, secrets: r.token, documents: r.document, dropped: nil,
+	} {
+		for _, field := range strings.Fields(fields) {
+			r.fields[field] = keep
+		}
+	}
 	return r
 }
 
