@@ -32,16 +32,16 @@ definition that is newer, and another implementation. Nothing is written: a set 
 	cmd.Flags().BoolVar(&before, "pre", false, "check whether Lockstep can be installed")
 	out := o.addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		find := check.Installed
+		table := check.Installed
 		if before {
-			find = check.Before
+			table = check.Before
 		}
-		return o.check(cmd.Context(), out, find)
+		return o.check(cmd.Context(), out, table)
 	}
 	return cmd
 }
 
-func (o *options) check(ctx context.Context, out *output, find func(context.Context, check.Options) []check.Line) error {
+func (o *options) check(ctx context.Context, out *output, table check.Table) error {
 	c, live, err := o.client(ctx)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (o *options) check(ctx context.Context, out *output, find func(context.Cont
 	if err != nil {
 		return err
 	}
-	found := render.Check(find(ctx, check.Options{
+	found := render.Check(table.Run(ctx, check.Options{
 		Client: live, Discovery: server, TestNamespace: c.namespace, Version: version.Get().Version, Now: time.Now(),
 	}))
 	if err := out.print(o.Out, found); err != nil {

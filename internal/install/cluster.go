@@ -32,7 +32,7 @@ const (
 	fieldManager = "lockstep-install"
 	// pause is the time between two reads of an object that is to come or go.
 	pause = 200 * time.Millisecond
-	// mostNamed bounds how many objects an error names.
+	// mostNamed bounds how many objects a line names.
 	mostNamed = 5
 )
 
@@ -164,11 +164,16 @@ func isOurs(u *unstructured.Unstructured) bool {
 	})
 }
 
-// get returns nil for an object that does not exist, or whose kind the API server lacks.
 func (c *cluster) get(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return Live(ctx, c.client, want)
+}
+
+// Live returns the object in the cluster that has kind and name of another. It returns nil for one
+// that does not exist, or whose kind the API server lacks.
+func Live(ctx context.Context, c client.Reader, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(want.GroupVersionKind())
-	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), live)
+	err := c.Get(ctx, client.ObjectKeyFromObject(want), live)
 	if unknownKind(err) {
 		return nil, nil
 	}
@@ -231,11 +236,16 @@ func blocked(what string, names []string, remedy string) error {
 		return nil
 	}
 	slices.Sort(names)
+	return fmt.Errorf("%s: %s; %s", what, Few(names), remedy)
+}
+
+// Few joins some names, and counts the rest.
+func Few(names []string) string {
 	text := strings.Join(names[:min(len(names), mostNamed)], ", ")
 	if more := len(names) - mostNamed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("%s: %s; %s", what, text, remedy)
+	return text
 }
 
 func (o Options) say(format string, args ...any) {

@@ -34,7 +34,7 @@ type Expected struct {
 // Expect returns what this version would install in place of the installation that a client
 // reads. lacks are the kinds of policies that the API server does not serve.
 func Expect(ctx context.Context, c client.Client, lacks []string) (e Expected, err error) {
-	r := &reading{cluster: &cluster{client: c}}
+	r := &reading{client: c}
 	o := r.options(ctx)
 	if r.err != nil {
 		return e, r.err
@@ -69,7 +69,7 @@ func (o Options) expected(lacks []string) (Expected, error) {
 
 // reading reads one object after the other, until one read fails.
 type reading struct {
-	*cluster
+	client client.Reader
 	unread []error
 	err    error
 }
@@ -89,7 +89,7 @@ func (r *reading) options(ctx context.Context) (o Options) {
 		deployment = standalone[deploymentName]
 	}
 	if u := r.read(ctx, Bare("apps/v1", "Deployment", o.namespace(), deployment)); u != nil {
-		o.Image = imageOf(u)
+		o.Image = ImageOf(u)
 	}
 	if u := r.read(ctx, Bare("v1", "ConfigMap", o.namespace(), configMapName)); u != nil {
 		text, _, _ := unstructured.NestedString(u.Object, "data", configFile)
@@ -112,7 +112,7 @@ func (r *reading) read(ctx context.Context, want *unstructured.Unstructured) *un
 	if r.err != nil {
 		return nil
 	}
-	live, err := r.get(ctx, want)
+	live, err := Live(ctx, r.client, want)
 	r.take(err)
 	return live
 }
@@ -126,13 +126,13 @@ func (r *reading) take(err error) {
 	r.err = err
 }
 
-// imageOf returns the image of a Deployment that runs Lockstep, or nothing.
-func imageOf(deployment *unstructured.Unstructured) string {
+// ImageOf returns the image of a Deployment that runs Lockstep, or nothing.
+func ImageOf(deployment *unstructured.Unstructured) string {
 	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 	for _, c := range containers {
 		c, _ := c.(map[string]any)
 		command, _, _ := unstructured.NestedStringSlice(c, "command")
-		if len(command) > 0 && command[0] == Program {
+		if len(command) > 0 && command[0] == program {
 			image, _, _ := unstructured.NestedString(c, "image")
 			return image
 		}
@@ -140,8 +140,8 @@ func imageOf(deployment *unstructured.Unstructured) string {
 	return ""
 }
 
-// Program is the path of the operator in its image.
-const Program = "/lockstep"
+// program is the path of the operator in its image.
+const program = "/lockstep"
 
 // addressOf returns the URL of the server that webhooks call, or nothing if they call a Service.
 func addressOf(webhooks *unstructured.Unstructured) string {

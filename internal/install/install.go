@@ -232,11 +232,10 @@ func (c *cluster) holders(ctx context.Context) ([]lease.Holder, error) {
 }
 
 func (s shape) reportLacks() {
-	if s.protects && slices.Contains(s.lacks, operator.ValidatingPolicy) {
-		s.say("the API server has no ValidatingAdmissionPolicy (Kubernetes 1.30): modes observe and hold neither refuse nor warn; barrier works")
-	}
-	if s.protects && s.isOlder() {
-		s.say("the API server has no MutatingAdmissionPolicy (Kubernetes 1.36): the operator adds the barrier after a PVC is created, and mode strict works as hold")
+	for _, kind := range s.lacks {
+		if s.protects {
+			s.say("the API server has no %s: %s", kind, operator.Without[kind])
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package install
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -26,34 +25,34 @@ type place struct {
 // placeOf reads the place from the binding of protection's role or, without protection, from the
 // Service of the webhooks. It is empty where neither exists.
 func placeOf(ctx context.Context, c client.Reader) (p place, err error) {
-	get := func(u *unstructured.Unstructured) *unstructured.Unstructured {
-		if err == nil {
-			err = c.Get(ctx, client.ObjectKeyFromObject(u), u)
-			switch {
-			case unknownKind(err):
-				err = nil
-			case err != nil:
-				err = fmt.Errorf("read %s: %w", title(u), err)
-			}
-		}
-		return u
+	binding, err := Live(ctx, c, Bare(rbac, "ClusterRoleBinding", "", protectionBinding))
+	if err != nil {
+		return p, err
 	}
-	binding := get(Bare(rbac, "ClusterRoleBinding", "", protectionBinding))
-	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
-	for _, subject := range subjects {
+	for _, subject := range subjectsOf(binding) {
 		if s, _ := subject.(map[string]any); s["kind"] == "ServiceAccount" {
 			p = placeBy(binding)
 			p.namespace, _ = s["namespace"].(string)
 			p.account, _ = s["name"].(string)
-			return p, err
+			return p, nil
 		}
 	}
-	webhooks := get(Bare(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration))
+	webhooks, err := Live(ctx, c, Bare(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration))
+	if err != nil || webhooks == nil {
+		return p, err
+	}
 	for _, hook := range webhooksOf(webhooks) {
 		p = placeBy(webhooks)
 		p.namespace, _, _ = unstructured.NestedString(hook, "clientConfig", "service", "namespace")
 	}
-	return p, err
+	return p, nil
+}
+
+func subjectsOf(binding *unstructured.Unstructured) (subjects []any) {
+	if binding != nil {
+		subjects, _, _ = unstructured.NestedSlice(binding.Object, "subjects")
+	}
+	return subjects
 }
 
 func placeBy(u *unstructured.Unstructured) place {

@@ -102,6 +102,16 @@ const (
 	ValidatingPolicy = "ValidatingAdmissionPolicy" // since 1.30
 )
 
+// MaxUnavailable is a field that older API servers drop.
+const MaxUnavailable = "maxUnavailable of StatefulSets"
+
+// Without says what is missing without a feature of the API server.
+var Without = map[string]string{
+	MaxUnavailable:   "a rollout replaces one group at a time, whatever the set's maxUnavailable",
+	MutatingPolicy:   "the operator adds the barrier after a PVC is created, and mode strict works as hold",
+	ValidatingPolicy: "nothing refuses the deletion of a PVC in use or protects labels; mode barrier works",
+}
+
 // Lacks returns the kinds of admission policies that the API server does not serve.
 func Lacks(server discovery.ServerResourcesInterface) ([]string, error) {
 	served, err := server.ServerResourcesForGroupVersion(admissionv1.SchemeGroupVersion.String())

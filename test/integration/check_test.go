@@ -32,16 +32,9 @@ const (
 type checking struct {
 	*cluster
 	user    string
-	find    func(*checking, check.Options) []check.Line
+	table   check.Table
 	version string
 	later   time.Duration
-}
-
-func installedNow(c *checking, o check.Options) []check.Line {
-	return check.Installed(c.t.Context(), o)
-}
-func beforeInstall(c *checking, o check.Options) []check.Line {
-	return check.Before(c.t.Context(), o)
 }
 
 func (c *checking) lines() []check.Line {
@@ -50,7 +43,7 @@ func (c *checking) lines() []check.Line {
 	config.Impersonate.UserName = c.user
 	server, err := discovery.NewDiscoveryClientForConfig(config)
 	c.must(err)
-	return c.find(c, check.Options{
+	return c.table.Run(c.t.Context(), check.Options{
 		Client: c.as(c.user, nil), Discovery: server, TestNamespace: "default", Version: c.version, Now: time.Now().Add(c.later),
 	})
 }
@@ -92,7 +85,7 @@ func (c *checking) allOK() {
 
 // Each thing that check looks at is broken, seen, and mended by install.
 func TestCheckSeesWhatIsBroken(t *testing.T) {
-	c := &checking{cluster: newCluster(t), find: installedNow, version: version.Get().Version}
+	c := &checking{cluster: newCluster(t), table: check.Installed, version: version.Get().Version}
 	if _, text := c.worst(); strings.Count(text, "failure") < 5 {
 		t.Errorf("before install:\n%s", text)
 	}
@@ -145,7 +138,7 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 		})
 		c.finds("definition", check.Warning)
 		before := *c
-		before.find = beforeInstall
+		before.table = check.Before
 		before.finds("definition", check.Failure)
 		c.editDefinition(func(spec, _ map[string]apiextensionsv1.JSONSchemaProps) { delete(spec, "placement") })
 	})
@@ -253,14 +246,14 @@ func (c *checking) checkLeftovers() {
 	c.create(lease)
 	c.finds("leftovers", check.Failure)
 	before := *c
-	before.find = beforeInstall
+	before.table = check.Before
 	before.finds("leftovers", check.Failure)
 	c.must(c.Delete(c.t.Context(), lease))
 }
 
 // Before an installation, check sees what install would refuse.
 func TestCheckBeforeInstall(t *testing.T) {
-	c := &checking{cluster: newCluster(t), find: beforeInstall}
+	c := &checking{cluster: newCluster(t), table: check.Before}
 	c.allOK()
 	user := *c
 	user.user = "ina"
@@ -280,12 +273,12 @@ func TestCheckBeforeInstall(t *testing.T) {
 
 // Without mutating policies, check says what is missing, and misses nothing else.
 func TestCheckNamesMissingFeatures(t *testing.T) {
-	c := &checking{cluster: older(t), find: beforeInstall}
+	c := &checking{cluster: older(t), table: check.Before}
 	text := c.finds("features", check.Warning)
 	if !strings.Contains(text, "MutatingAdmissionPolicy") || !strings.Contains(text, "maxUnavailable") {
 		t.Errorf("got:\n%s", text)
 	}
-	c.find = installedNow
+	c.table = check.Installed
 	c.install(func(o *install.Options) { o.ProtectOnly = true })
 	if results, text := c.worst(); results["features"] != check.Warning || results["policies"] != check.OK || results["roles"] != check.OK || results["admission"] != check.OK {
 		t.Errorf("got:\n%s", text)

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -8,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"lockstep.dev/lockstep/internal/install"
 )
 
 func TestEveryCheckHasItsHelp(t *testing.T) {
@@ -21,7 +23,7 @@ func TestEveryCheckHasItsHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range slices.Concat(installed, before) {
+	for _, r := range slices.Concat(Installed, Before) {
 		if !strings.Contains(strings.ToLower(string(text)), "\n## "+r.name+"\n") {
 			t.Errorf("%s has no heading %q", page, r.name)
 		}
@@ -33,59 +35,95 @@ func TestKubernetesVersion(t *testing.T) {
 		"v1.33.9": Failure, "v1.34.0": OK, "v1.34.0-gke.1": OK, "v1.37.1+k3s1": OK, "v2.0.0": OK,
 	} {
 		server := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}, FakedServerVersion: &version.Info{GitVersion: served}}
-		f := &findings{}
-		if err := kubernetesVersion(t.Context(), &site{Options: Options{Discovery: server}}, f); err != nil || len(f.lines) != 1 || f.lines[0].Result != want {
-			t.Errorf("%s: got %v, %v", served, f.lines, err)
+		r := &reader{Options: Options{Discovery: server}, site: &site{}}
+		lines := check{"kubernetes", []read{serverVersion}, kubernetes}.find(t.Context(), r).lines
+		if len(lines) != 1 || lines[0].Result != want {
+			t.Errorf("%s: got %v", served, lines)
 		}
 	}
 }
 
 func TestDiffers(t *testing.T) {
-	want := map[string]any{"spec": map[string]any{"list": []any{map[string]any{"a": int64(1)}}, "text": "x"}}
+	type fields = map[string]any
+	list := []any{fields{"a": int64(1)}}
+	want := fields{"spec": fields{"list": list, "none": []any{}, "text": "x"}, "metadata": fields{"a": "b"}}
 	for name, c := range map[string]struct {
-		live any
+		live fields
 		at   string
 	}{
 		"the same":           {want, ""},
-		"with defaults":      {map[string]any{"spec": map[string]any{"list": []any{map[string]any{"a": 1.0, "b": 2}}, "text": "x", "more": true}}, ""},
-		"another value":      {map[string]any{"spec": map[string]any{"list": []any{map[string]any{"a": int64(2)}}, "text": "x"}}, ".spec.list[0].a"},
-		"one element more":   {map[string]any{"spec": map[string]any{"list": []any{map[string]any{"a": int64(1)}, nil}, "text": "x"}}, ".spec.list"},
-		"a field is missing": {map[string]any{"spec": map[string]any{"list": []any{map[string]any{"a": int64(1)}}}}, ".spec.text"},
-		"nothing":            {nil, ".spec.list"},
+		"with defaults":      {fields{"spec": fields{"list": []any{fields{"a": 1.0, "b": 2}}, "text": "x", "more": true}}, ""},
+		"another value":      {fields{"spec": fields{"list": []any{fields{"a": int64(2)}}, "text": "x"}}, "spec.list[0].a"},
+		"one element more":   {fields{"spec": fields{"list": []any{fields{"a": int64(1)}, nil}, "text": "x"}}, "spec.list"},
+		"an element":         {fields{"spec": fields{"list": list, "none": []any{"b"}, "text": "x"}}, "spec.none"},
+		"a field is missing": {fields{"spec": fields{"list": list}}, "spec.text"},
+		"nothing":            {nil, "spec.list"},
 	} {
-		if got := differs(want, c.live, ""); got != c.at {
+		if got := differs(want, c.live); got != c.at {
 			t.Errorf("%s: got %q, want %q", name, got, c.at)
 		}
 	}
 }
 
+func denied(resource, scope string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Group: "g", Resource: resource}, "x",
+		errors.New(`User "u" cannot get resource "`+resource+`" in API group "g" `+scope))
+}
+
+// fails returns a read that ends with an error.
+func fails(err error) read { return func(context.Context, *reader) error { return err } }
+
 func TestErrorsAreFindings(t *testing.T) {
-	f := &findings{check: "roles"}
-	denied := func(resource, scope string) error {
-		return apierrors.NewForbidden(schema.GroupResource{Group: "g", Resource: resource}, "x",
-			errors.New(`User "u" cannot get resource "`+resource+`" in API group "g" `+scope))
+	isJudged := false
+	judge := func(_ *site, f *findings) {
+		isJudged = true
+		f.otherwise("well")
 	}
-	for _, err := range []error{nil, denied("a", "at the cluster scope"), denied("a", "at the cluster scope"), denied("b", `in the namespace "n"`)} {
-		f.take(err)
+	a, b := fails(denied("a", "at the cluster scope")), fails(denied("b", `in the namespace "n"`))
+	r := &reader{site: &site{}}
+	lines := check{"roles", []read{a, b, a}, judge}.find(t.Context(), r).lines
+	if len(lines) != 1 || lines[0].Result != Warning || !strings.Contains(lines[0].Message, `get a.g, get b.g in the namespace`) {
+		t.Errorf("got %v", lines)
 	}
-	if !f.hasFound() || len(f.lines) > 0 {
-		t.Errorf("got %v", f.lines)
+	if isJudged {
+		t.Error("what was not read was judged")
 	}
-	f.sayUnread()
-	f.take(errors.New("broken"))
-	if len(f.lines) != 2 || f.lines[0].Result != Warning || f.lines[1].Result != Failure ||
-		!strings.Contains(f.lines[0].Message, "get a.g, get b.g in namespace n") {
-		t.Errorf("got %v", f.lines)
+	lines = check{"roles", []read{fails(nil), fails(errors.New("broken"))}, judge}.find(t.Context(), r).lines
+	if len(lines) != 1 || lines[0].Result != Failure || isJudged {
+		t.Errorf("got %v", lines)
+	}
+	lines = check{"roles", []read{fails(nil)}, judge}.find(t.Context(), r).lines
+	if diff := cmp.Diff([]Line{{Result: OK, Message: "well"}}, lines); diff != "" {
+		t.Error(diff)
 	}
 }
 
 func TestRight(t *testing.T) {
-	got := right(rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"s"}})
-	if diff := cmp.Diff("get secrets s", got); diff != "" {
-		t.Error(diff)
+	for want, got := range map[string]string{
+		"get secrets s":              right("get", "secrets", "", "s"),
+		"get /metrics":               right("get", "/metrics", ""),
+		"list leases.c in namespace": right("list", "leases", "c", "in namespace"),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
-	got = right(rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}})
-	if diff := cmp.Diff("get /metrics", got); diff != "" {
-		t.Error(diff)
+}
+
+// What a role lacks is named by each verb.
+func TestRoleLacks(t *testing.T) {
+	role := func(verbs ...any) *object {
+		u := install.Bare("rbac.authorization.k8s.io/v1", "ClusterRole", "", "r")
+		u.Object["rules"] = []any{
+			map[string]any{"apiGroups": []any{""}, "resources": []any{"pods"}, "verbs": append(verbs, "list")},
+			map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": verbs},
+		}
+		return u
+	}
+	want, live := role("get"), role("watch")
+	got := findings{}
+	roles.judge(&site{Expected: install.Expected{Objects: []*object{want}}, live: map[*object]*object{want: live}}, &got)
+	if len(got.lines) != 1 || !strings.Contains(got.lines[0].Message, "get pods, get /metrics;") {
+		t.Errorf("got %v", got.lines)
 	}
 }

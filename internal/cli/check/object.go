@@ -4,110 +4,196 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/install"
 )
 
-// ofKinds returns the expected objects of some kinds.
-func (s *site) ofKinds(kinds ...string) (all []*unstructured.Unstructured) {
-	for _, u := range s.Objects {
-		if slices.Contains(kinds, u.GetKind()) {
-			all = append(all, u)
+type object = unstructured.Unstructured
+
+// site is what was read of a cluster, and what install would write there. Checks know nothing else.
+type site struct {
+	install.Expected
+	// version is that of this program, and testNamespace where dry runs are made.
+	version, testNamespace string
+	now                    time.Time
+	// served is the version of the API server, and lacks the features that it does not serve.
+	served *version.Version
+	lacks  []string
+	// refusal is the answer to a dry run of a set, and nil if it was admitted.
+	refusal error
+	// denied are the rights of install that the user lacks.
+	denied []string
+	// live has, for each expected object that could be read, the one in the cluster, or nil.
+	live map[*object]*object
+	// found has the objects of each other kind that could be read.
+	found map[string][]object
+}
+
+// reader reads a cluster into a site.
+type reader struct {
+	Options
+	*site
+	// unread are the rights that the user lacks for the check at hand.
+	unread []string
+}
+
+// read is one thing that a check needs. An error ends the check, unless it is the lack of a right.
+type read func(context.Context, *reader) error
+
+var deniedRight = regexp.MustCompile(`cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: (in the namespace "[^"]+"))?`)
+
+// note reports whether an error is the lack of a right, and keeps the right by the API server's message.
+func (r *reader) note(err error) bool {
+	if !apierrors.IsForbidden(err) {
+		return false
+	}
+	text := fmt.Sprintf("read this: %v", err)
+	if denied := deniedRight.FindStringSubmatch(err.Error()); denied != nil {
+		text = right(denied[1], denied[2], denied[3], denied[4])
+	}
+	r.unread = append(r.unread, text)
+	return true
+}
+
+// objects reads objects that may not exist.
+func objects(which func(*site) []*object) read {
+	return func(ctx context.Context, r *reader) error {
+		for _, want := range which(r.site) {
+			live, err := install.Live(ctx, r.Client, want)
+			if err != nil && !r.note(err) {
+				return err
+			}
+			if err == nil {
+				r.live[want] = live
+			}
+			if live != nil {
+				r.found[live.GetKind()] = append(r.found[live.GetKind()], *live)
+			}
 		}
+		return nil
+	}
+}
+
+// one reads an object of the operator's namespace.
+func one(apiVersion, kind string, name func(*site) string) read {
+	return objects(func(s *site) []*object { return []*object{install.Bare(apiVersion, kind, s.Namespace, name(s))} })
+}
+
+// list reads the objects of a kind that may not be served.
+func list(kind schema.GroupVersionKind, which ...client.ListOption) read {
+	return func(ctx context.Context, r *reader) error {
+		all := &unstructured.UnstructuredList{}
+		all.SetGroupVersionKind(kind)
+		err := r.Client.List(ctx, all, which...)
+		if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			return err
+		}
+		r.found[kind.Kind] = all.Items
+		return nil
+	}
+}
+
+// as returns an object as its Go type.
+func as[T any](f *findings, u *object) (typed T) {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &typed); err != nil {
+		f.fail("%s: %v", title(u), err)
+	}
+	return typed
+}
+
+// found returns the objects of a kind that were read.
+func found[T any](s *site, f *findings, kind string) (all []T) {
+	for _, u := range s.found[kind] {
+		all = append(all, as[T](f, &u))
 	}
 	return all
 }
 
-// get returns the object in the cluster that has kind and name of another, or nil.
-func (s *site) get(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(want.GroupVersionKind())
-	err := s.Client.Get(ctx, client.ObjectKeyFromObject(want), live)
-	if meta.IsNoMatchError(err) || err != nil && client.IgnoreNotFound(err) == nil {
-		return nil, nil
-	}
-	return live, err
+// rules judge the objects of some kinds by those that install would write.
+type rules struct {
+	// missing is what it means that an object does not exist.
+	missing Result
+	// well are all these objects if nothing is found.
+	well   string
+	byKind map[string]rule
 }
 
-// title names an object as kubectl does.
-func title(u *unstructured.Unstructured) string {
-	return strings.ToLower(u.GetKind()) + "/" + u.GetName()
+type rule func(s *site, f *findings, want, live *object)
+
+// wanted returns the objects that install would write, and that have a rule.
+func (r rules) wanted(s *site) []*object {
+	return slices.DeleteFunc(slices.Clone(s.Objects), func(u *object) bool { return r.byKind[u.GetKind()] == nil })
 }
 
-// present returns the objects in the cluster that are expected. Those that do not exist, and
-// each that the user may not read, are findings.
-func (s *site) present(ctx context.Context, f *findings, wanted []*unstructured.Unstructured) (found []*unstructured.Unstructured) {
-	var missing []string
+func (r rules) judge(s *site, f *findings) {
+	wanted, missing := r.wanted(s), []string(nil)
 	for _, want := range wanted {
-		live, err := s.get(ctx, want)
+		live, isRead := s.live[want]
 		switch {
-		case err != nil:
-			f.take(err)
-		case live == nil:
+		case live != nil:
+			r.byKind[want.GetKind()](s, f, want, live)
+		case isRead:
 			missing = append(missing, title(want))
-		default:
-			found = append(found, live)
 		}
 	}
 	if len(missing) > 0 {
-		f.fail("%d of %d do not exist: %s; run: %s", len(missing), len(wanted), few(missing), s.Command)
+		f.add(r.missing, "%d of %d do not exist: %s; run: %s", len(missing), len(wanted), install.Few(missing), s.Command)
 	}
-	return found
+	f.otherwise("%s: %d of %[2]d", r.well, len(wanted))
 }
 
-// compare finds objects that differ from what install writes in more than what the API server adds.
-func (s *site) compare(f *findings, result Result, found []*unstructured.Unstructured) {
-	for _, live := range found {
-		i := slices.IndexFunc(s.Objects, func(want *unstructured.Unstructured) bool {
-			return title(want) == title(live) && want.GetNamespace() == live.GetNamespace()
-		})
-		if path := differs(content(s.Objects[i]), content(live), ""); path != "" {
-			f.add(result, "%s differs at %s from what install writes; to write it again: %s", title(live), strings.TrimPrefix(path, "."), s.Command)
+// unlike is the rule that objects are as install writes them.
+func unlike(result Result) rule {
+	return func(s *site, f *findings, want, live *object) {
+		if path := differs(want.Object, live.Object); path != "" {
+			f.add(result, "%s differs at %s from what install writes; to write it again: %s", title(want), path, s.Command)
 		}
 	}
 }
 
-// content is an object without what names it.
-func content(u *unstructured.Unstructured) map[string]any {
-	fields := map[string]any{}
-	for name, value := range u.Object {
-		if name != "metadata" && name != "status" {
-			fields[name] = value
-		}
-	}
-	return fields
-}
-
-// differs returns the first path at which a live value lacks a wanted one, or nothing. The API
+// differs returns the first path at which a live object lacks a wanted value, or nothing. The API
 // server adds defaults to maps, and nothing to lists.
-func differs(want, live any, at string) string {
-	switch want := want.(type) {
-	case map[string]any:
-		live, _ := live.(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(want)) {
-			if path := differs(want[name], live[name], at+"."+name); path != "" {
-				return path
-			}
+func differs(want, live map[string]any) string {
+	wanted, found := map[string]string{}, map[string]string{}
+	flatten(want, "", wanted)
+	flatten(live, "", found)
+	for _, path := range slices.Sorted(maps.Keys(wanted)) {
+		if wanted[path] != found[path] && !strings.HasPrefix(path, ".metadata.") {
+			return strings.TrimPrefix(path, ".")
 		}
-		return ""
-	case []any:
-		live, _ := live.([]any)
-		if len(live) != len(want) {
-			return at
-		}
-		for i := range want {
-			if path := differs(want[i], live[i], fmt.Sprintf("%s[%d]", at, i)); path != "" {
-				return path
-			}
-		}
-		return ""
-	}
-	if fmt.Sprint(want) != fmt.Sprint(live) { // numbers of JSON and YAML have different types
-		return at
 	}
 	return ""
 }
+
+// flatten adds the values of an object by their paths as text: numbers of JSON and YAML have different
+// types. The text of a list has its length, so that none is an empty one.
+func flatten(value any, at string, into map[string]string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, field := range value {
+			flatten(field, at+"."+name, into)
+		}
+	case []any:
+		into[at] = strings.Repeat(",", len(value))
+		for i, element := range value {
+			flatten(element, fmt.Sprintf("%s[%d]", at, i), into)
+		}
+	default:
+		into[at] = fmt.Sprint(value)
+	}
+}
+
+// title names an object as kubectl does.
+func title(u *object) string { return strings.ToLower(u.GetKind()) + "/" + u.GetName() }

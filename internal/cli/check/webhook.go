@@ -2,133 +2,119 @@ package check
 
 import (
 	"context"
-	"strings"
+	"crypto/x509"
+	"slices"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
-// webhooks finds webhook configurations that are missing or different, and Services without a pod.
-func webhooks(ctx context.Context, s *site, f *findings) error {
-	wanted := s.ofKinds(webhookKinds...)
-	if len(wanted) == 0 {
-		f.ok("this installation has no webhooks")
+// webhookConfiguration is of either kind: what is read of both has the same names.
+type webhookConfiguration = admissionv1.ValidatingWebhookConfiguration
+
+var (
+	mutatingKind   = admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration")
+	validatingKind = admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration")
+	endpointKind   = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
+	ofWebhooks     = client.MatchingLabels{discoveryv1.LabelServiceName: v1alpha1.DefaultWebhookServiceName}
+
+	webhooks = rules{Failure, "webhook configurations as install writes them, with a CA bundle",
+		map[string]rule{mutatingKind.Kind: webhook, validatingKind.Kind: webhook}}
+	certificates = rules{Failure, "webhook configurations that trust the certificate for 30 days and more",
+		map[string]rule{mutatingKind.Kind: certificate, validatingKind.Kind: certificate}}
+)
+
+// webhook finds a configuration that is different, or with which no call succeeds.
+func webhook(s *site, f *findings, want, live *object) {
+	unlike(Warning)(s, f, want, live)
+	_, isRead := s.found[endpointKind.Kind]
+	endpoints := found[discoveryv1.EndpointSlice](s, f, endpointKind.Kind)
+	for _, hook := range as[webhookConfiguration](f, live).Webhooks {
+		if len(hook.ClientConfig.CABundle) == 0 {
+			f.fail("%s has no CA bundle, so no call to it succeeds; the operator, or cert-manager, writes it", title(want))
+		}
+		if to := hook.ClientConfig.Service; to != nil && isRead && !anyReady(endpoints, to.Namespace) {
+			f.fail("service %s/%s of the webhooks has no ready endpoint; see: kubectl -n %[1]s get pods", to.Namespace, to.Name)
+		}
+	}
+}
+
+// anyReady reports whether a pod in a namespace is ready.
+func anyReady(all []discoveryv1.EndpointSlice, namespace string) bool {
+	return slices.ContainsFunc(all, func(slice discoveryv1.EndpointSlice) bool {
+		return slice.Namespace == namespace && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return ptr.Deref(e.Conditions.Ready, true)
+		})
+	})
+}
+
+// dryRun creates a set as a dry run, to see that the webhooks answer.
+func dryRun(ctx context.Context, r *reader) error {
+	if r.ProtectOnly {
 		return nil
 	}
-	found := s.present(ctx, f, wanted)
-	s.compare(f, Warning, found)
-	services := map[client.ObjectKey]bool{}
-	for _, u := range found {
-		hooks, err := hooksOf(u)
-		if err != nil {
-			return err
-		}
-		for _, hook := range hooks {
-			if len(hook.CABundle) == 0 {
-				f.fail("%s has no CA bundle, so no call to it succeeds; the operator, or cert-manager, writes it", title(u))
-			}
-			if to := hook.Service; to != nil {
-				services[client.ObjectKey{Namespace: to.Namespace, Name: to.Name}] = true
-			}
-		}
-	}
-	for key := range services {
-		if err := s.endpoints(ctx, f, key); err != nil {
-			return err
-		}
-	}
-	if !f.hasFound() {
-		f.ok("all %d webhook configurations exist and have a CA bundle", len(wanted))
-	}
+	apiVersion, kind := setKind.ToAPIVersionAndKind()
+	set := install.Bare(apiVersion, kind, r.TestNamespace, "")
+	set.SetGenerateName("lockstep-check-")
+	set.Object["spec"] = map[string]any{"leaderWorkerTemplate": map[string]any{"workerTemplate": podTemplate()}}
+	r.refusal = r.Client.Create(ctx, set, client.DryRunAll)
 	return nil
 }
 
-var webhookKinds = []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
-
-// hooksOf returns how the API server calls the webhooks of a configuration of either kind.
-func hooksOf(configuration *unstructured.Unstructured) (all []admissionv1.WebhookClientConfig, err error) {
-	typed, err := typedWebhooks(configuration)
-	for _, hook := range typed.Webhooks {
-		all = append(all, hook.ClientConfig)
+// admission finds out whether the webhooks answer. What else refuses the set is no fault of theirs.
+func admission(s *site, f *findings) {
+	switch err := s.refusal; {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+		f.warn("not checked, because a dry run of a set in namespace %s was refused: %v", s.testNamespace, err)
+	case err != nil:
+		f.fail("no set can be created: %v", err)
+	case s.ProtectOnly:
+		f.ok("this installation has no webhooks")
+	default:
+		f.ok("the webhooks answered when a set was created in namespace %s as a dry run", s.testNamespace)
 	}
-	return all, err
 }
 
-// typedWebhooks decodes a configuration of either kind: what is read of both has the same names.
-func typedWebhooks(configuration *unstructured.Unstructured) (typed admissionv1.ValidatingWebhookConfiguration, err error) {
-	err = runtime.DefaultUnstructuredConverter.FromUnstructured(configuration.Object, &typed)
-	return typed, err
+// servingSecret reads the Secret in which the operator keeps the certificate of the webhook server.
+var servingSecret = one("v1", "Secret", func(s *site) string { return *s.Config.InternalCertManagement.WebhookSecretName })
+
+// certificate finds a configuration with which the API server does not accept the serving certificate, now
+// or in 30 days. The operator renews its own earlier.
+func certificate(s *site, f *findings, want, live *object) {
+	var chain []*x509.Certificate
+	for _, secret := range found[corev1.Secret](s, f, "Secret") {
+		if *s.Config.InternalCertManagement.Enable {
+			chain, _ = cert.ParseCertsPEM(secret.Data[corev1.TLSCertKey]) // the operator replaces one that is broken
+		}
+	}
+	for _, hook := range as[webhookConfiguration](f, live).Webhooks {
+		if err := distrust(hook.ClientConfig, chain, s.now); err != nil {
+			f.fail("%s: the API server does not accept the serving certificate: %v", title(want), err)
+		} else if err := distrust(hook.ClientConfig, chain, s.now.AddDate(0, 0, 30)); err != nil {
+			f.warn("%s: the certificate ends within 30 days, and was not renewed; see the operator's log: %v", title(want), err)
+		}
+	}
 }
 
-// endpoints finds a Service behind which no pod is ready.
-func (s *site) endpoints(ctx context.Context, f *findings, key client.ObjectKey) error {
-	err := s.Client.Get(ctx, key, &corev1.Service{})
-	if apierrors.IsNotFound(err) {
-		f.fail("service %s of the webhooks does not exist; run: %s", key, s.Command)
-		return nil
+// distrust returns why the API server does not accept a serving certificate at a time. If that one is
+// not known, it returns why the first authority of the bundle is not valid.
+func distrust(hook admissionv1.WebhookClientConfig, chain []*x509.Certificate, at time.Time) error {
+	if len(chain) > 0 {
+		return certs.Verify(hook.CABundle, chain, certs.HostOf(&hook), at)
 	}
+	bundle, err := cert.ParseCertsPEM(hook.CABundle)
 	if err != nil {
 		return err
 	}
-	slices := &discoveryv1.EndpointSliceList{}
-	if err := s.Client.List(ctx, slices, client.InNamespace(key.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: key.Name}); err != nil {
-		return err
-	}
-	ready := 0
-	for _, slice := range slices.Items {
-		for _, endpoint := range slice.Endpoints {
-			if ptr.Deref(endpoint.Conditions.Ready, true) {
-				ready++
-			}
-		}
-	}
-	if ready == 0 {
-		f.fail("service %s of the webhooks has no ready endpoint; see: kubectl -n %s get pods", key, key.Namespace)
-	}
-	return nil
-}
-
-// admission creates a set as a dry run, to see that the webhooks answer.
-func admission(ctx context.Context, s *site, f *findings) error {
-	if s.ProtectOnly {
-		f.ok("this installation has no webhooks")
-		return nil
-	}
-	err := s.Client.Create(ctx, s.dryRunSet(), client.DryRunAll)
-	switch {
-	case err == nil:
-		f.ok("the webhooks answered when a set was created in namespace %s as a dry run", s.TestNamespace)
-	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook"):
-		f.fail("the webhooks do not answer: %v", err)
-	case meta.IsNoMatchError(err):
-		f.fail("the API server does not serve LeaderWorkerSets; run: %s", s.Command)
-	case apierrors.IsForbidden(err) && deniedRight.MatchString(err.Error()):
-		return err
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err):
-		f.warn("not checked, because a dry run of a set in namespace %s was refused: %v", s.TestNamespace, err)
-	default:
-		return err
-	}
-	return nil
-}
-
-// dryRunSet returns the smallest set that is valid, without what a typed set would state.
-func (s *site) dryRunSet() *unstructured.Unstructured {
-	set := install.Bare(lwsv1.GroupVersion.String(), "LeaderWorkerSet", s.TestNamespace, "")
-	set.SetGenerateName("lockstep-check-")
-	container := map[string]any{"name": "check", "image": "check"}
-	set.Object["spec"] = map[string]any{"leaderWorkerTemplate": map[string]any{
-		"workerTemplate": map[string]any{"spec": map[string]any{"containers": []any{container}}},
-	}}
-	return set
+	return certs.Verify(hook.CABundle, bundle, "", at)
 }

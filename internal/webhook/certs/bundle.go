@@ -97,12 +97,21 @@ func (c callers) distrust(bundle []byte, presented *tls.Certificate, now time.Ti
 // trusts reports whether a TLS client with this bundle accepts the certificate under a name,
 // or under any if it is empty.
 func trusts(bundle []byte, presented *tls.Certificate, host string, now time.Time) bool {
-	roots := x509.NewCertPool()
+	return Verify(bundle, []*x509.Certificate{presented.Leaf}, host, now) == nil
+}
+
+// Verify returns why a TLS client with this bundle does not accept a serving certificate and those
+// between it and its authority.
+func Verify(bundle []byte, chain []*x509.Certificate, host string, now time.Time) error {
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
-	_, err := presented.Leaf.Verify(x509.VerifyOptions{
-		DNSName: host, Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	for _, link := range chain[1:] {
+		between.AddCert(link)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		DNSName: host, Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
-	return err == nil
+	return err
 }
 
 // HostOf returns the name that the API server expects in the certificate.
