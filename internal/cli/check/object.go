@@ -139,6 +139,7 @@ func (r rules) wanted(s *site) []*object {
 
 func (r rules) judge(s *site, f *findings) {
 	wanted, missing := r.wanted(s), []string(nil)
+	f.otherwise("%s: %d of %[2]d", r.well, len(wanted))
 	for _, want := range wanted {
 		live, isRead := s.live[want]
 		switch {
@@ -151,7 +152,6 @@ func (r rules) judge(s *site, f *findings) {
 	if len(missing) > 0 {
 		f.add(r.missing, "%d of %d do not exist: %s; run: %s", len(missing), len(wanted), install.Few(missing), s.Command)
 	}
-	f.otherwise("%s: %d of %[2]d", r.well, len(wanted))
 }
 
 // unlike is the rule that objects are as install writes them.

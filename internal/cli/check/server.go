@@ -98,12 +98,10 @@ func features(s *site, f *findings) {
 }
 
 var (
-	definitions = rules{Failure, "definitions with the fields of this version", map[string]rule{definitionKind: definition}}
-	replaced    = rules{OK, "definitions that lose no field by install", map[string]rule{definitionKind: replacement}}
+	definitions = rules{Failure, "definitions of this version", map[string]rule{"CustomResourceDefinition": definition}}
+	replaced    = rules{OK, "definitions that lose no field by install", map[string]rule{"CustomResourceDefinition": replacement}}
 	setKind     = lwsv1.GroupVersion.WithKind("LeaderWorkerSet")
 )
-
-const definitionKind = "CustomResourceDefinition"
 
 // definition compares a definition with ours, in both directions.
 func definition(s *site, f *findings, want, live *object) {

@@ -97,6 +97,9 @@ func certificate(s *site, f *findings, want, live *object) {
 			chain, _ = cert.ParseCertsPEM(secret.Data[corev1.TLSCertKey]) // the operator replaces one that is broken
 		}
 	}
+	if len(chain) > 0 {
+		f.otherwise("the webhook certificate is valid until %s", chain[0].NotAfter.UTC().Format(time.DateOnly))
+	}
 	for _, hook := range as[webhookConfiguration](f, live).Webhooks {
 		if err := distrust(hook.ClientConfig, chain, s.now); err != nil {
 			f.fail("%s: the API server does not accept the serving certificate: %v", title(want), err)
