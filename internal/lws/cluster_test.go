@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,9 +47,18 @@ func newCluster(t fatal) *cluster {
 		t.Fatalf("index: %v", err)
 	}
 	c := &cluster{Controllers: fakeapi.Control(store), t: t, cached: store.Cached()}
-	c.Added = c.tieLeader
+	c.Added, c.cached.Trim = c.tieLeader, trim
 	c.awake()
 	return c
+}
+
+// trim drops what the operator's cache drops.
+func trim(object client.Object) {
+	for of, options := range lwscache.CacheOptions().ByObject {
+		if reflect.TypeOf(of) == reflect.TypeOf(object) && options.Transform != nil {
+			_, _ = options.Transform(object)
+		}
+	}
 }
 
 // awake starts the operator anew: it remembers nothing.

@@ -216,7 +216,10 @@ type Reader struct {
 	Reads int
 	// Fail, when set, may refuse a read.
 	Fail func(Name) error
+	// Trim, when set, drops of a copy what a cache does not keep.
+	Trim func(client.Object)
 
+	trimmed  map[client.Object]client.Object
 	store    *Server
 	objects  Objects
 	labelled bool
@@ -237,6 +240,23 @@ func (r *Reader) shows(object client.Object) bool {
 	return labelled || !r.labelled || KindOf(object) == identity.KindLeaderWorkerSet
 }
 
+// kept is an object as a cache keeps it.
+func (r *Reader) kept(object client.Object) client.Object {
+	if r.Trim == nil {
+		return object
+	}
+	kept := r.trimmed[object]
+	if kept == nil {
+		kept = object.DeepCopyObject().(client.Object)
+		r.Trim(kept)
+		if r.trimmed == nil {
+			r.trimmed = map[client.Object]client.Object{}
+		}
+		r.trimmed[object] = kept
+	}
+	return kept
+}
+
 // Get implements client.Reader.
 func (r *Reader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	n := Name{Kind: KindOf(into), Namespace: key.Namespace, Name: key.Name}
@@ -250,7 +270,7 @@ func (r *Reader) Get(_ context.Context, key client.ObjectKey, into client.Object
 	if !ok || !r.shows(found) {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: string(n.Kind)}, n.Name)
 	}
-	return share(found, into)
+	return share(r.kept(found), into)
 }
 
 // share copies the stored object into into; the two share what they point to.
@@ -288,6 +308,7 @@ func (r *Reader) List(_ context.Context, into client.ObjectList, opts ...client.
 		if KindOf(object) != kind || o.Namespace != "" && object.GetNamespace() != o.Namespace || !r.shows(object) || !r.indexed(object, o) || !matches(object, o) {
 			continue
 		}
+		object = r.kept(object)
 		if metadata {
 			item := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: string(kind)}}
 			_ = share(object, item)
