@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -28,10 +29,27 @@ func (d *setDecision) progress() []metav1.Condition {
 	return d.usualProgress(counts)
 }
 
+// usualProgress is the conditions about progress of a set without stopped groups. Available that is False beside groups
+// that are all ready has the reason that it is False for.
 func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
-	progressing, updating := d.progressing(counts), status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
-	available := status.Usual(lwsv1.LeaderWorkerSetAvailable)
+	progressing, available := d.progressing(counts), status.Usual(lwsv1.LeaderWorkerSetAvailable)
+	found := d.courseOfUpdate(counts, progressing, available)
 	_, isTold := condition.Of(d.Set.Status.Conditions, available.Type)
+	_, isAvailable := condition.Of(found, available.Type)
+	why, isReady := action.Reason{Code: progressing.Reason, Sentence: progressing.Message}, counts.wantedReady == workload.Replicas(d.Set)
+	switch {
+	case !isTold || isAvailable:
+		return found
+	case d.unresolved.Code != "":
+		why = d.unresolved
+	case !isReady || counts.currentUpdatedReady < counts.current || why.Code == status.Usual(lwsv1.LeaderWorkerSetProgressing).Reason:
+		return found
+	}
+	return append(found, status.Ceased(status.Holding(available.Type, why.Code, why.Sentence)))
+}
+
+func (d *setDecision) courseOfUpdate(counts groupCounts, progressing, available metav1.Condition) []metav1.Condition {
+	updating := status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
 	stopped := d.refusal != "" || d.waiting.any()
 	switch {
 	case progressing.Reason == CodePaused:
@@ -50,8 +68,8 @@ func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 			return []metav1.Condition{available, status.Ceased(progressing)}
 		}
 		return []metav1.Condition{available}
-	case d.unresolved.Code != "" && isTold: // its groups may be ready
-		return []metav1.Condition{progressing, status.Ceased(status.Holding(available.Type, d.unresolved.Code, d.unresolved.Sentence))}
+	case d.unresolved.Code != "": // its groups may be up to date
+		return []metav1.Condition{progressing}
 	case condition.IsTrue(d.Set.Status.Conditions, updating.Type):
 		return []metav1.Condition{progressing, updating}
 	}
@@ -67,18 +85,28 @@ func (d *setDecision) serves(counts groupCounts) bool {
 // change with each step.
 const stillAfter = time.Minute
 
-// stillFrom is when a rollout that has every wanted group ready counts as still.
+// stillFrom is when a rollout that has every wanted group ready counts as still: a minute after it took its first step,
+// or after a pod became ready.
 func (d *setDecision) stillFrom() time.Time {
 	told, _ := condition.Of(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
+	isUpdating := condition.IsTrue(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress))
 	switch {
-	case d.rollout.Changed || d.rollout.Lowers(d.course):
+	case d.rollout.Changed || d.rollout.Lowers(d.course), told.Status != metav1.ConditionFalse && !isUpdating:
 		return d.Now.Add(stillAfter)
-	case told.Status == metav1.ConditionFalse:
-		return told.LastTransitionTime.Add(stillAfter)
-	case condition.IsTrue(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)):
+	case told.Status != metav1.ConditionFalse:
 		return d.Now // it was still before
 	}
-	return d.Now.Add(stillAfter)
+	last := told.LastTransitionTime.Time
+	for i := range d.Groups {
+		for _, pod := range append([]*corev1.Pod{d.Groups[i].Leader}, d.Groups[i].Pods.Owned...) {
+			for _, c := range pod.Status.Conditions {
+				if c.Type == corev1.PodReady && c.LastTransitionTime.After(last) {
+					last = c.LastTransitionTime.Time
+				}
+			}
+		}
+	}
+	return last.Add(stillAfter)
 }
 
 // progressing is the condition Progressing with what the set waits for, if anything.
@@ -106,7 +134,7 @@ func (d *setDecision) progressing(counts groupCounts) metav1.Condition {
 func (d *setDecision) delayed(counts groupCounts) metav1.Condition {
 	have := &d.SetSnapshot.Set.Status
 	told, _ := condition.Of(have.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
-	if told.Status == metav1.ConditionTrue && told.Reason == d.delay.code && have.ReadyReplicas == counts.ready && have.UpdatedReplicas == counts.updated {
+	if told.Status == metav1.ConditionTrue && told.Reason == d.delay.code && have.ObservedGeneration == d.Set.Generation && have.ReadyReplicas == counts.ready && have.UpdatedReplicas == counts.updated {
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, told.Reason, told.Message)
 	}
 	return status.Holding(lwsv1.LeaderWorkerSetProgressing, d.delay.code, d.delay.message)
@@ -160,8 +188,10 @@ func (d *setDecision) tell() (p Plan) {
 		p.await(time.Time{}, CodeRefused, d.hindrance)
 	}
 	counts := d.count()
-	if from := d.stillFrom(); d.pauseText(counts) == "" && counts.currentUpdated < counts.current && d.serves(counts) && d.Now.Before(from) {
-		p.await(from, CodeRollout, "every wanted group is ready, and the rollout takes its next step")
+	if d.pauseText(counts) == "" && counts.currentUpdated < counts.current && d.serves(counts) {
+		if from := d.stillFrom(); d.Now.Before(from) {
+			p.await(from, CodeRollout, "every wanted group is ready, and the rollout takes its next step")
+		}
 	}
 	if !Paused(d.Set) && d.holdsRollout() {
 		p.await(d.resumes(), CodePaused, "the rollout was resumed and replaces no group for another moment")

@@ -94,7 +94,7 @@ func (d *setDecision) missingLeaders() (code, object string, n int32) {
 	if sts == nil || d.conflict != "" || !d.isFirstFree(sts) || !d.stalls(sts, d.Stalled) {
 		return "", "", 0
 	}
-	return CodeFailedCreate, "statefulset " + sts.Name, workload.PodsOf(sts) - sts.Status.Replicas
+	return CodeFailedCreate, "statefulset " + sts.Name, max(1, workload.Replicas(d.Set)-sts.Status.Replicas)
 }
 
 // ReplicaFailure is why a Deployment cannot create pods, or empty.

@@ -1,6 +1,7 @@
 package lws_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,39 @@ func TestADelayIsWrittenOnce(t *testing.T) {
 	}
 }
 
+// The number of a delay is written again with each spec that the operator observes.
+func TestADelayCountsTheGroupsOfTheSpec(t *testing.T) {
+	c := running(t, 3, 1)
+	then(touched(lacks("w", "w-1", "w-2")), carriedOut, user(replicas(10)))(c)
+	for range 3 { // the StatefulSet still creates none
+		c.do(c.decideSet())
+		on("w", func(sts StatefulSet) { sts.Status.ObservedGeneration = sts.Generation })(c)
+		c.pass(time.Second)
+	}
+	if got := brief(c.status())[progressing]; got != "True FailedCreate: 9 w w" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A group that waits for a node does not hide that a rollout begins.
+func TestADelayHidesNoRollout(t *testing.T) {
+	c := running(t, 3, 1)
+	then(after(time.Minute), unscheduledPods("Unschedulable", "w-1"), carriedOut, after(time.Minute), carriedOut)(c)
+	user(fakeapi.Image("image:2"))(c)
+	var told []string
+	for range 5 {
+		plan := c.decideSet()
+		for _, write := range of[action.WriteStatus](plan) {
+			told = append(told, notes(write)...)
+		}
+		c.do(plan)
+		c.pass(time.Second)
+	}
+	if !slices.ContainsFunc(told, func(note string) bool { return strings.HasPrefix(note, "GroupsUpdating/Update") }) {
+		t.Errorf("told %v", told)
+	}
+}
+
 // A quota that refuses the leaders of a set with keys left its plan empty.
 func TestAQuotaThatRefusesLeadersWithKeysIsTold(t *testing.T) {
 	c := keyed(t, 2, 2)
@@ -185,6 +219,7 @@ func TestAvailableIsWhatItSays(t *testing.T) {
 		"paused, a broken surge":      {with(2, 1), then(brokenSurge, pause), isAvailable, inProgress},
 		"a surge group at rest":       {with(3, 1), then(user(replicas(2)), on("w-2", unready)), isAvailable, current},
 		"a group is down":             {with(2, 1), on("w-1", unready), wasAvailable, inProgress},
+		"paused, without a Service":   {with(2, 2), then(pause, rolled, settled, on("w", func(s Service) { s.Spec.ClusterIP = "10.0.0.1" })), "False " + lws.CodeNotHeadless, failed},
 		"paused, the last one scaled": {with(2, 1), then(pause, user(replicas(3))), wasAvailable, inProgress},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,6 +244,11 @@ func TestGroupsThatCannotFindEachOtherAreNotAvailable(t *testing.T) {
 	const found = isAvailable
 	const taken = "False " + lws.CodeNameConflict
 	unique := func(n, size int32) func(testing.TB) *cluster { return with(n, size, fakeapi.UniquePerReplica) }
+	labelled := func(n, size int32) func(testing.TB) *cluster {
+		return with(n, size, func(set Set) {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Labels = map[string]string{"app": "llama"}
+		})
+	}
 	for name, tt := range map[string]struct {
 		of      func(testing.TB) *cluster
 		service string
@@ -221,6 +261,7 @@ func TestGroupsThatCannotFindEachOtherAreNotAvailable(t *testing.T) {
 		"a foreign headless one for others":       {with(2, 2), "w", elsewhere, true, taken},
 		"a foreign headless one without selector": {with(2, 2), "w", bare, true, taken},
 		"a foreign headless one for the leaders":  {with(2, 2), "w", func(Service) {}, true, found},
+		"a foreign headless one by own labels":    {labelled(2, 2), "w", func(s Service) { s.Spec.ClusterIP, s.Spec.Selector = "None", map[string]string{"app": "llama"} }, true, found},
 		"one of the set with an address":          {with(2, 2), "w", address, false, "False " + lws.CodeNotHeadless},
 		"groups of one":                           {with(2, 1), "w", address, true, found},
 		"one Service per group, the shared name":  {unique(2, 2), "w", address, true, found},

@@ -70,7 +70,8 @@ func (d *setDecision) expectReplacements() {
 		if g.Index >= len(d.rollout.Places) {
 			continue
 		}
-		isReplaced[g.Index] = d.rollout.Places[g.Index].Outdated && int32(g.Index) >= d.rollout.Keep
+		isNext := int32(g.Index) >= d.rollout.Keep && (!d.rollout.Paused || int32(g.Index) >= d.rollout.Partition)
+		isReplaced[g.Index] = isNext && d.rollout.Places[g.Index].Outdated
 		if isReplaced[g.Index] || isSettled {
 			leaders = append(leaders, g.Leader)
 		}

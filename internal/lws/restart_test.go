@@ -293,6 +293,23 @@ func TestARevertedRolloutIsNoFailure(t *testing.T) {
 	}
 }
 
+// A rollout that is paused replaces nothing more: a leader that vanishes meanwhile failed.
+func TestALeaderThatVanishesInAPausedRolloutIsCounted(t *testing.T) {
+	c := running(t, 4, 2, onRestart)
+	user(fakeapi.Image("image:2"))(c)
+	for range 20 {
+		if c.do(c.decideSet()); imagesOf(c)["image:2"] > 0 {
+			break
+		}
+		c.turn()
+	}
+	then(pause, settled, after(time.Hour), settled)(c)
+	then(gone[Pod]("w-0"), func(c *cluster) { c.Sync(find[StatefulSet](c, "w")) }, settled)(c)
+	if r := c.status().Restarts; len(r) != 1 || r[0].Count != 1 || r[0].Index != 0 {
+		t.Errorf("got %+v, images %v", r, imagesOf(c))
+	}
+}
+
 func TestEvidence(t *testing.T) {
 	ended := func(name string, exit int32, ago time.Duration) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, RestartCount: 1, LastTerminationState: corev1.ContainerState{

@@ -101,8 +101,8 @@ func (d *setDecision) unresolvedLeaders() action.Reason {
 		switch {
 		case own != nil && hasAddress(own):
 			return because(CodeNotHeadless, notHeadless(own))
-		case len(found.Foreign) > 0 && !publishes(found.Foreign[0], g.Leader):
-			return because(CodeNameConflict, "workers cannot resolve their leaders: "+d.conflict)
+		case len(found.Foreign) > 0 && !d.publishes(found.Foreign[0], g.Leader):
+			return because(CodeNameConflict, "workers cannot resolve their leaders: "+conflictMessage(bearersOf(identity.KindService, found.Foreign)))
 		case found.Empty() && slices.ContainsFunc(d.Refused, refused):
 			return because(CodeRefused, d.hindrance)
 		}
@@ -110,9 +110,9 @@ func (d *setDecision) unresolvedLeaders() action.Reason {
 	return action.Reason{}
 }
 
-// publishes reports whether a Service of another owner makes the name of a leader known. It selects by labels of the
-// API: memory keeps no others.
-func publishes(service *corev1.Service, leader *corev1.Pod) bool {
+// publishes reports whether a Service of another owner makes the name of a leader known. Memory keeps no labels of users
+// on pods: the template has them.
+func (d *setDecision) publishes(service *corev1.Service, leader *corev1.Pod) bool {
 	return service.Spec.ClusterIP == corev1.ClusterIPNone && len(service.Spec.Selector) > 0 &&
-		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(leader.Labels))
+		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(labels.Merge(workload.WrittenForLeaders(d.Set).Labels, leader.Labels)))
 }

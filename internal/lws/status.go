@@ -2,6 +2,7 @@ package lws
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +69,8 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 // statusEvents reports progress, and waits that begin and end.
 func (d *setDecision) statusEvents(want *lwsv1.LeaderWorkerSetStatus, progressed bool) []action.Event {
 	var events []action.Event
-	if first := d.progress()[0]; progressed && !d.waiting.any() && d.delay.code == "" && d.unresolved.Code == "" && first.Reason != CodeRefused && first.Reason != CodeBudgetExceeded { // reported with their writes
+	if first := d.progress()[0]; progressed && !d.waiting.any() &&
+		!slices.Contains([]string{CodeRefused, CodeBudgetExceeded, d.delay.code, d.unresolved.Code}, first.Reason) { // reported with their writes
 		events = append(events, action.Event{
 			Reason: first.Reason, Action: "Update",
 			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, want.ReadyReplicas, workload.Replicas(d.Set)),

@@ -211,6 +211,29 @@ func TestAvailableTellsWhetherEveryWantedGroupIsReady(t *testing.T) {
 	}
 }
 
+// Pods that take two minutes to become ready make a step of a rollout long: Available turns False at the first step, and
+// True after the last.
+func TestAvailableDoesNotChangeWithEachStep(t *testing.T) {
+	for _, size := range []int32{1, 2} {
+		c := running(t, 4, size)
+		c.Starts = 2 * time.Minute
+		user(fakeapi.Image("image:2"))(c)
+		var turns []string
+		for range 400 {
+			for range 2 { // the write of a step is read before the StatefulSet controller acts on it
+				c.do(c.decideSet())
+				if now := string(condition(c.status(), available).Status); len(turns) == 0 || turns[len(turns)-1] != now {
+					turns = append(turns, now)
+				}
+			}
+			c.turn()
+		}
+		if images := imagesOf(c); images["image:1"] > 0 || !slices.Equal(turns, []string{"False", "True"}) {
+			t.Errorf("size %d: Available was %v, images %v", size, turns, images)
+		}
+	}
+}
+
 // checkTransitions checks that times move with the status and with nothing else,
 // and that every condition is observed at the generation.
 func checkTransitions(t *testing.T, before, after []metav1.Condition, generation int64, now time.Time) {

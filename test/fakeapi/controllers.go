@@ -29,6 +29,8 @@ const Node = "node-0"
 // garbage collector and a kubelet. Each step does one thing.
 type Controllers struct {
 	*Server
+	// Starts is how long a pod takes from its creation until it is ready.
+	Starts time.Duration
 	// blocked maps each StatefulSet that found a taken name to the wakers of that
 	// moment: it does not try again until they change.
 	blocked map[types.UID]string
@@ -297,11 +299,14 @@ func (c *Controllers) Run(pod *corev1.Pod) {
 		}
 		return
 	}
-	if over(pod) || len(pod.Spec.SchedulingGates) > 0 {
+	if over(pod) || len(pod.Spec.SchedulingGates) > 0 || c.Now.Before(pod.CreationTimestamp.Add(c.Starts)) {
 		return
 	}
 	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.Conditions) == 0 {
-		Edit(c.Server, pod.Name, Up)
+		Edit(c.Server, pod.Name, func(pod *corev1.Pod) {
+			Up(pod)
+			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(c.Now)
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -31,11 +32,17 @@ func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, no
 	found := &coordinationv1.Lease{}
 	err := s.Live.Get(ctx, s.Lease, found)
 	if _, isHeld := lease.HolderOf(found, now); err == nil && !isHeld {
-		return reasonf(CodeNoOperator, "no operator holds lease %s in namespace %s, so what is shown may be old, and nothing acts on the set; see: kubectl -n %[2]s get pods",
+		return reasonf(CodeNoOperator, "no operator holds lease %s in namespace %s, so what is shown may be old; see: kubectl -n %[2]s get pods",
 			s.Lease.Name, s.Lease.Namespace)
 	}
-	written := specWritten(set)
-	if set.Status.ObservedGeneration < set.Generation && !written.IsZero() && now.Sub(written) >= observedWithin {
+	if set.Status.ObservedGeneration >= set.Generation {
+		return nil
+	}
+	stored := &lwsv1.LeaderWorkerSet{} // the cache keeps no managed fields
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(set), stored); err != nil || stored.Generation != set.Generation {
+		return nil
+	}
+	if written := specWritten(stored); !written.IsZero() && now.Sub(written) >= observedWithin {
 		return reasonf(CodeNotObserved, "the operator has not observed generation %d, which was written at %s; see its log in namespace %s",
 			set.Generation, written.UTC().Format(time.RFC3339), s.Lease.Namespace)
 	}

@@ -29,8 +29,8 @@ func leaseOf(namespace, holder string, ago time.Duration) *coordinationv1.Lease 
 	}
 }
 
-// attended is a session that may read leases, unless "get" is forbidden.
-func attended(leases []*coordinationv1.Lease, forbidden ...string) *Session {
+// attended is a session that may read leases, unless "get" is forbidden, and reads a stored set.
+func attended(leases []*coordinationv1.Lease, set *lwsv1.LeaderWorkerSet, forbidden ...string) *Session {
 	builder := fake.NewClientBuilder().WithScheme(Scheme())
 	for _, l := range leases {
 		builder.WithObjects(l)
@@ -43,6 +43,10 @@ func attended(leases []*coordinationv1.Lease, forbidden ...string) *Session {
 	}
 	live := builder.WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if stored, isSet := o.(*lwsv1.LeaderWorkerSet); isSet {
+				set.DeepCopyInto(stored)
+				return nil
+			}
 			if err := denied("get"); err != nil {
 				return err
 			}
@@ -93,13 +97,15 @@ func TestASetWithoutAnOperatorSaysSo(t *testing.T) {
 		}(), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := codeOf(attended(tt.leases, tt.forbidden...).unattended(t.Context(), tt.set, epoch))
+			cached := tt.set.DeepCopy()
+			cached.ManagedFields = nil // the cache drops them
+			got := codeOf(attended(tt.leases, tt.set, tt.forbidden...).unattended(t.Context(), cached, epoch))
 			if got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
-	replay := &Session{Live: attended(nil).Live}
+	replay := &Session{Live: attended(nil, nil).Live}
 	if got := replay.unattended(t.Context(), written(1, time.Hour), epoch); got != nil {
 		t.Errorf("without a lease to look for: got %v", got)
 	}
