@@ -56,7 +56,7 @@ func (o *options) completeFlag(cmd *cobra.Command, flag string, find suggest) {
 func (k kind) fit(args []string, typed string, names []string, most int) (all []string) {
 	said := len(args) > 0 && k.known(args[0])
 	given, err := k.names(args)
-	if err != nil || len(given) >= most && !(said && len(args) == 1) {
+	if err != nil || len(given) >= most && (!said || len(args) != 1) {
 		return nil
 	}
 	prefix := ""

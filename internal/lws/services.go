@@ -114,5 +114,5 @@ func (d *setDecision) unresolvedLeaders() action.Reason {
 // on pods: the template has them.
 func (d *setDecision) publishes(service *corev1.Service, leader *corev1.Pod) bool {
 	return service.Spec.ClusterIP == corev1.ClusterIPNone && len(service.Spec.Selector) > 0 &&
-		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(labels.Merge(workload.WrittenForLeaders(d.Set).Labels, leader.Labels)))
+		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Merge(workload.WrittenForLeaders(d.Set).Labels, leader.Labels))
 }

@@ -51,7 +51,7 @@ func TestTemplatesAreTriedByTheOperator(t *testing.T) {
 	same(t, "dry runs", map[string]int{"statefulsets": 6, "deployments": 2}, resources)
 
 	bad := s.newSet("c", 1, 2, imageA)
-	bad.TypeMeta.APIVersion, bad.TypeMeta.Kind = lwsv1.GroupVersion.String(), "LeaderWorkerSet"
+	bad.APIVersion, bad.Kind = lwsv1.GroupVersion.String(), "LeaderWorkerSet"
 	bad.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Name = "Main"
 	text, err := yaml.Marshal(bad)
 	must(t, err)

@@ -57,7 +57,7 @@ func reasonf(code, format string, args ...any) *action.Reason {
 func specWritten(set *lwsv1.LeaderWorkerSet) (at time.Time) {
 	for _, entry := range set.ManagedFields {
 		var owned map[string]json.RawMessage
-		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.Raw, &owned) != nil {
+		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
 			continue
 		}
 		if owned["f:spec"] != nil && entry.Subresource != "status" && entry.Time.After(at) {

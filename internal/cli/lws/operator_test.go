@@ -61,7 +61,7 @@ func written(observed int64, ago time.Duration) *lwsv1.LeaderWorkerSet {
 	set := fakeapi.Set("a", 1, 1)
 	set.Generation, set.Status.ObservedGeneration = 2, observed
 	entry := func(subresource, fields string, at time.Time) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Subresource: subresource, Time: new(metav1.NewTime(at)), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Subresource: subresource, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	set.ManagedFields = []metav1.ManagedFieldsEntry{
 		entry("", `{"f:spec":{"f:replicas":{}}}`, epoch.Add(-time.Hour)),

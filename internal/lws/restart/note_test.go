@@ -1,7 +1,6 @@
 package restart_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -50,7 +49,7 @@ func TestNotesOfLongNamesFit(t *testing.T) {
 	note := usual.Note(leader, "12")
 	for _, part := range []string{"llama-405b-12-3", "container serve", "OOMKilled", "exit code 137", "node gpu-7.example.com", "group 12"} {
 		if !strings.Contains(note, part) {
-			t.Error(fmt.Sprintf("%q lacks %q", note, part))
+			t.Errorf("%q lacks %q", note, part)
 		}
 	}
 }
