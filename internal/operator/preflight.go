@@ -108,8 +108,8 @@ const MaxUnavailable = "maxUnavailable of StatefulSets"
 // Without says what is missing without a feature of the API server.
 var Without = map[string]string{
 	MaxUnavailable:   "a rollout replaces one group at a time, whatever the set's maxUnavailable",
-	MutatingPolicy:   "the operator adds the barrier after a PVC is created, and mode strict works as hold",
-	ValidatingPolicy: "nothing refuses the deletion of a PVC in use or protects labels; mode barrier works",
+	MutatingPolicy:   "before Kubernetes 1.36 the operator adds the barrier after a PVC is created, and mode strict works as hold",
+	ValidatingPolicy: "before Kubernetes 1.30 nothing refuses the deletion of a PVC in use or protects labels; mode barrier works",
 }
 
 // Lacks returns the kinds of admission policies that the API server does not serve.
