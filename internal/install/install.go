@@ -212,7 +212,7 @@ func (c *cluster) refuseBeside(ctx context.Context) error {
 		if other.Ours() {
 			continue
 		}
-		if c.Image != "" && other.Namespace == namespaceName && other.Deployment() == deploymentName {
+		if c.Image != "" && IsReplaced(other) {
 			c.say("deployment.apps/%s runs another implementation, %s, and is replaced; the lease passes on once that one is gone", deploymentName, other.Identity)
 			continue
 		}
@@ -220,6 +220,11 @@ func (c *cluster) refuseBeside(ctx context.Context) error {
 			"nothing was installed; stop it, and run install again 15 seconds later: %s", other.Namespace, other.Identity, other.Stop())
 	}
 	return nil
+}
+
+// IsReplaced reports whether install replaces the Deployment of a holder of another implementation.
+func IsReplaced(other lease.Holder) bool {
+	return other.Namespace == namespaceName && other.Deployment() == deploymentName
 }
 
 // holders returns the holders of the lease, in all namespaces.

@@ -214,7 +214,7 @@ func (d *setDecision) degraded(progress []metav1.Condition, counts groupCounts) 
 	}
 	still := says(lwsv1.LeaderWorkerSetUpdateInProgress, "No rolling update is in progress")
 	isWhole := counts.wantedReady+d.countStates()[GroupExhausted] == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current
-	stops := d.refusal == "" && d.hindrance == "" && !d.held && !d.waiting.any() && d.pauseText(counts) == ""
+	stops := d.refusal == "" && d.hindrance == "" && !d.held && !d.waiting.any() && d.pauseText() == ""
 	if isWhole && stops && !d.rollsExhausted() {
 		return []metav1.Condition{says(lwsv1.LeaderWorkerSetProgressing, "Automatic recovery is stopped for one or more replicas"), unavailable, still}
 	}

@@ -111,7 +111,7 @@ func (d *setDecision) stillFrom() time.Time {
 
 // progressing is the condition Progressing with what the set waits for, if anything.
 func (d *setDecision) progressing(counts groupCounts) metav1.Condition {
-	paused := d.pauseText(counts)
+	paused := d.pauseText()
 	switch {
 	case d.refusal != "":
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, CodeRefused, d.refusal)
@@ -166,7 +166,7 @@ func (d *setDecision) notices() []status.Notice {
 			OverReason: "DefinitionHasFields", Over: "the API server keeps the fields of the status that restarts need",
 		},
 		{ // when it ended tells a process that starts how long ago the rollout was resumed
-			Kind: CodePaused, Says: d.pauseText(d.count()), OverReason: "RolloutNotPaused", Over: "no rollout is paused", Told: true,
+			Kind: CodePaused, Says: d.pauseText(), OverReason: "RolloutNotPaused", Over: "no rollout is paused", Told: true,
 		},
 		{
 			Kind: CodeVolumeClaimsDiffer, Says: d.otherClaims,
@@ -188,7 +188,7 @@ func (d *setDecision) tell() (p Plan) {
 		p.await(time.Time{}, CodeRefused, d.hindrance)
 	}
 	counts := d.count()
-	if d.pauseText(counts) == "" && counts.currentUpdated < counts.current && d.serves(counts) {
+	if d.pauseText() == "" && counts.currentUpdated < counts.current && d.serves(counts) {
 		if from := d.stillFrom(); d.Now.Before(from) {
 			p.await(from, CodeRollout, "every wanted group is ready, and the rollout takes its next step")
 		}

@@ -117,8 +117,12 @@ func (d *setDecision) withTopology(spec effectiveSpec) effectiveSpec {
 }
 
 // pauseText says where a paused rollout stands, or is empty when none is held up.
-func (d *setDecision) pauseText(counts groupCounts) string {
-	if !Paused(d.Set) || !d.pending && counts.currentUpdated == counts.current {
+func (d *setDecision) pauseText() string {
+	if !Paused(d.Set) {
+		return ""
+	}
+	counts := d.count()
+	if !d.pending && counts.currentUpdated == counts.current {
 		return ""
 	}
 	waits := ""

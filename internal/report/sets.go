@@ -14,6 +14,7 @@ import (
 
 var (
 	groupsDesc    = describeSet("groups", "Wanted groups by state (ready, exhausted, refused, backingOff, restarting, waiting, unready, starting).", "state")
+	servingDesc   = describeSet("groups_serving", "Ready groups, with those above replicas that a rollout adds.")
 	conditionDesc = describeSet("condition_seconds", "Seconds since a condition became True; the reason is the present one.", "condition", "reason")
 	leftDesc      = describeSet("rollout_groups_left", "Wanted groups from the partition on that are not at the revision of the spec.")
 	usedDesc      = describeSet("rollout_budget_used", "Wanted groups that are down, as the rollout counts them.")
@@ -135,7 +136,7 @@ func (f *setFigures) countBeyond(unstarted []lws.UnstartedGroup) {
 
 // Describe implements prometheus.Collector.
 func (s *sets) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{groupsDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, beyondDesc, lostDesc} {
+	for _, desc := range []*prometheus.Desc{groupsDesc, servingDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, beyondDesc, lostDesc} {
 		to <- desc
 	}
 }
@@ -162,6 +163,7 @@ func (f *setFigures) collect(to chan<- prometheus.Metric, key types.NamespacedNa
 			tell(conditionDesc, prometheus.GaugeValue, max(0, now.Sub(c.LastTransitionTime.Time).Seconds()), c.Type, c.Reason)
 		}
 	}
+	tell(servingDesc, prometheus.GaugeValue, float64(f.Ready))
 	tell(leftDesc, prometheus.GaugeValue, float64(f.Target-f.TargetUpdated))
 	tell(usedDesc, prometheus.GaugeValue, float64(f.Down))
 	tell(allowedDesc, prometheus.GaugeValue, float64(f.Budget))

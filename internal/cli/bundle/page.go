@@ -99,7 +99,7 @@ func (c *collector) configuration(p *page) {
 		if found, ok := object.(*corev1.ConfigMap); ok && found.Name == v1alpha1.InstalledName {
 			p.line("## Configuration\n")
 			text, _, _ := unstructured.NestedString(c.redactor.Object(found).Object, "data", v1alpha1.InstalledKey)
-			p.block(text)
+			p.line("```\n%s```\n", text) // it is redacted
 		}
 	}
 }

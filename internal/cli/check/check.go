@@ -48,7 +48,7 @@ var Installed = Table{
 	{"kubernetes", []read{serverVersion}, kubernetes},
 	{"features", []read{maxUnavailable}, features},
 	{"definition", []read{objects(definitions.wanted), list(setKind)}, definitions.judge},
-	{"webhooks", []read{objects(webhooks.wanted), list(endpointKind, ofWebhooks)}, webhooks.judge},
+	{"webhooks", []read{objects(webhooks.wanted), endpointsOfWebhooks}, webhooks.judge},
 	{"admission", []read{dryRun}, admission},
 	{"certificate", []read{objects(certificates.wanted), servingSecret}, certificates.judge},
 	{"policies", []read{objects(policies.wanted)}, policies.judge},

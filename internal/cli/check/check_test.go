@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/install"
 )
 
@@ -125,5 +127,49 @@ func TestRoleLacks(t *testing.T) {
 	roles.judge(&site{Expected: install.Expected{Objects: []*object{want}}, live: map[*object]*object{want: live}}, &got)
 	if len(got.lines) != 1 || !strings.Contains(got.lines[0].Message, "get pods, get /metrics;") {
 		t.Errorf("got %v", got.lines)
+	}
+}
+
+// leased is a site that elects a leader, or not, and its leases.
+func leased(elects bool, leases ...object) *site {
+	s := &site{Expected: install.Expected{Config: &v1alpha1.Configuration{}}, found: map[string][]object{"Lease": leases}, now: time.Now(), version: "v1"}
+	s.Config.LeaderElection.LeaderElect = &elects
+	return s
+}
+
+// Without leader election no lease is held, and one of earlier days proves nothing.
+func TestNoLeaseIsMissedWithoutLeaderElection(t *testing.T) {
+	left := *install.Bare("coordination.k8s.io/v1", "Lease", "ns", "lease")
+	for name, tt := range map[string]struct {
+		site *site
+		want Result
+	}{
+		"off":               {leased(false), OK},
+		"off, one is left":  {leased(false, left), OK},
+		"on, none was made": {leased(true), Warning},
+		"on, one is left":   {leased(true, left), Failure},
+	} {
+		f := &findings{}
+		if leader(tt.site, f); len(f.lines) != 1 || f.lines[0].Result != tt.want {
+			t.Errorf("%s: got %v", name, f.lines)
+		}
+		if version := (&findings{}); tt.want == OK {
+			if operatorVersion(tt.site, version); len(version.lines) != 1 || version.lines[0].Result != OK {
+				t.Errorf("%s: the version: %v", name, version.lines)
+			}
+		}
+	}
+}
+
+// A definition with a name that another one has serves nothing, whatever its fields are.
+func TestADefinitionThatIsNotEstablishedFails(t *testing.T) {
+	for name, conditions := range map[string][]any{
+		"new": nil, "refused": {map[string]any{"type": "Established", "status": "False"}}, "served": {map[string]any{"type": "Established", "status": "True"}},
+	} {
+		live := install.Bare("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "a")
+		live.Object["status"] = map[string]any{"conditions": conditions}
+		if is := isEstablished(live); is != (name == "served") {
+			t.Errorf("%s: %v", name, is)
+		}
 	}
 }

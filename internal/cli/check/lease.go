@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
@@ -21,12 +22,13 @@ var operatorLease = one(coordinationv1.SchemeGroupVersion.String(), "Lease", fun
 // leader finds out whether a replica runs the controllers.
 func leader(s *site, f *findings) {
 	leases := found[coordinationv1.Lease](s, f, "Lease")
-	if len(leases) == 0 {
-		f.warn("lease %s does not exist in namespace %s: no operator has run there, or without leader election", s.Lease, s.Namespace)
-		return
-	}
-	holder, isHeld := lease.HolderOf(&leases[0], s.now)
+	held := append(leases, coordinationv1.Lease{})[0] // nobody holds an empty one
+	holder, isHeld := lease.HolderOf(&held, s.now)
 	switch {
+	case !isHeld && !s.elects():
+		f.ok("leader election is off")
+	case len(leases) == 0:
+		f.warn("lease %s does not exist in namespace %s: no operator has run there", s.Lease, s.Namespace)
 	case !isHeld:
 		f.fail("no operator holds lease %s in namespace %s, so no controller runs; see: kubectl -n %[2]s get pods",
 			s.Lease, s.Namespace)
@@ -37,13 +39,19 @@ func leader(s *site, f *findings) {
 	}
 }
 
+// elects reports whether the replicas of the operator elect a leader.
+func (s *site) elects() bool { return ptr.Deref(s.Config.LeaderElection.LeaderElect, true) }
+
 // operatorVersion compares the version of the leader, which it writes onto its lease, with ours.
 func operatorVersion(s *site, f *findings) {
 	runs := ""
 	for _, held := range found[coordinationv1.Lease](s, f, "Lease") {
 		runs = lease.VersionOf(&held)
 	}
-	if runs != lease.VersionLabel(s.version) {
+	switch {
+	case runs == "" && !s.elects():
+		f.ok("without leader election no lease has the version of the operator")
+	case runs != lease.VersionLabel(s.version):
 		f.warn("the operator is %s and kubectl lockstep %s; install the same version of both",
 			cmp.Or(runs, "of no known version"), s.version)
 	}
@@ -70,7 +78,7 @@ func leftovers(s *site, f *findings) {
 		holder, isHeld := lease.HolderOf(&held, s.now)
 		switch {
 		case !isHeld || holder.Ours():
-		case holder.Namespace == s.Namespace && holder.Deployment() != "":
+		case install.IsReplaced(holder):
 			f.warn("another implementation runs in namespace %q as %s; install --image replaces it, any other install refuses",
 				holder.Namespace, holder.Identity)
 		default:

@@ -2,7 +2,10 @@ package check
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,6 +69,7 @@ func kubernetes(s *site, f *findings) {
 // maxUnavailable creates a StatefulSet as a dry run. The schema has the field, whether it is switched
 // on or not.
 func maxUnavailable(ctx context.Context, r *reader) error {
+	r.found["StatefulSet"] = nil // discovery tells what else is missing
 	probe := install.Bare("apps/v1", "StatefulSet", r.TestNamespace, "lockstep-check")
 	probe.Object["spec"] = map[string]any{
 		"selector":       map[string]any{"matchLabels": map[string]any{"app": "lockstep-check"}},
@@ -76,6 +80,10 @@ func maxUnavailable(ctx context.Context, r *reader) error {
 	_, keeps, _ := unstructured.NestedInt64(probe.Object, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
 	if !keeps {
 		r.lacks = append(r.lacks, operator.MaxUnavailable)
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) { // the namespace, or a policy of it
+		r.unread = append(r.unread, fmt.Sprintf("create a StatefulSet in namespace %s: %v", r.TestNamespace, err))
+		return nil
 	}
 	return err
 }
@@ -105,12 +113,23 @@ var (
 
 // definition compares a definition with ours, in both directions.
 func definition(s *site, f *findings, want, live *object) {
+	if !isEstablished(live) {
+		f.fail("%s is not established; see: kubectl get crd %[1]s -o yaml", want.GetName())
+	}
 	if fields := f.lost(want, live, nil); fields != "" {
 		f.fail("%s lacks fields of this version: %s; run: %s", want.GetName(), fields, s.Command)
 	}
 	if fields := f.lost(live, want, s.found[setKind.Kind]); fields != "" {
 		f.warn("%s has fields that this version lacks: %s; sets that use them are left alone", want.GetName(), fields)
 	}
+}
+
+func isEstablished(definition *object) bool {
+	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == "Established" && condition["status"] == "True"
+	})
 }
 
 // replacement finds a definition that install refuses to replace.

@@ -16,7 +16,7 @@ const (
 		matchLabels.* nodeSelector.* selector.* matchExpressions.values matchFields.values tolerations.value taints.value
 		matchLabelKeys mismatchLabelKeys topologyKey nodeName nominatedNodeName spec.hostname subdomain serviceName
 		serviceAccountName serviceAccount schedulerName priorityClassName runtimeClassName storageClassName volumeName
-		claimName secretName containerName driver source.host overhead.name leader started.pods failures.pod
+		claimName secretName containerName driver controllerRef.apiGroup workloadRef.workloadName workloadRef.templateName source.host overhead.name leader started.pods failures.pod
 		failures.container failures.node containers.pod kernelVersion osImage containerRuntimeVersion kubeletVersion
 		operatingSystem architecture exemptNamespaces podTemplates claimTemplates kinds.replicas kinds.suspend
 		kinds.finished webhookServiceName webhookSecretName resourceName resourceNamespace

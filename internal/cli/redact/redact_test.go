@@ -22,19 +22,21 @@ func TestText(t *testing.T) {
 	for _, stays := range []string{
 		"0/3 nodes are available: 3 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint.",
 		"Successfully assigned prod/llama-0 to node", "FailedCreate: exceeded quota, since 2026-11-26T04:36:50Z",
-		"exit code 137, after 2m30s", "spec.template.spec.containers[0].imagePullPolicy", "127.0.0.1:9443", "UpdateInProgress: NotInUse, NoHold", "",
+		"exit code 137, after 2m30s", "spec.template.spec.containers[0].imagePullPolicy", "127.0.0.1:9443", "[::1]:9443", "[::]:8081", "UpdateInProgress: NotInUse, NoHold", "",
 	} {
 		if got := r.Text(stays); got != stays {
 			t.Errorf("%q became %q", stays, got)
 		}
 	}
 	for text, goes := range map[string]string{
-		"password hunter2":        "hunter2",
-		"token=ghp16C7e42F292c69": "ghp16C7e42F292c69",
-		"dial tcp 10.11.12.13:80": "10.11.12.13",
-		"pin 1234567":             "1234567",
-		"pod opulent-0 failed":    "opulent",
-		"of MyDbPwIsOk":           "MyDbPwIsOk",
+		"password hunter2":              "hunter2",
+		"token=ghp16C7e42F292c69":       "ghp16C7e42F292c69",
+		"dial tcp 10.11.12.13:80":       "10.11.12.13",
+		"dial tcp [2001:db8::8888]:443": "8888", "from fe80:0:0:0:a1:b2:c3:d4 to us": "a1:b2",
+		"link 02:42:ac:11:00:02 is up": "ac:11",
+		"pin 1234567":                  "1234567",
+		"pod opulent-0 failed":         "opulent",
+		"of MyDbPwIsOk":                "MyDbPwIsOk",
 	} {
 		if got := r.Text(text); strings.Contains(got, goes) || got != r.Text(text) {
 			t.Errorf("%q became %q", text, got)

@@ -22,9 +22,10 @@ var (
 	// safe are the words that Kubernetes makes of hashes, without vowels.
 	safe = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5,10}$`)
 	// piece is what is judged as a whole: a time, an address, or a word.
-	piece = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?|\d+\.\d+\.\d+\.\d+|[A-Za-z0-9]+`)
+	piece = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?|\d+\.\d+\.\d+\.\d+|` +
+		`[0-9A-Fa-f:]*::[0-9A-Fa-f:]*[0-9A-Fa-f]|([0-9A-Fa-f]{1,4}:){4,7}[0-9A-Fa-f]{1,4}|[A-Za-z0-9]+`)
 	// plain is a piece that is no secret: a time, an address of every machine, a number with its unit, or two letters.
-	plain = regexp.MustCompile(`^(\d{4}-\d\d-\d\d[T ].*|0\.0\.0\.0|127\.0\.0\.1|` +
+	plain = regexp.MustCompile(`^(\d{4}-\d\d-\d\d[T ].*|0\.0\.0\.0|127\.0\.0\.1|::1|` +
 		`\d{1,5}(ns|us|ms|s|m|h|d|x|i|Ki|Mi|Gi|Ti|k|M|G|T|th|st|nd|rd)?|(\d{1,4}[dhms]){2,4}|..?)$`)
 )
 
