@@ -69,10 +69,10 @@ func (c *collector) forward(ctx context.Context, pod *corev1.Pod, port int32) (l
 	dialer := portforward.NewFallbackDialer(sockets, streams, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
-	ctx, end = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
-			end()
+			cancel()
 		}
 	}()
 	ready, ended := make(chan struct{}), make(chan error, 1)
@@ -93,7 +93,7 @@ func (c *collector) forward(ctx context.Context, pod *corev1.Pod, port int32) (l
 	if err != nil {
 		return 0, nil, err
 	}
-	return ports[0].Local, end, nil
+	return ports[0].Local, cancel, nil
 }
 
 // scrape reads metrics. The API server vouches for the pod at the other end of the tunnel: the operator
