@@ -55,7 +55,7 @@ have_lockstep() {
 have_set() {
 	local namespace=${3:-default}
 	[ "$namespace" = default ] || kubectl create namespace "$namespace"
-	sed "s/^  name: .*/  name: ${2:-$1}/" "examples/$1.yaml" >set-to-have.yaml
+	sed "0,/^  name: .*/s//  name: ${2:-$1}/" "examples/$1.yaml" >set-to-have.yaml
 	kubectl apply --namespace "$namespace" -f set-to-have.yaml
 	ready "${2:-$1}" --namespace "$namespace"
 }
