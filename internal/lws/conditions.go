@@ -29,11 +29,10 @@ func (d *setDecision) progress() []metav1.Condition {
 	return d.usualProgress(counts)
 }
 
-// usualProgress is the conditions about progress of a set without stopped groups. Available that is False beside groups
-// that are all ready has the reason that it is False for.
+// usualProgress ignores stopped groups. It gives the reason of an Available that is False while all groups are ready.
 func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 	progressing, available := d.progressing(counts), status.Usual(lwsv1.LeaderWorkerSetAvailable)
-	found := d.courseOfUpdate(counts, progressing, available)
+	found := d.progressOfUpdate(counts, progressing, available)
 	_, isTold := condition.Of(d.Set.Status.Conditions, available.Type)
 	_, isAvailable := condition.Of(found, available.Type)
 	why, isReady := action.Reason{Code: progressing.Reason, Sentence: progressing.Message}, counts.wantedReady == workload.Replicas(d.Set)
@@ -48,7 +47,8 @@ func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
 	return append(found, status.Ceased(status.Holding(available.Type, why.Code, why.Sentence)))
 }
 
-func (d *setDecision) courseOfUpdate(counts groupCounts, progressing, available metav1.Condition) []metav1.Condition {
+// progressOfUpdate says whether the set is available, and whether an update runs.
+func (d *setDecision) progressOfUpdate(counts groupCounts, progressing, available metav1.Condition) []metav1.Condition {
 	updating := status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
 	stopped := d.refusal != "" || d.waiting.any()
 	switch {

@@ -243,7 +243,7 @@ func TestWhatDoesNotFitIsNamed(t *testing.T) {
 	}
 }
 
-// A replay serves the kinds that an installation adds, whoever may read their definitions. It validates nothing.
+// The archive defines the kinds of an installation, so a user needs no right to read definitions.
 func TestABundleDefinesItsKinds(t *testing.T) {
 	config := &corev1.ConfigMap{Data: map[string]string{v1alpha1.InstalledKey: "protection:\n  kinds:\n" +
 		"  - {apiVersion: example.com/v1, kind: Trainer, podTemplates: [spec.template]}\n" +

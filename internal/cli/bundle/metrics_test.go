@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A port that cannot be forwarded, as where no kubelet runs, is an error, and the report goes on.
+// A port that cannot be forwarded, as where no kubelet runs, is an error. The report then lacks metrics alone.
 func TestAPortThatCannotBeForwardedIsAnError(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no", http.StatusForbidden)

@@ -104,7 +104,7 @@ func (c check) find(ctx context.Context, r *reader) (f findings) {
 	return f
 }
 
-// Result is what a check found.
+// Result says how bad a finding is.
 type Result string
 
 // The results, by rising severity.

@@ -22,10 +22,10 @@ import (
 
 type object = unstructured.Unstructured
 
-// site is what was read of a cluster, and what install would write there. Checks know nothing else.
+// site has what a cluster has and what install would write there. Verdicts know nothing else.
 type site struct {
 	install.Expected
-	// version is that of this program, and testNamespace where dry runs are made.
+	// version is the version of this program. Dry runs create objects in testNamespace.
 	version, testNamespace string
 	now                    time.Time
 	// served is the version of the API server, and lacks the features that it does not serve.
@@ -123,7 +123,7 @@ func found[T any](s *site, f *findings, kind string) (all []T) {
 
 // rules judge the objects of some kinds by those that install would write.
 type rules struct {
-	// missing is what it means that an object does not exist.
+	// missing is the result if an object does not exist.
 	missing Result
 	// well are all these objects if nothing is found.
 	well   string

@@ -115,7 +115,7 @@ func certificate(s *site, f *findings, want, live *object) {
 }
 
 // distrust returns why the API server does not accept a serving certificate at a time. If that one is
-// not known, it returns why the first authority of the bundle is not valid.
+// not known, it returns why no authority of the bundle is valid.
 func distrust(hook admissionv1.WebhookClientConfig, chain []*x509.Certificate, at time.Time) error {
 	if len(chain) > 0 {
 		return certs.Verify(hook.CABundle, chain, certs.HostOf(&hook), at)

@@ -62,7 +62,7 @@ type keep func(value string) string
 // lastWord is the end of the name of a field such as imagePullPolicy.
 var lastWord = regexp.MustCompile(`[A-Z][a-z]+$`)
 
-// rule is that of a field of a parent, or nil if the field is dropped.
+// rule returns what redacts the strings of a field. It is nil if the field is dropped.
 func (r *Redactor) rule(parent, field string) keep {
 	domain, _, _ := strings.Cut(field, "/")
 	for _, listed := range []string{
