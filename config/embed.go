@@ -23,7 +23,7 @@ var Webhooks embed.FS
 //go:embed deployment/*.yaml
 var Deployment embed.FS
 
-// Policy holds the admission policy that protects labels and ownerReferences.
+// Policy holds the admission policies that protect labels and ownerReferences, and bound the operator.
 //
 //go:embed policy/*.yaml
 var Policy embed.FS

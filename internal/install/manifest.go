@@ -56,6 +56,11 @@ var standalone = map[string]string{
 	"lws-proxy-rolebinding":                  "lockstep-proxy-rolebinding",
 	"lws-metrics-reader":                     "lockstep-metrics-reader",
 	"lws-metrics-reader-rolebinding":         "lockstep-metrics-reader-rolebinding",
+	"lws-operator-claims":                    "lockstep-operator-claims",
+	"lws-operator-namespaces":                "lockstep-operator-namespaces",
+	"lws-operator-pods":                      "lockstep-operator-pods",
+	"lws-operator-status":                    "lockstep-operator-status",
+	"lws-operator-volumes":                   "lockstep-operator-volumes",
 	setsLabel:                                standaloneLabel,
 }
 

@@ -332,7 +332,7 @@ func TestOrderOfRemoval(t *testing.T) {
 		operatorPhase:   {"Deployment"},
 		refusalsPhase:   {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
 		rolesPhase: {"ClusterRole", "ClusterRoleBinding", "ConfigMap", "MutatingWebhookConfiguration", "Role", "RoleBinding",
-			"Service", "ServiceAccount", "ValidatingWebhookConfiguration"},
+			"Service", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"},
 		definitionPhase: {"CustomResourceDefinition"},
 		namespacePhase:  {"Namespace"},
 	}

@@ -109,7 +109,7 @@ const MaxUnavailable = "maxUnavailable of StatefulSets"
 var Without = map[string]string{
 	MaxUnavailable:   "a rollout replaces one group at a time, whatever the set's maxUnavailable",
 	MutatingPolicy:   "before Kubernetes 1.36 the operator adds the barrier after a PVC is created, and mode strict works as hold",
-	ValidatingPolicy: "before Kubernetes 1.30 nothing refuses the deletion of a PVC in use or protects labels; mode barrier works",
+	ValidatingPolicy: "before Kubernetes 1.30 nothing refuses the deletion of a PVC in use, protects labels or bounds the operator; mode barrier works",
 }
 
 // Lacks returns the kinds of admission policies that the API server does not serve.

@@ -192,6 +192,7 @@ type cost struct {
 	time    time.Duration
 	cpu     time.Duration // of the operator
 	nodes   time.Duration // CPU of the simulated nodes
+	server  time.Duration // CPU of the API server
 	writes  int           // of the operator, without events
 	dryRuns int           // of the operator
 	events  int
@@ -202,7 +203,7 @@ type cost struct {
 // plus returns the sum of two costs.
 func (c cost) plus(d cost) cost {
 	return cost{
-		time: c.time + d.time, cpu: c.cpu + d.cpu, nodes: c.nodes + d.nodes,
+		time: c.time + d.time, cpu: c.cpu + d.cpu, nodes: c.nodes + d.nodes, server: c.server + d.server,
 		writes: c.writes + d.writes, dryRuns: c.dryRuns + d.dryRuns, events: c.events + d.events, reads: c.reads + d.reads, pods: c.pods + d.pods,
 	}
 }
@@ -211,14 +212,14 @@ func (c cost) plus(d cost) cost {
 func (s *stage) spend(what string, do func() error, done func() bool) (c cost) {
 	s.remark()
 	created := holding(s.census, func() int { return s.created })
-	cpu, nodes, began := s.used().cpu, s.nodesCPU(), time.Now()
+	cpu, nodes, server, began := s.used().cpu, s.componentCPU("kwok"), s.componentCPU(drill.APIServer), time.Now()
 	if err := do(); err != nil {
 		must(fmt.Errorf("%s: %w", what, err))
 	}
 	s.await(what, done)
-	c.time, c.nodes = time.Since(began), s.nodesCPU()-nodes
+	c.time, c.nodes = time.Since(began), s.componentCPU("kwok")-nodes
 	s.rest()
-	c.cpu = s.used().cpu - cpu
+	c.cpu, c.server = s.used().cpu-cpu, s.componentCPU(drill.APIServer)-server
 	c.pods = holding(s.census, func() int { return s.created }) - created
 	must(s.Audit.Sync())
 	for _, r := range s.since(drill.ByLockstep) {
@@ -249,6 +250,7 @@ func (b *bed) tellCost(c, floor cost) {
 	b.tell("reads", float64(c.reads))
 	b.tell("pods-created", float64(c.pods))
 	b.tell("cpu-seconds", c.cpu.Seconds())
+	b.tell("api-server-cpu-seconds", c.server.Seconds())
 }
 
 // rest waits until the operator is idle, because its remaining writes belong to the measured
@@ -286,16 +288,16 @@ func (b *bed) used() (u usage) {
 	return u
 }
 
-// nodesCPU returns the CPU time of the simulated nodes so far. They do nearly the same work for any operator: more CPU
-// for it means that the machine was slower.
-func (b *bed) nodesCPU() (used time.Duration) {
+// componentCPU returns the CPU time of a component of the control plane so far. The simulated nodes, kwok, do nearly the
+// same work for any operator: more CPU for it means that the machine was slower.
+func (b *bed) componentCPU(name string) (used time.Duration) {
 	all, err := procfs.AllProcs()
 	if err != nil {
 		return 0
 	}
 	for _, process := range all {
 		args, err := process.CmdLine()
-		if err != nil || len(args) == 0 || args[0] != "kwok" || !strings.Contains(strings.Join(args, " "), b.Plane.Dir) {
+		if err != nil || len(args) == 0 || args[0] != name || !strings.Contains(strings.Join(args, " "), b.Plane.Dir) {
 			continue
 		}
 		if stat, err := process.Stat(); err == nil {

@@ -34,17 +34,18 @@ func ByLockstep(r Request) bool { return strings.HasPrefix(r.Agent, "lockstep/")
 
 // Audit keeps requests of a run. A position is a number of requests kept.
 type Audit struct {
-	keep   func(Request) bool
-	path   string
-	host   string
-	http   *http.Client
-	mu     sync.Mutex
-	file   *bufio.Reader
-	begun  string // the beginning of a line that the API server has not finished
-	kept   []Request
-	rights map[Right]bool
-	marker int // the highest marker seen
-	asked  int // the highest marker sent
+	keep    func(Request) bool
+	path    string
+	host    string
+	http    *http.Client
+	mu      sync.Mutex
+	file    *bufio.Reader
+	begun   string // the beginning of a line that the API server has not finished
+	kept    []Request
+	rights  map[Right]bool
+	refused []error // writes of the operator that a policy refused
+	marker  int     // the highest marker seen
+	asked   int     // the highest marker sent
 }
 
 // FollowAudit reads an audit log from now on, and keeps the requests for which keep is true.
@@ -99,6 +100,7 @@ func (a *Audit) take(line string) {
 	}
 	if event.ImpersonatedUser.Username == Account && ByLockstep(r) {
 		a.use(ref.APIGroup, r, event.Annotations["authorization.k8s.io/decision"] == "forbid")
+		a.refuse(r, event.Annotations["validation.policy.admission.k8s.io/validation_failure"])
 	}
 	if a.keep(r) {
 		a.kept = append(a.kept, r)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 )
 
 // RightsFile names the file to which runs add the rights that the operator used.
@@ -41,6 +42,14 @@ func (a *Audit) use(group string, r Request, denied bool) {
 	}
 }
 
+// refuse notes a write that a policy about the operator refused. That of the namespaces of the cluster may do so.
+// The caller holds the lock.
+func (a *Audit) refuse(r Request, failures string) {
+	if strings.Contains(failures, "-operator-") && !strings.Contains(failures, "-operator-system") {
+		a.refused = append(a.refused, fmt.Errorf("a policy refused the operator: %s: %s", r, failures))
+	}
+}
+
 // Lacked returns the rights that the operator was denied, and never granted: an API server that starts
 // denies what roles grant, until it has read them.
 func Lacked(used []Right) (lacked []Right) {
@@ -54,15 +63,15 @@ func Lacked(used []Right) (lacked []Right) {
 	return lacked
 }
 
-// CheckRights returns an error for each right that the operator lacked. It adds those that it used to
-// the file of RightsFile.
+// CheckRights returns an error for each right that the operator lacked, and for each of its writes that a policy
+// refused. It adds the rights that it used to the file of RightsFile.
 func (b *Bed) CheckRights() error {
 	if err := b.Audit.Sync(); err != nil {
 		return err
 	}
 	b.Audit.mu.Lock()
 	defer b.Audit.mu.Unlock()
-	var denied []error
+	denied := slices.Clone(b.Audit.refused)
 	for _, right := range Lacked(slices.Collect(maps.Keys(b.Audit.rights))) {
 		denied = append(denied, fmt.Errorf("the operator may not %s %s.%s %s", right.Verb, right.Resource, right.Group, right.Name))
 	}

@@ -79,7 +79,7 @@ into them, as install does with its flags. Objects are changed in place.
 {{- $root := index . 0 }}{{- $text := index . 1 }}{{- $names := $root.Values.names }}
 {{- if $root.Values.protectOnly }}
   {{- $text = $text | replace "\"lws-controller-manager-metrics-service\"" "\"lockstep-metrics-service\"" }}
-  {{- $text = regexReplaceAll "\"lws-(controller-manager|proxy-role|proxy-rolebinding|metrics-reader|metrics-reader-rolebinding)\"" $text "\"lockstep-${1}\"" }}
+  {{- $text = regexReplaceAll "\"lws-(controller-manager|proxy-role|proxy-rolebinding|metrics-reader|metrics-reader-rolebinding|operator-[a-z]+)\"" $text "\"lockstep-${1}\"" }}
   {{- $text = $text | replace "\"lws\"" "\"lockstep\"" }}
 {{- else }}
   {{- $text = regexReplaceAll "\"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|lease-reader-|crash-logs-role|leaderworkerset-)[a-z-]*)\"" $text (printf "\"%s-${1}\"" $names.prefix) }}
