@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -477,7 +478,7 @@ func TestTheOperatorsTokenWritesNoOtherKind(t *testing.T) {
 
 func (f *thief) tryKind(t *testing.T, version string, kind *metav1.APIResource) {
 	group, _, hasGroup := strings.Cut(version, "/")
-	path, resource, subresource := "/api/"+version, kind.Name, ""
+	path := "/api/" + version
 	if hasGroup {
 		path = "/apis/" + version
 	} else {
@@ -510,12 +511,27 @@ func (f *thief) tryKind(t *testing.T, version string, kind *metav1.APIResource) 
 	}
 }
 
-// TestSetsHaveNoPodsInNamespacesOfTheCluster creates a set where a privileged pod would be most dangerous: the set says why it has none.
+// TestSetsHaveNoPodsInNamespacesOfTheCluster creates sets where a forged pod would be most dangerous, and where an administrator binds the
+// policy too. Each set says why it has no pods.
 func TestSetsHaveNoPodsInNamespacesOfTheCluster(t *testing.T) {
 	s := newScene(t)
 	s.MayWrite("kube-system")
-	for _, edits := range [][]edit{nil, {func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }}} {
-		set := newSet("kube-system", "refused-"+s.Unique(), 1, 2, imageA, edits...)
+	s.Lend(&admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-sets." + s.Namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "lws-operator-system", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}}},
+		},
+	})
+	f := newThief(s)
+	pods := f.core(s.Namespace, "pods")
+	s.Eventually("the binding is enforced", func() error {
+		return drill.Lacking("answer", refusedByPolicy, f.try(attempt{want: admitted, verb: "create", path: pods, body: object(pods, ofSetA, `{"apiVersion":"apps/v1","kind":"StatefulSet","name":"a","uid":"u","controller":true}`, plain)}))
+	})
+	byKey := func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
+	for _, set := range []*lwsv1.LeaderWorkerSet{
+		newSet("kube-system", "refused", 1, 2, imageA), newSet("kube-system", "refused-by-key", 1, 2, imageA, byKey), s.newSet("refused", 1, 2, imageA),
+	} {
 		s.Lend(set)
 		s.Eventually("the set says why it has no pods", func() error {
 			now := &lwsv1.LeaderWorkerSet{}
@@ -529,7 +545,7 @@ func TestSetsHaveNoPodsInNamespacesOfTheCluster(t *testing.T) {
 			return err
 		})
 		pods := &corev1.PodList{}
-		s.Check("list the pods", s.Client.List(s.Context(), pods, client.InNamespace("kube-system"), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name}))
+		s.Check("list the pods", s.Client.List(s.Context(), pods, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name}))
 		if len(pods.Items) > 0 {
 			t.Errorf("the set has %d pods", len(pods.Items))
 		}
