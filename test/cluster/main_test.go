@@ -126,6 +126,7 @@ var smoke = []struct {
 	{"strict mode waits for the operator", TestStrictWaitsForTheOperator},
 	{"an exclusive topology", TestExclusiveTopology},
 	{"gangs", TestGangs},
+	{"the operator's token is bounded", TestTheOperatorsTokenIsBounded},
 	{"a settled set is not written", TestSettledSetIsNotWritten},
 	{"uninstalled", TestUninstallWithProtectedClaims},
 }

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -26,6 +27,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/volcano"
 )
 
 // Answers to a client that has the token of the operator.
@@ -182,6 +184,13 @@ func (s *scene) victims() {
 		}
 		s.Create(o)
 	}
+	s.Lend(s.podGroupDefinition())
+	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(1)}}}
+	group.SetGroupVersionKind(volcano.PodGroups().GroupVersionKind())
+	group.SetKind("PodGroup")
+	group.SetNamespace(s.Namespace)
+	group.SetName("pg")
+	s.Eventually("the PodGroup of another exists", func() error { return client.IgnoreAlreadyExists(s.Client.Create(s.Context(), group)) })
 	for _, namespace := range []string{"kube-system", "lws-system"} {
 		s.Lend(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "victim"}, Spec: pod.Spec})
 		s.Lend(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "victim"},
@@ -197,6 +206,9 @@ func (s *scene) freeAtEnd(o client.Object) {
 
 func (f *thief) core(namespace, of string) string {
 	return "/api/v1/namespaces/" + namespace + "/" + of
+}
+func (f *thief) podGroupsPath() string {
+	return "/apis/scheduling.volcano.sh/v1beta1/namespaces/" + f.Namespace + "/podgroups"
 }
 func (f *thief) apps(namespace, of string) string {
 	return "/apis/apps/v1/namespaces/" + namespace + "/" + of
@@ -306,6 +318,7 @@ func (f *thief) others() (all []attempt) {
 		f.apps("lws-system", "statefulsets/victim"):    {spec("mine")},
 		f.apps(f.Namespace, "deployments/web"):         {`{"spec":{"replicas":3}}`, `{"spec":{"paused":true}}`, spec("mine")},
 		f.core(f.Namespace, "services/web"):            {`{"spec":{"selector":{"app":"mine"}}}`, `{"spec":{"externalIPs":["203.0.113.1"]}}`, `{"spec":{"type":"NodePort"}}`},
+		f.podGroupsPath() + "/pg":                          {`{"spec":{"minMember":2}}`},
 		f.apps(f.Namespace, "controllerrevisions/rev"): {`{"revision":2}`},
 	} {
 		all = append(all, attempts("patch", path, refusedByPolicy, specs...)...)
@@ -357,6 +370,8 @@ func object(collection, labels, owners, pod string) string {
 		return fmt.Sprintf(`{%s,"spec":%s}`, about, pod)
 	case "services":
 		return fmt.Sprintf(`{%s,"spec":{"clusterIP":"None","selector":{"x":"y"}}}`, about)
+	case "podgroups":
+		return fmt.Sprintf(`{"apiVersion":"scheduling.volcano.sh/v1beta1","kind":"PodGroup",%s,"spec":{"minMember":1}}`, about)
 	case "controllerrevisions":
 		return fmt.Sprintf(`{%s,"revision":1,"data":{}}`, about)
 	}
@@ -370,7 +385,7 @@ const (
 )
 
 func (f *thief) creations() (all []attempt) {
-	workloads := []string{f.apps(f.Namespace, "statefulsets"), f.apps(f.Namespace, "deployments"), f.core(f.Namespace, "services"), f.apps(f.Namespace, "controllerrevisions")}
+	workloads := []string{f.apps(f.Namespace, "statefulsets"), f.apps(f.Namespace, "deployments"), f.core(f.Namespace, "services"), f.apps(f.Namespace, "controllerrevisions"), f.podGroupsPath()}
 	pods, claims := f.core(f.Namespace, "pods"), f.core(f.Namespace, "persistentvolumeclaims")
 	foreign := []string{"apps/v1 Deployment", "apps/v1 DaemonSet", "batch/v1 Job", "v1 Node", "example.com/v1 LeaderWorkerSet"}
 	for _, path := range append(workloads, pods, claims) {
