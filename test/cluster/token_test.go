@@ -318,7 +318,7 @@ func (f *thief) others() (all []attempt) {
 		f.apps("lws-system", "statefulsets/victim"):    {spec("mine")},
 		f.apps(f.Namespace, "deployments/web"):         {`{"spec":{"replicas":3}}`, `{"spec":{"paused":true}}`, spec("mine")},
 		f.core(f.Namespace, "services/web"):            {`{"spec":{"selector":{"app":"mine"}}}`, `{"spec":{"externalIPs":["203.0.113.1"]}}`, `{"spec":{"type":"NodePort"}}`},
-		f.podGroupsPath() + "/pg":                          {`{"spec":{"minMember":2}}`},
+		f.podGroupsPath() + "/pg":                      {`{"spec":{"minMember":2}}`},
 		f.apps(f.Namespace, "controllerrevisions/rev"): {`{"revision":2}`},
 	} {
 		all = append(all, attempts("patch", path, refusedByPolicy, specs...)...)
