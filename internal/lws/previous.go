@@ -180,10 +180,11 @@ func ordinalsOf(all []bearer) map[int]bool {
 }
 
 // helpAlong deletes garbage that the collector has not deleted in time. The owner is read live
-// before the delete.
+// before the delete. Objects without the label of a set are left to the collector: a policy
+// refuses the operator their deletion.
 func (p *Plan) helpAlong(now time.Time, vigil Vigil, lives identity.Lives, all []bearer) {
 	for _, g := range all {
-		if !identity.IsGarbage(g.object, lives) {
+		if !identity.IsGarbage(g.object, lives) || g.object.GetLabels()[lwsv1.SetNameLabelKey] == "" {
 			continue
 		}
 		due := vigil.seen(g.Ref, now).Add(helpAfter)

@@ -97,6 +97,8 @@ func TestDecisionsAboutASet(t *testing.T) {
 		{"garbage of a moment ago", again, after(3*time.Second - time.Nanosecond), "", status + " | Garbage WaitingForPreviousIncarnation"},
 		{"garbage of three seconds", again, after(3 * time.Second), "",
 			"delete statefulset w, delete service w, delete controllerrevision w-5864bdfc97-1, " + status + " | WaitingForPreviousIncarnation"},
+		{"garbage without the label of a set", again, then(on("w", func(s Service) { s.Labels = nil }), after(3*time.Second)), "",
+			"delete statefulset w, delete controllerrevision w-5864bdfc97-1, " + status + " | WaitingForPreviousIncarnation"},
 		{"PVCs of others", with(1, 2, fakeapi.Volumes(deleteClaims, retainClaims)), foreign[PVC]("data-w-0-1"), "", ""},
 		{"a Service edited by hand", noted, on("w", func(s Service) { s.Spec.Selector = nil }), "", "apply service w"},
 		{"a Service that publishes ready pods alone", noted, on("w", func(s Service) { s.Spec.PublishNotReadyAddresses = false }), "", "apply service w"},
