@@ -6,11 +6,13 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,11 +41,14 @@ const (
 	ValidatingConfiguration = "lws-validating-webhook-configuration"
 )
 
-// Register adds each webhook to the server. The library bounds requests to 7 MiB, counts
-// them, and answers a panic in a rule with 500. Once ending is closed, each answer closes its connection.
+// Register adds each webhook to the server. The library counts requests, and answers a panic in a rule with 500. It
+// would log what any client sends. Once ending is closed, each answer closes its connection.
 func Register(server webhook.Server, sets Sets, pods Pods, ending <-chan struct{}) {
+	gate := newGate()
+	weights := map[string]*weight{PathMutatePod: reviewOf[*corev1.Pod](), PathValidatePod: reviewOf[*corev1.Pod]()}
 	for path, answer := range handlers(sets, pods) {
-		server.Register(path, closing(&webhook.Admission{Handler: answer}, ending))
+		hook := &webhook.Admission{Handler: answer, LogConstructor: func(logr.Logger, *admission.Request) logr.Logger { return logr.Discard() }}
+		server.Register(path, closing(gate.before(hook, cmp.Or(weights[path], reviewOf[*lwsv1.LeaderWorkerSet]())), ending))
 	}
 }
 
