@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"crypto/tls"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/pvccache"
@@ -89,7 +87,7 @@ func TestNotEverythingCanBeSwitchedOff(t *testing.T) {
 // What follows from flags, and from the environment.
 func TestFlagsHaveConsequences(t *testing.T) {
 	competes := func(o Options) any { return must(o.lease()) != nil }
-	pprof := func(o Options) any { return must(o.managerOptions(nil, nil)).PprofBindAddress }
+	pprof := func(o Options) any { return o.Pprof }
 	webhooks := func(o Options) any { return o.Webhooks }
 	gangs := func(o Options) any {
 		return *ptr.Deref(o.Config.GangSchedulingManagement, v1alpha1.GangSchedulingManagement{SchedulerProvider: new("")}).SchedulerProvider
@@ -97,10 +95,7 @@ func TestFlagsHaveConsequences(t *testing.T) {
 	dir := func(o Options) any {
 		files := o
 		files.Config.InternalCertManagement.Enable = new(false)
-		served := func(o Options) string {
-			return must(o.managerOptions(nil, nil)).WebhookServer.(*webhook.DefaultServer).Options.CertDir
-		}
-		return [2]string{served(o), served(files)}
+		return [2]string{o.certDir(), files.certDir()}
 	}
 	for _, tt := range []struct {
 		environment, args string
@@ -147,42 +142,6 @@ func TestClientHasUserAgentAndRate(t *testing.T) {
 	}
 	if o.REST.UserAgent != "" {
 		t.Error("the caller's own configuration was changed")
-	}
-}
-
-func TestMetricsAreOpenOnLoopbackOnly(t *testing.T) {
-	for address, secure := range map[string]bool{
-		"127.0.0.1:1": false, "127.9.9.9:1": false, "localhost:1": false, "[::1]:1": false, "0": false,
-		":8443": true, "0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true, "example.com:1": true,
-	} {
-		got := metricsOptions(address, nil)
-		if got.SecureServing != secure || (got.FilterProvider != nil) != secure || got.BindAddress != address {
-			t.Errorf("%s: secure %t, authorised %t", address, got.SecureServing, got.FilterProvider != nil)
-		}
-	}
-}
-
-func TestTLSFollowsTheConfiguration(t *testing.T) {
-	for name, c := range map[string]struct {
-		config *v1alpha1.TLS
-		min    uint16
-		suites int
-	}{
-		"default":  {},
-		"TLS 1.3":  {config: &v1alpha1.TLS{MinVersion: "VersionTLS13"}, min: tls.VersionTLS13},
-		"narrowed": {config: &v1alpha1.TLS{MinVersion: "VersionTLS12", CipherSuites: []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}}, min: tls.VersionTLS12, suites: 1},
-	} {
-		options, err := tlsOptions(c.config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := &tls.Config{NextProtos: []string{"h2"}}
-		for _, set := range options {
-			set(got)
-		}
-		if got.MinVersion != c.min || len(got.CipherSuites) != c.suites || len(got.NextProtos) != 1 || got.NextProtos[0] != "http/1.1" {
-			t.Errorf("%s: %+v", name, got)
-		}
 	}
 }
 

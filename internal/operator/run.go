@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller/lws"
@@ -40,7 +41,6 @@ import (
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/version"
-	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
@@ -143,7 +143,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending 
 		return nil, err
 	}
 	build := version.Get()
-	register(report.WatchMetrics(), report.BuildMetrics(build.Version, build.Commit, goruntime.Version()))
+	register(report.WatchMetrics(), report.ServerMetrics(), report.BuildMetrics(build.Version, build.Commit, goruntime.Version()))
 	starter, err := kinds.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
@@ -161,27 +161,25 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending 
 			return nil, fmt.Errorf("set up the controllers: %w", err)
 		}
 	}
+	var webhooks http.Handler
 	if o.Webhooks {
-		sets, err := o.sets(mgr, starter)
-		if err != nil {
+		if webhooks, err = o.webhooks(mgr, starter, ending); err != nil {
 			return nil, fmt.Errorf("set up the webhooks: %w", err)
 		}
-		webhook.Register(mgr.GetWebhookServer(), sets, o.pods(mgr), ending)
-		register(report.CertificateMetrics(o.certificateExpiry(keeper)))
 	}
 	if keeper != nil {
 		if err := keeper.Setup(mgr); err != nil {
 			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
 		}
 	}
-	return mgr, o.addChecks(mgr, settings.Cache, keeper)
+	probes, err := o.probes(mgr.GetCache(), settings.Cache, keeper)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, o.addServers(mgr, keeper, webhooks, probes)
 }
 
 func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.Options, error) {
-	secured, err := tlsOptions(o.Config.TLS)
-	if err != nil {
-		return ctrl.Options{}, err
-	}
 	lease, err := o.lease()
 	if err != nil {
 		return ctrl.Options{}, err
@@ -192,11 +190,7 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		Logger:                              o.Log,
 		Cache:                               o.cacheOptions(keeper),
 		Client:                              lws.ClientOptions(),
-		Metrics:                             metricsOptions(o.Config.Metrics.BindAddress, secured),
-		HealthProbeBindAddress:              o.Config.Health.HealthProbeBindAddress,
-		ReadinessEndpointName:               o.Config.Health.ReadinessEndpointName,
-		LivenessEndpointName:                o.Config.Health.LivenessEndpointName,
-		PprofBindAddress:                    o.Pprof,
+		Metrics:                             metricsserver.Options{BindAddress: off}, // addServers adds the servers
 		LeaderElection:                      lease != nil,
 		LeaderElectionResourceLockInterface: lease,
 		LeaderElectionReleaseOnCancel:       true,
@@ -210,9 +204,6 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 	}
 	if o.keepsSets() {
 		settings.NewCache = lwscache.NewCache
-	}
-	if o.Webhooks {
-		settings.WebhookServer = o.webhookServer(keeper, secured)
 	}
 	return settings, nil
 }
@@ -257,26 +248,25 @@ func (o *Options) lease() (resourcelock.Interface, error) {
 		resourcelock.ResourceLockConfig{Identity: lease.Identity(host)}, lease.Labels(version.Get().Version))
 }
 
-// addChecks answers the probes. A process that answers is alive. It is ready when its
-// caches are synced, with the lease or without, and the API server would accept its webhook
-// server.
-func (o *Options) addChecks(mgr ctrl.Manager, cached cache.Options, keeper *certs.Keeper) error {
-	if err := begin(mgr.GetCache(), cached.ByObject); err != nil {
-		return err
+// probes answers the probes. A process that answers is alive. It is ready when its caches are synced, with the lease or
+// without, and the API server would accept its webhook server.
+func (o *Options) probes(caches cache.Cache, cached cache.Options, keeper *certs.Keeper) (http.Handler, error) {
+	if err := begin(caches, cached.ByObject); err != nil {
+		return nil, err
 	}
-	checks := map[string]healthz.Checker{"caches": synced(mgr.GetCache())}
-	if o.Webhooks {
-		checks["webhooks"] = mgr.GetWebhookServer().StartedChecker()
-	}
+	checks := map[string]healthz.Checker{"caches": synced(caches)}
 	if keeper != nil {
 		checks["certificate"] = func(*http.Request) error { return keeper.Trusted() }
 	}
-	for name, check := range checks {
-		if err := mgr.AddReadyzCheck(name, check); err != nil {
-			return err
-		}
+	mux := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{
+		o.Config.Health.ReadinessEndpointName: checks, o.Config.Health.LivenessEndpointName: {"ping": healthz.Ping},
+	} {
+		answer := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		mux.Handle(path, answer)
+		mux.Handle(path+"/", answer) // each check by itself
 	}
-	return mgr.AddHealthzCheck("ping", healthz.Ping)
+	return mux, nil
 }
 
 // begin asks for every cache now, so that the check of caches covers all of them. A

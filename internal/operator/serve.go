@@ -3,20 +3,29 @@ package operator
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
+	_ "net/http/pprof" // on http.DefaultServeMux
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
@@ -25,6 +34,7 @@ import (
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/scrape"
 	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
@@ -60,27 +70,60 @@ func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme)
 	return keeper, keeper.Begin(ctx)
 }
 
-// webhookServer presents the keeper's certificate, or the one in a directory, which it reads
-// again when it changes.
-func (o *Options) webhookServer(keeper *certs.Keeper, secured []func(*tls.Config)) crwebhook.Server {
-	if keeper != nil {
-		secured = append(secured, func(t *tls.Config) { t.GetCertificate = keeper.GetCertificate })
+// addServers adds the servers of the configuration to the manager. keeper and webhooks may be nil.
+func (o *Options) addServers(mgr ctrl.Manager, keeper *certs.Keeper, webhooks, probes http.Handler) error {
+	secured, err := tlsConfig(o.Config.TLS)
+	if err != nil {
+		return err
 	}
-	return crwebhook.NewServer(crwebhook.Options{Host: o.Config.Webhook.Host, Port: int(*o.Config.Webhook.Port), CertDir: o.certDir(), TLSOpts: secured})
-}
-
-// certificateExpiry returns when the certificate that the webhook server presents expires: the keeper's, or the
-// one in a directory.
-func (o *Options) certificateExpiry(keeper *certs.Keeper) func() (time.Time, error) {
-	presented := func() (*tls.Certificate, error) { return keeper.GetCertificate(nil) }
-	if keeper == nil {
-		presented = func() (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir(), "tls.crt"), filepath.Join(o.certDir(), "tls.key"))
-			return &pair, err
+	if webhooks != nil {
+		called, err := o.webhookTLS(mgr, keeper, secured.Clone())
+		if err != nil {
+			return err
+		}
+		register(report.CertificateMetrics(expiryOf(called)))
+		address := net.JoinHostPort(o.Config.Webhook.Host, strconv.Itoa(int(*o.Config.Webhook.Port)))
+		if err := o.serve(mgr, "webhooks", address, webhooks, called); err != nil {
+			return err
 		}
 	}
+	figures := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes})
+	if address := o.Config.Metrics.BindAddress; address == off || onLoopback(address) {
+		secured = nil
+	} else if figures, err = o.guard(figures, secured); err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", figures)
+	return errors.Join(
+		o.serve(mgr, "metrics", o.Config.Metrics.BindAddress, mux, secured),
+		o.serve(mgr, "probes", o.Config.Health.HealthProbeBindAddress, probes, nil),
+		o.serve(mgr, "pprof", o.Pprof, http.DefaultServeMux, nil),
+	)
+}
+
+// webhookTLS presents the keeper's certificate, or the one in a directory, which it reads again when it changes.
+func (o *Options) webhookTLS(mgr ctrl.Manager, keeper *certs.Keeper, config *tls.Config) (*tls.Config, error) {
+	if authority := o.Config.Webhook.ClientCA; authority != "" {
+		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		config.ClientCAs.AppendCertsFromPEM([]byte(authority))
+	}
+	if keeper != nil {
+		config.GetCertificate = keeper.GetCertificate
+		return config, nil
+	}
+	watcher, err := certwatcher.New(filepath.Join(o.certDir(), "tls.crt"), filepath.Join(o.certDir(), "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("read the webhook certificate: %w", err)
+	}
+	config.GetCertificate = watcher.GetCertificate
+	return config, mgr.Add(watcher)
+}
+
+// expiryOf returns when the certificate that a server presents expires.
+func expiryOf(config *tls.Config) func() (time.Time, error) {
 	return func() (time.Time, error) {
-		certificate, err := presented()
+		certificate, err := config.GetCertificate(nil)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -88,28 +131,53 @@ func (o *Options) certificateExpiry(keeper *certs.Keeper) func() (time.Time, err
 	}
 }
 
-// sets returns what the set webhook knows of other objects. The history is not in the cache.
-func (o *Options) sets(mgr ctrl.Manager, starter *kinds.Starter) (webhook.Sets, error) {
-	config := o.restConfig()                  // a rate limiter of its own: writes of controllers do not wait for admission
-	config.WarningHandler = rest.NoWarnings{} // the object is created later
+// guard serves metrics to authorised clients, with a certificate made at each start.
+func (o *Options) guard(figures http.Handler, config *tls.Config) (http.Handler, error) {
+	certificate, key, err := certutil.GenerateSelfSignedCertKeyWithFixtures("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil, "")
+	if err != nil {
+		return nil, fmt.Errorf("make the certificate of the metrics: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("make the certificate of the metrics: %w", err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return scrape.Readers(o.restConfig(), o.Log.WithName("metrics"), figures)
+}
+
+// webhooks answers admission requests until ending is closed, and a little longer. What it asks the API server has rate
+// limiters of its own: any client can make it ask, and no controller waits for that.
+func (o *Options) webhooks(mgr ctrl.Manager, starter *kinds.Starter, ending <-chan struct{}) (http.Handler, error) {
+	config := o.restConfig()
+	config.WarningHandler = rest.NoWarnings{} // of dry runs: the object is created later
 	asking, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	webhook.Register(crwebhook.NewServer(crwebhook.Options{WebhookMux: mux}), o.sets(asking, starter), o.pods(mgr, asking), ending)
+	return mux, nil
+}
+
+// sets returns what the set webhook knows of other objects. The history is not in the cache.
+func (o *Options) sets(asking client.Client, starter *kinds.Starter) webhook.Sets {
 	return webhook.Sets{
 		Scheduling: o.scheduling(starter),
 		Revisions: func(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
-			return lwscache.Revisions(ctx, mgr.GetAPIReader(), set)
+			return lwscache.Revisions(ctx, asking, set)
 		},
 		DryRun: func(ctx context.Context, object client.Object) error {
 			return client.NewDryRunClient(asking).Create(ctx, object)
 		},
-	}, err
+	}
 }
 
 // pods returns what the pod webhook knows of other objects. It reads the controllers' cache, or
 // live where no controllers run.
-func (o *Options) pods(mgr ctrl.Manager) webhook.Pods {
-	kin := lwscache.NewKin(nil, mgr.GetAPIReader())
+func (o *Options) pods(mgr ctrl.Manager, asking client.Reader) webhook.Pods {
+	kin := lwscache.NewKin(nil, asking)
 	if o.keepsSets() {
-		kin = lwscache.NewKin(mgr.GetCache(), mgr.GetAPIReader())
+		kin = lwscache.NewKin(mgr.GetCache(), asking)
 	}
 	return webhook.Pods{Kin: kin, Otherwise: o.gangProvider() == gang.Volcano, Scheduler: o.scheduler()}
 }
@@ -146,37 +214,36 @@ func (o *Options) scheduler() string {
 	return o.gangProvider()
 }
 
-// tlsOptions restrict a TLS server to what the configuration allows. HTTP/2 is off: a client
-// can make one connection cost far more than it sends.
-func tlsOptions(c *v1alpha1.TLS) ([]func(*tls.Config), error) {
-	options := []func(*tls.Config){func(t *tls.Config) { t.NextProtos = []string{"http/1.1"} }}
+// tlsConfig returns TLS as the configuration restricts it. HTTP/2 is off: a client can make one connection cost far more
+// than it sends.
+func tlsConfig(c *v1alpha1.TLS) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: aeadSuites(), NextProtos: []string{"http/1.1"}}
 	if c == nil {
-		return options, nil
+		return config, nil
 	}
+	var err error
 	if c.MinVersion != "" {
-		version, err := cliflag.TLSVersion(c.MinVersion)
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, func(t *tls.Config) { t.MinVersion = version })
+		config.MinVersion, err = cliflag.TLSVersion(c.MinVersion)
 	}
-	if len(c.CipherSuites) > 0 {
-		suites, err := cliflag.TLSCipherSuites(c.CipherSuites)
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, func(t *tls.Config) { t.CipherSuites = suites })
+	if len(c.CipherSuites) > 0 && err == nil {
+		config.CipherSuites, err = cliflag.TLSCipherSuites(c.CipherSuites)
 	}
-	return options, nil
+	return config, err
 }
 
-// metricsOptions serve metrics to all clients on a loopback address, and over HTTPS to
-// authorised clients on any other.
-func metricsOptions(address string, secured []func(*tls.Config)) metricsserver.Options {
-	if address == off || onLoopback(address) {
-		return metricsserver.Options{BindAddress: address}
+// aeadSuites returns the suites of TLS 1.2 that authenticate what they encrypt. The others leak by their padding.
+func aeadSuites() (ids []uint16) {
+	for _, suite := range tls.CipherSuites() {
+		if !isPlain(suite.Name) {
+			ids = append(ids, suite.ID)
+		}
 	}
-	return metricsserver.Options{BindAddress: address, SecureServing: true, FilterProvider: scrape.Readers, TLSOpts: secured}
+	return ids
+}
+
+// isPlain reports whether a suite does not authenticate what it encrypts.
+func isPlain(suite string) bool {
+	return !strings.Contains(suite, "_GCM_") && !strings.Contains(suite, "_CHACHA20_")
 }
 
 func onLoopback(address string) bool {

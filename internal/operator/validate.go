@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/leaderelection"
+	certutil "k8s.io/client-go/util/cert"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/ptr"
 
@@ -61,6 +62,9 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		unless(slices.Contains([]string{"", tls12, tls13}, t.MinVersion), field.Invalid(tls.Child("minVersion"), t.MinVersion, "invalid minVersion. Please use VersionTLS12 or VersionTLS13")),
 		unless(len(t.CipherSuites) == 0 || t.MinVersion != tls13, field.Invalid(tls.Child("cipherSuites"), t.CipherSuites, "cipher suites may not be specified when minVersion is 'VersionTLS13'")),
 		unless(badSuites == nil, field.Invalid(tls.Child("cipherSuites"), t.CipherSuites, "must be Go's names of TLS 1.2 cipher suites")),
+		unless(badSuites != nil || !slices.ContainsFunc(t.CipherSuites, isPlain), field.Invalid(tls.Child("cipherSuites"), t.CipherSuites,
+			"must be suites that authenticate what they encrypt: those with GCM or CHACHA20 in their names, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")),
+		validateAuthority(c.Webhook.ClientCA, field.NewPath("webhook", "clientCA")),
 		invalid(management.Child("webhookServiceName"), *m.WebhookServiceName, validation.IsDNS1035Label(*m.WebhookServiceName)...),
 		invalid(management.Child("webhookSecretName"), *m.WebhookSecretName, validation.IsDNS1123Subdomain(*m.WebhookSecretName)...),
 		validateGates(c.FeatureGates, field.NewPath("featureGates")),
@@ -75,6 +79,14 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		validateNamespaces(p.ExemptNamespaces, protection.Child("exemptNamespaces")),
 		validateKinds(p.Kinds, protection.Child("kinds")),
 	)
+}
+
+func validateAuthority(text string, path *field.Path) field.ErrorList {
+	if text == "" {
+		return nil
+	}
+	_, err := certutil.ParseCertsPEM([]byte(text))
+	return unless(err == nil, field.Invalid(path, "", "must be certificates in PEM"))
 }
 
 // invalid returns a fault for each message.

@@ -23,6 +23,17 @@ func (r *Reporter) Decided(of string, took time.Duration) {
 	decisions.WithLabelValues(of).Observe(took.Seconds())
 }
 
+var handshakesFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "lockstep_tls_handshakes_failed_total",
+	Help: "TLS handshakes of the operator's servers that failed, by server (webhooks, metrics).",
+}, []string{"server"})
+
+// ServerMetrics returns the metric that HandshakeFailed counts in.
+func ServerMetrics() []prometheus.Collector { return []prometheus.Collector{handshakesFailed} }
+
+// HandshakeFailed counts a TLS handshake of a server.
+func HandshakeFailed(server string) { handshakesFailed.WithLabelValues(server).Inc() }
+
 // BuildMetrics names the build of the operator.
 func BuildMetrics(version, commit, goVersion string) []prometheus.Collector {
 	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{

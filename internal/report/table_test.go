@@ -35,8 +35,9 @@ func all() []prometheus.Collector {
 	standing := inStates(map[lws.GroupState]int32{lws.GroupStarting: 1})
 	standing.Conditions = []metav1.Condition{{Type: "Progressing", Status: metav1.ConditionTrue}}
 	s.stands("a", standing, 1)
+	HandshakeFailed("webhooks")
 	p, _ := newProtection()
-	return slices.Concat(s.Metrics(), p.Metrics(), HoldMetrics(), NewPolicies(logr.Discard()).Metrics(), WatchMetrics(),
+	return slices.Concat(s.Metrics(), p.Metrics(), HoldMetrics(), NewPolicies(logr.Discard()).Metrics(), WatchMetrics(), ServerMetrics(),
 		BuildMetrics("v", "c", "g"), CertificateMetrics(func() (time.Time, error) { return time.Unix(1, 0), nil }))
 }
 

@@ -1,6 +1,6 @@
 // Package scrape knows which clients may read the operator's metrics: the API server knows
 // their bearer token (TokenReview) and allows them to get the path (SubjectAccessReview). It
-// decides nothing itself: if the API server does not answer, no client may read.
+// decides nothing itself: if the API server does not answer, no client may read. It paces what strangers can make it ask.
 //
 // The filter that comes with controller-runtime asks the same two questions with the parts of
 // an API server: 250 packages more, gRPC, OpenTelemetry and CEL among them, and a sixth of the
@@ -9,57 +9,69 @@ package scrape
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"k8s.io/utils/lru"
 )
 
-// patience bounds how long a client waits for the API server.
-const patience = 10 * time.Second
+const (
+	// patience bounds how long a client waits for the API server.
+	patience = 10 * time.Second
+	// strangers is how many tokens a second are reviewed that no client read metrics with before, and guesses is how
+	// many of them at once. Any client can send such tokens.
+	strangers, guesses = 5, 20
+	// readers is how many tokens are known that a client read metrics with.
+	readers = 64
+)
 
-// Readers is a FilterProvider of controller-runtime's metrics server.
-func Readers(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
-	tokens, err := authenticationclient.NewForConfigAndClient(config, client)
+// Readers returns a handler that serves metrics to clients that may read them.
+func Readers(config *rest.Config, log logr.Logger, metrics http.Handler) (http.Handler, error) {
+	tokens, err := authenticationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("review tokens: %w", err)
 	}
-	access, err := authorizationclient.NewForConfigAndClient(config, client)
+	access, err := authorizationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("review access: %w", err)
 	}
-	return reviewer{tokens.TokenReviews(), access.SubjectAccessReviews()}.filter, nil
+	return reviewer{log, metrics, tokens.TokenReviews(), access.SubjectAccessReviews(), rate.NewLimiter(strangers, guesses), lru.New(readers)}, nil
 }
 
 type reviewer struct {
-	tokens authenticationclient.TokenReviewInterface
-	access authorizationclient.SubjectAccessReviewInterface
+	log       logr.Logger
+	metrics   http.Handler
+	tokens    authenticationclient.TokenReviewInterface
+	access    authorizationclient.SubjectAccessReviewInterface
+	strangers *rate.Limiter
+	readers   *lru.Cache // hashes of tokens; it lets nobody read, and paces
 }
 
-func (v reviewer) filter(log logr.Logger, metrics http.Handler) (http.Handler, error) {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
-		defer cancel()
-		status, text, err := v.review(ctx, r)
-		switch {
-		case err != nil:
-			log.Error(err, "the API server did not review a client of the metrics", "path", r.URL.Path)
-			http.Error(w, "the API server did not say whether you may read this", http.StatusInternalServerError)
-		case status != http.StatusOK:
-			http.Error(w, text, status)
-		default:
-			metrics.ServeHTTP(w, r)
-		}
-	}), nil
+// ServeHTTP implements http.Handler.
+func (v reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	status, text, err := v.review(ctx, r)
+	switch {
+	case err != nil:
+		v.log.Error(err, "the API server did not review a client of the metrics", "path", r.URL.Path)
+		http.Error(w, "the API server did not say whether you may read this", http.StatusInternalServerError)
+	case status != http.StatusOK:
+		http.Error(w, text, status)
+	default:
+		v.metrics.ServeHTTP(w, r)
+	}
 }
 
 // review returns the status of a request, and why it is not OK.
@@ -68,6 +80,10 @@ func (v reviewer) review(ctx context.Context, r *http.Request) (status int, text
 	token, sent := bearer(r.Header)
 	if !sent {
 		return http.StatusUnauthorized, unauthorized, nil
+	}
+	hash := sha256.Sum256([]byte(token))
+	if _, isReader := v.readers.Get(hash); !isReader && !v.strangers.Allow() {
+		return http.StatusTooManyRequests, "Too Many Requests: clients with other tokens ask; try again", nil
 	}
 	known, err := v.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
@@ -91,6 +107,7 @@ func (v reviewer) review(ctx context.Context, r *http.Request) (status int, text
 	if !verdict.Status.Allowed || verdict.Status.Denied {
 		return http.StatusForbidden, fmt.Sprintf("Forbidden: %s may not %s %s; ClusterRole lws-metrics-reader allows it", user.Username, verb, r.URL.Path), nil
 	}
+	v.readers.Add(hash, nil)
 	return http.StatusOK, "", nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -57,12 +58,8 @@ func guarded(t *testing.T) (http.Handler, *apiServer) {
 	api := &apiServer{}
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	filter, err := Readers(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, server.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "figures") })
-	handler, err := filter(logr.Discard(), metrics)
+	handler, err := Readers(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, logr.Discard(), metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +128,36 @@ func TestErrorsOfTheAPIServerRefuse(t *testing.T) {
 }
 
 func TestUnusableConfiguration(t *testing.T) {
-	if _, err := Readers(&rest.Config{Host: "::no host::"}, http.DefaultClient); err == nil || errors.Unwrap(err) == nil {
+	if _, err := Readers(&rest.Config{Host: "::no host::"}, logr.Discard(), nil); err == nil || errors.Unwrap(err) == nil {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Guessed tokens cost the API server few reviews. Meanwhile a client that read metrics before reads them still.
+func TestGuessedTokensAreRarelyReviewed(t *testing.T) {
+	handler, api := guarded(t)
+	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusOK {
+		t.Fatalf("%d before the storm", status)
+	}
+	api.asked = nil
+	for i := range 1000 {
+		status, _ := get(handler, "/metrics", fmt.Sprintf("Bearer guess-%d", i))
+		if i < guesses-1 && status != http.StatusUnauthorized || status == http.StatusOK {
+			t.Fatalf("guess %d: %d", i, status)
+		}
+	}
+	if most := 100; len(api.asked) > most {
+		t.Errorf("%d reviews of 1000 guesses, at most %d are expected", len(api.asked), most)
+	}
+	if status, text := get(handler, "/metrics", "Bearer a-new-one"); status != http.StatusTooManyRequests {
+		t.Errorf("a guess in the storm: %d %q", status, text)
+	}
+	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusOK {
+		t.Errorf("%d for a reader in the storm", status)
+	}
+	// A known token is reviewed each time: knowing it lets nobody read.
+	api.down = true
+	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusInternalServerError {
+		t.Errorf("%d for a reader that the API server does not review", status)
 	}
 }

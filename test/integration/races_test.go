@@ -141,11 +141,17 @@ type process struct {
 // run starts a program until the test ends. Its standard output goes to out, if not nil.
 func (c *cluster) run(out io.Writer, name string, flags ...string) *process {
 	c.t.Helper()
-	log, err := os.Create(filepath.Join(c.t.TempDir(), name+".log"))
-	c.must(err)
 	program, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
 	c.must(err)
-	cmd := exec.Command(program, append([]string{name}, flags...)...)
+	return c.runProgram(out, name, program, append([]string{name}, flags...)...)
+}
+
+// runProgram runs a program until the test ends.
+func (c *cluster) runProgram(out io.Writer, name, program string, flags ...string) *process {
+	c.t.Helper()
+	log, err := os.Create(filepath.Join(c.t.TempDir(), name+".log"))
+	c.must(err)
+	cmd := exec.Command(program, flags...)
 	cmd.Stdout, cmd.Stderr = out, log
 	if out == nil {
 		cmd.Stdout = log

@@ -61,6 +61,10 @@ type Webhook struct {
 	// internalCertManagement.enable is false. Default
 	// /tmp/k8s-webhook-server/serving-certs.
 	CertDir string `json:"certDir,omitempty"`
+
+	// ClientCA are certificates in PEM. The server refuses each client without a certificate
+	// that one of them signed. Default empty: any client may ask.
+	ClientCA string `json:"clientCA,omitempty"`
 }
 
 // Metrics is the address of the metrics server.
@@ -83,11 +87,11 @@ type Health struct {
 
 // TLS restricts what a client may negotiate.
 type TLS struct {
-	// MinVersion is VersionTLS12, VersionTLS13 or empty: Go's own default.
+	// MinVersion is VersionTLS12, VersionTLS13 or empty: VersionTLS12.
 	MinVersion string `json:"minVersion,omitempty"`
 
-	// CipherSuites are Go's names of TLS 1.2 cipher suites; empty is Go's own
-	// choice. Not allowed together with VersionTLS13, which has no choice.
+	// CipherSuites are Go's names of TLS 1.2 cipher suites with GCM or CHACHA20; empty
+	// is all of them. Not allowed together with VersionTLS13, which has no choice.
 	CipherSuites []string `json:"cipherSuites,omitempty"`
 }
 

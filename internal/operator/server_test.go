@@ -1,0 +1,169 @@
+package operator
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+)
+
+// added is a manager that takes servers.
+type added struct {
+	manager.Manager
+	servers map[string]*manager.Server
+}
+
+func (a *added) Add(r manager.Runnable) error {
+	if s, ok := r.(*manager.Server); ok {
+		a.servers[s.Name] = s
+	}
+	return nil
+}
+
+// serversOf returns the servers of an operator on ports of the system's choice.
+func serversOf(t *testing.T, change func(*Options)) map[string]*manager.Server {
+	t.Helper()
+	o := parse(t, "--metrics-bind-address=0.0.0.0:0", "--health-probe-bind-address=127.0.0.1:0", "--pprof-bind-address=127.0.0.1:0", "--webhook-host=127.0.0.1")
+	o.Config.Webhook.Port, o.CertDir = new(int32(0)), "" // every address has port 0
+	o.Log = logr.Discard()
+	if change != nil {
+		change(&o)
+	}
+	mgr := &added{servers: map[string]*manager.Server{}}
+	if err := o.addServers(mgr, nil, nil, http.NotFoundHandler()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range mgr.servers {
+		t.Cleanup(func() { _ = s.Listener.Close() })
+	}
+	return mgr.servers
+}
+
+// Without its bounds a client would hold a server's memory as long as it likes.
+func TestEveryServerIsBounded(t *testing.T) {
+	servers := serversOf(t, nil)
+	for _, name := range []string{"metrics", "probes", "pprof"} {
+		s := servers[name]
+		if s == nil {
+			t.Errorf("no server for %s", name)
+			continue
+		}
+		for what, bound := range map[string]time.Duration{
+			"headers": s.Server.ReadHeaderTimeout, "a request": s.Server.ReadTimeout, "an answer": s.Server.WriteTimeout,
+		} {
+			if most := 30 * time.Second; bound <= 0 || bound >= most {
+				t.Errorf("%s waits %s for %s", name, bound, what)
+			}
+		}
+		// An API server, which keeps connections for 90 s, must be the one that closes them.
+		if idle := s.Server.IdleTimeout; idle <= 90*time.Second || idle > 3*time.Minute {
+			t.Errorf("%s keeps idle connections for %s", name, idle)
+		}
+		if s.Server.MaxHeaderBytes > 64<<10 || s.Server.ErrorLog == nil {
+			t.Errorf("%s: %d bytes of headers", name, s.Server.MaxHeaderBytes)
+		}
+	}
+}
+
+func TestMetricsAreOpenOnLoopbackOnly(t *testing.T) {
+	for address, secure := range map[string]bool{"127.0.0.1:0": false, "localhost:0": false, "0.0.0.0:0": true, ":0": true} {
+		s := serversOf(t, func(o *Options) { o.Config.Metrics.BindAddress = address })["metrics"]
+		go func() { _ = s.Server.Serve(s.Listener) }()
+		_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+		scheme, want := "http", http.StatusOK
+		if secure {
+			scheme, want = "https", http.StatusUnauthorized
+		}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		answer, err := client.Get(fmt.Sprintf("%s://127.0.0.1:%s/metrics", scheme, port))
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != want || secure == strings.Contains(string(text), "go_goroutines") {
+			t.Errorf("%s answers %d: %.80s", address, answer.StatusCode, text)
+		}
+	}
+	if serversOf(t, func(o *Options) { o.Config.Metrics.BindAddress = off })["metrics"] != nil {
+		t.Error("metrics are served though they are off")
+	}
+}
+
+func TestLoopbackIsRecognised(t *testing.T) {
+	for address, is := range map[string]bool{"127.9.9.9:1": true, "[::1]:1": true, "[::]:1": false, "10.0.0.1:1": false, "example.com:1": false} {
+		if onLoopback(address) != is {
+			t.Errorf("%s: %t", address, !is)
+		}
+	}
+}
+
+func TestTLSFollowsTheConfiguration(t *testing.T) {
+	for name, c := range map[string]struct {
+		config *v1alpha1.TLS
+		min    uint16
+		suites int
+	}{
+		"default":  {min: tls.VersionTLS12, suites: 9},
+		"TLS 1.3":  {config: &v1alpha1.TLS{MinVersion: "VersionTLS13"}, min: tls.VersionTLS13, suites: 9},
+		"narrowed": {config: &v1alpha1.TLS{MinVersion: "VersionTLS12", CipherSuites: []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}}, min: tls.VersionTLS12, suites: 1},
+	} {
+		got, err := tlsConfig(c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.MinVersion != c.min || len(got.CipherSuites) != c.suites || len(got.NextProtos) != 1 || got.NextProtos[0] != "http/1.1" {
+			t.Errorf("%s: %+v", name, got)
+		}
+		for _, suite := range got.CipherSuites {
+			if text := tls.CipherSuiteName(suite); !strings.Contains(text, "GCM") && !strings.Contains(text, "CHACHA20") {
+				t.Errorf("%s: %s", name, text)
+			}
+		}
+	}
+}
+
+// Any client can make handshakes fail as often as it likes: the log has one line, which counts them from the second on.
+func TestFailedHandshakesHaveOneLineAMinute(t *testing.T) {
+	var lines []map[string]any
+	log := funcr.NewJSON(func(line string) {
+		entry := map[string]any{}
+		if err := json.NewDecoder(bytes.NewBufferString(line)).Decode(&entry); err != nil {
+			t.Error(err)
+		}
+		lines = append(lines, entry)
+	}, funcr.Options{})
+	now := &serverLog{log: log, server: "webhooks"}
+	now.handshakes.Interval = time.Hour
+	for i := range 100 {
+		_, _ = fmt.Fprintf(now, "http: TLS handshake error from 10.0.0.1:%d: EOF\n", i)
+	}
+	now.handshakes.Interval = time.Nanosecond
+	_, _ = fmt.Fprintf(now, "http: TLS handshake error from 10.0.0.2:1: tls: no cipher suite\n")
+	_, _ = fmt.Fprintf(now, "http: panic serving 10.0.0.2:1: oh\ngoroutine 1\n")
+	if len(lines) != 3 {
+		t.Fatalf("%d lines: %v", len(lines), lines)
+	}
+	if first, second := lines[0]["count"], lines[1]["count"]; first != 1.0 || second != 100.0 {
+		t.Errorf("counts %v and %v", first, second)
+	}
+	if lines[1]["server"] != "webhooks" || lines[1]["example"] != "http: TLS handshake error from 10.0.0.2:1: tls: no cipher suite" {
+		t.Errorf("got %v", lines[1])
+	}
+	if !strings.HasPrefix(fmt.Sprint(lines[2]["msg"]), "http: panic serving") {
+		t.Errorf("got %v", lines[2])
+	}
+}

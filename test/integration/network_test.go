@@ -1,0 +1,430 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/webhook"
+	"lockstep.dev/lockstep/test/delay"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// attacked is an operator in a process of its own, whose ports a client without credentials reaches.
+type attacked struct {
+	*cluster
+	process                    *process
+	webhooks, metrics, healthy string // addresses
+}
+
+func newAttacked(t *testing.T) *attacked {
+	t.Helper()
+	a := &attacked{cluster: newCluster(t)}
+	address := func() string { return fmt.Sprintf("127.0.0.1:%d", port(t)) }
+	host, err := os.Hostname() // metrics on an address that is known to be loopback are open
+	a.must(err)
+	a.webhooks, a.metrics, a.healthy = address(), fmt.Sprintf("%s:%d", host, port(t)), address()
+	a.install(func(o *install.Options) { o.WebhookURL = "https://" + a.webhooks })
+	_, hooks, _ := net.SplitHostPort(a.webhooks)
+	kubeconfig := filepath.Join(t.TempDir(), "operator.kubeconfig")
+	a.must(delay.WriteKubeconfig(a.cfg, kubeconfig))
+	program, err := drill.Program("lockstep")
+	a.must(err)
+	a.process = a.runProgram(nil, "operator", program, "run", "--kubeconfig", kubeconfig, "--leader-elect=false", "--zap-encoder=json",
+		"--webhook-host=127.0.0.1", "--webhook-port="+hooks, "--health-probe-bind-address="+a.healthy,
+		"--metrics-bind-address="+a.metrics)
+	said := ""
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(drill.LastLines(a.process.log, 20))
+		}
+	})
+	a.eventually("the operator is ready", func(ctx context.Context) (ok bool) {
+		code, text := get(a.healthy + "/readyz")
+		err := a.Create(ctx, newSet("default", "probe"), client.DryRunAll)
+		said = fmt.Sprint(text, err)
+		return code == http.StatusOK && err == nil
+	}, &said)
+	return a
+}
+
+// TestStrangersOnTheNetwork attacks the ports of an operator as a client without credentials can.
+func TestStrangersOnTheNetwork(t *testing.T) {
+	a := newAttacked(t)
+	a.part("requests that fill memory", a.fillMemory)
+	a.part("large sets", a.storeLargeSets)
+	a.part("clients that send nothing more", a.stall)
+	a.part("handshakes that fail", a.failHandshakes)
+	a.part("tokens that are guessed", a.guessTokens)
+}
+
+// resident returns the memory of the operator in bytes.
+func (a *attacked) resident() int {
+	a.t.Helper()
+	p, err := procfs.NewProc(a.process.cmd.Process.Pid)
+	a.must(err)
+	status, err := p.Stat()
+	a.must(err)
+	return status.ResidentMemory()
+}
+
+// insecure is a client that takes every certificate, with a connection for each request.
+func insecure() *http.Client {
+	return &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+}
+
+// reviewOf returns an AdmissionReview of a set with more in its pod template.
+func reviewOf(more string) string {
+	return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","object":{"apiVersion":"leaderworkerset.x-k8s.io/v1",` +
+		`"kind":"LeaderWorkerSet","metadata":{"name":"a","namespace":"default"},"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{` + more + `}}}}}}}`
+}
+
+// fillMemory sends 32 requests at once, again and again: the largest that are refused, and the costliest that are let
+// through. Sets are admitted meanwhile.
+func (a *attacked) fillMemory() {
+	numbered := func(form string, n int) string {
+		parts := make([]string, n)
+		for i := range parts {
+			parts[i] = strings.ReplaceAll(form, "%d", fmt.Sprint(i))
+		}
+		return strings.Join(parts, ",")
+	}
+	containers := reviewOf(`"containers":[` + numbered(`{"name":"c%d","image":"a-registry.example.com/an/image:v1"}`, 100000) + `]`)
+	bodies := []string{
+		containers + strings.Repeat(" ", max(0, 7<<20-len(containers))),
+		reviewOf(`"containers":[` + numbered(`{}`, 28000) + `]`),
+		reviewOf(`"containers":[{"name":"c","resources":{"limits":{` + numbered(`"%d":1`, 150000) + `}}}]`),
+		reviewOf(`"containers":[{"name":"c","args":["` + strings.Repeat("x", 4<<20) + `"]}]`),
+		reviewOf(`"containers":[{"name":"c","resources":{"limits":{` + numbered(`"%d":1`, 5000) + `}}}]`),
+	}
+	rest, most := a.resident(), 0
+	ctx, stop := context.WithCancel(a.t.Context())
+	var clients sync.WaitGroup
+	var answers sync.Map
+	for i := range 32 {
+		clients.Go(func() {
+			for n := i; ctx.Err() == nil; n++ {
+				kind := n % len(bodies)
+				r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+a.webhooks+webhook.PathMutateSet, strings.NewReader(bodies[kind]))
+				r.Header.Set("Content-Type", "application/json")
+				answer, err := insecure().Do(r)
+				if err != nil {
+					continue // the server closes the connection while the client still sends
+				}
+				count, _ := answers.LoadOrStore([2]int{kind, answer.StatusCode}, new(atomic.Int64))
+				count.(*atomic.Int64).Add(1)
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+			}
+		})
+	}
+	var slowest time.Duration
+	admitted := 0
+	for began := time.Now(); time.Since(began) < 10*time.Second || admitted < 5; most = max(most, a.resident()) {
+		asked := time.Now()
+		if err := a.Create(ctx, newSet("default", fmt.Sprintf("beside-%d", admitted)), client.DryRunAll); err != nil {
+			a.t.Errorf("a set was refused after %s: %v", time.Since(asked), err)
+			break
+		}
+		admitted, slowest = admitted+1, max(slowest, time.Since(asked))
+	}
+	stop()
+	clients.Wait()
+	answers.Range(func(key, count any) bool {
+		a.t.Logf("request %d: %d answers with status %d", key.([2]int)[0], count.(*atomic.Int64).Load(), key.([2]int)[1])
+		return true
+	})
+	a.t.Logf("%d sets were admitted, the slowest in %s; memory rose from %d to %d MiB", admitted, slowest, rest>>20, most>>20)
+	if limit := 256 << 20; most-rest > limit {
+		a.t.Errorf("memory rose by %d MiB, to %d MiB", (most-rest)>>20, most>>20)
+	}
+}
+
+// storeLargeSets writes sets through the API server: one that etcd just takes is admitted, with its old object, and one of
+// far too many containers is refused with a text that says so.
+func (a *attacked) storeLargeSets() {
+	large := newSet("default", "large")
+	large.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Args = []string{strings.Repeat("x", 1450<<10)}
+	a.create(large)
+	large.Spec.Replicas = new(int32(0))
+	a.must(a.Update(a.t.Context(), large))
+	a.must(a.Delete(a.t.Context(), large))
+	crowded := newSet("default", "crowded")
+	for i := range 32000 {
+		containers := &crowded.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers
+		*containers = append(*containers, corev1.Container{Name: fmt.Sprintf("c%d", i)})
+	}
+	if err := a.Create(a.t.Context(), crowded); err == nil || !strings.Contains(err.Error(), "too many containers") {
+		a.t.Errorf("a set with 32,000 containers: %.500v", err)
+	}
+}
+
+// stall opens connections that send a part of what the server waits for. All are closed within 30 s.
+func (a *attacked) stall() {
+	hooks := "POST " + webhook.PathMutateSet + " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+	var clients sync.WaitGroup
+	for _, c := range []struct {
+		name, address string
+		number        int
+		plain         bool
+		text          string
+	}{
+		{"a body", a.webhooks, 300, false, hooks + "Content-Length: 1000\r\n\r\n{"},
+		{"a chunk", a.webhooks, 20, false, hooks + "Transfer-Encoding: chunked\r\n\r\n5\r\n{"},
+		{"a body for no handler", a.webhooks, 20, false, "POST /nothing HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n{"},
+		{"a header", a.webhooks, 20, false, hooks + "X: "},
+		{"nothing", a.webhooks, 20, false, ""},
+		{"a handshake", a.webhooks, 20, true, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"},
+		{"a body of metrics", a.metrics, 20, false, "POST /metrics HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n{"},
+		{"a header of metrics", a.metrics, 20, false, "GET /metrics HTTP/1.1\r\nX: "},
+		{"a handshake of metrics", a.metrics, 20, true, "\x16\x03\x01"},
+		{"a body of a probe", a.healthy, 20, true, "POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n{"},
+		{"a header of a probe", a.healthy, 20, true, "GET /healthz HTTP/1.1\r\nX: "},
+	} {
+		for range c.number {
+			clients.Go(func() {
+				connection, err := net.Dial("tcp", c.address)
+				if err != nil {
+					a.t.Errorf("%s: %v", c.name, err)
+					return
+				}
+				defer func() { _ = connection.Close() }()
+				if !c.plain {
+					connection = tls.Client(connection, &tls.Config{InsecureSkipVerify: true})
+				}
+				_ = connection.SetDeadline(time.Now().Add(30 * time.Second))
+				_, _ = io.WriteString(connection, c.text)
+				if c.text == "" {
+					_ = connection.(*tls.Conn).HandshakeContext(a.t.Context())
+				}
+				if _, err := io.Copy(io.Discard, connection); errors.Is(err, os.ErrDeadlineExceeded) {
+					a.t.Errorf("%s holds its connection for 30 s", c.name)
+				}
+			})
+		}
+	}
+	asked := time.Now()
+	a.must(a.Create(a.t.Context(), newSet("default", "beside"), client.DryRunAll))
+	a.t.Logf("a set was admitted in %s", time.Since(asked))
+	clients.Wait()
+	a.t.Logf("the last connection was closed after %s", time.Since(asked))
+}
+
+// failHandshakes makes handshakes fail in many ways. The log has a line of them, and a metric the number.
+func (a *attacked) failHandshakes() {
+	suites := func(ids ...uint16) *tls.Config {
+		return &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, CipherSuites: ids}
+	}
+	for _, address := range []string{a.webhooks, a.metrics} {
+		for name, c := range map[string]struct {
+			config *tls.Config
+			taken  bool
+		}{
+			"TLS 1.3": {&tls.Config{InsecureSkipVerify: true}, true},
+			"GCM":     {suites(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256), true},
+			"TLS 1.1": {&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, false},
+			"CBC":     {suites(tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA, tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA), false},
+		} {
+			connection, err := tls.Dial("tcp", address, c.config)
+			if err == nil {
+				_ = connection.Close()
+			}
+			if (err == nil) != c.taken {
+				a.t.Errorf("%s on %s: %v", name, address, err)
+			}
+		}
+	}
+	for range 200 {
+		connection, err := net.Dial("tcp", a.webhooks)
+		a.must(err)
+		_, _ = io.WriteString(connection, "no handshake\n")
+		_, _ = io.Copy(io.Discard, connection)
+		_ = connection.Close()
+	}
+	log, err := os.ReadFile(a.process.log)
+	a.must(err)
+	lines := 0
+	for scanner := bufio.NewScanner(bytes.NewReader(log)); scanner.Scan(); {
+		line := map[string]any{}
+		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
+			a.t.Errorf("a line that is no JSON: %q", scanner.Text())
+		}
+		if line["msg"] == "TLS handshakes failed" && line["server"] == "webhooks" {
+			lines++
+		}
+	}
+	if lines < 1 || lines > 3 { // of a minute, which may end meanwhile
+		a.t.Errorf("%d lines of failed handshakes", lines)
+	}
+	code, text := a.scrape(a.reader())
+	if code != http.StatusOK || !strings.Contains(text, `lockstep_tls_handshakes_failed_total{server="webhooks"} 2`) {
+		a.t.Errorf("the metrics of %d do not count them", code)
+	}
+}
+
+// reader returns a token that may read metrics.
+func (a *attacked) reader() string {
+	a.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{GenerateName: "prometheus-", Namespace: "default"}}
+	a.create(account)
+	a.create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "prometheus-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "lws-metrics-reader"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name}},
+	})
+	token := &authenticationv1.TokenRequest{}
+	a.must(a.SubResource("token").Create(a.t.Context(), account, token))
+	a.eventually("the account may read metrics", func(context.Context) bool {
+		code, _ := a.scrape(token.Status.Token)
+		return code == http.StatusOK
+	}, nil)
+	return token.Status.Token
+}
+
+func (a *attacked) scrape(token string) (int, string) {
+	r, _ := http.NewRequestWithContext(a.t.Context(), http.MethodGet, "https://"+a.metrics+"/metrics", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := insecure().Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text)
+}
+
+// guessTokens asks for metrics with random tokens. The API server reviews few of them, and a reader still reads.
+func (a *attacked) guessTokens() {
+	reader := a.reader()
+	before, began := a.tokenReviews(), time.Now()
+	var clients sync.WaitGroup
+	for i := range 20 {
+		clients.Go(func() {
+			for n := range 50 {
+				if code, text := a.scrape(fmt.Sprintf("guess-%d-%d", i, n)); code != http.StatusUnauthorized && code != http.StatusTooManyRequests {
+					a.t.Errorf("a guess: %d %s", code, text)
+				}
+			}
+		})
+	}
+	for range 5 {
+		if code, text := a.scrape(reader); code != http.StatusOK {
+			a.t.Errorf("a reader in the storm: %d %.200s", code, text)
+		}
+	}
+	clients.Wait()
+	took := time.Since(began)
+	reviews := a.tokenReviews() - before
+	a.t.Logf("%d reviews of 1000 guesses in %s", reviews, took)
+	if most := 5 + 20 + 6*int(took.Seconds()+1); reviews > most {
+		a.t.Errorf("the API server reviewed %d tokens in %s, at most %d are expected", reviews, took, most)
+	}
+}
+
+// tokenReviews returns how many the API server has answered.
+func (a *attacked) tokenReviews() (n int) {
+	a.t.Helper()
+	clientset, err := kubernetes.NewForConfig(a.cfg)
+	a.must(err)
+	text, err := clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(a.t.Context())
+	a.must(err)
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="tokenreviews"`) {
+			count := 0.0
+			_, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &count)
+			a.must(err)
+			n += int(count)
+		}
+	}
+	return n
+}
+
+// TestClientCertificate runs an API server that presents a certificate to the webhooks, which take no other client.
+func TestClientCertificate(t *testing.T) {
+	certificate, key, presented := clientCertificate(t, "api-server")
+	_, _, other := clientCertificate(t, "api-server")
+	hooks := port(t)
+	dir := t.TempDir()
+	users := clientcmdapi.NewConfig()
+	users.AuthInfos[fmt.Sprintf("127.0.0.1:%d", hooks)] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
+	must(t, clientcmd.WriteToFile(*users, filepath.Join(dir, "webhooks.kubeconfig")))
+	admission := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
+		admission += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n"+
+			"    kubeConfigFile: %s/webhooks.kubeconfig\n", plugin, dir)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "admission.yaml"), []byte(admission), 0o600))
+
+	c := newClusterWith(t, map[string]string{"admission-control-config-file": filepath.Join(dir, "admission.yaml")})
+	r := c.replica(func(o *operator.Options) {
+		o.Config.Webhook.Port, o.Config.Webhook.ClientCA = new(int32(hooks)), string(certificate)
+	})
+	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	r.start().untilReady() // the API server has created a set by then
+	for name, certificates := range map[string][]tls.Certificate{
+		"no certificate":                  nil,
+		"a certificate of somebody else":  {other},
+		"the certificate it is asked for": {presented},
+	} {
+		client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}}}
+		answer, err := client.Post(r.webhookURL()+webhook.PathMutateSet, "application/json", strings.NewReader(reviewOf("")))
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		if taken := err == nil; taken != strings.HasPrefix(name, "the certificate") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// clientCertificate returns a certificate of a client, which is its own authority, and its key.
+func clientCertificate(t *testing.T, name string) (certificate, key []byte, pair tls.Certificate) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	must(t, err)
+	key, err = keyutil.MarshalPrivateKeyToPEM(private)
+	must(t, err)
+	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
+	pair, err = tls.X509KeyPair(certificate, key)
+	must(t, err)
+	return certificate, key, pair
+}
