@@ -128,6 +128,10 @@ featureGates: {{- toYaml . | nindent 2 }}
 internalCertManagement:
   enable: false
 {{- end }}
+{{- with .Values.webhook.clientCA }}
+webhook:
+  clientCA: {{ toJson . }}
+{{- end }}
 protection: {{- toYaml .Values.protection | nindent 2 }}
 {{ end }}
 
