@@ -8,6 +8,7 @@ package action
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -287,13 +288,25 @@ type Standing struct {
 	Unchanged []identity.Ref
 	// Specified are the objects whose specs must be of the generations that were judged.
 	Specified map[types.UID]int64
-	// Absent are names that no object may have.
-	Absent []string
+	// NoOther are names that no object may have beside those of There and Unchanged.
+	NoOther []Names
+}
+
+// Names are the names of leaders of a set from the first index up to, and without, the end.
+type Names struct {
+	Base       string
+	First, End int32
+}
+
+// Has reports whether a name is in the range, spelt as a StatefulSet spells it.
+func (n Names) Has(name string) bool {
+	parent, index := identity.ParentAndOrdinal(name)
+	return parent == n.Base && int32(index) >= n.First && int32(index) < n.End && name == identity.LeaderName(parent, index)
 }
 
 // Broken returns what does not hold of the objects that exist now, or "".
 func (s Standing) Broken(now []metav1.ObjectMeta) string {
-	objects, names := map[types.UID]*metav1.ObjectMeta{}, map[string]bool{}
+	objects, judged := map[types.UID]*metav1.ObjectMeta{}, map[types.UID]bool{}
 	for i := range now {
 		if now[i].DeletionTimestamp != nil || !s.means(&now[i]) {
 			continue
@@ -301,14 +314,15 @@ func (s Standing) Broken(now []metav1.ObjectMeta) string {
 		if s.None {
 			return fmt.Sprintf("%s %s is there", s.Kind, now[i].Name)
 		}
-		objects[now[i].UID], names[now[i].Name] = &now[i], true
+		objects[now[i].UID] = &now[i]
 	}
 	for _, uid := range s.There {
-		if objects[uid] == nil {
+		if judged[uid] = true; objects[uid] == nil {
 			return fmt.Sprintf("%s with uid %s is gone or going", s.Kind, uid)
 		}
 	}
 	for _, ref := range s.Unchanged {
+		judged[ref.UID] = true
 		if found := objects[ref.UID]; found == nil || found.ResourceVersion != ref.ResourceVersion {
 			return ref.String() + " changed"
 		}
@@ -318,9 +332,9 @@ func (s Standing) Broken(now []metav1.ObjectMeta) string {
 			return fmt.Sprintf("%s with uid %s is of another spec, gone or going", s.Kind, uid)
 		}
 	}
-	for _, name := range s.Absent {
-		if names[name] {
-			return fmt.Sprintf("%s %s is there", s.Kind, name)
+	for uid, found := range objects {
+		if !judged[uid] && slices.ContainsFunc(s.NoOther, func(n Names) bool { return n.Has(found.Name) }) {
+			return fmt.Sprintf("%s %s is there", s.Kind, found.Name)
 		}
 	}
 	return ""

@@ -1,7 +1,6 @@
 package gang
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -202,10 +201,15 @@ func MinCount(replicas, size, serving int32, sizes map[int32]int32, stopped map[
 	for _, each := range sizes {
 		least = min(least, each)
 	}
-	var can int64
-	for index := range serving {
-		if !stopped[index] {
-			can += int64(cmp.Or(sizes[index], least))
+	can := int64(serving) * int64(least)
+	for index, each := range sizes {
+		if index < serving && !stopped[index] {
+			can += int64(each - least)
+		}
+	}
+	for index, is := range stopped {
+		if is && index < serving {
+			can -= int64(least)
 		}
 	}
 	return int32(max(1, min(int64(product(replicas, size)), can)))

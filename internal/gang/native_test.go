@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -197,4 +198,16 @@ func TestMinCountIsNeverMoreThanCanExist(t *testing.T) {
 			t.Fatalf("%d pods are waited for, %d are asked for", got, replicas*size)
 		}
 	})
+}
+
+// A number of groups is not counted group by group.
+func TestMinCountOfGroupsThatDoNotExist(t *testing.T) {
+	start := time.Now()
+	sizes, stopped := map[int32]int32{1: 4, 5: 8}, map[int32]bool{5: true, 7: true}
+	if got := MinCount(2_000_000, 8, 1_000_000_000, sizes, stopped); got != 16_000_000 {
+		t.Errorf("got %d", got)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
 }

@@ -241,7 +241,7 @@ func (d *setDecision) replace() (p Plan) {
 	covered := d.rollout.Down() <= d.rollout.Budget(d.rollout.Running)
 	for _, up := range []bool{false, true} { // those that are down first
 		for _, g := range outdated {
-			if d.rollout.Places[g.Index].Ready == up && (covered || !up) {
+			if d.rollout.At(g.Index).Ready == up && (covered || !up) {
 				p.do(d.replaceLeader(g, !covered))
 			}
 		}
@@ -258,7 +258,7 @@ func (d *setDecision) replaceLeader(g Group, onlyIfDown bool) action.Delete {
 	if onlyIfDown {
 		g.reliedWorkers(&workers)
 	}
-	if len(workers.Unchanged)+len(workers.Absent) > 0 {
+	if len(workers.Unchanged)+len(workers.NoOther) > 0 {
 		relied = append(relied, workers)
 	}
 	return action.Delete{
@@ -281,7 +281,7 @@ func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) []Group {
 	for _, g := range slices.Backward(d.Groups) {
 		granted := int32(g.Index) >= livePartition(sts) && int32(g.Index) < workload.PodsOf(sts)
 		made := g.Leader.Labels[appsv1.ControllerRevisionHashLabelKey]
-		if granted && d.rollout.Places[g.Index].Outdated && made != sts.Status.UpdateRevision {
+		if granted && d.rollout.At(g.Index).Outdated && made != sts.Status.UpdateRevision {
 			outdated = append(outdated, g)
 		}
 	}

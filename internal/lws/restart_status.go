@@ -67,11 +67,11 @@ func (d *setDecision) expectReplacements() {
 	isReplaced := map[int]bool{}
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		if g.Index >= len(d.rollout.Places) {
+		if int32(g.Index) >= max(d.rollout.Replicas, d.rollout.Running) {
 			continue
 		}
 		isNext := int32(g.Index) >= d.rollout.Keep && (!d.rollout.Paused || int32(g.Index) >= d.rollout.Partition)
-		isReplaced[g.Index] = isNext && d.rollout.Places[g.Index].Outdated
+		isReplaced[g.Index] = isNext && d.rollout.At(g.Index).Outdated
 		if isReplaced[g.Index] || isSettled {
 			leaders = append(leaders, g.Leader)
 		}

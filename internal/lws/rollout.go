@@ -63,10 +63,9 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
 		Paused:   d.holdsRollout(),
 		Observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
 	}
-	r.Places = make([]rollout.Place, max(r.Replicas, r.Running))
 	for i := range d.Groups {
-		if g := &d.Groups[i]; g.Index < len(r.Places) {
-			r.Places[g.Index] = g.place(d.Set, sts, d.target.key)
+		if g := &d.Groups[i]; int32(g.Index) < max(r.Replicas, r.Running) {
+			r.Places = append(r.Places, g.place(d.Set, sts, d.target.key))
 		}
 	}
 	return r
@@ -78,6 +77,7 @@ func (g *Group) place(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, key s
 	labelled := workload.IsLeader(g.Leader, set.Name)
 	old := outdated(sts, g.Leader, key)
 	return rollout.Place{
+		Index:    int32(g.Index),
 		Outdated: old,
 		Ready:    labelled && g.Ready(set),
 		Updated:  labelled && !old && g.complete(set) && g.UpToDate(key),
@@ -123,25 +123,20 @@ func (d *setDecision) relied() []action.Standing {
 	}
 	leaders := action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: workload.LeaderSelector(d.Set.Name)}
 	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
-	groups := map[int32]*Group{}
+	first, end := d.course.Partition, min(d.rollout.Partition, d.rollout.Replicas) // of the groups that are given up
 	for i := range d.Groups {
-		groups[int32(d.Groups[i].Index)] = &d.Groups[i]
-	}
-	for i := range int32(len(d.rollout.Places)) {
-		g := groups[i]
-		givenUp := i >= d.course.Partition && i < min(d.rollout.Partition, d.rollout.Replicas)
-		switch {
-		case d.rollout.Serves(i):
+		g := &d.Groups[i]
+		switch p := d.rollout.At(g.Index); {
+		case d.rollout.Serves(p):
 			leaders.There = append(leaders.There, g.Leader.UID)
-		case givenUp && g == nil:
-			d.reliedAbsence(&leaders, identity.LeaderName(d.Set.Name, int(i)))
-		case givenUp && workload.IsLeader(g.Leader, d.Set.Name):
+		case p.Index >= first && p.Index < end && workload.IsLeader(g.Leader, d.Set.Name):
 			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, g.Leader))
 			g.reliedWorkers(&workers)
 		}
 	}
+	d.reliedAbsence(&leaders, first, end)
 	relied := []action.Standing{leaders}
-	if len(workers.Unchanged)+len(workers.Absent) > 0 {
+	if len(workers.Unchanged)+len(workers.NoOther) > 0 {
 		relied = append(relied, workers)
 	}
 	return relied
@@ -154,15 +149,14 @@ func (d *setDecision) unchangedSet() action.Standing {
 	}
 }
 
-// reliedAbsence adds the precondition that no other pod has the name of a leader.
-func (d *setDecision) reliedAbsence(relied *action.Standing, name string) {
-	known := slices.Concat(d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign)
-	i := slices.IndexFunc(known, func(pod *corev1.Pod) bool { return pod.Name == name && pod.DeletionTimestamp == nil })
-	switch {
-	case i < 0:
-		relied.Absent = append(relied.Absent, name)
-	case workload.IsLeader(known[i], d.Set.Name):
-		relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, known[i]))
+// reliedAbsence adds the precondition that no other pods have the names of leaders in a range.
+func (d *setDecision) reliedAbsence(relied *action.Standing, first, end int32) {
+	names := action.Names{Base: d.Set.Name, First: first, End: end}
+	relied.NoOther = append(relied.NoOther, names)
+	for _, pod := range slices.Concat(d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign) {
+		if pod.DeletionTimestamp == nil && workload.IsLeader(pod, d.Set.Name) && names.Has(pod.Name) {
+			relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, pod))
+		}
 	}
 }
 
@@ -179,7 +173,8 @@ func (g *Group) reliedWorkers(relied *action.Standing) {
 		}
 	}
 	if len(bearers) == 0 {
-		relied.Absent = append(relied.Absent, g.LeaderName)
+		index := int32(g.Index)
+		relied.NoOther = append(relied.NoOther, action.Names{Base: relied.Labels[lwsv1.SetNameLabelKey], First: index, End: index + 1})
 	}
 }
 

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -123,20 +124,44 @@ func (d *setDecision) countStates() (counted [GroupStates]int32) {
 	if workload.HasHashIdentity(d.Set) {
 		return d.countHashStates()
 	}
-	var taken map[int]bool
-	leaders, vacant := d.Groups, d.Vacant
-	for index := range int(workload.Replicas(d.Set)) {
-		g := cmp.Or(take(&leaders, index), take(&vacant, index))
-		if g != nil && g.Ready(d.Set) {
-			counted[GroupReady]++
-			continue
+	taken := d.takenLeaders()
+	found := d.knownGroups(taken)
+	for index, g := range found {
+		state := GroupReady
+		if !g.Ready(d.Set) {
+			state = d.unreadyState(g, taken[index])
 		}
-		if taken == nil {
-			taken = d.takenLeaders()
+		counted[state]++
+	}
+	if unknown := workload.Replicas(d.Set) - int32(len(found)); unknown > 0 { // nothing is known of them: one stands for all
+		index := 0
+		for found[index] != nil {
+			index++
 		}
-		counted[d.unreadyState(cmp.Or(g, &Group{Index: index}), taken[index])]++
+		counted[d.unreadyState(&Group{Index: index}, false)] += unknown
 	}
 	return counted
+}
+
+// knownGroups returns the wanted groups that have objects, and those that something is known of.
+func (d *setDecision) knownGroups(taken map[int]bool) map[int]*Group {
+	found, indices := map[int]*Group{}, slices.AppendSeq(slices.Collect(maps.Keys(taken)), maps.Keys(d.exhaustedBy))
+	for _, groups := range [][]Group{d.Groups, d.Vacant} {
+		for i := range groups {
+			found[groups[i].Index] = &groups[i]
+		}
+	}
+	for _, refused := range d.Refused {
+		indices = append(indices, refused.Index)
+	}
+	for _, failed := range d.Set.Status.Restarts {
+		indices = append(indices, int(failed.Index))
+	}
+	for _, index := range indices {
+		found[index] = cmp.Or(found[index], &Group{Index: index})
+	}
+	maps.DeleteFunc(found, func(index int, _ *Group) bool { return index < 0 || index >= int(workload.Replicas(d.Set)) })
+	return found
 }
 
 // countHashStates counts as many groups as are wanted, those that are ready first. A group without a leader starts.
@@ -160,18 +185,6 @@ func (d *setDecision) countHashStates() (counted [GroupStates]int32) {
 	}
 	counted[GroupStarting] += left
 	return counted
-}
-
-// take removes the groups up to an index from groups by rising index, and returns that of the index, or nil.
-func take(groups *[]Group, index int) *Group {
-	for len(*groups) > 0 && (*groups)[0].Index <= index {
-		g := &(*groups)[0]
-		*groups = (*groups)[1:]
-		if g.Index == index {
-			return g
-		}
-	}
-	return nil
 }
 
 // unstarted returns the groups with a leader some of whose pods have never run.

@@ -12,6 +12,9 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
+// createdAtMost bounds the leaders that one reconcile creates. Their events lead to the next.
+const createdAtMost = 500
+
 // unreachable creates the leaders that the StatefulSet controller does not reach.
 //
 // It creates pods in batches of 1, 2, 4, … by rising ordinal, and ends a sync with the first batch
@@ -50,7 +53,7 @@ func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked 
 	if sts.Status.CurrentRevision != sts.Status.UpdateRevision {
 		first = int(livePartition(sts))
 	}
-	for ordinal := first; ordinal < int(workload.PodsOf(sts)); ordinal++ {
+	for ordinal := first; ordinal < int(workload.PodsOf(sts)) && len(missed) < createdAtMost; ordinal++ {
 		if !borne[ordinal] {
 			missed = append(missed, ordinal)
 		}

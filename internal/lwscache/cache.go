@@ -22,7 +22,8 @@ import (
 // indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner. Where
 // groups have keys, that is the name of the set for leaders, and of the leader for what belongs to it.
 // It finds revisions and PVCs by the UID of their controller ("uid:…") too, and PVCs by the name
-// of their set ("under:…").
+// of their set ("under:…"). It finds what a group consists of, but for its leader, by the name that
+// the group's is made of ("group:…").
 const indexClaim = "lockstep.claim"
 
 // ownPrefix begins every key of the LeaderWorkerSet API.
@@ -74,7 +75,7 @@ func trimVolume(object any) (any, error) {
 
 // Index adds the indexes of an Observer. It must run before the cache starts.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &appsv1.ReplicaSet{}, &appsv1.ControllerRevision{}, volumes.Named("", "")} {
+	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &corev1.Service{}, &appsv1.ReplicaSet{}, &appsv1.ControllerRevision{}, volumes.Named("", "")} {
 		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
 			return fmt.Errorf("index %T: %w", object, err)
 		}
@@ -93,6 +94,9 @@ func claimKeys(object client.Object) []string {
 		if workload.HasKey(object) { // others are found by their names
 			keys = append(keys, byName(workload.LeaderOf(object)))
 		}
+		keys = append(keys, groupKeys(object.Name)...)
+	case *corev1.Service:
+		keys = groupKeys(object.Name)
 	case *appsv1.ReplicaSet:
 		keys = append(keys, byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
 	case *appsv1.ControllerRevision:
@@ -112,7 +116,15 @@ func podKeys(pod *corev1.Pod) []string {
 		return []string{byName(leader), underName(set)}
 	}
 	if parent, ok := above(pod.Name); ok {
-		return []string{byName(parent)}
+		return append(groupKeys(parent), byName(parent))
+	}
+	return nil
+}
+
+// groupKeys is the key of what has, or is named after, the name of a group.
+func groupKeys(group string) []string {
+	if set, ok := above(group); ok {
+		return []string{ofGroups(set)}
 	}
 	return nil
 }
@@ -144,3 +156,4 @@ func above(name string) (string, bool) {
 func byUID(uid string) string      { return "uid:" + uid }
 func byName(name string) string    { return "name:" + name }
 func underName(name string) string { return "under:" + name }
+func ofGroups(set string) string   { return "group:" + set }

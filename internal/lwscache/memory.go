@@ -222,12 +222,12 @@ func (m *Memory) setFree(n identity.Ref) {
 	delete(m.taken, n)
 }
 
-// takenRevisions returns the taken names of revisions that begin with the name of a set.
-func (m *Memory) takenRevisions(set types.NamespacedName) (names []identity.Ref) {
+// takenOf returns the taken names of kinds that are made of the name of a set.
+func (m *Memory) takenOf(set types.NamespacedName, kinds ...identity.Kind) (names []identity.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n := range m.taken {
-		if n.Kind == identity.KindControllerRevision && isOf(n, set) {
+		if slices.Contains(kinds, n.Kind) && isOf(n, set) {
 			names = append(names, n)
 		}
 	}

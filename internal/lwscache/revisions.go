@@ -54,7 +54,7 @@ func listRevisions(ctx context.Context, from client.Reader, into map[types.UID]*
 
 // readTakenRevisions reads live the revisions of a set whose names a create found taken.
 func (r *reading) readTakenRevisions(ctx context.Context, into map[types.UID]*appsv1.ControllerRevision) error {
-	for _, n := range r.memory.takenRevisions(client.ObjectKeyFromObject(r.set)) {
+	for _, n := range r.memory.takenOf(client.ObjectKeyFromObject(r.set), identity.KindControllerRevision) {
 		found, err := named(ctx, r.Observer, n.Kind, types.NamespacedName{Namespace: n.Namespace, Name: n.Name}, &appsv1.ControllerRevision{})
 		if err != nil {
 			return err

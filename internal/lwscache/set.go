@@ -3,13 +3,16 @@ package lwscache
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -132,11 +135,13 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 	if workload.HasHashIdentity(r.set) {
 		return r.fillHashGroups(ctx, w)
 	}
-	hasLeader := make(map[int]bool, len(w.Leaders.Owned))
+	hasLeader, lacking := make(map[int]bool, len(w.Leaders.Owned)), int(workload.Replicas(r.set))
 	w.Groups = make([]lws.Group, 0, len(w.Leaders.Owned))
 	for _, leader := range w.Leaders.Owned {
 		_, index := identity.ParentAndOrdinal(leader.Name)
-		hasLeader[index] = true
+		if hasLeader[index] = true; index < int(workload.Replicas(r.set)) {
+			lacking--
+		}
 		g := lws.Group{Index: index, LeaderName: leader.Name, Leader: leader}
 		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
 			return err
@@ -144,8 +149,15 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 		w.Groups = append(w.Groups, g)
 	}
 	slices.SortFunc(w.Groups, func(a, b lws.Group) int { return a.Index - b.Index })
-	for index := range int(workload.Replicas(r.set)) {
-		if hasLeader[index] {
+	if lacking <= 0 {
+		return nil
+	}
+	indices, err := r.GroupsWithObjects(ctx, client.ObjectKeyFromObject(r.set))
+	if err != nil {
+		return err
+	}
+	for _, index := range indices {
+		if index >= int(workload.Replicas(r.set)) || hasLeader[index] {
 			continue
 		}
 		g := lws.Group{Index: index, LeaderName: identity.LeaderName(r.set.Name, index)}
@@ -157,6 +169,37 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 		}
 	}
 	return nil
+}
+
+// GroupsWithObjects returns the indices of the groups of a set under whose names there are objects beside leaders, of any
+// owner, in rising order.
+func (o *Observer) GroupsWithObjects(ctx context.Context, set types.NamespacedName) ([]int, error) {
+	var names []string
+	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &corev1.ServiceList{}} {
+		err := o.cached.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingFields{indexClaim: ofGroups(set.Name)}, client.DisableReadYourWritesConsistency)
+		if err != nil {
+			return nil, fmt.Errorf("list the objects of groups of %q: %w", set, err)
+		}
+		_ = meta.EachListItem(list, func(object runtime.Object) error {
+			names = append(names, object.(client.Object).GetName())
+			return nil
+		})
+	}
+	workers, err := o.podsWith(ctx, set.Namespace, ofGroups(set.Name))
+	for _, worker := range workers {
+		leader, _ := identity.ParentAndOrdinal(worker.Name)
+		names = append(names, leader)
+	}
+	for _, taken := range o.memory.takenOf(set, identity.KindStatefulSet, identity.KindService) {
+		names = append(names, taken.Name)
+	}
+	found := map[int]bool{}
+	for _, name := range names {
+		if parent, index := identity.ParentAndOrdinal(name); parent == set.Name {
+			found[index] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), err
 }
 
 // fillMisspelt reads the pods that StatefulSets adopted under another spelling of a name. They are looked for where a

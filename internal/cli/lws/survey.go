@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +17,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,7 +98,7 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 	if told != nil {
 		found.Plan = lws.Plan{Waits: told}
 	}
-	leaders, err := leaders(ctx, cached, found.Set)
+	leaders, err := leaders(ctx, observer, found.Set)
 	if err != nil {
 		return found, err
 	}
@@ -188,7 +186,7 @@ func (o overlay) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 }
 
 // leaders returns the names of the leaders of groups that have objects, of any incarnation.
-func leaders(ctx context.Context, cached client.Reader, w lws.SetSnapshot) (names []string, err error) {
+func leaders(ctx context.Context, observer *lwscache.Observer, w lws.SetSnapshot) (names []string, err error) {
 	if workload.HasHashIdentity(w.Set) {
 		for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
 			for i := range groups {
@@ -197,41 +195,26 @@ func leaders(ctx context.Context, cached client.Reader, w lws.SetSnapshot) (name
 		}
 		return names, nil
 	}
-	indices, err := indices(ctx, cached, w)
+	indices, err := indices(ctx, observer, w)
 	for _, index := range indices {
 		names = append(names, identity.LeaderName(w.Set.Name, index))
 	}
 	return names, err
 }
 
-// indices returns, in rising order, the indices of groups whose names objects have, of any incarnation.
-func indices(ctx context.Context, cached client.Reader, w lws.SetSnapshot) ([]int, error) {
-	found := map[int]bool{}
-	note := func(name string) {
-		group, ordinal := identity.ParentAndOrdinal(name)
-		if identity.LeaderName(w.Set.Name, ordinal) == name {
-			found[ordinal] = true
-		} else if _, index := identity.ParentAndOrdinal(group); identity.WorkerName(w.Set.Name, index, ordinal) == name {
-			found[index] = true
-		}
-	}
-	for _, list := range []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &corev1.ServiceList{}} {
-		err := cached.List(ctx, list, client.InNamespace(w.Set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: w.Set.Name})
-		if err != nil {
-			return nil, fmt.Errorf("list the objects of set %q: %w", w.Set.Name, err)
-		}
-		err = meta.EachListItem(list, func(object runtime.Object) error {
-			note(object.(client.Object).GetName())
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
+// indices returns, in rising order, the indices of groups whose names objects have, of any incarnation, and of those
+// that the status says have failed.
+func indices(ctx context.Context, observer *lwscache.Observer, w lws.SetSnapshot) ([]int, error) {
+	found, err := observer.GroupsWithObjects(ctx, client.ObjectKeyFromObject(w.Set))
 	for _, pod := range slices.Concat(w.Leaders.Owned, w.Leaders.Previous, w.Leaders.Orphans, w.Leaders.Foreign) {
-		note(pod.Name)
+		_, index := identity.ParentAndOrdinal(pod.Name)
+		found = append(found, index)
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	for _, failed := range w.Set.Status.Restarts {
+		found = append(found, int(failed.Index))
+	}
+	slices.Sort(found)
+	return slices.Compact(found), err
 }
 
 // Refusals are the FailedCreate events of a namespace, the newest first. Only the StatefulSet

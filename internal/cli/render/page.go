@@ -129,8 +129,13 @@ func counted(n int, noun string) string {
 func few(names []string) string { return firstOf(names, namedAtMost) }
 
 func firstOf(names []string, atMost int) string {
-	text := strings.Join(names[:min(len(names), atMost)], ", ")
-	if more := len(names) - atMost; more > 0 {
+	return andMore(names[:min(len(names), atMost)], len(names))
+}
+
+// andMore lists the first names of all, and counts the others.
+func andMore(first []string, all int) string {
+	text := strings.Join(first, ", ")
+	if more := all - len(first); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

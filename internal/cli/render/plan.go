@@ -40,6 +40,8 @@ type SetPlan struct {
 type Part struct {
 	// Group is the index of the group; absent for the set itself.
 	Group *int `json:"group,omitempty"`
+	// LastGroup is the index of the last of several groups that wait for the same; absent for one group.
+	LastGroup int `json:"lastGroup,omitempty"`
 	// Key is what a group with a key is called.
 	Key string `json:"key,omitempty"`
 	// Actions are carried out in this order.
@@ -111,7 +113,7 @@ func others(status *SetStatus) []Part {
 	parts := []Part{all}
 	for _, g := range status.Groups {
 		if len(g.Waiting) > 0 {
-			parts = append(parts, Part{Group: &g.Index, Key: g.Key, Waits: g.Waiting})
+			parts = append(parts, Part{Group: &g.Index, LastGroup: g.LastIndex, Key: g.Key, Waits: g.Waiting})
 		}
 	}
 	return parts
@@ -201,6 +203,8 @@ func (p Part) write(to *page) {
 		to.linef("the set")
 	case p.Key != "":
 		to.linef("group %s", p.Key)
+	case p.LastGroup > 0:
+		to.linef("groups %d-%d", *p.Group, p.LastGroup)
 	default:
 		to.linef("group %d", *p.Group)
 	}

@@ -55,10 +55,9 @@ type SetStatus struct {
 	// Due is the number of writes that the operator has yet to make. It stays above zero only if no
 	// operator runs.
 	Due int `json:"due"`
-	// Groups are those that are wanted and those that have an object, by rising index.
+	// Groups are those that are wanted and those that have an object, by rising index. Those in a row of which
+	// nothing exists are one entry.
 	Groups []GroupStatus `json:"groups"`
-	// GroupsOmitted counts the wanted groups without objects that are not listed.
-	GroupsOmitted int `json:"groupsOmitted,omitempty"`
 	// Ghosts are objects of previous incarnations that belong to no single group.
 	Previous []Previous `json:"ghosts,omitempty"`
 }
@@ -68,6 +67,8 @@ type GroupStatus struct {
 	// Index is the ordinal of the group, or the number of the first digits of its key, which are Key.
 	Index int    `json:"index"`
 	Key   string `json:"key,omitempty"`
+	// LastIndex is the index of the last of several groups; absent for one group. The other fields are of the first.
+	LastIndex int `json:"lastIndex,omitempty"`
 	// Leader is the name that the leader has or would have.
 	Leader string `json:"leader"`
 	// Wanted reports whether the index is below the wanted number of groups.
@@ -128,7 +129,6 @@ func (s *SetStatus) DeepCopyObject() runtime.Object { c := *s; return &c }
 // Status returns the status of a survey.
 func Status(s clilws.Survey) *SetStatus {
 	set := s.Set.Set
-	groups, omitted := groups(s)
 	return &SetStatus{
 		TypeMeta:  kind("SetStatus"),
 		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
@@ -140,41 +140,39 @@ func Status(s clilws.Survey) *SetStatus {
 		Conditions: set.Status.Conditions,
 		Waiting:    append(waits(s, s.Plan), leadersRefused(s)...),
 		Due:        due(s),
-		Groups:     groups, GroupsOmitted: omitted,
+		Groups:     groups(s),
 		Previous: slices.Concat(previous(identity.KindStatefulSet, s.Set.StatefulSet.Previous),
 			previous(identity.KindService, s.Set.Service.Previous), previous(identity.KindControllerRevision, only(s.Set.Revisions.Previous, ofSet))),
 	}
 }
 
-// missingAtMost bounds how many groups without objects are listed.
-const missingAtMost = 10_000
-
-// groups returns the groups that are wanted or have an object, and how many more are wanted.
-func groups(s clilws.Survey) (all []GroupStatus, omitted int) {
-	found := slices.Clone(s.Groups)
-	has := map[int]bool{}
-	for _, g := range s.Groups {
-		has[g.Index] = true
-	}
-	for index := range missing(s) {
-		switch {
-		case has[index]:
-		case len(found)-len(s.Groups) == missingAtMost:
-			omitted++
-		default:
-			var g clilws.Group
-			g.Set, g.Index, g.LeaderName = s.Set.Set, index, identity.LeaderName(s.Set.Set.Name, index)
-			found = append(found, g)
+// groups returns the groups that are wanted or have an object.
+func groups(s clilws.Survey) []GroupStatus {
+	all, next := []GroupStatus{}, 0
+	fold := func(end int) {
+		if next < end {
+			first := groupStatus(s, absent(s, next))
+			if end-next > 1 {
+				first.LastIndex = end - 1
+			}
+			all = append(all, first)
 		}
 	}
-	slices.SortFunc(found, func(a, b clilws.Group) int { return a.Index - b.Index })
-	all = []GroupStatus{}
-	for _, g := range found {
+	for _, g := range s.Groups {
+		fold(min(g.Index, missing(s)))
+		next = max(next, g.Index+1)
 		if status := groupStatus(s, g); status.Wanted || status.Exists || len(status.Previous) > 0 {
 			all = append(all, status)
 		}
 	}
-	return all, omitted
+	fold(missing(s))
+	return all
+}
+
+// absent is a group without objects.
+func absent(s clilws.Survey, index int) (g clilws.Group) {
+	g.Set, g.Index, g.LeaderName = s.Set.Set, index, identity.LeaderName(s.Set.Set.Name, index)
+	return g
 }
 
 // missing is how many indices a group that is wanted may have. Groups with keys have no index before they exist.
@@ -356,13 +354,8 @@ func (s *SetStatus) waits(p *page) {
 
 func (s *SetStatus) groups(p *page) {
 	var rows []row
-	for i := 0; i < len(s.Groups); i++ {
-		g := s.Groups[i]
+	for _, g := range s.Groups {
 		index, runs := g.name(), dash(revision.Title(g.RevisionNumber, g.Revision))
-		for g.blank() && i+1 < len(s.Groups) && s.Groups[i+1].blank() {
-			i++
-			index = fmt.Sprintf("%d-%d", g.Index, s.Groups[i].Index)
-		}
 		if !g.Wanted {
 			index += " (surplus)"
 		}
@@ -376,17 +369,16 @@ func (s *SetStatus) groups(p *page) {
 		rows = append(rows, row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), runs, firstOf(g.Nodes, 1), p.age(g.CreatedAt),
 			g.Restarts, strings.Join(waiting, "; ")})
 	}
-	if s.GroupsOmitted > 0 {
-		rows = append(rows, row{fmt.Sprintf("and %d more", s.GroupsOmitted)})
-	}
 	p.table(row{"GROUP", "READY", "REVISION", "NODES", "AGE", "CONTAINER RESTARTS", "WAITING FOR"}, rows)
 }
 
-// name is what people call the group.
-func (g GroupStatus) name() string { return cmp.Or(g.Key, strconv.Itoa(g.Index)) }
-
-// blank reports whether a group has no object. Such groups in a row share one row.
-func (g GroupStatus) blank() bool { return !g.Exists && len(g.Previous) == 0 }
+// name is what people call the group, or the groups.
+func (g GroupStatus) name() string {
+	if g.LastIndex > 0 {
+		return fmt.Sprintf("%d-%d", g.Index, g.LastIndex)
+	}
+	return cmp.Or(g.Key, strconv.Itoa(g.Index))
+}
 
 // failures lists the failed pods of each group, the latest first.
 func (s *SetStatus) failures(p *page) {

@@ -146,12 +146,11 @@ func leadersRefused(s clilws.Survey) []Wait {
 // podWaits says what a group with a leader lacks. A wait of the plan explains workers that the operator
 // holds back.
 func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
-	var missing, unscheduled, unready []string
+	var unscheduled, unready []string
+	pods := podsOf(g)
 	message, sts, size := "", g.Workers.Own(), sizeOf(g)
-	for index, pod := range podsOf(g) {
+	for _, pod := range pods {
 		switch {
-		case pod == nil:
-			missing = append(missing, identity.LeaderName(workersName(g), index))
 		case pod.Spec.NodeName == "":
 			unscheduled = append(unscheduled, pod.Name)
 			message = cmp.Or(message, schedulerSays(pod))
@@ -162,8 +161,9 @@ func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 	switch {
 	case sts == nil && size > 1 && len(g.Plan.Waits) == 0:
 		all = append(all, waitf(CodeMissingPods, "worker statefulset %s is not created yet", workersName(g)))
-	case sts != nil && len(missing) > 0:
-		all = append(all, waitf(CodeMissingPods, "%d of %d workers not created yet: %s", len(missing), size-1, few(missing)))
+	case sts != nil && len(pods) < int(size):
+		missing := firstMissing(g, pods)
+		all = append(all, waitf(CodeMissingPods, "%d of %d workers not created yet: %s", int(size)-len(pods), size-1, andMore(missing, int(size)-len(pods))))
 		all = append(all, refused(s, sts, missing...)...)
 	}
 	if len(unscheduled) > 0 {
@@ -223,28 +223,37 @@ func sizeOf(g clilws.Group) int32 {
 	return workload.SizeOf(g.Leader, g.Set)
 }
 
-// podsOf returns the owned pods of the group by index, nil where one is missing. A group without a leader
-// has none.
+// podsOf returns the owned pods of the group by rising index. A group without a leader has none.
 func podsOf(g clilws.Group) []*corev1.Pod {
 	if g.Leader == nil {
 		return nil
 	}
-	pods := make([]*corev1.Pod, max(1, sizeOf(g)))
-	pods[0] = g.Leader
-	for _, pod := range g.Pods.Owned {
-		if _, index := identity.ParentAndOrdinal(pod.Name); index >= 1 && index < len(pods) {
-			pods[index] = pod
+	workers := only(g.Pods.Owned, func(pod *corev1.Pod) bool { return ordinal(pod) >= 1 && ordinal(pod) < int(sizeOf(g)) })
+	slices.SortFunc(workers, func(a, b *corev1.Pod) int { return ordinal(a) - ordinal(b) })
+	return append([]*corev1.Pod{g.Leader}, workers...)
+}
+
+func ordinal(pod *corev1.Pod) int {
+	_, ordinal := identity.ParentAndOrdinal(pod.Name)
+	return ordinal
+}
+
+// firstMissing returns the names of the first workers that the pods of a group lack.
+func firstMissing(g clilws.Group, pods []*corev1.Pod) (names []string) {
+	next := 1
+	for index := 1; len(names) < min(namedAtMost, int(sizeOf(g))-len(pods)); index++ {
+		if next < len(pods) && ordinal(pods[next]) == index {
+			next++
+			continue
 		}
+		names = append(names, identity.LeaderName(workersName(g), index))
 	}
-	return pods
+	return names
 }
 
 // fillPods sets the fields that are sums over the group's pods.
 func fillPods(status *GroupStatus, g clilws.Group) {
 	for _, pod := range podsOf(g) {
-		if pod == nil {
-			continue
-		}
 		if lws.PodReady(pod) {
 			status.ReadyPods++
 		}

@@ -1,5 +1,7 @@
 package rollout
 
+import "slices"
+
 // State is the state of a rolling update. A place is ready or updated with its leader and its
 // workers.
 type State struct {
@@ -19,12 +21,13 @@ type State struct {
 	// Paused is set while the user pauses the rollout.
 	Paused bool
 
-	// Places has an entry for each ordinal below both Replicas and Running.
+	// Places has an entry for each group that exists, by rising index. An index without one is not ready.
 	Places []Place
 }
 
-// Place is the state of one ordinal. The zero value is no group.
+// Place is the state of one group.
 type Place struct {
+	Index int32
 	// Outdated is set for a leader of another revision.
 	Outdated bool
 	// Ready and Updated are of the whole group, leader and workers.
@@ -96,26 +99,57 @@ func (r State) planned() Course {
 func (r State) stepped() int32 {
 	step := r.Unavailable + r.Running - r.Replicas
 	floor := max(0, r.Running-r.tail()-step)
-	partition := floor
-	for i := range floor {
-		if !r.Places[i].Ready {
-			partition++
-		}
-	}
-	for i := min(partition, r.Running-1); i >= floor; i-- {
-		if r.Places[i].Ready && !r.Places[i].Updated {
-			break
-		}
-		partition = i // it is down or updated
+	partition := floor + floor - r.count(0, floor, func(p Place) bool { return p.Ready })
+	top := min(partition, r.Running-1)
+	if last := r.last(floor, top, Place.isOld); last < top { // those above it are down or updated
+		partition = last + 1
 	}
 	return min(partition, r.Partition)
 }
 
+// count counts the groups in the range that fit.
+func (r State) count(first, end int32, fits func(Place) bool) (n int32) {
+	for _, p := range r.Places {
+		if p.Index >= first && p.Index < end && fits(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// last is the highest index from first to top of a group that fits, or the one before first.
+func (r State) last(first, top int32, fits func(Place) bool) int32 {
+	for _, p := range slices.Backward(r.Places) {
+		if p.Index >= first && p.Index <= top && fits(p) {
+			return p.Index
+		}
+	}
+	return first - 1
+}
+
+// At is the state of the group of an index. It is the zero value, but for the index, if there is none.
+func (r State) At(index int) Place {
+	i, found := slices.BinarySearchFunc(r.Places, int32(index), func(p Place, index int32) int { return int(p.Index - index) })
+	if !found {
+		return Place{Index: int32(index)}
+	}
+	return r.Places[i]
+}
+
+func (p Place) isDone() bool { return p.Ready && p.Updated }
+
+func (p Place) isOld() bool { return p.Ready && !p.Updated }
+
 // tail is how many groups at the top are done.
-func (r State) tail() int32 {
-	var done int32
-	for i := r.Running - 1; i >= 0 && r.Places[i].Ready && r.Places[i].Updated; i-- {
-		done++
+func (r State) tail() (done int32) {
+	for _, p := range slices.Backward(r.Places) {
+		switch {
+		case p.Index >= r.Running:
+		case p.Index != r.Running-1-done, !p.isDone():
+			return done
+		default:
+			done++
+		}
 	}
 	return done
 }
@@ -125,54 +159,34 @@ func (r State) tail() int32 {
 func (r State) affordable(c Course) int32 {
 	down, budget := r.Down(), r.Budget(c.Replicas)
 	partition := min(r.Partition, r.Replicas)
-	if partition <= c.Partition {
-		return c.Partition
-	}
-	for ; partition > c.Partition; partition-- {
-		lost := r.Places[partition-1]
-		if !lost.Ready || lost.Updated {
+	for _, lost := range slices.Backward(r.Places) {
+		if lost.Index < c.Partition || lost.Index >= partition || !lost.isOld() {
 			continue
 		}
 		if down++; down > budget {
-			break
+			return lost.Index + 1
 		}
 	}
-	return partition
+	return c.Partition
 }
 
 // Down is how many groups are down, or may be at any moment. From the partition on only a group
 // that is ready and updated counts as up: the StatefulSet controller may delete any other.
-func (r State) Down() int32 {
-	var down int32
-	for i := range r.Replicas {
-		if !r.available(i) {
-			down++
-		}
-	}
-	return down
-}
+func (r State) Down() int32 { return r.Replicas - r.count(0, r.Replicas, r.isUp) }
 
-func (r State) available(i int32) bool {
-	return r.Places[i].Ready && (i < r.Partition || r.Places[i].Updated)
-}
+func (r State) isUp(p Place) bool { return p.Ready && (p.Index < r.Partition || p.Updated) }
 
 // Serves reports whether a group counts as up, a surge group included.
-func (r State) Serves(i int32) bool {
-	if i < r.Replicas {
-		return r.available(i)
+func (r State) Serves(p Place) bool {
+	if p.Index < r.Replicas {
+		return r.isUp(p)
 	}
-	return r.Places[i].Ready && r.Places[i].Updated
+	return p.isDone()
 }
 
 // Budget is how many groups may be down: one more for each surge group that is ready and stays.
 func (r State) Budget(replicas int32) int32 {
-	budget := r.Unavailable
-	for i := r.Replicas; i < min(r.Running, replicas); i++ {
-		if r.Places[i].Ready && r.Places[i].Updated {
-			budget++
-		}
-	}
-	return budget
+	return r.Unavailable + r.count(r.Replicas, min(r.Running, replicas), Place.isDone)
 }
 
 // kept is how many groups a rollout in progress has: those wanted, and surge groups while others
@@ -198,24 +212,11 @@ func (r State) surged(unready int32) int32 {
 }
 
 // unready is how many wanted groups are not both ready and updated.
-func (r State) unready() int32 {
-	var unready int32
-	for i := range r.Replicas {
-		if !r.Places[i].Ready || !r.Places[i].Updated {
-			unready++
-		}
-	}
-	return unready
-}
+func (r State) unready() int32 { return r.Replicas - r.count(0, r.Replicas, Place.isDone) }
 
 // outdated reports whether a leader in the range is of another revision.
 func (r State) outdated(first, end int32) bool {
-	for i := first; i < end; i++ {
-		if r.Places[i].Outdated {
-			return true
-		}
-	}
-	return false
+	return r.count(first, end, func(p Place) bool { return p.Outdated }) > 0
 }
 
 // Lowers reports whether a course gives up groups that were kept until now.

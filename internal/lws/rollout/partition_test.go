@@ -144,14 +144,8 @@ func (m *model) round() {
 	}
 	m.Changed, m.Observed = m.pending > 0 && !m.Paused, true
 	m.Places = nil
-	for i := range int(max(m.Replicas, m.Running)) {
+	for i := range m.groups {
 		m.Places = append(m.Places, m.place(i))
-	}
-	if m.Changed {
-		m.Places = make([]Place, len(m.Places)) // nothing counts as updated at a template just made
-		for i := range m.groups {
-			m.Places[i] = Place{Ready: m.ready(i), Outdated: true}
-		}
 	}
 	c := m.Next()
 	if m.Changed {
@@ -167,11 +161,8 @@ func (m *model) ready(i int) bool {
 }
 
 func (m *model) place(i int) Place {
-	if i >= len(m.groups) {
-		return Place{}
-	}
-	updated := m.groups[i].template == m.template
-	return Place{Ready: m.ready(i), Updated: updated, Outdated: !updated}
+	updated := m.groups[i].template == m.template && !m.Changed // nothing counts as updated at a template just made
+	return Place{Index: int32(i), Ready: m.ready(i), Updated: updated, Outdated: !updated}
 }
 
 func (m *model) control() {
@@ -206,11 +197,19 @@ func (m *model) String() string {
 	return fmt.Sprintf("%d/%d %s", m.Partition, m.Running, groups.String())
 }
 
+// numbered returns places with the indices from zero on.
+func numbered(places ...Place) []Place {
+	for i := range places {
+		places[i].Index = int32(i)
+	}
+	return places
+}
+
 // A group that was granted may be taken at any moment, however well it looks. No more is granted
 // until the StatefulSet controller has seen the last step.
 func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
 	old, done := Place{Outdated: true, Ready: true}, Place{Ready: true, Updated: true}
-	r := State{Replicas: 4, Running: 5, Applied: 4, Partition: 2, Unavailable: 1, Surge: 1, Places: []Place{old, old, old, done, done}}
+	r := State{Replicas: 4, Running: 5, Applied: 4, Partition: 2, Unavailable: 1, Surge: 1, Places: numbered(old, old, old, done, done)}
 	if down, budget := r.Down(), r.Budget(5); down != 1 || budget != 2 {
 		t.Errorf("got %d down of %d, want 1 of 2", down, budget)
 	}
@@ -228,7 +227,7 @@ func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
 // the surge group that was lent them went, and came again once it told.
 func TestSurgeGroupsStayUntilTheTemplateWasSeen(t *testing.T) {
 	done := Place{Ready: true, Updated: true}
-	r := State{Replicas: 2, Running: 3, Partition: 2, Applied: 2, Surge: 1, Places: []Place{done, done, {}}}
+	r := State{Replicas: 2, Running: 3, Partition: 2, Applied: 2, Surge: 1, Places: numbered(done, done)}
 	if got := r.Next(); got != (Course{Partition: 2, Replicas: 3}) {
 		t.Errorf("before: got %+v", got)
 	}
@@ -237,7 +236,7 @@ func TestSurgeGroupsStayUntilTheTemplateWasSeen(t *testing.T) {
 		t.Errorf("after: got %+v", got)
 	}
 	r.Observed, r.Running, r.Applied = false, 5, 4
-	r.Places = append(r.Places, done, done)
+	r.Places = numbered(done, done, Place{}, done, done)
 	if got := r.Next(); got != (Course{Partition: 2, Replicas: 2}) {
 		t.Errorf("scaled: got %+v", got)
 	}
