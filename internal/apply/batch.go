@@ -37,9 +37,13 @@ func goesWith(before, a action.Action) bool {
 
 // atOnce is how many deletes a run begins with: the pods of a group do not wait for each other,
 // nor do the PVCs of one group for those of another. A refused delete costs the server little.
-const atOnce = 16
+const (
+	atOnce = 16
+	// atMost bounds the writes of one run that are under way: those of other sets wait for the same API server.
+	atMost = 64
+)
 
-// SlowStart calls do for each action of a run: for one, then for two at a time, then four. A run
+// SlowStart calls do for each action of a run: for one, then for two at a time, then four, up to a bound. A run
 // that is bound to fail costs one round: it ends after the first round in which a call failed. Of
 // the errors of a round it returns those that are not ErrStale, joined, or else ErrStale.
 func SlowStart(ctx context.Context, run []action.Action, do func(context.Context, action.Action) error) error {
@@ -47,7 +51,7 @@ func SlowStart(ctx context.Context, run []action.Action, do func(context.Context
 	if len(run) > 0 && run[0].About().Verb == (action.Delete{}).About().Verb {
 		width = atOnce
 	}
-	for ; len(run) > 0; width *= 2 {
+	for ; len(run) > 0; width = min(2*width, atMost) {
 		round := run[:min(width, len(run))]
 		run = run[len(round):]
 		if err := together(ctx, round, do); err != nil {

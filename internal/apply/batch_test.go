@@ -72,6 +72,7 @@ func TestSlowStartBeginsWithOneAndDoubles(t *testing.T) {
 		{10, map[int]error{2: boom}, 3, boom},
 		{10, map[int]error{3: boom}, 7, boom},
 		{100, map[int]error{7: boom}, 15, boom},
+		{1000, map[int]error{600: boom}, 63 + 9*atMost, boom},
 		{3, map[int]error{1: boom, 2: stale}, 3, boom},
 		{3, map[int]error{1: stale, 2: boom}, 3, boom},
 		{3, map[int]error{1: stale}, 3, ErrStale},

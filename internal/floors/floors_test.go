@@ -85,6 +85,7 @@ var floors = map[string]floor{
 	"internal/sieve":   apart, // which fields of pods are decoded
 	"internal/lease":   apart, // who runs the controllers
 	"internal/connect": apart, // how a program reaches a cluster
+	"internal/turn":    apart, // whose request is next
 	"internal/version": apart, // the name of the build
 	"internal/scrape":  apart, // who reads metrics
 	"config":           apart, // embedded manifests

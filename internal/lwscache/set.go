@@ -135,13 +135,9 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 	if workload.HasHashIdentity(r.set) {
 		return r.fillHashGroups(ctx, w)
 	}
-	hasLeader, lacking := make(map[int]bool, len(w.Leaders.Owned)), int(workload.Replicas(r.set))
 	w.Groups = make([]lws.Group, 0, len(w.Leaders.Owned))
 	for _, leader := range w.Leaders.Owned {
 		_, index := identity.ParentAndOrdinal(leader.Name)
-		if hasLeader[index] = true; index < int(workload.Replicas(r.set)) {
-			lacking--
-		}
 		g := lws.Group{Index: index, LeaderName: leader.Name, Leader: leader}
 		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
 			return err
@@ -149,7 +145,8 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 		w.Groups = append(w.Groups, g)
 	}
 	slices.SortFunc(w.Groups, func(a, b lws.Group) int { return a.Index - b.Index })
-	if lacking <= 0 {
+	wanted := int(workload.Replicas(r.set))
+	if wanted == 0 || len(w.Groups) >= wanted && w.Groups[wanted-1].Index == wanted-1 { // none is vacant
 		return nil
 	}
 	indices, err := r.GroupsWithObjects(ctx, client.ObjectKeyFromObject(r.set))
@@ -157,7 +154,8 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 		return err
 	}
 	for _, index := range indices {
-		if index >= int(workload.Replicas(r.set)) || hasLeader[index] {
+		_, hasLeader := slices.BinarySearchFunc(w.Groups, index, func(g lws.Group, index int) int { return g.Index - index })
+		if index >= wanted || hasLeader {
 			continue
 		}
 		g := lws.Group{Index: index, LeaderName: identity.LeaderName(r.set.Name, index)}

@@ -31,6 +31,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/internal/turn"
 )
 
 // Name is the name of the controllers of sets and their groups.
@@ -126,7 +127,7 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 // reconcile whose errors go on is retried ever more slowly, and delays no other.
 func options(workers int) controller.Options {
 	return controller.Options{
-		MaxConcurrentReconciles: workers, EnableWarmup: new(true),
+		MaxConcurrentReconciles: workers, EnableWarmup: new(true), NewQueue: turn.NewQueue,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoonest, retryAtMost),
 	}
 }

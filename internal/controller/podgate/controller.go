@@ -32,6 +32,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/internal/turn"
 )
 
 const (
@@ -63,8 +64,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Named("strict").
 		WatchesRawSource(source.Func(r.follow)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			MaxConcurrentReconciles: workers, NewQueue: turn.NewQueue,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
 		Complete(r)
 }

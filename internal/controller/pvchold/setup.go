@@ -23,6 +23,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/internal/turn"
 )
 
 const (
@@ -95,7 +96,7 @@ func (p *pass) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, er
 // options let a replica without the lease follow all events, so that it can take over at once.
 func options() controller.Options {
 	return controller.Options{
-		MaxConcurrentReconciles: workers, EnableWarmup: new(true),
+		MaxConcurrentReconciles: workers, EnableWarmup: new(true), NewQueue: turn.NewQueue,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	}
 }

@@ -1,0 +1,208 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// extra is by how much one tenant may delay what the operator does for another.
+const extra = time.Second
+
+// cpu returns the CPU time that the operator has used.
+func (s *scene) cpu() time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", bed.Operator.PID()))
+	s.Check("read the CPU time of the operator", err)
+	fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')'):])
+	var ticks int
+	for _, field := range fields[12:14] { // in user mode and in the kernel, in hundredths of a second
+		n, err := strconv.Atoi(field)
+		s.Check("read a CPU time", err)
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100
+}
+
+// served creates sets one after the other, and returns the median of how long each waits for the operator: until its
+// leader StatefulSet is there and, where a controller manager makes its leader, from then on until its workers are.
+func (s *scene) served(prefix string, hasLeaders bool) time.Duration {
+	return s.median(prefix, hasLeaders, func(name string) { s.Create(s.newSet(name, 1, 2, imageA)) }, func(string) {})
+}
+
+// control is served where the test makes the requests that the operator makes for a set.
+func (s *scene) control(prefix string) time.Duration {
+	statefulSet := func(name, app string) {
+		labels := map[string]string{"app": app}
+		sts := &appsv1.StatefulSet{ObjectMeta: s.Meta(name)}
+		sts.Spec = appsv1.StatefulSetSpec{ServiceName: name, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(imageA)}
+		sts.Spec.Template.Labels = labels
+		s.Create(sts)
+	}
+	return s.median(prefix, true, func(name string) {
+		s.Check("read the owner", s.Read(s.Itself()))
+		s.Create(&appsv1.ControllerRevision{ObjectMeta: s.Meta(name + "-revision"), Data: runtime.RawExtension{Raw: []byte("{}")}})
+		statefulSet(name, name)
+	}, func(name string) {
+		s.Check("read the owner", s.Get(name+"-0", &corev1.Pod{}))
+		statefulSet(name+"-0", name+"-0")
+	})
+}
+
+// median runs create, and then start for the leader, three times, and measures how long the StatefulSets take.
+func (s *scene) median(prefix string, hasLeaders bool, create, start func(name string)) time.Duration {
+	var all []time.Duration
+	for i := range 3 {
+		name := fmt.Sprint(prefix, i)
+		all = append(all, s.timed(name, create))
+		if hasLeaders {
+			s.Until("leader of "+name, func() bool { return s.Pod(name+"-0") != nil })
+			all[i] += s.timed(name+"-0", func(string) { start(name) })
+		}
+	}
+	slices.Sort(all)
+	return all[1]
+}
+
+// timed does something, and returns how long it takes until a StatefulSet is there.
+func (s *scene) timed(name string, do func(name string)) time.Duration {
+	start := time.Now()
+	do(name)
+	s.Until("statefulset "+name, func() bool { return s.StatefulSet(name) != nil })
+	return time.Since(start)
+}
+
+// withoutControllerManager ends the controller manager until the test ends.
+func withoutControllerManager(t *testing.T) {
+	must(t, bed.Plane.Kill(controllerManager))
+	t.Cleanup(func() { must(t, bed.Plane.Restart(controllerManager)) })
+}
+
+// TestAMillionGroupsCostWhatExists: sets of one tenant that ask for a million groups, of which none can exist, leave the
+// operator at rest and another tenant alone, and are shown at once. The StatefulSet controller goes over all ordinals
+// itself: it does not run, and the test writes its status.
+func TestAMillionGroupsCostWhatExists(t *testing.T) {
+	const sets, groups = 20, 1_000_000
+	a, b := newScene(t), newScene(t)
+	withoutControllerManager(t)
+	t.Cleanup(func() { // before the controller manager sees them
+		for _, o := range []client.Object{&lwsv1.LeaderWorkerSet{}, &appsv1.StatefulSet{}} {
+			must(t, bed.Client.DeleteAllOf(context.Background(), o, client.InNamespace(a.Namespace)))
+		}
+	})
+	small := b.newSet("small", 3, 2, imageA)
+	b.Create(small)
+	before := b.served("before", false)
+	for i := range sets {
+		a.Create(a.newSet(fmt.Sprint("w", i), groups, 2, imageA))
+	}
+	for i := range sets {
+		name := fmt.Sprint("w", i)
+		a.Until("statefulset "+name, func() bool { return a.StatefulSet(name) != nil })
+		a.PatchStatus(a.StatefulSet(name), fmt.Sprintf(`{"status":{"observedGeneration":1,"replicas":0,"updateRevision":%q,"currentRevision":%[1]q}}`, name))
+	}
+	if after := b.served("after", false); after > before+extra {
+		t.Errorf("a set waits for %s, and for %s where nobody else has sets", after, before)
+	}
+	a.Until("the operator tells that no pod is created", func() bool {
+		return !slices.ContainsFunc(drill.Live[*lwsv1.LeaderWorkerSet](a.Recorder), func(set *lwsv1.LeaderWorkerSet) bool {
+			return holds(set, lwsv1.LeaderWorkerSetProgressing, "FailedCreate") != nil
+		})
+	})
+	const rest = 20 * time.Second
+	from, used := a.Position(), a.cpu()
+	time.Sleep(rest)
+	used, wrote := a.cpu()-used, len(a.LockstepWrote(from))
+	t.Logf("at rest the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
+	if used > rest/20 || wrote > sets {
+		t.Errorf("at rest the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
+	}
+	for _, command := range []string{"plan", "status"} {
+		took := map[string]time.Duration{}
+		for of, s := range map[string]*scene{small.Name: b, "w0": a} {
+			start := time.Now()
+			_, _, err := s.Plugin("", command, of)
+			s.Check(command, err)
+			took[of] = time.Since(start)
+		}
+		if took["w0"] > took[small.Name]+extra {
+			t.Errorf("%s takes %s, and %s for a set of three groups", command, took["w0"], took[small.Name])
+		}
+	}
+}
+
+// TestATenantDelaysAnotherByASecond: what one tenant makes the operator do again and again delays the sets of another by
+// a second at most. The API server serves both: it may delay them as it delays the same StatefulSets without an operator.
+func TestATenantDelaysAnotherByASecond(t *testing.T) {
+	for name, begin := range map[string]func(*scene) func(){"sets are refused": (*scene).refused, "groups fail": (*scene).failing} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newScene(t), newScene(t)
+			control, alone := b.control("c"), b.served("s", true)
+			again := begin(a)
+			var working sync.WaitGroup
+			hot, cool := context.WithCancel(t.Context())
+			working.Go(func() {
+				for hot.Err() == nil {
+					again()
+				}
+			})
+			defer working.Wait()
+			defer cool()
+			from := a.Position()
+			slower, took := b.control("hot-c"), b.served("hot-s", true)
+			most := time.Duration(float64(alone)*max(1, slower.Seconds()/control.Seconds())) + extra
+			t.Logf("beside %d writes for another tenant a set waits for %s instead of %s, and the same StatefulSets for %s instead of %s",
+				len(a.LockstepWrote(from)), took, alone, slower, control)
+			if took > most {
+				t.Errorf("a set waits for %s, and may for %s", took, most)
+			}
+		})
+	}
+}
+
+// refused creates sets whose StatefulSets a quota refuses, and returns what makes the operator try each again.
+func (s *scene) refused() (again func()) {
+	s.Create(&corev1.ResourceQuota{ObjectMeta: s.Meta("none"), Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"count/statefulsets.apps": resource.MustParse("0")},
+	}})
+	var sets []*lwsv1.LeaderWorkerSet
+	for i := range 200 {
+		sets = append(sets, s.newSet(fmt.Sprint("w", i), 1, 2, imageA))
+	}
+	s.MayWrite(s.Namespace)
+	s.Check("create sets", drill.Together(sets, func(set *lwsv1.LeaderWorkerSet) error { return bed.Client.Create(s.Context(), set) }))
+	round := 0
+	return func() {
+		round++
+		label := drill.Merge(fmt.Sprintf(`{"metadata":{"labels":{"round":"%d"}}}`, round))
+		_ = drill.Together(sets, func(set *lwsv1.LeaderWorkerSet) error { return bed.Client.Patch(s.Context(), set.DeepCopy(), label) })
+	}
+}
+
+// failing creates a set, and returns what makes all of its groups fail.
+func (s *scene) failing() (again func()) {
+	s.settled(s.newSet("w", 100, 1, imageA, limited(nil)))
+	round := 0
+	return func() {
+		round++
+		_ = drill.Together(s.Pods(), func(pod *corev1.Pod) error {
+			crash := drill.Merge(fmt.Sprintf(crashed, round))
+			return client.IgnoreNotFound(bed.Client.Status().Patch(s.Context(), pod.DeepCopy(), crash))
+		})
+	}
+}
