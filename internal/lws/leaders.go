@@ -235,14 +235,14 @@ func (d *setDecision) replace() (p Plan) {
 		return p
 	}
 	outdated := d.outdatedLeaders(sts)
-	if len(outdated) == 0 || !d.leavesOutdated(sts, outdated[0].Index) {
+	if len(outdated) == 0 || !d.leavesOutdated(sts, d.Groups[outdated[0]].Index) {
 		return p
 	}
 	covered := d.rollout.Down() <= d.rollout.Budget(d.rollout.Running)
 	for _, up := range []bool{false, true} { // those that are down first
-		for _, g := range outdated {
-			if d.rollout.At(g.Index).Ready == up && (covered || !up) {
-				p.do(d.replaceLeader(g, !covered))
+		for _, i := range outdated {
+			if d.rollout.Places[i].Ready == up && (covered || !up) {
+				p.do(d.replaceLeader(d.Groups[i], !covered))
 			}
 		}
 	}
@@ -275,14 +275,13 @@ func specified(kind identity.Kind, object metav1.Object) action.Standing {
 	}
 }
 
-// outdatedLeaders are the groups whose leaders the StatefulSet is to replace, from the top.
-func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) []Group {
-	var outdated []Group
-	for _, g := range slices.Backward(d.Groups) {
-		granted := int32(g.Index) >= livePartition(sts) && int32(g.Index) < workload.PodsOf(sts)
-		made := g.Leader.Labels[appsv1.ControllerRevisionHashLabelKey]
-		if granted && d.rollout.At(g.Index).Outdated && made != sts.Status.UpdateRevision {
-			outdated = append(outdated, g)
+// outdatedLeaders are the positions of groups whose leaders the StatefulSet is to replace, from the top.
+func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) (outdated []int) {
+	for i, p := range slices.Backward(d.rollout.Places) {
+		granted := p.Index >= livePartition(sts) && p.Index < workload.PodsOf(sts)
+		made := d.Groups[i].Leader.Labels[appsv1.ControllerRevisionHashLabelKey]
+		if granted && p.Outdated && made != sts.Status.UpdateRevision {
+			outdated = append(outdated, i)
 		}
 	}
 	return outdated

@@ -65,13 +65,10 @@ func (d *setDecision) expectReplacements() {
 	isSettled := d.rollout.Observed && !d.rollout.Changed
 	var leaders []*corev1.Pod
 	isReplaced := map[int]bool{}
-	for i := range d.Groups {
+	for i, p := range d.rollout.Places {
 		g := &d.Groups[i]
-		if int32(g.Index) >= max(d.rollout.Replicas, d.rollout.Running) {
-			continue
-		}
-		isNext := int32(g.Index) >= d.rollout.Keep && (!d.rollout.Paused || int32(g.Index) >= d.rollout.Partition)
-		isReplaced[g.Index] = isNext && d.rollout.At(g.Index).Outdated
+		isNext := p.Index >= d.rollout.Keep && (!d.rollout.Paused || p.Index >= d.rollout.Partition)
+		isReplaced[g.Index] = isNext && p.Outdated
 		if isReplaced[g.Index] || isSettled {
 			leaders = append(leaders, g.Leader)
 		}

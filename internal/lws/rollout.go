@@ -63,7 +63,7 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
 		Paused:   d.holdsRollout(),
 		Observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
 	}
-	for i := range d.Groups {
+	for i := range d.Groups { // by rising index: a place is that of the group of the same position
 		if g := &d.Groups[i]; int32(g.Index) < max(r.Replicas, r.Running) {
 			r.Places = append(r.Places, g.place(d.Set, sts, d.target.key))
 		}
@@ -124,9 +124,9 @@ func (d *setDecision) relied() []action.Standing {
 	leaders := action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: workload.LeaderSelector(d.Set.Name)}
 	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
 	first, end := d.course.Partition, min(d.rollout.Partition, d.rollout.Replicas) // of the groups that are given up
-	for i := range d.Groups {
+	for i, p := range d.rollout.Places {
 		g := &d.Groups[i]
-		switch p := d.rollout.At(g.Index); {
+		switch {
 		case d.rollout.Serves(p):
 			leaders.There = append(leaders.There, g.Leader.UID)
 		case p.Index >= first && p.Index < end && workload.IsLeader(g.Leader, d.Set.Name):

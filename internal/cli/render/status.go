@@ -151,11 +151,11 @@ func groups(s clilws.Survey) []GroupStatus {
 	all, next := []GroupStatus{}, 0
 	fold := func(end int) {
 		if next < end {
-			first := groupStatus(s, absent(s, next))
-			if end-next > 1 {
-				first.LastIndex = end - 1
+			var first clilws.Group
+			first.Set, first.Index, first.LeaderName = s.Set.Set, next, identity.LeaderName(s.Set.Set.Name, next)
+			if all = append(all, groupStatus(s, first)); end-next > 1 {
+				all[len(all)-1].LastIndex = end - 1
 			}
-			all = append(all, first)
 		}
 	}
 	for _, g := range s.Groups {
@@ -167,12 +167,6 @@ func groups(s clilws.Survey) []GroupStatus {
 	}
 	fold(missing(s))
 	return all
-}
-
-// absent is a group without objects.
-func absent(s clilws.Survey, index int) (g clilws.Group) {
-	g.Set, g.Index, g.LeaderName = s.Set.Set, index, identity.LeaderName(s.Set.Set.Name, index)
-	return g
 }
 
 // missing is how many indices a group that is wanted may have. Groups with keys have no index before they exist.

@@ -21,7 +21,8 @@ type State struct {
 	// Paused is set while the user pauses the rollout.
 	Paused bool
 
-	// Places has an entry for each group that exists, by rising index. An index without one is not ready.
+	// Places has an entry for each group that exists, below Replicas or Running, by rising index. An index without one
+	// is not ready.
 	Places []Place
 }
 
@@ -99,7 +100,8 @@ func (r State) planned() Course {
 func (r State) stepped() int32 {
 	step := r.Unavailable + r.Running - r.Replicas
 	floor := max(0, r.Running-r.tail()-step)
-	partition := floor + floor - r.count(0, floor, func(p Place) bool { return p.Ready })
+	broken := floor - r.count(0, floor, func(p Place) bool { return p.Ready })
+	partition := floor + min(broken, max(r.Running, r.Partition)-floor)
 	top := min(partition, r.Running-1)
 	if last := r.last(floor, top, Place.isOld); last < top { // those above it are down or updated
 		partition = last + 1
@@ -125,15 +127,6 @@ func (r State) last(first, top int32, fits func(Place) bool) int32 {
 		}
 	}
 	return first - 1
-}
-
-// At is the state of the group of an index. It is the zero value, but for the index, if there is none.
-func (r State) At(index int) Place {
-	i, found := slices.BinarySearchFunc(r.Places, int32(index), func(p Place, index int32) int { return int(p.Index - index) })
-	if !found {
-		return Place{Index: int32(index)}
-	}
-	return r.Places[i]
 }
 
 func (p Place) isDone() bool { return p.Ready && p.Updated }

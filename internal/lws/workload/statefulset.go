@@ -214,12 +214,8 @@ func RequestsTPU(container *corev1.Container) bool {
 	return false
 }
 
-// mostPods is twice as many groups as a set may have: with surge, none has more.
-const mostPods = 2_000_000
-
-// PodsOf is the number of pods that a StatefulSet is to have, bounded: a user may scale
-// one to more than memory holds before the operator scales it back.
-func PodsOf(sts *appsv1.StatefulSet) int32 { return min(ptr.Deref(sts.Spec.Replicas, 1), mostPods) }
+// PodsOf is the number of pods that a StatefulSet is to have.
+func PodsOf(sts *appsv1.StatefulSet) int32 { return ptr.Deref(sts.Spec.Replicas, 1) }
 
 // LacksPods reports whether a StatefulSet has fewer pods than it is to have.
 func LacksPods(sts *appsv1.StatefulSet) bool { return sts.Status.Replicas < PodsOf(sts) }
