@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
@@ -86,11 +85,7 @@ func TestClientsOfMetricsAreReviewed(t *testing.T) {
 	s := asideScene(t)
 	config := drill.AsAccount(bed.Rest)
 	config.UserAgent = version.UserAgent()
-	transport, err := rest.HTTPClientFor(config)
-	s.Check("make a client", err)
-	filter, err := scrape.Readers(config, transport)
-	s.Check("make the filter", err)
-	served, err := filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	served, err := scrape.Readers(config, logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	s.Check("filter the metrics", err)
 	request := &authenticationv1.TokenRequest{}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "default"}}
