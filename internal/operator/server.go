@@ -28,6 +28,7 @@ const (
 	idlePatience    = 2 * time.Minute
 	mostHeader      = 16 << 10
 	mostConnections = 1000
+	mostPlain       = 5 * mostConnections // without TLS: a kubelet that gets none restarts the operator
 	mostScrapes     = 4
 )
 
@@ -41,9 +42,10 @@ func (o *Options) serve(mgr ctrl.Manager, name, address string, handler http.Han
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", name, err)
 	}
-	listener = netutil.LimitListener(listener, mostConnections)
 	if secured != nil {
-		listener = tls.NewListener(listener, secured)
+		listener = tls.NewListener(netutil.LimitListener(listener, mostConnections), secured)
+	} else {
+		listener = netutil.LimitListener(listener, mostPlain)
 	}
 	return mgr.Add(&manager.Server{Name: name, Listener: listener, Server: &http.Server{
 		Handler: handler, MaxHeaderBytes: mostHeader,

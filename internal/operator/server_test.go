@@ -8,12 +8,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
@@ -36,13 +39,22 @@ func (a *added) Add(r manager.Runnable) error {
 func serversOf(t *testing.T, change func(*Options)) map[string]*manager.Server {
 	t.Helper()
 	o := parse(t, "--metrics-bind-address=0.0.0.0:0", "--health-probe-bind-address=127.0.0.1:0", "--pprof-bind-address=127.0.0.1:0", "--webhook-host=127.0.0.1")
-	o.Config.Webhook.Port, o.CertDir = new(int32(0)), "" // every address has port 0
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("webhooks", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Config.Webhook.Port, o.CertDir = new(int32(0)), t.TempDir() // every address has port 0
+	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(o.CertDir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	o.Log = logr.Discard()
 	if change != nil {
 		change(&o)
 	}
 	mgr := &added{servers: map[string]*manager.Server{}}
-	if err := o.addServers(mgr, nil, nil, http.NotFoundHandler()); err != nil {
+	if err := o.addServers(mgr, nil, http.NotFoundHandler(), http.NotFoundHandler()); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range mgr.servers {
@@ -54,7 +66,7 @@ func serversOf(t *testing.T, change func(*Options)) map[string]*manager.Server {
 // Without its bounds a client would hold a server's memory as long as it likes.
 func TestEveryServerIsBounded(t *testing.T) {
 	servers := serversOf(t, nil)
-	for _, name := range []string{"metrics", "probes", "pprof"} {
+	for _, name := range []string{"webhooks", "metrics", "probes", "pprof"} {
 		s := servers[name]
 		if s == nil {
 			t.Errorf("no server for %s", name)
@@ -165,5 +177,19 @@ func TestFailedHandshakesHaveOneLineAMinute(t *testing.T) {
 	}
 	if !strings.HasPrefix(fmt.Sprint(lines[2]["msg"]), "http: panic serving") {
 		t.Errorf("got %v", lines[2])
+	}
+}
+
+// Without a keeper the webhooks present the certificate of a directory.
+func TestWebhooksPresentTheCertificateOfADirectory(t *testing.T) {
+	s := serversOf(t, nil)["webhooks"]
+	go func() { _ = s.Server.Serve(s.Listener) }()
+	connection, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	if name := connection.ConnectionState().PeerCertificates[0].DNSNames; len(name) != 1 || name[0] != "webhooks" {
+		t.Errorf("the certificate is that of %v", name)
 	}
 }

@@ -1,12 +1,11 @@
 package webhook
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"golang.org/x/sync/semaphore"
@@ -21,10 +20,9 @@ const (
 	mostBody = 5 << 20
 	// mostWeight is what the objects of one review may take when they are decoded.
 	mostWeight = 12 << 20
-	// piece is how much of each body is read whatever others hold. The number of connections bounds it.
-	piece = 64 << 10
-	// mostHeld is what all bodies hold besides.
-	mostHeld = 16 << 20
+	// piece is how much of each body is read whatever others hold. The number of connections bounds it. mostHeld is what
+	// all bodies hold besides.
+	piece, mostHeld = 64 << 10, 16 << 20
 	// Reviews of up to light bytes, decoded ones included, are answered while they are mostLight together. Of heavier ones
 	// mostHeavy are answered at a time.
 	light, mostLight, mostHeavy = 512 << 10, 12 << 20, 1
@@ -47,83 +45,73 @@ func newGate() *gate {
 // before returns a handler that lets reviews of a weight through to answer.
 func (g *gate) before(answer http.Handler, review *weight) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		parts, err := g.read(r)
-		defer g.held.Release(heldBy(parts))
-		if err == nil {
-			var release func()
-			if release, err = g.enter(r, parts, review); err == nil {
-				defer release()
-				r.Body = io.NopCloser(joined(parts))
-				answer.ServeHTTP(w, r)
-				return
-			}
+		body := &body{Reader: http.MaxBytesReader(w, r.Body, mostBody), held: g.held}
+		defer func() { g.held.Release(body.acquired) }()
+		leave, err := g.enter(r, body, review)
+		if err != nil {
+			refuse(w, err)
+			return
 		}
-		refuse(w, err)
+		defer leave()
+		answer.ServeHTTP(w, r)
 	})
 }
 
-// read returns the body in pieces. A slow client holds only what it has sent.
-func (g *gate) read(r *http.Request) (parts net.Buffers, err error) {
-	left := r.ContentLength
-	if left < 0 {
-		left = mostBody + 1 // it is unknown, and ends earlier
-	}
-	if left > mostBody && r.ContentLength > 0 {
+// enter reads and weighs a review, and waits for its turn.
+func (g *gate) enter(r *http.Request, body *body, review *weight) (leave func(), err error) {
+	if r.ContentLength > mostBody {
 		return nil, errLarge
 	}
-	for left > 0 {
-		if len(parts) > 0 && !g.held.TryAcquire(piece) {
-			return parts, errBusy
-		}
-		part := make([]byte, min(left, piece))
-		n, err := io.ReadFull(r.Body, part)
-		parts, left = append(parts, part[:n]), left-int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return parts, nil
-		}
-		if err != nil {
-			return parts, err
-		}
-	}
-	if r.ContentLength < 0 {
-		return parts, errLarge
-	}
-	return parts, nil
-}
-
-// heldBy returns what read acquired.
-func heldBy(parts net.Buffers) int64 { return max(int64(len(parts))-1, 0) * piece }
-
-func joined(parts net.Buffers) io.Reader { return new(slices.Clone(parts)) }
-
-// enter weighs a review, and waits for its turn.
-func (g *gate) enter(r *http.Request, parts net.Buffers, review *weight) (release func(), err error) {
-	size, err := review.of(joined(parts), mostWeight)
+	text, err := io.ReadAll(body)
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range parts {
-		size += int64(len(part))
+	size, err := review.of(bytes.NewReader(text), mostWeight)
+	if err != nil {
+		return nil, err
 	}
-	lane := g.light
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	lane, size := g.light, size+int64(len(text))
 	if size > light {
 		lane, size = g.heavy, 1
 	}
 	return func() { lane.Release(size) }, lane.Acquire(r.Context(), size)
 }
 
+// body acquires what was read beyond the first piece. A slow client holds only what it has sent.
+type body struct {
+	io.Reader
+	held           *semaphore.Weighted
+	read, acquired int64
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.read += int64(n)
+	if more := b.read - piece - b.acquired; more > 0 {
+		if !b.held.TryAcquire(more) {
+			return n, errBusy
+		}
+		b.acquired += more
+	}
+	return n, err
+}
+
 // refuse answers what is not let through, in the form in which an API server repeats it to its client. It waits as long
 // as it is told, and tries again.
 func refuse(w http.ResponseWriter, err error) {
-	status := apierrors.NewBadRequest(err.Error()).Status()
-	if known := apierrors.APIStatus(nil); errors.As(err, &known) {
-		status = known.Status()
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		err = errLarge
 	}
+	refusal := apierrors.NewBadRequest(err.Error())
+	errors.As(err, &refusal)
+	status := refusal.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	w.Header().Set("Content-Type", "application/json")
-	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	if seconds, waits := apierrors.SuggestsClientDelay(refusal); waits {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(int(status.Code))
 	_ = json.NewEncoder(w).Encode(status)
 }

@@ -49,6 +49,7 @@ type attacked struct {
 	*cluster
 	process                    *process
 	webhooks, metrics, healthy string // addresses
+	rest                       int    // memory before the attacks, in bytes
 }
 
 func newAttacked(t *testing.T) *attacked {
@@ -79,6 +80,7 @@ func newAttacked(t *testing.T) *attacked {
 		said = fmt.Sprint(text, err)
 		return code == http.StatusOK && err == nil
 	}, &said)
+	a.rest = a.resident()
 	return a
 }
 
@@ -86,6 +88,7 @@ func newAttacked(t *testing.T) *attacked {
 func TestStrangersOnTheNetwork(t *testing.T) {
 	a := newAttacked(t)
 	a.part("requests that fill memory", a.fillMemory)
+	a.part("connections that fill memory", a.holdConnections)
 	a.part("large sets", a.storeLargeSets)
 	a.part("clients that send nothing more", a.stall)
 	a.part("handshakes that fail", a.failHandshakes)
@@ -131,7 +134,7 @@ func (a *attacked) fillMemory() {
 		reviewOf(`"containers":[{"name":"c","args":["` + strings.Repeat("x", 4<<20) + `"]}]`),
 		reviewOf(`"containers":[{"name":"c","resources":{"limits":{` + numbered(`"%d":1`, 5000) + `}}}]`),
 	}
-	rest, most := a.resident(), 0
+	most := 0
 	ctx, stop := context.WithCancel(a.t.Context())
 	var clients sync.WaitGroup
 	var answers sync.Map
@@ -168,10 +171,54 @@ func (a *attacked) fillMemory() {
 		a.t.Logf("request %d: %d answers with status %d", key.([2]int)[0], count.(*atomic.Int64).Load(), key.([2]int)[1])
 		return true
 	})
-	a.t.Logf("%d sets were admitted, the slowest in %s; memory rose from %d to %d MiB", admitted, slowest, rest>>20, most>>20)
-	if limit := 256 << 20; most-rest > limit {
-		a.t.Errorf("memory rose by %d MiB, to %d MiB", (most-rest)>>20, most>>20)
+	a.t.Logf("%d sets were admitted, the slowest in %s; memory rose from %d to %d MiB", admitted, slowest, a.rest>>20, most>>20)
+	if limit := 256 << 20; most-a.rest > limit {
+		a.t.Errorf("memory rose by %d MiB, to %d MiB", (most-a.rest)>>20, most>>20)
 	}
+}
+
+// holdConnections opens more connections than the webhooks take, each with as much of a body as is always read, and as many
+// to the probes, where the kubelet is still answered.
+func (a *attacked) holdConnections() {
+	text := "POST " + webhook.PathMutateSet + " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 65000\r\n\r\n" + strings.Repeat(" ", 64900)
+	var clients sync.WaitGroup
+	dialers := make(chan struct{}, 50)
+	most := atomic.Int64{}
+	for i := range 2100 {
+		dialers <- struct{}{}
+		clients.Go(func() {
+			connection, err := net.Dial("tcp", map[bool]string{true: a.webhooks, false: a.healthy}[i%2 == 0])
+			if err == nil {
+				_ = connection.SetDeadline(time.Now().Add(12 * time.Second))
+				if i%2 == 0 {
+					connection = tls.Client(connection, &tls.Config{InsecureSkipVerify: true})
+					_, _ = io.WriteString(connection, text)
+				} else {
+					_, _ = io.WriteString(connection, "GET /healthz HTTP/1.1\r\nX: "+strings.Repeat("x", 15000))
+				}
+			}
+			<-dialers
+			if err == nil {
+				_, _ = io.Copy(io.Discard, connection)
+				_ = connection.Close()
+			}
+		})
+		if i%50 == 0 {
+			most.Store(max(most.Load(), int64(a.resident())))
+		}
+	}
+	if code, text := get(a.healthy + "/healthz"); code != http.StatusOK {
+		a.t.Errorf("a probe: %d %s", code, text)
+	}
+	most.Store(max(most.Load(), int64(a.resident())))
+	clients.Wait()
+	a.t.Logf("memory rose from %d to %d MiB", a.rest>>20, most.Load()>>20)
+	if limit := int64(256 << 20); most.Load()-int64(a.rest) > limit {
+		a.t.Errorf("memory rose by %d MiB", (most.Load()-int64(a.rest))>>20)
+	}
+	a.eventually("sets are admitted again", func(ctx context.Context) bool {
+		return a.Create(ctx, newSet("default", "beside"), client.DryRunAll) == nil
+	}, nil)
 }
 
 // storeLargeSets writes sets through the API server: one that etcd just takes is admitted, with its old object, and one of
