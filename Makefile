@@ -14,7 +14,7 @@ SOAK_ROUNDS ?= 100
 # What the operator asked of the API server in all drills.
 RIGHTS := $(CURDIR)/bin/rights.json
 # Tests of test/cluster with targets of their own.
-NOT_DRILLS := ^Test(Smoke|Upgrade)$$
+NOT_DRILLS := ^Test(Smoke|Upgrade.*)$$
 FROM ?= 33f6c9c
 FUZZTIME ?= 30s
 CHECKS ?= 2000
@@ -91,9 +91,9 @@ package-chart: ## Write dist/lockstep-VERSION.tgz, the Helm chart; IMAGE=HOST/NA
 	  --created $$(git log -1 --format=%ct) --image '$(IMAGE)' --out $(DIST)
 
 .PHONY: install-yaml
-install-yaml: ## Write dist/install.yaml, for kubectl apply --server-side; IMAGE=HOST/NAME@DIGEST is the operator's
+install-yaml: ## Write dist/install.yaml, for kubectl apply --server-side; IMAGE=HOST/NAME@DIGEST is the operator's, AUTHORITY=DIR has ca.crt
 	@mkdir -p $(DIST)
-	@go run -ldflags '$(LDFLAGS)' ./cmd/lockstep install --print --image '$(or $(IMAGE),lockstep:$(VERSION))' >$(DIST)/install.yaml.new
+	@go run -ldflags '$(LDFLAGS)' ./cmd/lockstep install --print --image '$(or $(IMAGE),lockstep:$(VERSION))' $(if $(AUTHORITY),--webhook-ca '$(AUTHORITY)') >$(DIST)/install.yaml.new
 	@mv $(DIST)/install.yaml.new $(DIST)/install.yaml
 
 .PHONY: demo
@@ -129,13 +129,14 @@ upgrade: build ## Drill an upgrade in place from commit FROM (33f6c9c)
 	@rm -rf bin/from && mkdir -p bin/from
 	git archive $(FROM) | tar -x -C bin/from
 	@hack/progress.sh go -C bin/from build -o $(CURDIR)/bin/former/ ./cmd/lockstep
-	LOCKSTEP_RIGHTS=$(RIGHTS) LOCKSTEP_FROM=$(CURDIR)/bin/former/lockstep LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestUpgrade$$'
+	LOCKSTEP_RIGHTS=$(RIGHTS) LOCKSTEP_FROM=$(CURDIR)/bin/former/lockstep LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestUpgrade'
 
 CHART_FROM ?= HEAD~1
 .PHONY: chart
-chart: build ## Drill the chart with Helm 3 and Helm 4 on the local control plane, from the chart of CHART_FROM (HEAD~1)
-	@rm -rf bin/chart && mkdir -p bin/chart && git archive $(CHART_FROM) charts/lockstep | tar -x -C bin/chart
-	LOCKSTEP_CHART_FROM=$(CURDIR)/bin/chart/charts/lockstep go -C release test -tags drills -count=1 -timeout 1h ./helm
+chart: build ## Drill the chart with Helm 3 and Helm 4 on the local control plane, from chart and operator of CHART_FROM (HEAD~1)
+	@rm -rf bin/chart && mkdir -p bin/chart && git archive $(CHART_FROM) | tar -x -C bin/chart
+	@hack/progress.sh go -C bin/chart build -o $(CURDIR)/bin/former/ ./cmd/lockstep
+	LOCKSTEP_CHART_FROM=$(CURDIR)/bin/chart/charts/lockstep LOCKSTEP_FROM=$(CURDIR)/bin/former/lockstep go -C release test -tags drills -count=1 -timeout 1h ./helm
 
 # The programs that a reader of the documentation has.
 READERS := $(CURDIR)/bin/docs

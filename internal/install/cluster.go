@@ -121,7 +121,7 @@ func (c *cluster) replace(ctx context.Context, live, want *unstructured.Unstruct
 	}
 	next.SetLabels(labels.Merge(live.GetLabels(), want.GetLabels()))
 	next.SetAnnotations(labels.Merge(live.GetAnnotations(), want.GetAnnotations()))
-	keepAllocated(next, live)
+	c.keepAllocated(next, live)
 	err := c.client.Update(ctx, next, client.FieldOwner(fieldManager))
 	if err != nil || reflect.DeepEqual(written(next), written(live)) {
 		return unchanged, err
@@ -138,23 +138,15 @@ func written(u *unstructured.Unstructured) map[string]any {
 	return u.Object
 }
 
-// keepAllocated copies what others write into the fields of a manifest: the API server
-// gives a Service its address, and the operator gives a webhook its CA bundle.
-func keepAllocated(to, from *unstructured.Unstructured) {
+// keepAllocated copies what others write into the fields of a manifest: the API server gives a Service its
+// address.
+func (c *cluster) keepAllocated(to, from *unstructured.Unstructured) {
 	if to.GetKind() == "Service" {
 		spec := maps.Clone(from.Object["spec"].(map[string]any))
 		maps.Copy(spec, to.Object["spec"].(map[string]any))
 		to.Object["spec"] = spec
 	}
-	bundles := map[any]string{}
-	for _, hook := range webhooksOf(from) {
-		bundles[hook["name"]], _, _ = unstructured.NestedString(hook, "clientConfig", "caBundle")
-	}
-	for _, hook := range webhooksOf(to) {
-		if connection, ok := hook["clientConfig"].(map[string]any); ok && bundles[hook["name"]] != "" {
-			connection["caBundle"] = bundles[hook["name"]]
-		}
-	}
+	c.keepBundles(to, from)
 }
 
 // isOurs reports whether install wrote fields of an object.

@@ -2,7 +2,9 @@ package install
 
 import (
 	"context"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +14,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/webhook"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
 // Expected is what this version would install in place of the installation in a cluster.
@@ -60,9 +63,13 @@ func (o Options) expected(lacks []string) (Expected, error) {
 	if o.place.byHelm {
 		command = "helm upgrade"
 	}
+	objects := s.manifests()
+	if s.signs() {
+		objects = append(objects, Bare("v1", "Secret", o.namespace(), certs.AuthoritySecret))
+	}
 	return Expected{
 		Command: command,
-		Objects: s.manifests(), Config: config, ConfigRead: o.Config != nil,
+		Objects: objects, Config: config, ConfigRead: o.Config != nil,
 		Namespace: o.namespace(), Lease: operator.LeaseName(config, o.ProtectOnly), ProtectOnly: o.ProtectOnly,
 	}, nil
 }
@@ -145,8 +152,11 @@ const program = "/lockstep"
 
 // addressOf returns the URL of the server that webhooks call, or nothing if they call a Service.
 func addressOf(webhooks *unstructured.Unstructured) string {
-	for _, hook := range webhooksOf(webhooks) {
+	for _, hook := range Webhooks(webhooks) {
 		text, _, _ := unstructured.NestedString(hook, "clientConfig", "url")
+		if !slices.Contains(webhook.Names(), fmt.Sprint(hook["name"])) {
+			continue
+		}
 		if u, err := url.Parse(text); err == nil && u.Host != "" {
 			return u.Scheme + "://" + u.Host
 		}

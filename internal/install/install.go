@@ -63,6 +63,10 @@ type Options struct {
 	KeepSets bool
 	// KeepFields keeps the fields of definitions in the cluster that this version lacks.
 	KeepFields bool
+	// WebhookCA is a directory with the authority of the webhooks, ca.crt and ca.key. Empty is that of the cluster, or a new one.
+	WebhookCA string
+	// DropOlder ends a rotation of the authority: webhooks trust no other any more.
+	DropOlder bool
 	// Print writes manifests to Out instead, as for an API server of today.
 	Print bool
 	// DryRun asks the API server what would happen, and writes nothing.
@@ -92,10 +96,15 @@ func Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	secrets, err := s.authorise(ctx, c)
+	if err != nil {
+		return err
+	}
 	wanted, err := c.keepFields(ctx, s.manifests())
 	if err != nil {
 		return err
 	}
+	wanted = slices.Insert(wanted, 1, secrets...) // after the namespace
 	r, err := s.stale(ctx, c)
 	if err != nil {
 		return err
@@ -172,7 +181,7 @@ func (s shape) stale(ctx context.Context, c *cluster) (*removal, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted := append(all.manifests(), s.madeByOperator()...)
+	wanted := append(all.manifests(), s.besides()...)
 	r := c.removal(found, func(u *unstructured.Unstructured) bool {
 		return !isIn(u, wanted) && (!s.ProtectOnly || isStandalone(u))
 	})
@@ -300,6 +309,8 @@ func NewCommand() *cobra.Command {
 	fs.BoolVar(&showLease, "lease-reader", true, "let every user read the operator's lease, so that kubectl lockstep says when no operator runs; if false, remove the role of an earlier install")
 	fs.BoolVar(&o.KeepFields, "keep-fields", false, "keep the fields of the definition in the cluster that this version lacks; sets that use them are left alone")
 	fs.Int64Var(&o.CrashLogLines, "crash-log-lines", 0, "grant the operator the logs of pods, and have the last `lines` of each failed container kept in the status of its set, for all who may read the set")
+	fs.StringVar(&o.WebhookCA, "webhook-ca", "", "`directory` with ca.crt and ca.key, the authority that signs the certificates of the webhooks; without, the one in the cluster or a new one")
+	fs.BoolVar(&o.DropOlder, "drop-older-authorities", false, "make the webhook configurations trust the present authority alone, at the end of its rotation")
 	fs.StringVar(&o.Image, "image", "", "deploy the operator from this `image`, which holds the program at /lockstep")
 	return cmd
 }

@@ -86,8 +86,9 @@ type shape struct {
 	settings operator.ProtectionSettings
 	// protects reports whether PVCs in use are protected.
 	protects bool
-	// certifies reports whether the operator makes the certificate of the webhooks.
+	// certifies reports whether the operator makes the certificate of the webhooks, and authority is what signs it.
 	certifies bool
+	authority []byte
 	// lacks are the kinds of policies that the API server does not serve.
 	lacks []string
 }
@@ -111,6 +112,9 @@ func (o Options) shape(lacks []string) (shape, error) {
 	s := shape{
 		Options: o, lacks: lacks, settings: operator.SettingsOf(config.Protection, o.namespace()),
 		protects: *config.Protection.Enabled && !o.NoProtection, certifies: *config.InternalCertManagement.Enable,
+	}
+	if o.WebhookCA != "" && !s.signs() {
+		return s, errors.New("--webhook-ca: the operator of this installation signs no certificate; leave the flag out")
 	}
 	if o.ProtectOnly && !s.protects {
 		return s, errors.New("--protect-only with protection switched off leaves nothing to install; drop one of them")
@@ -188,11 +192,12 @@ func (s shape) render(u *unstructured.Unstructured) {
 	if u.GetKind() == "Deployment" {
 		s.setOperator(u)
 	}
-	for _, hook := range webhooksOf(u) {
+	for _, hook := range Webhooks(u) {
 		if s.WebhookURL != "" {
 			path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
 			hook["clientConfig"] = map[string]any{"url": strings.TrimSuffix(s.WebhookURL, "/") + path}
 		}
+		setBundle(hook, s.authority)
 	}
 	if s.ProtectOnly {
 		rename(u, standalone)
@@ -277,6 +282,9 @@ func rename(u *unstructured.Unstructured, names map[string]string) {
 // print writes manifests as kubectl reads them.
 func (o Options) print() error {
 	s, err := o.shape(nil)
+	if err == nil {
+		err = s.printAuthority()
+	}
 	if err != nil {
 		return err
 	}
@@ -335,8 +343,8 @@ func isWebhooks(u *unstructured.Unstructured) bool {
 	return strings.HasSuffix(u.GetKind(), "WebhookConfiguration")
 }
 
-// webhooksOf returns the webhooks themselves, no copies.
-func webhooksOf(u *unstructured.Unstructured) (hooks []map[string]any) {
+// Webhooks returns the webhooks of a configuration themselves, no copies.
+func Webhooks(u *unstructured.Unstructured) (hooks []map[string]any) {
 	list, _ := u.Object["webhooks"].([]any)
 	for _, entry := range list {
 		if hook, ok := entry.(map[string]any); ok {

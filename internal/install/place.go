@@ -41,7 +41,7 @@ func placeOf(ctx context.Context, c client.Reader) (p place, err error) {
 	if err != nil || webhooks == nil {
 		return p, err
 	}
-	for _, hook := range webhooksOf(webhooks) {
+	for _, hook := range Webhooks(webhooks) {
 		p = placeBy(webhooks)
 		p.namespace, _, _ = unstructured.NestedString(hook, "clientConfig", "service", "namespace")
 	}

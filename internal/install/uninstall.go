@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
 // Uninstall deletes everything that install made and that the operator made for itself.
@@ -291,7 +292,7 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	own, kinds := append(s.madeByOperator(), Options{ProtectOnly: true}.madeByOperator()...), []schema.GroupVersionKind{}
+	own, kinds := append(s.besides(), Options{ProtectOnly: true}.besides()...), []schema.GroupVersionKind{}
 	for _, u := range slices.Backward(s.manifests()) { // bindings before policies
 		if isDefinition(u) {
 			own = append(own, u) // that of an earlier version has no label
@@ -345,10 +346,11 @@ func isPolicyOrRole(u *unstructured.Unstructured) bool {
 	return strings.HasPrefix(u.GetKind(), "ClusterRole") || u.GroupVersionKind().Group == "admissionregistration.k8s.io"
 }
 
-// madeByOperator returns what the operator makes for itself.
-func (o Options) madeByOperator() []*unstructured.Unstructured {
+// besides returns what an installation has besides its manifests.
+func (o Options) besides() []*unstructured.Unstructured {
 	byDefault := must(operator.ParseConfig(nil))
 	return []*unstructured.Unstructured{
+		Bare("v1", "Secret", o.namespace(), certs.AuthoritySecret),
 		Bare("v1", "Secret", o.namespace(), v1alpha1.DefaultWebhookSecretName),
 		Bare(coordinationv1.SchemeGroupVersion.String(), "Lease", o.namespace(), operator.LeaseName(byDefault, o.ProtectOnly)),
 	}

@@ -41,7 +41,7 @@ type Options struct {
 	Controllers []string
 	// Webhooks reports whether admission requests are answered.
 	Webhooks bool
-	// CertDir, if not empty, has the webhook certificate. Without it, the operator makes
+	// CertDir, if not empty, has the webhook certificate. Without it, the operator signs
 	// its own, unless Config has another directory.
 	CertDir string
 	// CrashLogLines is how many lines of the log of a failed container are kept in the status

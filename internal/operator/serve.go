@@ -43,12 +43,10 @@ import (
 const (
 	tls12 = "VersionTLS12"
 	tls13 = "VersionTLS13"
-	// fieldOwner is the field manager of the operator's writes of its own configuration.
-	fieldOwner = "lockstep"
 )
 
-// beginCertificates returns a keeper that has a certificate to present. It returns nil without
-// webhooks, and if another program provides certificate and CA bundles.
+// beginCertificates returns a keeper that made its first pass, so that the server has a certificate when it starts.
+// It returns nil without webhooks, and if another program provides certificate and CA bundles.
 func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme) (*certs.Keeper, error) {
 	if !o.Webhooks || o.certDir() != "" {
 		return nil, nil
@@ -59,15 +57,17 @@ func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme)
 	}
 	internal := o.Config.InternalCertManagement
 	keeper := certs.NewKeeper(certs.Options{
-		Secret: client.ObjectKey{Namespace: o.Namespace, Name: *internal.WebhookSecretName},
+		Namespace: o.Namespace, Former: *internal.WebhookSecretName,
 		Hosts:  certs.ServiceHosts(*internal.WebhookServiceName, o.Namespace, o.Config.Webhook.Host),
-		Client: client.WithFieldOwner(live, fieldOwner),
+		Client: live,
 		Clock:  clock.RealClock{},
 		Log:    o.Log.WithName("certificates"),
 
 		MutatingConfiguration: webhook.MutatingConfiguration, ValidatingConfiguration: webhook.ValidatingConfiguration,
+		Webhooks: webhook.Names(),
 	})
-	return keeper, keeper.Begin(ctx)
+	_, err = keeper.Keep(ctx)
+	return keeper, err
 }
 
 // addServers adds the servers of the configuration to the manager. keeper and webhooks may be nil.

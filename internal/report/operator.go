@@ -42,9 +42,19 @@ func BuildMetrics(version, commit, goVersion string) []prometheus.Collector {
 	}, func() float64 { return 1 })}
 }
 
-// CertificateMetrics reports when the certificate of the webhook server expires.
+var foreignWebhooks = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "lockstep_foreign_webhooks",
+	Help: "Webhooks in a webhook configuration of Lockstep that no installer wrote; absent where the operator does not sign its certificate.",
+}, []string{"configuration"})
+
+// ForeignWebhooks reports how many webhooks of a configuration no installer wrote.
+func ForeignWebhooks(configuration string, count int) {
+	foreignWebhooks.WithLabelValues(configuration).Set(float64(count))
+}
+
+// CertificateMetrics reports when the certificate of the webhook server expires, and which webhooks are foreign.
 func CertificateMetrics(expires func() (time.Time, error)) []prometheus.Collector {
-	return []prometheus.Collector{certificate{expires}}
+	return []prometheus.Collector{certificate{expires}, foreignWebhooks}
 }
 
 var expiryDesc = prometheus.NewDesc("lockstep_webhook_certificate_expiry_timestamp_seconds",

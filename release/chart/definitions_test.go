@@ -23,6 +23,11 @@ type cluster struct{ client dynamic.Interface }
 var resources = map[string]string{
 	"CustomResourceDefinition": "customresourcedefinitions",
 	"LeaderWorkerSet":          "leaderworkersets",
+	"Namespace":                "namespaces",
+	"Secret":                   "secrets",
+
+	"MutatingWebhookConfiguration":   "mutatingwebhookconfigurations",
+	"ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
 
 func (c cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
@@ -30,7 +35,7 @@ func (c cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableRes
 	if resources[kind] == "" {
 		err = errors.New("unexpected kind " + kind)
 	}
-	return c.client.Resource(version.WithResource(resources[kind])), kind == "LeaderWorkerSet", err
+	return c.client.Resource(version.WithResource(resources[kind])), kind == "LeaderWorkerSet" || kind == "Secret", err
 }
 
 const definitionFile = "../../config/crd/leaderworkerset.x-k8s.io_leaderworkersets.yaml"

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
 // authority is a certificate in PEM.
@@ -61,6 +64,12 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.options.Config = configuration(t, tt.values)
+			if !tt.options.ProtectOnly {
+				tt.options.WebhookCA = t.TempDir() // it has no key: neither renders the Secret
+				if err := os.WriteFile(filepath.Join(tt.options.WebhookCA, certs.AuthorityCert), webhookCA[certs.AuthorityCert], 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
 			want := applied(t, tt.options)
 			for name, u := range got {
 				if u.GetKind() == "NetworkPolicy" { // of the chart alone

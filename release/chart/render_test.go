@@ -3,6 +3,7 @@ package chart
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
@@ -11,6 +12,8 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
 const (
@@ -19,7 +22,8 @@ const (
 	image     = "registry.example/lockstep:v1"
 )
 
-// values are written as YAML. Each test names an image, unless it runs none.
+// values are written as YAML. Each test names an image, unless it runs none, and has an authority, unless it says who
+// makes the certificate: no test has a cluster.
 func values(t *testing.T, text string) map[string]any {
 	t.Helper()
 	all := map[string]any{}
@@ -29,8 +33,20 @@ func values(t *testing.T, text string) map[string]any {
 	if _, found := all["image"]; !found {
 		all["image"] = map[string]any{"repository": "registry.example/lockstep", "tag": "v1"}
 	}
+	if _, found := all["certificates"]; !found {
+		all["certificates"] = map[string]any{"caBundle": string(webhookCA[certs.AuthorityCert])}
+	}
 	return all
 }
+
+// webhookCA is what the releases of tests trust.
+var webhookCA = func() map[string][]byte {
+	data, err := certs.MakeAuthority(time.Now())
+	if err != nil {
+		panic(err)
+	}
+	return data
+}()
 
 func load(t *testing.T) *helmchart.Chart {
 	t.Helper()
@@ -44,6 +60,12 @@ func load(t *testing.T) *helmchart.Chart {
 // render returns the objects of a release in a namespace, by kind and name.
 func render(t *testing.T, in string, set map[string]any) (map[string]*unstructured.Unstructured, error) {
 	t.Helper()
+	return renderOn(t, nil, in, set)
+}
+
+// renderOn renders against the objects of a cluster.
+func renderOn(t *testing.T, server engine.ClientProvider, in string, set map[string]any) (map[string]*unstructured.Unstructured, error) {
+	t.Helper()
 	chart := load(t)
 	options := common.ReleaseOptions{Name: "lockstep", Namespace: in, Revision: 1, IsInstall: true}
 	capabilities := common.DefaultCapabilities.Copy()
@@ -52,7 +74,12 @@ func render(t *testing.T, in string, set map[string]any) (map[string]*unstructur
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Render(chart, all)
+	files, err := map[string]string(nil), error(nil)
+	if server == nil {
+		files, err = engine.Render(chart, all)
+	} else {
+		files, err = engine.RenderWithClientProvider(chart, all, server)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,16 +9,19 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/scrape"
 	"lockstep.dev/lockstep/internal/version"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/drill"
 )
 
@@ -103,21 +105,46 @@ func TestClientsOfMetricsAreReviewed(t *testing.T) {
 	}
 }
 
-// TestWebhookCertificateIsMadeAnew breaks the certificate in the Secret: the operator makes another,
-// and no set is refused.
-func TestWebhookCertificateIsMadeAnew(t *testing.T) {
-	s := newScene(t)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "lws-system", Name: "lws-webhook-server-cert"}}
-	s.Check("read the certificate", s.Read(secret))
-	before := secret.Data[corev1.TLSCertKey]
-	secret.Data[corev1.TLSCertKey] = []byte("broken")
-	s.Check("break the certificate", s.Client.Update(t.Context(), secret))
-	s.Eventually("there is another certificate", func() error {
-		err := s.Read(secret)
-		if now := secret.Data[corev1.TLSCertKey]; err == nil && (bytes.Equal(now, before) || string(now) == "broken") {
-			return drill.ErrStill
+// TestTheOperatorWritesNoWebhookAndNoSecret tries with the operator's account what a stolen token would: a webhook that
+// reads all Secrets, a token of another account, another authority. Roles refuse each.
+func TestTheOperatorWritesNoWebhookAndNoSecret(t *testing.T) {
+	s := asideScene(t)
+	config := drill.AsAccount(bed.Rest)
+	config.UserAgent = "stolen"
+	stolen, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
+	s.Check("make a client", err)
+	mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	s.Check("read the configuration", stolen.Get(t.Context(), client.ObjectKey{Name: "lws-mutating-webhook-configuration"}, mutating))
+	s.Check("read the configuration", stolen.Get(t.Context(), client.ObjectKey{Name: "lws-validating-webhook-configuration"}, validating))
+	theirs := *mutating.Webhooks[0].DeepCopy()
+	theirs.Name, theirs.Rules[0].APIGroups, theirs.Rules[0].Resources = "theirs.example.com", []string{""}, []string{"secrets"}
+	mutating.Webhooks = append(mutating.Webhooks, theirs)
+	other := mutating.DeepCopy()
+	other.Name, other.ResourceVersion = "theirs", ""
+	in := func(namespace, name string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	token := in("kube-system", "token")
+	token.Type, token.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
+	own := token.DeepCopy()
+	own.Namespace = "lws-system"
+	s.Check("read the authority", stolen.Get(t.Context(), client.ObjectKey{Namespace: "lws-system", Name: certs.AuthoritySecret}, in("", "")))
+	for name, try := range map[string]error{
+		"update the mutating configuration":   stolen.Update(t.Context(), mutating),
+		"patch the mutating configuration":    stolen.Patch(t.Context(), mutating, drill.Merge(`{"webhooks":[]}`)),
+		"patch the validating configuration":  stolen.Patch(t.Context(), validating, drill.Merge(`{"webhooks":[]}`)),
+		"update the validating configuration": stolen.Update(t.Context(), validating),
+		"delete the validating configuration": stolen.Delete(t.Context(), validating),
+		"create a configuration":              stolen.Create(t.Context(), other),
+		"create a token in its namespace":     stolen.Create(t.Context(), own),
+		"create a token elsewhere":            stolen.Create(t.Context(), token),
+		"patch the authority":                 stolen.Patch(t.Context(), in("lws-system", certs.AuthoritySecret), drill.Merge(`{"data":null}`)),
+		"patch the former certificate":        stolen.Patch(t.Context(), in("lws-system", "lws-webhook-server-cert"), drill.Merge(`{"data":null}`)),
+		"list Secrets":                        stolen.List(t.Context(), &corev1.SecretList{}, client.InNamespace("lws-system")),
+		"read another Secret":                 stolen.Get(t.Context(), client.ObjectKey{Namespace: "lws-system", Name: "other"}, in("", "")),
+	} {
+		if !apierrors.IsForbidden(try) {
+			t.Errorf("%s: want a 403, got %v", name, try)
 		}
-		return err
-	})
-	s.settled(s.newSet("a", 1, 2, imageA))
+	}
 }

@@ -52,7 +52,7 @@ func (o *Operator) AwaitRoles() error {
 		return err
 	}
 	for _, right := range []authorizationv1.ResourceAttributes{
-		{Verb: "create", Resource: "secrets", Namespace: "lws-system"},
+		{Verb: "get", Resource: "secrets", Namespace: "lws-system", Name: "lws-webhook-server-cert"},
 		{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "lws-system"},
 		{Verb: "list", Group: "apps", Resource: "controllerrevisions"},
 		{Verb: "list", Group: "batch", Resource: "cronjobs"},

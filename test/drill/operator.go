@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -78,6 +79,20 @@ func (o *Operator) Kill() error {
 	}
 	<-exited
 	return nil
+}
+
+// End ends the operator with SIGTERM, as a kubelet does.
+func (o *Operator) End() error {
+	cmd, exited := o.process()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end the operator: %w", err)
+	}
+	select {
+	case <-exited:
+		return nil
+	case <-time.After(Patience):
+		return errors.New("the operator does not end")
+	}
 }
 
 // PID returns the process ID of the operator.

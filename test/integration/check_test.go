@@ -21,6 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/check"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/version"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
 const (
@@ -109,6 +110,30 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 			m.Webhooks[0].FailurePolicy = new(admissionv1.Ignore)
 			c.must(c.Update(t.Context(), m))
 		}},
+		{"another webhook is added", "webhooks", check.Failure, func() {
+			m := c.mutating()
+			theirs := *m.Webhooks[0].DeepCopy()
+			theirs.Name, theirs.ClientConfig.URL, theirs.FailurePolicy = "theirs.example.com", new("https://example.com"), new(admissionv1.Ignore)
+			m.Webhooks = append([]admissionv1.MutatingWebhook{theirs}, m.Webhooks...)
+			c.must(c.Update(t.Context(), m))
+			if text := c.finds("webhooks", check.Failure); !strings.Contains(text, "has the webhook theirs.example.com") || strings.Contains(text, "has the webhook mpod") {
+				c.t.Errorf("got:\n%s", text)
+			}
+		}},
+		{"a webhook calls elsewhere", "webhooks", check.Failure, func() {
+			v := c.validating()
+			v.Webhooks[0].ClientConfig.URL = new("https://example.com")
+			c.must(c.Update(t.Context(), v))
+			if text := c.finds("webhooks", check.Failure); !strings.Contains(text, "has the webhook vleaderworkerset") {
+				c.t.Errorf("got:\n%s", text)
+			}
+		}},
+		{"the authority is deleted", "certificate", check.Failure, func() { c.must(c.Delete(t.Context(), c.secret(certs.AuthoritySecret))) }},
+		{"the authority loses its key", "certificate", check.Failure, func() {
+			secret := c.secret(certs.AuthoritySecret)
+			delete(secret.Data, certs.AuthorityKey)
+			c.must(c.Update(t.Context(), secret))
+		}},
 		{"a binding of a policy is deleted", "policies", check.Failure, func() {
 			c.must(c.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "guard.protection.lockstep.dev"}}))
 		}},
@@ -148,11 +173,12 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 		other.version = "v9.9.9+dirty"
 		other.finds("version", check.Warning)
 	})
-	c.part("a certificate that ends", func() {
+	c.part("an authority that ends", func() {
+		c.install(func(o *install.Options) { o.WebhookURL, o.DropOlder = r.webhookURL(), true })
 		late := *c
-		late.later = 340 * 24 * time.Hour
+		late.later = 3600 * 24 * time.Hour
 		late.finds("certificate", check.Warning)
-		late.later = 400 * 24 * time.Hour
+		late.later = 3700 * 24 * time.Hour
 		late.finds("certificate", check.Failure)
 	})
 	c.part("a user without rights", func() {

@@ -20,6 +20,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/webhook"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
 func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
@@ -69,7 +70,7 @@ func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
 	}
 }
 
-// mustKeepBundles injects a bundle as the operator does, and installs other addresses.
+// mustKeepBundles adds a bundle as an earlier operator did, and installs other addresses. The end of a rotation drops it.
 func (c *cluster) mustKeepBundles() {
 	c.t.Helper()
 	m := c.mutating()
@@ -81,9 +82,16 @@ func (c *cluster) mustKeepBundles() {
 	for name, address := range map[string]string{"again": someURL, "with another URL": "https://127.0.0.1:10", "with the Service": ""} {
 		c.install(func(o *install.Options) { o.WebhookURL = address })
 		for _, hook := range c.mutating().Webhooks {
-			if !bytes.Equal(hook.ClientConfig.CABundle, c.cfg.CAData) {
-				c.t.Errorf("%s: %s lost its bundle", name, hook.Name)
+			if own := bytes.Equal(hook.ClientConfig.CABundle, c.cfg.CAData); own || !bytes.Contains(hook.ClientConfig.CABundle, c.cfg.CAData) {
+				c.t.Errorf("%s: %s lost its bundle, or has no authority", name, hook.Name)
 			}
+		}
+	}
+	c.install(func(o *install.Options) { o.DropOlder = true })
+	authority := c.secret(certs.AuthoritySecret).Data[certs.AuthorityCert]
+	for _, hook := range c.mutating().Webhooks {
+		if !bytes.Equal(hook.ClientConfig.CABundle, authority) {
+			c.t.Errorf("%s trusts more than the authority", hook.Name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -175,7 +176,7 @@ func (c *cluster) holder() string {
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-// Two replicas become ready with a trusted certificate, elect one leader and restore bundles. The second
+// Two replicas become ready with a trusted certificate, and elect one leader. Install restores a bundle. The second
 // one leads after the first has ended.
 func TestTwoReplicas(t *testing.T) {
 	c := newCluster(t)
@@ -208,13 +209,15 @@ func TestTwoReplicas(t *testing.T) {
 
 	c.part("the API server calls the webhooks", c.callWebhooks)
 	c.wipeBundle()
-	c.eventually("the bundle is restored", func(context.Context) bool {
-		return string(c.validating().Webhooks[0].ClientConfig.CABundle) == string(c.mutating().Webhooks[0].ClientConfig.CABundle)
-	}, nil)
-	c.eventually("an event reports the restored bundle", func(ctx context.Context) bool {
-		events := &corev1.EventList{}
-		return c.List(ctx, events) == nil && strings.Contains(fmt.Sprint(events.Items), "CABundleUpdated")
-	}, nil)
+	c.eventually("a replica is not ready without its bundle", func(context.Context) (ok bool) {
+		ok, said = second.ready()
+		return !ok
+	}, &said)
+	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
+	second.untilReady()
+	if !bytes.Equal(c.validating().Webhooks[0].ClientConfig.CABundle, c.mutating().Webhooks[0].ClientConfig.CABundle) {
+		t.Error("install did not restore the bundle")
+	}
 
 	if code, body := get(first.options.Config.Metrics.BindAddress + "/metrics"); code != http.StatusOK || !strings.Contains(body, "controller_runtime_webhook_requests_total") {
 		t.Errorf("metrics answer %d", code)

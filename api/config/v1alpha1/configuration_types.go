@@ -105,8 +105,8 @@ type InternalCertManagement struct {
 	// Default lws-webhook-service.
 	WebhookServiceName *string `json:"webhookServiceName,omitempty"`
 
-	// WebhookSecretName is the Secret that keeps the certificate, a DNS-1123
-	// subdomain. Default lws-webhook-server-cert.
+	// WebhookSecretName is the Secret in which an earlier version kept its
+	// certificate, a DNS-1123 subdomain. Default lws-webhook-server-cert.
 	WebhookSecretName *string `json:"webhookSecretName,omitempty"`
 }
 

@@ -39,7 +39,7 @@ into them, as install does with its flags. Objects are changed in place.
 {{- if $wanted }}true{{ end }}
 {{- end }}
 
-{{- /* Writes the values into an object and prints it: (list root object). */ -}}
+{{- /* Writes the values into an object and prints it: (list root object bundle). */ -}}
 {{- define "lockstep.render" -}}
 {{- $root := index . 0 }}{{- $object := index . 1 }}{{- $values := $root.Values }}
 {{- $annotations := omit ($object.metadata.annotations | default dict) "lockstep.dev/install-when" }}
@@ -55,7 +55,7 @@ into them, as install does with its flags. Objects are changed in place.
 {{- end }}
 {{- if eq $object.kind "Deployment" }}{{ include "lockstep.setOperator" (list $root $object) }}{{ end }}
 {{- if hasSuffix "WebhookConfiguration" $object.kind }}
-  {{- include "lockstep.setWebhooks" (list $root $object) }}
+  {{- include "lockstep.setWebhooks" . }}
   {{- if eq $values.certificates.source "CertManager" }}
     {{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/lws-serving-cert" $root.Release.Namespace) }}
   {{- end }}
@@ -177,15 +177,57 @@ protection: {{- toYaml .Values.protection | nindent 2 }}
 {{- $_ := set $pod "volumes" $volumes }}
 {{- end }}
 
-{{- /* Writes address and trusted certificates into webhooks: (list root object). */ -}}
+{{- /* Writes address and trusted certificates into webhooks: (list root object bundle). */ -}}
 {{- define "lockstep.setWebhooks" -}}
-{{- $values := (index . 0).Values }}
-{{- range $hook := (index . 1).webhooks }}
+{{- $values := (index . 0).Values }}{{- $object := index . 1 }}{{- $bundle := index . 2 }}
+{{- $live := lookup "admissionregistration.k8s.io/v1" $object.kind "" $object.metadata.name | default dict }}
+{{- range $hook := $object.webhooks }}
   {{- with $values.webhook.url }}
     {{- $_ := set $hook "clientConfig" (dict "url" (printf "%s%s" (trimSuffix "/" .) $hook.clientConfig.service.path)) }}
   {{- end }}
-  {{- with $values.certificates.caBundle }}{{ $_ := set $hook.clientConfig "caBundle" (b64enc .) }}{{ end }}
+  {{- $trusted := list $bundle }}
+  {{- if and (eq $values.certificates.source "Operator") (not $values.certificates.dropOlder) }}
+    {{- range $live.webhooks }}{{ if eq .name $hook.name }}
+      {{- $trusted = append $trusted (include "lockstep.older" (list $bundle (.clientConfig.caBundle | default "" | b64dec))) }}
+    {{- end }}{{ end }}
+  {{- end }}
+  {{- with join "" $trusted }}{{ $_ := set $hook.clientConfig "caBundle" (b64enc .) }}{{ end }}
 {{- end }}
+{{- end }}
+
+{{- /* Prints two certificates of an earlier bundle that another lacks: replicas present theirs for a while. */ -}}
+{{- define "lockstep.older" -}}
+{{- $older := list }}
+{{- range regexFindAll "-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----" (index . 1) -1 }}
+  {{- if and (not (contains . (index $ 0))) (lt (len $older) 2) }}{{ $older = append $older (printf "\n%s" .) }}{{ end }}
+{{- end }}
+{{- join "" $older }}
+{{- end }}
+
+{{- /*
+The certificate authority as JSON: bundle is its certificate, and data that of its Secret if the release has it. An upgrade
+keeps the authority that is in the cluster. A Secret that the release did not create is its owner's.
+*/ -}}
+{{- define "lockstep.authority" -}}
+{{- $given := .Values.certificates.caBundle }}{{- $result := dict "bundle" $given }}
+{{- if and (eq .Values.certificates.source "Operator") (not .Values.protectOnly) (not $given) }}
+  {{- if not (lookup "v1" "Namespace" "" "default") }}
+    {{- fail "certificates: the chart sees no cluster, and would make another certificate authority each time; set certificates.caBundle, and create the Secret lws-webhook-authority; or set certificates.source=CertManager" }}
+  {{- end }}
+  {{- $live := lookup "v1" "Secret" .Release.Namespace "lws-webhook-authority" | default dict }}
+  {{- $data := $live.data | default dict }}
+  {{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $live }}
+  {{- $isOwn := or (not $live) (eq $owner .Release.Name) }}
+  {{- if and (not (get $data "ca.crt")) (not $isOwn) }}
+    {{- fail "the Secret lws-webhook-authority has no ca.crt, and is not of this release; delete it, or give it ca.crt and ca.key" }}
+  {{- else if not (get $data "ca.crt") }}
+    {{- $made := genCAWithKey "lockstep-webhook-authority" 3650 (genPrivateKey "ecdsa") }}
+    {{- $data = dict "ca.crt" (b64enc $made.Cert) "ca.key" (b64enc $made.Key) }}
+  {{- end }}
+  {{- $_ := set $result "bundle" (get $data "ca.crt" | b64dec) }}
+  {{- if $isOwn }}{{ $_ := set $result "data" $data }}{{ end }}
+{{- end }}
+{{- toJson $result }}
 {{- end }}
 
 {{- /* Lets the operator read workloads of configured kinds, whose plural is unknown: (list root object). */ -}}

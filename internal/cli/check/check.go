@@ -50,7 +50,7 @@ var Installed = Table{
 	{"definition", []read{objects(definitions.wanted), list(setKind)}, definitions.judge},
 	{"webhooks", []read{objects(webhooks.wanted), endpointsOfWebhooks}, webhooks.judge},
 	{"admission", []read{dryRun}, admission},
-	{"certificate", []read{objects(certificates.wanted), servingSecret}, certificates.judge},
+	{"certificate", []read{objects(certificates.wanted)}, certificates.judge},
 	{"policies", []read{objects(policies.wanted)}, policies.judge},
 	{"roles", []read{objects(roles.wanted)}, roles.judge},
 	{"leader", []read{operatorLease}, leader},

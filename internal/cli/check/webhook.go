@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"slices"
 	"time"
 
@@ -30,8 +31,8 @@ var (
 
 	webhooks = rules{Failure, "webhook configurations as install writes them, with a CA bundle",
 		map[string]rule{mutatingKind.Kind: webhook, validatingKind.Kind: webhook}}
-	certificates = rules{Failure, "webhook configurations that trust the certificate for 30 days and more",
-		map[string]rule{mutatingKind.Kind: certificate, validatingKind.Kind: certificate}}
+	certificates = rules{Failure, "webhook configurations that trust an authority for 30 days and more",
+		map[string]rule{"Secret": certificate, mutatingKind.Kind: certificate, validatingKind.Kind: certificate}}
 )
 
 // endpointsOfWebhooks reads them where the user may, in the namespace of the operator.
@@ -42,11 +43,14 @@ func endpointsOfWebhooks(ctx context.Context, r *reader) error {
 // webhook finds a configuration that is different, or with which no call succeeds.
 func webhook(s *site, f *findings, want, live *object) {
 	unlike(Warning)(s, f, want, live)
+	for _, name := range foreign(want, live) {
+		f.fail("%s has the webhook %s, which install did not write: it sees each object that its rules select; to remove it: %s", title(want), name, s.Command)
+	}
 	_, isRead := s.found[endpointKind.Kind]
 	endpoints := found[discoveryv1.EndpointSlice](s, f, endpointKind.Kind)
 	for _, hook := range as[webhookConfiguration](f, live).Webhooks {
 		if len(hook.ClientConfig.CABundle) == 0 {
-			f.fail("%s has no CA bundle, so no call to it succeeds; the operator, or cert-manager, writes it", title(want))
+			f.fail("%s has no CA bundle, so no call to it succeeds; run: %s; cert-manager writes its own", title(want), s.Command)
 		}
 		if to := hook.ClientConfig.Service; to != nil && isRead && !anyReady(endpoints, to.Namespace) {
 			f.fail("service %s/%s of the webhooks has no ready endpoint; see: kubectl -n %[1]s get pods", to.Namespace, to.Name)
@@ -90,41 +94,51 @@ func admission(s *site, f *findings) {
 	}
 }
 
-// servingSecret reads the Secret in which the operator keeps the certificate of the webhook server.
-var servingSecret = one("v1", "Secret", func(s *site) string { return *s.Config.InternalCertManagement.WebhookSecretName })
-
-// certificate finds a configuration with which the API server does not accept the serving certificate, now
-// or in 30 days. The operator renews its own earlier.
-func certificate(s *site, f *findings, want, live *object) {
-	var chain []*x509.Certificate
-	for _, secret := range found[corev1.Secret](s, f, "Secret") {
-		if *s.Config.InternalCertManagement.Enable {
-			chain, _ = cert.ParseCertsPEM(secret.Data[corev1.TLSCertKey]) // the operator replaces one that is broken
+// foreign returns the webhooks of a configuration that install does not write, or that call elsewhere.
+func foreign(want, live *object) (names []string) {
+	connections := map[any]map[string]any{}
+	for _, hook := range install.Webhooks(want) {
+		connections[hook["name"]], _ = hook["clientConfig"].(map[string]any)
+	}
+	for _, hook := range install.Webhooks(live) {
+		connection, _ := hook["clientConfig"].(map[string]any)
+		if ours := connections[hook["name"]]; ours == nil || differs(ours, connection) != "" {
+			names = append(names, fmt.Sprint(hook["name"]))
 		}
 	}
-	if len(chain) > 0 {
-		f.otherwise("the webhook certificate is valid until %s", chain[0].NotAfter.UTC().Format(time.DateOnly))
+	return names
+}
+
+// certificate finds an authority that signs nothing, and a configuration that does not trust it, or, if it is not known,
+// any: now, or when it signs no certificate of full length any more. Cert-manager renews its own 30 days before the end.
+func certificate(s *site, f *findings, want, live *object) {
+	chain, soon := []*x509.Certificate(nil), s.now.AddDate(0, 0, 30)
+	for _, secret := range found[corev1.Secret](s, f, "Secret") {
+		pair, err := certs.ReadAuthority(secret.Data, s.now)
+		if err != nil {
+			f.fail("secret/%s cannot sign the certificate of the webhooks: %v; run: %s", certs.AuthoritySecret, err, s.Command)
+			return
+		}
+		chain, soon = append(chain, pair.Leaf), s.now.Add(certs.ServingTerm)
+		f.otherwise("the certificate authority of the webhooks is valid until %s", pair.Leaf.NotAfter.UTC().Format(time.DateOnly))
 	}
 	for _, hook := range as[webhookConfiguration](f, live).Webhooks {
 		if err := distrust(hook.ClientConfig, chain, s.now); err != nil {
-			f.fail("%s: the API server does not accept the serving certificate: %v", title(want), err)
-		} else if err := distrust(hook.ClientConfig, chain, s.now.AddDate(0, 0, 30)); err != nil {
-			f.warn("%s: the certificate ends within 30 days, and was not renewed; see the operator's log: %v", title(want), err)
+			f.fail("%s: the API server does not trust the certificate authority: %v; run: %s", title(want), err, s.Command)
+		} else if err := distrust(hook.ClientConfig, chain, soon); err != nil {
+			f.warn("%s: the certificate authority ends by %s: %v; run: %s", title(want), soon.UTC().Format(time.DateOnly), err, s.Command)
 		}
 	}
 }
 
-// distrust returns why the API server does not accept a serving certificate at a time. If that one is
-// not known, it returns why no authority of the bundle is valid.
+// distrust returns why the API server does not trust an authority at a time. If that one is not known, it returns
+// why no authority of the bundle is valid.
 func distrust(hook admissionv1.WebhookClientConfig, chain []*x509.Certificate, at time.Time) error {
-	if len(chain) > 0 {
-		return certs.Verify(hook.CABundle, chain, certs.HostOf(&hook), at)
-	}
 	bundle, err := cert.ParseCertsPEM(hook.CABundle)
-	if err != nil {
-		return err
+	if len(chain) == 0 {
+		chain = bundle
 	}
-	for _, authority := range bundle {
+	for _, authority := range chain {
 		if err = certs.Verify(hook.CABundle, []*x509.Certificate{authority}, "", at); err == nil {
 			return nil
 		}

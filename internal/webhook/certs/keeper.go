@@ -1,18 +1,17 @@
 // Package certs makes the API server trust the webhook server.
 //
-// It knows the certificate of the server, the Secret in which replicas share one, and the
-// CA bundles of the webhook configurations, which are copies of that in the Secret. They
-// change in this order, so that the API server always accepts the server:
+// An installer writes a certificate authority into a Secret, and into the bundles of the webhook
+// configurations. Each replica signs a serving certificate with it, which stays in memory, and presents it
+// once all bundles have trusted it for a while:
 //
-//	Secret ──► bundles trust the new certificate as well ──► the server presents it
+//	Secret ──► bundles trust the authority as well ──► replicas present what it signed
 //
-// It refuses to know what the webhooks answer.
+// It writes nothing, and refuses to know what the webhooks answer.
 package certs
 
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"sync"
@@ -22,8 +21,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,47 +31,42 @@ import (
 )
 
 const (
-	// recheck is the longest pause between two passes, for changes that no watch reports.
+	// recheck is the pause between two passes: no watch reports a Secret.
 	recheck = 10 * time.Minute
-	// settle is how long API servers may take to learn of a bundle.
+	// settle is how long API servers may take to learn of a bundle. It is also the pause while nothing can be presented.
 	settle = 30 * time.Second
 )
 
 // Options of a Keeper.
 type Options struct {
-	// Secret shares the keeper's own certificate, for Hosts, with other replicas.
-	Secret client.ObjectKey
-	Hosts  []string
-	// Client reads live and writes: a cache could show an old bundle.
-	Client client.Client
-	Events events.EventRecorder
+	// Namespace has the Secret of the authority, and Former: that of a certificate that an earlier version made.
+	Namespace, Former string
+	// Hosts are the names of the serving certificate.
+	Hosts []string
+	// Client reads live: a cache could show an old bundle.
+	Client client.Reader
 	Clock  clock.PassiveClock
 	Log    logr.Logger
-	// The names of the webhook configurations whose bundles are kept.
+	// The names of the webhook configurations, and of the webhooks that installers write into them.
 	MutatingConfiguration, ValidatingConfiguration string
+	Webhooks                                       []string
 }
 
-// Keeper keeps certificate and bundles in agreement, one pass at a time.
+// Keeper chooses the certificate to present, one pass at a time.
 type Keeper struct {
 	options Options
 
 	mu        sync.RWMutex
 	presented *tls.Certificate
 	distrust  error
-	// next is the certificate to present, and published when a bundle was last changed for it.
-	next      *x509.Certificate
-	published time.Time
+	// signed is the latest certificate that the authority signed, and trusted since when all bundles trust it.
+	signed  *tls.Certificate
+	trusted time.Time
 }
 
 // NewKeeper returns a keeper that presents nothing before its first pass.
 func NewKeeper(o Options) *Keeper {
 	return &Keeper{options: o, distrust: errors.New("the webhook configurations have not been read yet")}
-}
-
-// offer is a certificate to present, and the CA bundle that must be trusted for it, in PEM.
-type offer struct {
-	serving *tls.Certificate
-	bundle  []byte
 }
 
 // GetCertificate gives a TLS server the certificate to present.
@@ -94,64 +86,117 @@ func (k *Keeper) Trusted() error {
 	return k.distrust
 }
 
-// keep makes one pass, and returns when the next is due. Passes do not run concurrently.
-func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
+// Keep makes one pass, and returns when the next is due. Passes do not run concurrently.
+func (k *Keeper) Keep(ctx context.Context) (time.Duration, error) {
 	now := k.options.Clock.Now()
-	offered, err := k.fromSecret(ctx, now)
+	callers, err := k.read(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("keep the webhook certificate in secret %q: %w", k.options.Secret, err)
+		return 0, err
 	}
-	callers, err := k.publish(ctx, offered.bundle)
+	lack, err := k.sign(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	first := k.presented
+	if first == nil {
+		first, err = k.former(ctx)
+	}
 	if err != nil {
 		return 0, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer func() { k.distrust = callers.distrust(offered.bundle, k.presented, now) }()
-	if callers.changed || k.next == nil || !k.next.Equal(offered.serving.Leaf) {
-		k.next, k.published = offered.serving.Leaf, now
+	next := k.present(first, callers, now)
+	k.distrust = callers.distrust(k.presented, now)
+	if lack != nil {
+		k.options.Log.Info("cannot sign a webhook certificate", "reason", lack.Error())
+		if k.distrust != nil {
+			k.distrust, next = fmt.Errorf("%w: %w", k.distrust, lack), settle
+		}
 	}
-	if k.presented != nil && k.presented.Leaf.Equal(offered.serving.Leaf) {
-		return recheck, nil
-	}
-	settled := k.published.Add(settle)
-	if k.presented != nil && now.Before(settled) && callers.distrust(offered.bundle, k.presented, now) == nil {
-		return settled.Sub(now), nil
-	}
-	k.presented = offered.serving
-	k.options.Log.Info("presenting a webhook certificate", "serial", offered.serving.Leaf.SerialNumber.Text(16), "expires", day(offered.serving.Leaf.NotAfter))
-	return recheck, nil
+	return next, nil
 }
 
-// Begin makes the first pass, so that the server has a certificate when it starts.
-func (k *Keeper) Begin(ctx context.Context) error {
-	return retry.OnError(retry.DefaultBackoff, lostRace, func() error {
-		_, err := k.keep(ctx)
-		return err
-	})
+// present chooses between the certificate that is presented now and the latest that was signed.
+func (k *Keeper) present(now *tls.Certificate, callers callers, at time.Time) time.Duration {
+	k.presented = now
+	isTrusted, willBe := callers.distrust(now, at) == nil, callers.distrust(k.signed, at) == nil
+	if !willBe {
+		k.trusted = time.Time{}
+	} else if k.trusted.IsZero() {
+		k.trusted = at
+	}
+	switch left := k.trusted.Add(settle).Sub(at); {
+	case k.signed == nil || k.signed == now || isTrusted && !willBe:
+		return recheck
+	case isTrusted && left > 0:
+		return left
+	}
+	k.presented = k.signed
+	k.options.Log.Info("presenting a webhook certificate", "expires", date(k.signed.Leaf.NotAfter))
+	return recheck
 }
 
-func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+// sign signs another certificate if the authority is another one, or if the certificate ends soon. It returns
+// what the authority lacks.
+func (k *Keeper) sign(ctx context.Context, now time.Time) (lack, err error) {
+	data, err := k.secret(ctx, AuthoritySecret)
+	if err != nil {
+		return nil, err
+	}
+	authority, lack := ReadAuthority(data, now)
+	if lack != nil {
+		return fmt.Errorf("secret %s/%s has no authority: %w; run: lockstep install, or helm upgrade", k.options.Namespace, AuthoritySecret, lack), nil
+	}
+	if k.signed != nil && k.signed.Leaf.CheckSignatureFrom(authority.Leaf) == nil {
+		ends := k.signed.Leaf.NotAfter
+		if now.Before(ends.Add(-renewBefore)) || ends.Equal(authority.Leaf.NotAfter) {
+			return nil, nil
+		}
+	}
+	made, err := serving(now, authority, k.options.Hosts)
+	if err != nil {
+		return nil, fmt.Errorf("sign a webhook certificate: %w", err)
+	}
+	k.signed, k.trusted = made, time.Time{}
+	return nil, nil
+}
 
-// Watched returns the objects whose changes call for a pass, each by its name: the
-// operator may read no other Secret.
+// former returns the certificate that an earlier version made, or nil: bundles trust it until they are written.
+func (k *Keeper) former(ctx context.Context) (*tls.Certificate, error) {
+	data, err := k.secret(ctx, k.options.Former)
+	if err != nil {
+		return nil, err
+	}
+	if pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err == nil {
+		return &pair, nil
+	}
+	return nil, nil
+}
+
+// secret returns the data of a Secret. It is empty where there is none, and where the roles of an earlier version
+// do not name it.
+func (k *Keeper) secret(ctx context.Context, name string) (map[string][]byte, error) {
+	secret := &corev1.Secret{}
+	err := k.options.Client.Get(ctx, client.ObjectKey{Namespace: k.options.Namespace, Name: name}, secret)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("read secret %q: %w", name, err)
+	}
+	return secret.Data, nil
+}
+
+// Watched returns the objects whose changes call for a pass, each by its name.
 func (k *Keeper) Watched() map[client.Object]cache.ByObject {
-	s := k.options.Secret
-	watched := map[client.Object]cache.ByObject{
-		&corev1.Secret{}: {Namespaces: map[string]cache.Config{s.Namespace: {FieldSelector: named(s.Name)}}},
-	}
+	watched := map[client.Object]cache.ByObject{}
 	for _, c := range k.options.configurations() {
-		watched[c] = cache.ByObject{Field: named(c.GetName())}
+		watched[c] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.GetName())}
 	}
 	return watched
 }
 
-func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
-
 // Setup makes the manager run a pass after each change, on every replica. The manager's
 // cache must hold what Watched returns.
 func (k *Keeper) Setup(mgr ctrl.Manager) error {
-	k.options.Events = mgr.GetEventRecorder("lockstep")
 	b := ctrl.NewControllerManagedBy(mgr).Named("webhook-certificates").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 1})
 	for object := range k.Watched() {
@@ -162,9 +207,6 @@ func (k *Keeper) Setup(mgr ctrl.Manager) error {
 
 // Reconcile makes one pass, whichever object changed.
 func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	next, err := k.keep(ctx)
-	if lostRace(err) {
-		return reconcile.Result{RequeueAfter: retry.DefaultBackoff.Duration}, nil
-	}
+	next, err := k.Keep(ctx)
 	return reconcile.Result{RequeueAfter: next}, err
 }

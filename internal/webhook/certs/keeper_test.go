@@ -1,9 +1,8 @@
 package certs
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"maps"
 	"slices"
@@ -14,30 +13,36 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/keyutil"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-const daylong = 24 * time.Hour
+const (
+	namespace = "lws-system"
+	former    = "cert"
+)
 
 var (
-	epoch     = time.Now() // authorities go by the time of the machine
-	testHosts = ServiceHosts("lws-webhook-service", "lws-system", "10.0.0.7")
-	secretKey = client.ObjectKey{Namespace: "lws-system", Name: "cert"}
+	epoch     = time.Now()
+	testHosts = ServiceHosts("lws-webhook-service", namespace, "10.0.0.7")
 )
 
 // stage is a cluster with the two webhook configurations, and a clock.
 type stage struct {
-	t       *testing.T
-	client  client.Client
-	clock   *clocktesting.FakePassiveClock
-	patches int
-	refuses bool // patches
-	// winner is the data of a Secret that another replica creates first.
-	winner map[string][]byte
+	t      *testing.T
+	client client.Client
+	clock  *clocktesting.FakePassiveClock
+	// refuses is the answer to reads of the authority.
+	refuses error
 }
 
 func newStage(t *testing.T) *stage {
@@ -45,167 +50,318 @@ func newStage(t *testing.T) *stage {
 	m := &admissionv1.MutatingWebhookConfiguration{Webhooks: []admissionv1.MutatingWebhook{{Name: "a"}, {Name: "b"}}}
 	v := &admissionv1.ValidatingWebhookConfiguration{Webhooks: []admissionv1.ValidatingWebhook{{Name: "c"}}}
 	m.Name, v.Name = "m", "v"
-	service := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "lws-system", Name: "lws-webhook-service"}, CABundle: []byte("\n")}
+	service := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace, Name: "lws-webhook-service"}, CABundle: []byte("\n")}
 	m.Webhooks[0].ClientConfig, m.Webhooks[1].ClientConfig = service, service
 	v.Webhooks[0].ClientConfig.URL = new("https://10.0.0.7:9443/v")
 	s := &stage{t: t, clock: clocktesting.NewFakePassiveClock(epoch)}
 	s.client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(m, v).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if s.patches++; s.refuses {
-				return errors.New("refused")
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if key.Name == AuthoritySecret && s.refuses != nil {
+				return s.refuses
 			}
-			return c.Patch(ctx, o, p, opts...)
-		},
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if s.winner != nil {
-				other := o.DeepCopyObject().(*corev1.Secret)
-				other.Data, s.winner = s.winner, nil
-				if err := c.Create(ctx, other); err != nil {
-					return err
-				}
-			}
-			return c.Create(ctx, o, opts...)
+			return c.Get(ctx, key, o, opts...)
 		},
 	}).Build()
 	return s
 }
 
-func (s *stage) keeper(hosts ...string) *Keeper {
+func (s *stage) keeper() *Keeper {
 	return NewKeeper(Options{
-		Secret: secretKey, Hosts: append(hosts, testHosts...), Client: s.client, Clock: s.clock, Log: logr.Discard(),
-		MutatingConfiguration: "m", ValidatingConfiguration: "v",
+		Namespace: namespace, Former: former, Hosts: testHosts, Client: s.client, Clock: s.clock, Log: logr.Discard(),
+		MutatingConfiguration: "m", ValidatingConfiguration: "v", Webhooks: []string{"a", "b", "c"},
 	})
 }
 
-// keep makes a pass. Afterwards each caller must accept what the keeper presents.
-func (s *stage) keep(k *Keeper) time.Duration {
+// write writes a Secret, as an installer does.
+func (s *stage) write(name string, data map[string][]byte) {
 	s.t.Helper()
-	next, err := k.keep(s.t.Context())
-	if lostRace(err) {
-		next, err = k.keep(s.t.Context())
+	secret := &corev1.Secret{Data: data}
+	secret.Namespace, secret.Name = namespace, name
+	err := s.client.Create(s.t.Context(), secret.DeepCopy())
+	if apierrors.IsAlreadyExists(err) {
+		err = s.client.Update(s.t.Context(), secret)
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.mustAccept(k)
+}
+
+// trust writes the bundle of every webhook, as an installer does.
+func (s *stage) trust(bundle []byte) {
+	s.t.Helper()
+	m, v := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	s.get("m", m)
+	s.get("v", v)
+	m.Webhooks[0].ClientConfig.CABundle, m.Webhooks[1].ClientConfig.CABundle = bundle, bundle
+	v.Webhooks[0].ClientConfig.CABundle = bundle
+	if err := errors.Join(s.client.Update(s.t.Context(), m), s.client.Update(s.t.Context(), v)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) get(name string, o client.Object) {
+	s.t.Helper()
+	if err := s.client.Get(s.t.Context(), client.ObjectKey{Name: name}, o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// keep makes a pass after some time. Afterwards each caller accepts what the keeper presents.
+func (s *stage) keep(k *Keeper, later time.Duration) time.Duration {
+	s.t.Helper()
+	s.clock.SetTime(s.clock.Now().Add(later))
+	next := s.pass(k)
+	if err := k.Trusted(); err != nil {
+		s.t.Fatalf("after %s: %v", s.clock.Now().Sub(epoch), err)
+	}
 	return next
 }
 
-func (s *stage) mustAccept(k *Keeper) {
+func (s *stage) pass(k *Keeper) time.Duration {
 	s.t.Helper()
-	for i, bundle := range s.bundles() {
-		if !trusts(bundle, s.presented(k), "", s.clock.Now()) {
-			s.t.Fatalf("at %s caller %d refuses the server", s.clock.Now().Sub(epoch), i)
-		}
+	next, err := k.Keep(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
 	}
+	return next
 }
 
-func (s *stage) bundles() (all [][]byte) {
-	s.t.Helper()
-	for _, c := range (Options{MutatingConfiguration: "m", ValidatingConfiguration: "v"}).configurations() {
-		if err := s.client.Get(s.t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
-			s.t.Fatal(err)
-		}
-		for _, to := range clientConfigs(c) {
-			all = append(all, to.CABundle)
-		}
-	}
-	return all
-}
-
-func (s *stage) presented(k *Keeper) *tls.Certificate {
+func (s *stage) presented(k *Keeper) *x509.Certificate {
 	s.t.Helper()
 	c, err := k.GetCertificate(nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return c
+	return c.Leaf
 }
 
-func issued(t *testing.T, hosts []string) map[string][]byte {
+func made(t *testing.T) map[string][]byte {
 	t.Helper()
-	data, err := issue(epoch, hosts)
+	data, err := MakeAuthority(epoch)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
 
-func TestTheFirstPassMakesAllAgreeAndTheNextWritesNothing(t *testing.T) {
-	s := newStage(t)
+// earlier returns the Secret of an earlier version, whose certificate is its own authority.
+func earlier(t *testing.T) map[string][]byte {
+	t.Helper()
+	c, err := signed(epoch, nil, &x509.Certificate{
+		NotAfter: epoch.Add(365 * day), DNSNames: []string{"lws-webhook-service.lws-system.svc"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := keyutil.MarshalPrivateKeyToPEM(c.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]byte{AuthorityCert: PEM(c.Leaf), corev1.TLSCertKey: PEM(c.Leaf), corev1.TLSPrivateKeyKey: key}
+}
+
+// service makes every webhook call the Service, whose name the certificate of an earlier version has.
+func (s *stage) service() {
+	s.t.Helper()
+	m, v := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	s.get("m", m)
+	s.get("v", v)
+	v.Webhooks[0].ClientConfig = m.Webhooks[0].ClientConfig
+	if err := s.client.Update(s.t.Context(), v); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestEachReplicaSignsItsOwnCertificate(t *testing.T) {
+	s, authority := newStage(t), made(t)
+	s.write(AuthoritySecret, authority)
+	s.trust(authority[AuthorityCert])
 	a, b := s.keeper(), s.keeper()
 	if _, err := a.GetCertificate(nil); err == nil {
 		t.Error("a certificate is presented before the first pass")
 	}
-	if next := s.keep(a); next != recheck {
+	if next := s.keep(a, 0); next != recheck {
 		t.Errorf("next pass in %s", next)
 	}
-	s.keep(a)
-	s.keep(b)
-	if s.patches != 2 || !s.presented(a).Leaf.Equal(s.presented(b).Leaf) {
-		t.Errorf("%d configurations written", s.patches)
+	first := s.presented(a)
+	s.keep(a, recheck)
+	s.keep(b, 0)
+	if !s.presented(a).Equal(first) || s.presented(b).Equal(first) {
+		t.Error("a replica signs at each pass, or two replicas have one certificate")
+	}
+	for _, host := range testHosts {
+		if err := first.VerifyHostname(host); err != nil {
+			t.Error(err)
+		}
+	}
+	if first.IsCA || first.NotAfter.After(epoch.Add(ServingTerm)) {
+		t.Errorf("the certificate signs others, or is valid until %s", first.NotAfter)
 	}
 }
 
-func TestTheLoserOfTheCreationTakesTheWinnersCertificate(t *testing.T) {
-	s := newStage(t)
-	winner := issued(t, testHosts)
-	s.winner = winner
+// A certificate is renewed before it ends, and every bundle trusts it at each moment.
+func TestARenewalLeavesNoGap(t *testing.T) {
+	s, authority := newStage(t), made(t)
+	s.write(AuthoritySecret, authority)
+	s.trust(authority[AuthorityCert])
 	k := s.keeper()
-	s.keep(k)
-	if !s.presented(k).Leaf.Equal(offerOf(winner).serving.Leaf) {
-		t.Error("the loser presents a certificate of its own")
+	s.keep(k, 0)
+	first := s.presented(k)
+	s.keep(k, ServingTerm-renewBefore-day)
+	if !s.presented(k).Equal(first) {
+		t.Error("the certificate is renewed too early")
+	}
+	for range 4 {
+		s.keep(k, day)
+	}
+	if s.presented(k).Equal(first) {
+		t.Error("the certificate is not renewed")
+	}
+	// In the end it is valid as long as the authority, and is not signed again at each pass.
+	for at := s.clock.Now(); at.Before(epoch.Add(authorityTerm - 25*day)); at = s.clock.Now() {
+		s.keep(k, 20*day)
+	}
+	last := s.presented(k)
+	if s.keep(k, recheck); !s.presented(k).Equal(last) || last.NotAfter.After(epoch.Add(authorityTerm)) {
+		t.Errorf("the last certificate is signed again, or outlives its authority: %s", last.NotAfter)
 	}
 }
 
-// A new authority is trusted before its certificate is presented, and the old one stays
-// for replicas that present the old certificate.
-func TestANewAuthorityLeavesNoGap(t *testing.T) {
-	for _, late := range []bool{false, true} { // bundles are patched at once, or a minute after the certificate
-		renewedWithoutGap(t, late)
+// Another authority is used after all bundles have trusted it for a while, whichever is written first.
+func TestARotationLeavesNoGap(t *testing.T) {
+	for name, isBundleFirst := range map[string]bool{"the bundle is written first": true, "the Secret is written first": false} {
+		s, old, next := newStage(t), made(t), made(t)
+		s.write(AuthoritySecret, old)
+		s.trust(old[AuthorityCert])
+		k := s.keeper()
+		s.keep(k, 0)
+		first := s.presented(k)
+		steps := []func(){
+			func() { s.write(AuthoritySecret, next) },
+			func() { s.trust(Bundle(epoch, next[AuthorityCert], old[AuthorityCert])) },
+		}
+		if isBundleFirst {
+			slices.Reverse(steps)
+		}
+		s.write(AuthoritySecret, nil)
+		s.keep(k, recheck)
+		for _, step := range steps {
+			step()
+			s.keep(k, time.Second)
+		}
+		if left := s.keep(k, settle-2*time.Second); left > 2*time.Second || !s.presented(k).Equal(first) {
+			t.Errorf("%s: presented too early, next pass in %s", name, left)
+		}
+		s.keep(k, 3*time.Second)
+		if s.presented(k).Equal(first) {
+			t.Errorf("%s: the old certificate is still presented", name)
+		}
+		s.trust(next[AuthorityCert])
+		s.keep(k, 0)
 	}
 }
 
-func renewedWithoutGap(t *testing.T, late bool) {
+// Beside the roles, the Secret and the bundles of an earlier version, a replica presents that version's certificate.
+func TestAnUpgradeLeavesNoGap(t *testing.T) {
+	s, old, next := newStage(t), earlier(t), made(t)
+	s.refuses = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, AuthoritySecret, nil)
+	s.service()
+	s.write(former, old)
+	s.trust(old[AuthorityCert])
+	k := s.keeper()
+	s.keep(k, 0)
+	first := s.presented(k)
+	s.refuses = nil
+	s.write(AuthoritySecret, next)
+	s.keep(k, recheck)
+	s.trust(Bundle(epoch, next[AuthorityCert], old[AuthorityCert]))
+	s.keep(k, time.Second)
+	restarted := s.keeper()
+	s.keep(restarted, 0)
+	if !s.presented(k).Equal(first) || !s.presented(restarted).Equal(first) {
+		t.Error("the authority's certificate is presented before each API server knows the bundle")
+	}
+	s.keep(k, settle)
+	s.keep(restarted, settle)
+	if s.presented(k).Equal(first) || s.presented(restarted).Equal(first) {
+		t.Error("the earlier certificate is still presented")
+	}
+}
+
+func TestReadiness(t *testing.T) {
 	s := newStage(t)
-	a, b := s.keeper(), s.keeper()
-	s.keep(a)
-	s.keep(b)
-	old := s.presented(a)
-	s.clock.SetTime(epoch.Add(servingTerm - renewBefore + daylong))
-	if s.refuses = late; late {
-		if _, err := a.keep(t.Context()); err == nil {
-			t.Fatal("the patch is not refused")
+	k := s.keeper()
+	mustSay := func(wants ...string) {
+		t.Helper()
+		for _, want := range wants {
+			if err := k.Trusted(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
 		}
-		s.refuses = false
-		s.clock.SetTime(s.clock.Now().Add(time.Minute))
 	}
-	if next := s.keep(a); next != settle || !s.presented(a).Leaf.Equal(old.Leaf) {
-		t.Fatalf("presented at once, next pass in %s", next)
+	mustSay("not been read")
+	if next := s.pass(k); next != settle {
+		t.Errorf("without an authority, the next pass is in %s", next)
 	}
-	s.clock.SetTime(s.clock.Now().Add(time.Second)) // the event of the patch
-	if next := s.keep(a); next > settle || !s.presented(a).Leaf.Equal(old.Leaf) {
-		t.Fatalf("presented after its own patch, next pass in %s", next)
+	mustSay("no certificate", AuthoritySecret, "lockstep install")
+	authority := made(t)
+	s.write(AuthoritySecret, authority)
+	s.pass(k)
+	mustSay("would not accept")
+	s.trust(authority[AuthorityCert])
+	s.keep(k, 0)
+
+	v := &admissionv1.ValidatingWebhookConfiguration{}
+	s.get("v", v)
+	v.Webhooks[0].ClientConfig.URL = new("https://elsewhere.example.com")
+	if err := s.client.Update(t.Context(), v); err != nil {
+		t.Fatal(err)
 	}
-	s.clock.SetTime(s.clock.Now().Add(settle - 3*time.Second))
-	if next := s.keep(a); next > 2*time.Second || !s.presented(a).Leaf.Equal(old.Leaf) {
-		t.Fatalf("presented too early, next pass in %s", next)
+	s.pass(k)
+	mustSay("elsewhere.example.com")
+	if err := s.client.Delete(t.Context(), v); err != nil {
+		t.Fatal(err)
 	}
-	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
-	s.keep(a)
-	s.mustAccept(b)
-	if s.presented(a).Leaf.Equal(old.Leaf) {
-		t.Error("the old certificate is still presented")
+	s.pass(k)
+	mustSay("lockstep install")
+}
+
+// A read that fails for another reason than a missing Secret or right keeps what is presented.
+func TestAnAPIServerThatFailsChangesNothing(t *testing.T) {
+	s, authority := newStage(t), made(t)
+	s.write(AuthoritySecret, authority)
+	s.trust(authority[AuthorityCert])
+	k := s.keeper()
+	s.keep(k, 0)
+	first := s.presented(k)
+	s.refuses = errors.New("busy")
+	if _, err := k.Keep(t.Context()); err == nil || k.Trusted() != nil || !s.presented(k).Equal(first) {
+		t.Errorf("got %v, distrust %v", err, k.Trusted())
 	}
-	for _, bundle := range s.bundles() {
-		if count := bytes.Count(bundle, []byte("BEGIN")); count != 2 {
-			t.Errorf("a bundle has %d authorities", count)
-		}
+}
+
+// A webhook is foreign by its name, or by where it calls.
+func TestForeignWebhooksAreCounted(t *testing.T) {
+	s := newStage(t)
+	s.pass(s.keeper())
+	m := &admissionv1.MutatingWebhookConfiguration{}
+	s.get("m", m)
+	m.Webhooks[1].ClientConfig.Service.Namespace = "elsewhere"
+	theirs := *m.Webhooks[0].DeepCopy()
+	theirs.Name = "theirs"
+	m.Webhooks = append(m.Webhooks, theirs)
+	if err := s.client.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	s.pass(s.keeper())
+	got := fakeapi.Metrics(t, report.CertificateMetrics(func() (time.Time, error) { return time.Time{}, errors.New("none") })...)
+	if want := map[string]float64{"foreign_webhooks m": 2}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestABundleKeepsOlderAuthorities(t *testing.T) {
-	authority := func() []byte { return issued(t, nil)[keyAuthority] }
+	authority := func() []byte { return made(t)[AuthorityCert] }
 	ours, old, older, oldest := authority(), authority(), authority(), authority()
 	for name, tt := range map[string]struct {
 		now          time.Time
@@ -213,103 +369,74 @@ func TestABundleKeepsOlderAuthorities(t *testing.T) {
 	}{
 		"none":          {epoch, nil, ours},
 		"a placeholder": {epoch, []byte("\n"), ours},
+		"the same":      {epoch, ours, ours},
+		"twice":         {epoch, slices.Concat(old, ours), slices.Concat(ours, old)},
 		"two":           {epoch, slices.Concat(old, older), slices.Concat(ours, old, older)},
 		"bounded":       {epoch, slices.Concat(old, older, oldest), slices.Concat(ours, old, older)},
-		"expired":       {epoch.Add(servingTerm + daylong), old, ours},
+		"expired":       {epoch.Add(authorityTerm + day), old, ours},
 	} {
-		if got := withOlder(tt.now, ours, tt.before); !bytes.Equal(got, tt.want) {
+		if got := Bundle(tt.now, ours, tt.before); string(got) != string(tt.want) {
 			t.Errorf("%s: got %s", name, got)
 		}
 	}
 }
 
-func TestReadiness(t *testing.T) {
-	s := newStage(t)
-	k := s.keeper()
-	mustSay := func(want string) {
-		t.Helper()
-		if err := k.Trusted(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
-	}
-	mustSay("not been read")
-	s.keep(k)
-	if err := k.Trusted(); err != nil {
-		t.Error(err)
-	}
-	v := &admissionv1.ValidatingWebhookConfiguration{}
-	if err := s.client.Get(t.Context(), client.ObjectKey{Name: "v"}, v); err != nil {
-		t.Fatal(err)
-	}
-	v.Webhooks[0].ClientConfig.URL = new("https://elsewhere.example.com")
-	if err := s.client.Update(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
-	s.keep(k)
-	mustSay("elsewhere.example.com")
-	if err := s.client.Delete(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.keep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	mustSay("lockstep install")
-}
-
-func TestWhatIsFitIsKept(t *testing.T) {
-	data, other := issued(t, testHosts), issued(t, testHosts)
-	changed := func(key string, value []byte) map[string][]byte {
-		c := maps.Clone(data)
-		c[key] = value
-		return c
-	}
+func TestAnAuthorityIsRead(t *testing.T) {
+	data, other, leaf := made(t), made(t), earlier(t)
 	for name, tt := range map[string]struct {
-		now   time.Time
-		data  map[string][]byte
-		hosts []string
-		kept  bool
+		at        time.Time
+		crt, key  []byte
+		wantFault string
 	}{
-		"fit":                     {epoch, data, testHosts, true},
-		"fewer hosts":             {epoch, data, testHosts[:1], true},
-		"another's key is there":  {epoch, changed(keyAuthorityKey, []byte("x")), testHosts, true},
-		"before the renewal":      {epoch.Add(servingTerm - renewBefore - daylong), data, testHosts, true},
-		"empty":                   {epoch, nil, testHosts, false},
-		"no certificate":          {epoch, changed(keyServingCert, nil), testHosts, false},
-		"unreadable certificate":  {epoch, changed(keyServingCert, []byte("x")), testHosts, false},
-		"no authority":            {epoch, changed(keyAuthority, nil), testHosts, false},
-		"signed by another":       {epoch, changed(keyAuthority, other[keyAuthority]), testHosts, false},
-		"the key of another":      {epoch, changed(keyServingKey, other[keyServingKey]), testHosts, false},
-		"a further host":          {epoch, data, []string{"example.com"}, false},
-		"the certificate expires": {epoch.Add(servingTerm - renewBefore + daylong), data, testHosts, false},
-		"made in the future":      {epoch.Add(-daylong), data, testHosts, false},
+		"fit":              {epoch, data[AuthorityCert], data[AuthorityKey], ""},
+		"empty":            {epoch, nil, nil, "ca.crt"},
+		"unreadable":       {epoch, []byte("x"), data[AuthorityKey], "ca.crt"},
+		"no key":           {epoch, data[AuthorityCert], nil, "ca.key"},
+		"the key of other": {epoch, data[AuthorityCert], other[AuthorityKey], "ca.key"},
+		"no authority":     {epoch, leaf[corev1.TLSCertKey], leaf[corev1.TLSPrivateKeyKey], "no authority"},
+		"expired":          {epoch.Add(authorityTerm + day), data[AuthorityCert], data[AuthorityKey], "valid from"},
+		"of the future":    {epoch.Add(-day), data[AuthorityCert], data[AuthorityKey], "valid from"},
 	} {
-		if why := offerOf(tt.data).unfit(tt.now, tt.hosts); (why == "") != tt.kept {
-			t.Errorf("%s: %q", name, why)
+		_, fault := ReadAuthority(map[string][]byte{AuthorityCert: tt.crt, AuthorityKey: tt.key}, tt.at)
+		if (fault == nil) != (tt.wantFault == "") || fault != nil && !strings.Contains(fault.Error(), tt.wantFault) {
+			t.Errorf("%s: got %v, want %q", name, fault, tt.wantFault)
 		}
 	}
 }
 
-// Replicas with different hosts share one certificate.
-func TestHostsAreAdded(t *testing.T) {
-	s := newStage(t)
-	s.keep(s.keeper())
-	k := s.keeper("second.example.com", "10.0.0.8")
-	s.keep(k)
-	k.options.Hosts = []string{"third.example.com", "10.0.0.9"}
-	s.keep(k)
-	s.keep(k)
-	s.clock.SetTime(epoch.Add(settle))
-	s.keep(k)
-	for _, host := range slices.Concat(testHosts, []string{"second.example.com", "10.0.0.8", "third.example.com", "10.0.0.9"}) {
-		if err := s.presented(k).Leaf.VerifyHostname(host); err != nil {
-			t.Error(err)
-		}
+// Install replaces its own authority in its last year, and never one of a user.
+func TestOnlyOurAuthorityIsDue(t *testing.T) {
+	ours, err := ReadAuthority(made(t), epoch)
+	if err != nil {
+		t.Fatal(err)
 	}
-	secret := &corev1.Secret{}
-	if err := s.client.Get(t.Context(), secretKey, secret); err != nil || len(secret.Data) != 3 {
-		t.Errorf("%d keys, %v", len(secret.Data), err)
+	theirs, err := signed(epoch, nil, &x509.Certificate{NotAfter: epoch.Add(30 * day), IsCA: true, KeyUsage: x509.KeyUsageCertSign})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := offerOf(issued(t, []string{"0.0.0.0", ""})).serving.Leaf.VerifyHostname("0.0.0.0"); err == nil {
+	if IsDue(ours.Leaf, epoch.AddDate(8, 11, 0)) || !IsDue(ours.Leaf, epoch.AddDate(9, 1, 0)) || IsDue(theirs.Leaf, epoch) {
+		t.Error("want ours in its last year alone")
+	}
+}
+
+// What the authority signs cannot sign: a chain of two is refused.
+func TestACertificateOfTheAuthoritySignsNoOther(t *testing.T) {
+	authority, err := ReadAuthority(made(t), epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	between, err := signed(epoch, authority, &x509.Certificate{NotAfter: epoch.Add(day), IsCA: true, KeyUsage: x509.KeyUsageCertSign})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := serving(epoch, between, []string{"h", "0.0.0.0", ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(PEM(authority.Leaf), []*x509.Certificate{leaf.Leaf, between.Leaf}, "h", epoch); err == nil {
+		t.Error("a certificate between the authority and the server is accepted")
+	}
+	if err := leaf.Leaf.VerifyHostname("0.0.0.0"); err == nil {
 		t.Error("the unspecified address names no host")
 	}
 }

@@ -5,7 +5,8 @@
 #: F stands for ~/.kube/config
 #: with_registry runs make push
 #: in_pod runs helm install lockstep
-#: anew_in_pod runs kubectl apply --server-side
+#: anew runs kubectl apply --server-side
+#: in_pod runs kubectl --namespace lws-system create secret
 #: anew_in_pod runs bin/lockstep install --kubeconfig ~/.kube/config
 #: anew runs bin/lockstep install --kubeconfig F
 #: beside runs bin/lockstep run

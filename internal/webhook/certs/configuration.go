@@ -1,0 +1,121 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/report"
+)
+
+// callers is the API server as the webhook configurations describe it.
+type callers struct {
+	hooks []hook
+	// missing is a configuration that does not exist or has no webhooks.
+	missing string
+}
+
+// hook is one webhook of a configuration.
+type hook struct {
+	name string
+	admissionv1.WebhookClientConfig
+}
+
+// configurations returns the webhook configurations that installers write.
+func (o Options) configurations() []client.Object {
+	return []client.Object{
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.MutatingConfiguration}},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.ValidatingConfiguration}},
+	}
+}
+
+func hooksOf(configuration client.Object) (all []hook) {
+	switch c := configuration.(type) {
+	case *admissionv1.MutatingWebhookConfiguration:
+		for _, w := range c.Webhooks {
+			all = append(all, hook{w.Name, w.ClientConfig})
+		}
+	case *admissionv1.ValidatingWebhookConfiguration:
+		for _, w := range c.Webhooks {
+			all = append(all, hook{w.Name, w.ClientConfig})
+		}
+	}
+	return all
+}
+
+// read returns what the configurations say, and reports the webhooks in them that no installer wrote.
+func (k *Keeper) read(ctx context.Context) (found callers, err error) {
+	for _, c := range k.options.configurations() {
+		err := k.options.Client.Get(ctx, client.ObjectKeyFromObject(c), c)
+		if client.IgnoreNotFound(err) != nil {
+			return found, fmt.Errorf("read webhook configuration %q: %w", c.GetName(), err)
+		}
+		hooks, foreign := hooksOf(c), 0
+		if len(hooks) == 0 {
+			found.missing = c.GetName()
+		}
+		for _, to := range hooks {
+			if !slices.Contains(k.options.Webhooks, to.name) || !slices.Contains(k.options.Hosts, hostOf(&to.WebhookClientConfig)) {
+				foreign++
+			}
+		}
+		report.ForeignWebhooks(c.GetName(), foreign)
+		found.hooks = append(found.hooks, hooks...)
+	}
+	return found, nil
+}
+
+// distrust returns why the API server would not accept a certificate.
+func (c callers) distrust(presented *tls.Certificate, now time.Time) error {
+	if c.missing != "" {
+		return fmt.Errorf("webhook configuration %s not found, or without webhooks; run: lockstep install", c.missing)
+	}
+	if presented == nil {
+		return errors.New("the webhook server has no certificate")
+	}
+	for _, to := range c.hooks {
+		host := hostOf(&to.WebhookClientConfig)
+		if err := Verify(to.CABundle, []*x509.Certificate{presented.Leaf}, host, now); err != nil {
+			return fmt.Errorf("the API server, calling %q, would not accept the certificate of the webhook server: %w", host, err)
+		}
+	}
+	return nil
+}
+
+// Verify returns why a TLS client with this bundle does not accept a serving certificate and those
+// between it and its authority, under a name, or under any if it is empty.
+func Verify(bundle []byte, chain []*x509.Certificate, host string, now time.Time) error {
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	for _, link := range chain[1:] {
+		between.AddCert(link)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		DNSName: host, Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return err
+}
+
+// hostOf returns the name that the API server expects in the certificate.
+func hostOf(to *admissionv1.WebhookClientConfig) string {
+	if to.Service != nil {
+		return to.Service.Name + "." + to.Service.Namespace + ".svc"
+	}
+	if to.URL == nil {
+		return ""
+	}
+	u, err := url.Parse(*to.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}

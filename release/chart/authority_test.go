@@ -1,0 +1,167 @@
+package chart
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic/fake"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"lockstep.dev/lockstep/internal/webhook/certs"
+)
+
+// clusterWith has a namespace and more objects.
+func clusterWith(objects ...runtime.Object) cluster {
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	return cluster{fake.NewSimpleDynamicClient(clientgoscheme.Scheme, objects...)}
+}
+
+func secretOf(data map[string][]byte, release string) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certs.AuthoritySecret}, Data: data}
+	if release != "" {
+		secret.Annotations = map[string]string{"meta.helm.sh/release-name": release}
+	}
+	return secret
+}
+
+const authorityName = "Secret " + namespace + "/" + certs.AuthoritySecret
+
+// authorityIn returns the data of the Secret that a chart renders, and nil if it renders none.
+func authorityIn(t *testing.T, objects map[string]*unstructured.Unstructured) map[string][]byte {
+	t.Helper()
+	u := objects[authorityName]
+	if u == nil {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, secret); err != nil {
+		t.Fatal(err)
+	}
+	return secret.Data
+}
+
+func bundleIn(t *testing.T, objects map[string]*unstructured.Unstructured) string {
+	t.Helper()
+	bundle := ""
+	for _, kind := range []string{"Mutating", "Validating"} {
+		u := objects[kind+"WebhookConfiguration /lws-"+strings.ToLower(kind)+"-webhook-configuration"]
+		hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+		for _, hook := range hooks {
+			encoded, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "caBundle")
+			text, err := base64.StdEncoding.DecodeString(encoded)
+			if err != nil || bundle != "" && string(text) != bundle && kind == "Mutating" {
+				t.Fatalf("webhooks trust different certificates: %v", err)
+			}
+			if kind == "Mutating" {
+				bundle = string(text)
+			}
+		}
+	}
+	return bundle
+}
+
+const ownCertificates = `{certificates: {source: Operator}}`
+
+// The chart makes an authority for a new release, and the operator can sign with it.
+func TestTheChartMakesAnAuthority(t *testing.T) {
+	objects, err := renderOn(t, clusterWith(), namespace, values(t, ownCertificates))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := authorityIn(t, objects)
+	made, err := certs.ReadAuthority(data, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if soon, late := time.Now().AddDate(8, 0, 0), time.Now().AddDate(9, 1, 0); certs.IsDue(made.Leaf, soon) || !certs.IsDue(made.Leaf, late) {
+		t.Errorf("%q ends on %s", made.Leaf.Subject, made.Leaf.NotAfter)
+	}
+	if bundle := bundleIn(t, objects); bundle != string(data[certs.AuthorityCert]) {
+		t.Errorf("the webhooks trust %s", bundle)
+	}
+}
+
+// An upgrade keeps the authority of the release, and renders no Secret that is another's.
+func TestTheChartKeepsTheAuthority(t *testing.T) {
+	for name, tt := range map[string]struct {
+		owner   string
+		renders bool
+	}{
+		"of the release": {"lockstep", true}, "of another release": {"other", false}, "of a user": {"", false},
+	} {
+		objects, err := renderOn(t, clusterWith(secretOf(webhookCA, tt.owner)), namespace, values(t, ownCertificates))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := authorityIn(t, objects)
+		if (data != nil) != tt.renders || data != nil && string(data[certs.AuthorityKey]) != string(webhookCA[certs.AuthorityKey]) {
+			t.Errorf("%s: the Secret has the keys %d", name, len(data))
+		}
+		if bundle := bundleIn(t, objects); bundle != string(webhookCA[certs.AuthorityCert]) {
+			t.Errorf("%s: the webhooks trust %s", name, bundle)
+		}
+	}
+	if _, err := renderOn(t, clusterWith(secretOf(nil, "")), namespace, values(t, ownCertificates)); err == nil || !strings.Contains(err.Error(), "no ca.crt") {
+		t.Errorf("a Secret of a user without an authority: %v", err)
+	}
+}
+
+// Webhooks trust what they trusted before as well, until the end of a rotation.
+func TestTheChartKeepsOlderAuthorities(t *testing.T) {
+	var all []string
+	for range 4 {
+		data, err := certs.MakeAuthority(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(data[certs.AuthorityCert]))
+	}
+	for name, tt := range map[string]struct {
+		values string
+		before []string
+		want   int
+	}{
+		"none":        {ownCertificates, []string{"\n"}, 0},
+		"one":         {ownCertificates, all[:1], 1},
+		"bounded":     {ownCertificates, all, 2},
+		"with itself": {ownCertificates, []string{string(webhookCA[certs.AuthorityCert]), all[0]}, 1},
+		"given":       {``, all[:1], 1},
+		"dropped":     {`{certificates: {dropOlder: true}}`, all, 0},
+	} {
+		live := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "lws-mutating-webhook-configuration"}}
+		for _, hook := range []string{"mpod.kb.io", "mleaderworkerset.kb.io"} {
+			live.Webhooks = append(live.Webhooks, admissionv1.MutatingWebhook{Name: hook, ClientConfig: admissionv1.WebhookClientConfig{CABundle: []byte(strings.Join(tt.before, ""))}})
+		}
+		objects, err := renderOn(t, clusterWith(live, secretOf(webhookCA, "lockstep")), namespace, values(t, tt.values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundle := bundleIn(t, objects)
+		if !strings.HasPrefix(bundle, string(webhookCA[certs.AuthorityCert])) || strings.Count(bundle, "BEGIN") != 1+tt.want {
+			t.Errorf("%s: got %s", name, bundle)
+		}
+		if kept := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return !strings.Contains(bundle, strings.TrimSpace(c)) }); len(kept) != tt.want {
+			t.Errorf("%s: %d are kept", name, len(kept))
+		}
+	}
+}
+
+// Without a cluster the chart would make another authority each time, and refuses.
+func TestWithoutAClusterTheChartMakesNoAuthority(t *testing.T) {
+	if _, err := render(t, namespace, values(t, ownCertificates)); err == nil || !strings.Contains(err.Error(), "certificates.caBundle") {
+		t.Errorf("got %v", err)
+	}
+	for _, text := range []string{`{certificates: {source: CertManager}}`, `{certificates: {source: Operator}, protectOnly: true}`} {
+		if objects := mustRender(t, text); objects[authorityName] != nil {
+			t.Errorf("%s renders an authority", text)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/webhook/certs"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+func (c *cluster) secret(name string) *corev1.Secret {
+	c.t.Helper()
+	secret := &corev1.Secret{}
+	c.read(secret, systemName, name)
+	return secret
+}
+
+// authority writes an authority into a directory, with other files in place of some.
+func authority(t *testing.T, others map[string][]byte) (dir string, data map[string][]byte) {
+	t.Helper()
+	data, err := certs.MakeAuthority(time.Now())
+	must(t, err)
+	maps.Copy(data, others)
+	dir = t.TempDir()
+	for name, text := range data {
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	return dir, data
+}
+
+// An authority that a user gives is checked before the first write, used, and kept by a later install. One that
+// cannot be used is replaced.
+func TestInstallTakesAGivenAuthority(t *testing.T) {
+	c := newCluster(t)
+	_, other := authority(t, nil)
+	leaf, key, err := cert.GenerateSelfSignedCertKey("h", nil, nil)
+	must(t, err)
+	for name, tt := range map[string]struct {
+		files map[string][]byte
+		want  string
+	}{
+		"unreadable":         {map[string][]byte{certs.AuthorityCert: []byte("x")}, "ca.crt"},
+		"the key of another": {map[string][]byte{certs.AuthorityKey: other[certs.AuthorityKey]}, "ca.key does not fit ca.crt"},
+		"no authority":       {map[string][]byte{certs.AuthorityCert: leafOnly(leaf), certs.AuthorityKey: key}, "no authority"},
+	} {
+		dir, _ := authority(t, tt.files)
+		c.refused(install.Install, func(o *install.Options) { o.WebhookCA = dir }, "--webhook-ca", tt.want)
+		c.absent(&corev1.Namespace{}, systemName)
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	c.refused(install.Install, func(o *install.Options) { o.WebhookCA = t.TempDir() }, "--webhook-ca", "ca.crt")
+
+	dir, data := authority(t, nil)
+	c.install(func(o *install.Options) { o.WebhookCA = dir })
+	c.wantAuthority(data)
+	c.installAgain(nil)
+	c.wantAuthority(data)
+
+	c.part("a Secret of a user is kept as it is", func() {
+		c.must(c.Delete(t.Context(), c.secret(certs.AuthoritySecret)))
+		theirs := &corev1.Secret{Data: other}
+		theirs.Namespace, theirs.Name = systemName, certs.AuthoritySecret
+		c.create(theirs)
+		c.install(nil)
+		c.wantAuthority(other)
+		if now := c.secret(certs.AuthoritySecret); now.ResourceVersion != theirs.ResourceVersion {
+			t.Error("install wrote the Secret")
+		}
+	})
+	c.part("an unreadable one is replaced", func() {
+		broken := c.secret(certs.AuthoritySecret)
+		broken.Data = map[string][]byte{certs.AuthorityCert: []byte("x")}
+		c.must(c.Update(t.Context(), broken))
+		c.install(nil)
+		now := c.secret(certs.AuthoritySecret).Data
+		if _, err := certs.ReadAuthority(now, time.Now()); err != nil {
+			t.Error(err)
+		}
+		c.wantAuthority(now)
+	})
+	c.uninstall(nil)
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: systemName, Name: certs.AuthoritySecret}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+		t.Errorf("after uninstall the authority is there: %v", err)
+	}
+}
+
+// leafOnly returns the first certificate of a file, which signs no other.
+func leafOnly(file []byte) []byte {
+	return append(bytes.SplitAfter(file, []byte("-----END CERTIFICATE-----"))[0], '\n')
+}
+
+// wantAuthority checks the Secret, and that every webhook trusts its authority first.
+func (c *cluster) wantAuthority(data map[string][]byte) {
+	c.t.Helper()
+	if got := c.secret(certs.AuthoritySecret).Data; !maps.EqualFunc(got, data, bytes.Equal) {
+		c.t.Errorf("the Secret has another authority")
+	}
+	for i, bundle := range c.bundles() {
+		if !bytes.HasPrefix(bundle, data[certs.AuthorityCert]) {
+			c.t.Errorf("webhook %d trusts %s", i, bundle)
+		}
+	}
+}
+
+func (c *cluster) bundles() (all [][]byte) {
+	c.t.Helper()
+	for _, hook := range c.mutating().Webhooks {
+		all = append(all, hook.ClientConfig.CABundle)
+	}
+	return append(all, c.validating().Webhooks[0].ClientConfig.CABundle)
+}
+
+// watchWrites creates and changes sets, and dials each replica with what the webhooks trust.
+func (c *cluster) watchWrites(replicas ...*replica) *drill.Writes {
+	c.t.Helper()
+	set := newSet("default", "watched")
+	c.create(set)
+	var dials []func(context.Context) error
+	for _, r := range replicas {
+		dials = append(dials, func(ctx context.Context) error { return c.dial(ctx, r) })
+	}
+	return drill.NewWrites(c.t.Context(), c, set, dials...)
+}
+
+// dial connects to a replica as an API server does, with what the first webhook trusts now.
+func (c *cluster) dial(ctx context.Context, r *replica) error {
+	roots := x509.NewCertPool()
+	hooks := c.mutating()
+	roots.AppendCertsFromPEM(hooks.Webhooks[0].ClientConfig.CABundle)
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}}
+	conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(r.webhookURL(), "https://"))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// presented returns the certificate that a replica presents.
+func (c *cluster) presented(r *replica) *x509.Certificate {
+	c.t.Helper()
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(r.webhookURL(), "https://"), &tls.Config{InsecureSkipVerify: true})
+	c.must(err)
+	defer func() { _ = conn.Close() }()
+	return conn.ConnectionState().PeerCertificates[0]
+}
+
+// TestARotationRefusesNoWrite deletes the authority and installs again: both replicas present a certificate of the
+// new one, and the API server accepts each connection meanwhile. In the end nothing trusts the old authority.
+func TestARotationRefusesNoWrite(t *testing.T) {
+	c := newCluster(t)
+	first, second := c.replica(nil), c.replica(nil)
+	withURL := func(o *install.Options) { o.WebhookURL = first.webhookURL() }
+	c.install(withURL)
+	first.start().untilReady()
+	second.start().untilReady()
+	old := c.secret(certs.AuthoritySecret)
+	writes := c.watchWrites(first, second)
+
+	c.must(c.Delete(t.Context(), old))
+	c.install(withURL)
+	next := c.secret(certs.AuthoritySecret).Data
+	if bytes.Equal(next[certs.AuthorityCert], old.Data[certs.AuthorityCert]) {
+		t.Fatal("install made no other authority")
+	}
+	signer, err := certs.ReadAuthority(next, time.Now())
+	must(t, err)
+	for _, r := range []*replica{first, second} {
+		c.until("the replica presents a certificate of the new authority", func() bool {
+			return c.presented(r).CheckSignatureFrom(signer.Leaf) == nil
+		})
+	}
+	c.install(func(o *install.Options) { withURL(o); o.DropOlder = true })
+	if slices.ContainsFunc(c.bundles(), func(b []byte) bool { return !bytes.Equal(b, next[certs.AuthorityCert]) }) {
+		t.Error("a webhook still trusts the old authority")
+	}
+	made := writes.Rounds()
+	c.until("writes follow the end of the rotation", func() bool { return writes.Rounds() > made+10 })
+	writes.End(t)
+}
