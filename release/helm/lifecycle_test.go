@@ -3,12 +3,20 @@
 package helm
 
 import (
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/drill"
 )
 
@@ -27,11 +35,10 @@ func lifecycle(t *testing.T, h tool) {
 	wait := options{wait: patience}
 	must(t, "install", h.install(release, namespace, from(t), merged(nil), wait))
 	must(t, "await the roles", bed.Operator.AwaitRoles())
-	s := newScene(t)
-
-	must(t, "upgrade", h.upgrade(release, namespace, chartDir, merged(map[string]any{"replicas": 3}), wait))
+	s := upgradeFromFormer(t, h)
 	s.wantAll("upgrade")
 	s.wantServed("upgraded")
+	authority := authorityOf(t)
 
 	unschedulable := merged(map[string]any{"nodeSelector": map[string]any{"no": "such-node"}, "replicas": 3})
 	if err := h.upgrade(release, namespace, chartDir, unschedulable, options{wait: 10 * time.Second}); err == nil {
@@ -43,6 +50,10 @@ func lifecycle(t *testing.T, h tool) {
 	s.wantServed("rolled-back")
 
 	newerDefinition(t, h, s)
+	if !bytes.Equal(authorityOf(t), authority) {
+		t.Error("an upgrade made another authority")
+	}
+	rotated(t, h, s)
 
 	must(t, "uninstall", h.uninstall(release, namespace))
 	if crd(t, setsName) == nil {
@@ -64,6 +75,96 @@ func lifecycle(t *testing.T, h tool) {
 	s.wantAll("second install")
 	s.wantServed("installed-again")
 	freed(t, h, s)
+}
+
+// upgradeFromFormer upgrades the former chart, while a client writes ten times a second. Replicas of both versions stand
+// behind one address, as behind a Service. In the end there is one of the present version.
+func upgradeFromFormer(t *testing.T, h tool) *scene {
+	present := bed.Operator.Program
+	t.Cleanup(func() { bed.Operator.Program = present })
+	ports, err := drill.FreePorts(3)
+	must(t, "find ports", err)
+	front, err := drill.NewFront(bed.Operator.Webhooks, ports[0])
+	must(t, "stand in for the Service", err)
+	t.Cleanup(func() { _ = front.Close() })
+	bed.Operator.Program = former()
+	s := newScene(t, "--leader-elect", "--webhook-port", strconv.Itoa(ports[0]))
+	writes := drill.NewWrites(t.Context(), bed.Client, s.Set("plain"))
+
+	values, o := merged(map[string]any{"replicas": 3}), options{wait: patience}
+	if err := h.upgrade(release, namespace, chartDir, values, o); err != nil {
+		if _, is4 := h.(helm4); !is4 || !strings.Contains(err.Error(), "caBundle") {
+			t.Fatal(err)
+		}
+		o.forces = true // the former operator owns the bundles
+		must(t, "upgrade", h.upgrade(release, namespace, chartDir, values, o))
+	}
+	next := &drill.Operator{Program: present, Kubeconfig: bed.Operator.Kubeconfig, Reaper: bed.Reaper, Log: bed.Operator.Log + ".next", Webhooks: ports[1], Probes: ports[2]}
+	must(t, "start a replica", next.Start("--leader-elect"))
+	front.To(ports[0], ports[1])
+	s.awaitSigned(ports[1])
+	front.To(ports[1])
+	must(t, "end the former replica", bed.Operator.End())
+	made := writes.Rounds()
+	s.Until("writes follow the upgrade", func() bool { return writes.Rounds() > made+10 })
+	writes.End(t)
+
+	must(t, "free the address", front.Close())
+	must(t, "end the replica", next.End())
+	bed.Operator.Program = present
+	must(t, "start the operator", bed.Operator.Start())
+	return s
+}
+
+// rotated deletes the authority and upgrades, while a client writes.
+func rotated(t *testing.T, h tool, s *scene) {
+	before := authorityOf(t)
+	writes := drill.NewWrites(t.Context(), bed.Client, s.Set("plain"))
+	must(t, "delete the authority", bed.Client.Delete(t.Context(), authoritySecret()))
+	must(t, "upgrade", h.upgrade(release, namespace, chartDir, merged(nil), options{wait: patience}))
+	if bytes.Equal(authorityOf(t), before) {
+		t.Fatal("the authority is the same")
+	}
+	s.awaitSigned(bed.Operator.Webhooks)
+	must(t, "end the rotation", h.upgrade(release, namespace, chartDir, merged(map[string]any{"certificates": map[string]any{"dropOlder": true}}), options{wait: patience}))
+	hooks, _, _ := unstructured.NestedSlice(get(t, "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "lws-mutating-webhook-configuration").Object, "webhooks")
+	bundle, _, _ := unstructured.NestedString(hooks[0].(map[string]any), "clientConfig", "caBundle")
+	if bundle != base64.StdEncoding.EncodeToString(authorityOf(t)) {
+		t.Error("the webhooks trust more than the authority")
+	}
+	made := writes.Rounds()
+	s.Until("writes follow the rotation", func() bool { return writes.Rounds() > made+10 })
+	writes.End(t)
+}
+
+func authoritySecret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certs.AuthoritySecret}}
+}
+
+// authorityOf returns the certificate of the release's authority.
+func authorityOf(t *testing.T) []byte {
+	t.Helper()
+	secret := authoritySecret()
+	must(t, "read the authority", bed.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+	if secret.Annotations["meta.helm.sh/release-name"] != release {
+		t.Error("the authority is not of the release")
+	}
+	return secret.Data[certs.AuthorityCert]
+}
+
+// awaitSigned waits until a replica presents a certificate of the authority.
+func (s *scene) awaitSigned(port int) {
+	s.Helper()
+	authority, err := certs.ReadAuthorityCert(authorityOf(s.T), time.Now())
+	s.Check("read the authority", err)
+	s.Eventually("the replica presents a certificate of the authority", func() error {
+		conn, err := tls.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		return conn.ConnectionState().PeerCertificates[0].CheckSignatureFrom(authority)
+	})
 }
 
 // newerDefinition upgrades over a definition with one field more, and takes the field away again.

@@ -3,6 +3,7 @@
 package helm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,9 @@ func from(t *testing.T) string {
 	t.Logf("the former chart is %s", dir)
 	return dir
 }
+
+// former is the program of the commit before: this one, if that is not given.
+func former() string { return cmp.Or(os.Getenv("LOCKSTEP_FROM"), bed.Operator.Program) }
 
 // scene has sets that run, of an installation that a test made before.
 type scene struct {

@@ -17,6 +17,8 @@ import (
 type options struct {
 	// takes is --take-ownership.
 	takes bool
+	// forces is --force-conflicts of Helm 4. Helm 3 knows no conflicts.
+	forces bool
 	// wait is --wait --timeout; zero does not wait.
 	wait time.Duration
 }
@@ -79,7 +81,7 @@ func (h helm4) upgrade(name, namespace, chart string, values map[string]any, o o
 		return err
 	}
 	a := action.NewUpgrade(c)
-	a.Namespace, a.TakeOwnership, a.ResetValues = namespace, o.takes, true
+	a.Namespace, a.TakeOwnership, a.ForceConflicts, a.ResetValues = namespace, o.takes, o.forces, true
 	a.WaitStrategy, a.Timeout = strategy(o), o.wait
 	_, err = a.Run(name, loaded, values)
 	return err

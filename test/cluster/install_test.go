@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +20,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/drill"
 )
 
@@ -104,6 +107,67 @@ func TestUpgrade(t *testing.T) {
 	s.Check("hand back: "+out, err)
 	s.bornOnce(mark, func(string) bool { return false })
 	s.wantKept(before, func(string) bool { return false })
+}
+
+// TestUpgradeRefusesNoWrite replaces a replica of a former version by one of this, while a client writes ten times a
+// second. The replicas stand behind one address, as behind a Service. A former replica that restarts after the roles have
+// changed goes on.
+func TestUpgradeRefusesNoWrite(t *testing.T) {
+	former := os.Getenv("LOCKSTEP_FROM")
+	if former == "" {
+		t.Fatal("LOCKSTEP_FROM: want the path of the former lockstep; run \"make upgrade\"")
+	}
+	s := newScene(t)
+	present := bed.Operator.Program
+	out, err := s.swapOperator(former)
+	s.Check("uninstall: "+out, err)
+	t.Cleanup(func() {
+		bed.Operator.Program = present
+		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
+	})
+	ports, err := drill.FreePorts(6)
+	s.Check("find ports", err)
+	replica := func(n int, program string) *drill.Operator {
+		o := &drill.Operator{Program: program, Kubeconfig: bed.Operator.Kubeconfig, Reaper: bed.Reaper,
+			Log: fmt.Sprintf("%s.%d", bed.Operator.Log, n), Webhooks: ports[2*n], Probes: ports[2*n+1]}
+		s.Check("start a replica", o.Start("--leader-elect"))
+		return o
+	}
+	front, err := drill.NewFront(bed.Operator.Webhooks, ports[0])
+	s.Check("stand in for the Service", err)
+	t.Cleanup(func() { _ = front.Close() })
+
+	s.Check("install the former version", bed.Operator.Install())
+	first := replica(0, former)
+	set := s.settled(s.newSet("a", 1, 2, imageA))
+	writes := drill.NewWrites(t.Context(), s.Client, set)
+	bed.Operator.Program = present
+	s.Check("install the present version", bed.Operator.Install())
+	second := replica(1, former)
+	front.To(ports[0], ports[2])
+	s.Check("end a former replica", first.End())
+	third := replica(2, present)
+	front.To(ports[2], ports[4])
+
+	secret := &corev1.Secret{}
+	s.Check("read the authority", s.Client.Get(t.Context(), client.ObjectKey{Namespace: "lws-system", Name: certs.AuthoritySecret}, secret))
+	authority, err := certs.ReadAuthority(secret.Data, time.Now())
+	s.Check("read the authority", err)
+	s.Eventually("the replica presents a certificate of the authority", func() error {
+		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", ports[4]), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		return conn.ConnectionState().PeerCertificates[0].CheckSignatureFrom(authority.Leaf)
+	})
+	front.To(ports[4])
+	s.Check("end the last former replica", second.End())
+	made := writes.Rounds()
+	s.Until("writes follow the upgrade", func() bool { return writes.Rounds() > made+10 })
+	writes.End(t)
+	s.settled(s.newSet("b", 1, 2, imageA))
+	s.Check("end the replica", third.End())
 }
 
 // swapOperator ends the operator, uninstalls it and keeps the sets.
