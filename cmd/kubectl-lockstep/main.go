@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -18,17 +19,23 @@ import (
 	"lockstep.dev/lockstep/internal/cli"
 )
 
+// lastWords is how long an interrupted command may still print.
+const lastWords = 300 * time.Millisecond
+
 func main() {
 	// Commands print errors themselves: the logs of libraries would repeat them.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() { // a read of a pipe, a write to one, and discovery know no context
+		stop() // a second signal is not waited for
+		time.Sleep(lastWords)
+		os.Exit(1)
+	})
 	cmd := cli.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	cmd.SetArgs(cli.Args(os.Args))
-	err := cmd.ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "error:", err)
 		os.Exit(1)
 	}
 }

@@ -10,12 +10,13 @@ import (
 
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/terminal"
 	"lockstep.dev/lockstep/internal/version"
 )
 
 func main() {
 	if err := newCommand().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(terminal.Writer(os.Stderr), "error:", err)
 		os.Exit(1)
 	}
 }

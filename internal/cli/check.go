@@ -53,7 +53,7 @@ func (o *options) check(ctx context.Context, out *output, table check.Table) err
 	found := render.Check(table.Run(ctx, check.Options{
 		Client: live, Discovery: server, TestNamespace: c.namespace, Version: version.Get().Version, Now: time.Now(),
 	}))
-	if err := out.print(o.Out, found); err != nil {
+	if err := out.print(found); err != nil {
 		return err
 	}
 	if found.Failures > 0 {

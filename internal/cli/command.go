@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/terminal"
 	"lockstep.dev/lockstep/internal/version"
 )
 
@@ -31,12 +33,23 @@ type options struct {
 	flags *genericclioptions.ConfigFlags
 	// at is the moment of a replayed report, or zero.
 	at time.Time
+	// IOStreams escape what they write. stdout does not.
 	genericiooptions.IOStreams
+	stdout io.Writer
+}
+
+// forPrograms is where formats for programs are printed. People read a terminal.
+func (o *options) forPrograms() io.Writer {
+	if terminal.Is(o.stdout) {
+		return o.Out
+	}
+	return o.stdout
 }
 
 // NewCommand returns kubectl lockstep.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{flags: genericclioptions.NewConfigFlags(true), IOStreams: streams}
+	o := &options{flags: genericclioptions.NewConfigFlags(true), IOStreams: streams, stdout: streams.Out}
+	o.Out, o.ErrOut = terminal.Writer(streams.Out), terminal.Writer(streams.ErrOut)
 	o.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		config.UserAgent = "kubectl-" + version.UserAgent()
 		config.QPS = -1 // the API server limits its clients
@@ -68,9 +81,9 @@ on the PATH, run it as kubectl lockstep.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.ErrOut)
+	root.SetIn(o.In)
+	root.SetOut(o.Out)
+	root.SetErr(o.ErrOut)
 	o.flags.AddFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {

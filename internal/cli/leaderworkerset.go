@@ -55,7 +55,7 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 	key := session.key(names[0])
 	if watch {
 		seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
-		return out.watch(cmd.Context(), o.Out, session.Session, gone, func() (render.Report, error) {
+		return out.watch(cmd.Context(), session.Session, gone, func() (render.Report, error) {
 			found, err := session.Set(cmd.Context(), key, o.now())
 			switch {
 			case apierrors.IsNotFound(err) && seen:
@@ -73,7 +73,7 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 	if err != nil {
 		return err
 	}
-	return out.print(o.Out, report(found))
+	return out.print(report(found))
 }
 
 func (o *options) planCommand() *cobra.Command {
@@ -143,9 +143,9 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 		list.Items = append(list.Items, *plan)
 	}
 	if len(list.Items) == 1 {
-		return out.print(o.Out, &list.Items[0])
+		return out.print(&list.Items[0])
 	}
-	return out.print(o.Out, list)
+	return out.print(list)
 }
 
 // planOf returns the plan for one set as the API server would store it.

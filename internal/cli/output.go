@@ -4,17 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/render"
+	"lockstep.dev/lockstep/internal/terminal"
 )
 
 // table is the default output.
@@ -22,28 +21,28 @@ const table = "table"
 
 // output prints values in the format of --output.
 type output struct {
-	flags   *genericclioptions.PrintFlags
+	*options
+	format  *genericclioptions.PrintFlags
 	printer printers.ResourcePrinter // nil for a table
-	now     func() time.Time
 }
 
 // addOutput adds --output and --template to a command. They are read before it runs.
 func (opts *options) addOutput(cmd *cobra.Command) *output {
 	format := table
-	o := &output{now: opts.now, flags: &genericclioptions.PrintFlags{
+	o := &output{options: opts, format: &genericclioptions.PrintFlags{
 		JSONYamlPrintFlags:   genericclioptions.NewJSONYamlPrintFlags(),
 		TemplatePrinterFlags: genericclioptions.NewKubeTemplatePrintFlags(),
 		OutputFormat:         &format,
 	}}
-	o.flags.TemplatePrinterFlags.AddFlags(cmd)
-	formats := append([]string{table, "json", "yaml"}, o.flags.TemplatePrinterFlags.AllowedFormats()...)
+	o.format.TemplatePrinterFlags.AddFlags(cmd)
+	formats := append([]string{table, "json", "yaml"}, o.format.TemplatePrinterFlags.AllowedFormats()...)
 	cmd.Flags().StringVarP(&format, "output", "o", format, "output format: "+strings.Join(formats, ", "))
-	o.flags.OutputFlagSpecified = func() bool { return cmd.Flags().Changed("output") }
+	o.format.OutputFlagSpecified = func() bool { return cmd.Flags().Changed("output") }
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
-		if format == table && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
+		if format == table && *o.format.TemplatePrinterFlags.TemplateArgument == "" {
 			return nil
 		}
-		if o.printer, err = o.flags.ToPrinter(); err != nil {
+		if o.printer, err = o.format.ToPrinter(); err != nil {
 			return fmt.Errorf("--output: %w", err)
 		}
 		return nil
@@ -69,8 +68,16 @@ func (o *output) text(r render.Report, now time.Time) (string, error) {
 	return text.String(), err
 }
 
+// stream is where the format is printed.
+func (o *output) stream() io.Writer {
+	if o.printer == nil {
+		return o.Out
+	}
+	return o.forPrograms()
+}
+
 // print prints values one after the other.
-func (o *output) print(to io.Writer, all ...render.Report) error {
+func (o *output) print(all ...render.Report) error {
 	for i, r := range all {
 		text, err := o.text(r, o.now())
 		if err != nil {
@@ -79,7 +86,7 @@ func (o *output) print(to io.Writer, all ...render.Report) error {
 		if i > 0 {
 			text = o.between() + text
 		}
-		if _, err := io.WriteString(to, text); err != nil {
+		if _, err := io.WriteString(o.stream(), text); err != nil {
 			return err
 		}
 	}
@@ -88,8 +95,8 @@ func (o *output) print(to io.Writer, all ...render.Report) error {
 
 // watch prints what see returns, again every second until ctx ends: in place on a terminal, and
 // elsewhere unless only ages changed. A value that is nil is gone.
-func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, gone string, see func() (render.Report, error)) error {
-	last, inPlace := "", isTerminal(to)
+func (o *output) watch(ctx context.Context, session *lws.Session, gone string, see func() (render.Report, error)) error {
+	last, inPlace := "", terminal.Is(o.stdout)
 	if o.printer != nil {
 		gone = "" // programs get nothing: a missing set has no status
 	}
@@ -106,22 +113,17 @@ func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, 
 		case err != nil:
 			return err
 		case inPlace:
-			fmt.Fprint(to, "\x1b[H\x1b[J", text)
+			fmt.Fprint(o.stdout, "\x1b[H\x1b[J")
+			fmt.Fprint(o.stream(), text)
 		case ageless != last && last != "":
 			text = o.between() + text
 			fallthrough
 		case ageless != last:
-			fmt.Fprint(to, text)
+			fmt.Fprint(o.stream(), text)
 		}
 		last = ageless
 		if err := session.Await(); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
-}
-
-// isTerminal reports whether a stream is a terminal.
-func isTerminal(stream io.Writer) bool {
-	file, isFile := stream.(*os.File)
-	return isFile && term.IsTerminal(int(file.Fd()))
 }

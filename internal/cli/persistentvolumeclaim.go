@@ -97,7 +97,7 @@ func (o *options) why(ctx context.Context, q *question) error {
 	if err != nil {
 		return err
 	}
-	return q.out.print(o.Out, render.Overview(reports))
+	return q.out.print(render.Overview(reports))
 }
 
 // whyNamed reports on each PVC. A PVC that does not exist is an error after the reports on the others.
@@ -132,7 +132,7 @@ func (c *cluster) whyNamed(ctx context.Context, live client.Client, q *question)
 	if len(reports) > 0 && len(q.names) > 1 && q.out.printer != nil {
 		shown = []render.Report{render.Claims(reports)}
 	}
-	return errors.Join(q.out.print(c.Out, shown...), missing)
+	return errors.Join(q.out.print(shown...), missing)
 }
 
 // tryDelete returns the answer to a DELETE of a PVC as a dry run.

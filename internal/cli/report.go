@@ -64,7 +64,7 @@ func (o *options) report(ctx context.Context, names []string, command, path stri
 		return c.explain(err, readReport)
 	}
 	if path == "-" {
-		_, err := packed.WriteTo(o.Out)
+		_, err := packed.WriteTo(o.stdout)
 		return err
 	}
 	if path == "" {

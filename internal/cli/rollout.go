@@ -131,7 +131,10 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 		if err != nil {
 			return err
 		}
-		return printer.PrintObj(after, o.Out)
+		if *a.print.OutputFormat == "" {
+			return printer.PrintObj(after, o.Out)
+		}
+		return printer.PrintObj(after, o.forPrograms())
 	})
 }
 
@@ -215,7 +218,7 @@ func (o *options) rolloutHistory(ctx context.Context, names []string, out *outpu
 		}
 		return err
 	})
-	return errors.Join(out.print(o.Out, all...), err)
+	return errors.Join(out.print(all...), err)
 }
 
 // history reads a set and all its revisions.

@@ -81,15 +81,16 @@ var floors = map[string]floor{
 	"cmd/...":              f6,
 	"hack/...":             f6,
 
-	"internal/kinds":   apart, // which kinds are served
-	"internal/sieve":   apart, // which fields of pods are decoded
-	"internal/lease":   apart, // who runs the controllers
-	"internal/connect": apart, // how a program reaches a cluster
-	"internal/turn":    apart, // whose request is next
-	"internal/version": apart, // the name of the build
-	"internal/scrape":  apart, // who reads metrics
-	"config":           apart, // embedded manifests
-	"config/crd":       apart,
+	"internal/kinds":    apart, // which kinds are served
+	"internal/sieve":    apart, // which fields of pods are decoded
+	"internal/lease":    apart, // who runs the controllers
+	"internal/connect":  apart, // how a program reaches a cluster
+	"internal/turn":     apart, // whose request is next
+	"internal/version":  apart, // the name of the build
+	"internal/scrape":   apart, // who reads metrics
+	"config":            apart, // embedded manifests
+	"config/crd":        apart,
+	"internal/terminal": apart, // which characters are shown
 
 	"internal/floors": tests,
 	"test/...":        tests,

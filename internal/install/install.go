@@ -32,6 +32,7 @@ import (
 	"lockstep.dev/lockstep/internal/connect"
 	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/terminal"
 	"lockstep.dev/lockstep/internal/version"
 )
 
@@ -338,6 +339,7 @@ func newCommand(use, short, long string, o *Options, do func(context.Context) er
 	var kubeconfig string
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {
 		if o.Out = cmd.OutOrStdout(); !o.Print {
+			o.Out = terminal.Writer(o.Out)
 			if o.REST, err = connect.Config(kubeconfig); err != nil {
 				return err
 			}

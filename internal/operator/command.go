@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/connect"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/terminal"
 	"lockstep.dev/lockstep/internal/version"
 )
 
@@ -49,7 +50,7 @@ func NewCommand() *cobra.Command {
 }
 
 func (f *flags) run(cmd *cobra.Command) error {
-	log := zap.New(zap.UseFlagOptions(&f.zap))
+	log := zap.New(zap.UseFlagOptions(&f.zap), zap.WriteTo(terminal.Writer(os.Stderr)))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	options, err := f.options(cmd.Flags())

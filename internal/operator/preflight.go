@@ -53,8 +53,8 @@ const servedWithin = 10 * time.Second
 // checkKinds returns an error if the API server does not serve LeaderWorkerSets: the caches would never be
 // synced. It waits for a definition that Helm applied just before.
 func (o *Options) checkKinds(ctx context.Context, client kubernetes.Interface) error {
-	err := wait.PollUntilContextTimeout(ctx, time.Second/2, servedWithin, true, func(context.Context) (bool, error) {
-		_, err := client.Discovery().ServerResourcesForGroupVersion(lwsv1.GroupVersion.String())
+	err := wait.PollUntilContextTimeout(ctx, time.Second/2, servedWithin, true, func(ctx context.Context) (bool, error) {
+		_, err := client.Discovery().ServerResourcesForGroupVersionWithContext(ctx, lwsv1.GroupVersion.String())
 		return err == nil, crclient.IgnoreNotFound(err)
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {

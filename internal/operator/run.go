@@ -79,9 +79,20 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := o.assemble(scheme, keeper, ctx.Done())
-	if err != nil {
-		return err
+	var mgr ctrl.Manager
+	assembled := make(chan error, 1)
+	go func() {
+		var err error
+		mgr, err = o.assemble(scheme, keeper, ctx.Done())
+		assembled <- err
+	}()
+	select {
+	case err := <-assembled:
+		if err != nil {
+			return err
+		}
+	case <-ctx.Done(): // discovery knows no context
+		return context.Cause(ctx)
 	}
 	return o.runUntil(ctx, mgr)
 }

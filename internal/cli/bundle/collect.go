@@ -161,7 +161,7 @@ func (c *collector) readSets(ctx context.Context) error {
 
 // readObjects reads what belongs to the sets, what uses their PVCs, and what plans and explanations read besides.
 func (c *collector) readObjects(ctx context.Context) {
-	version, err := c.kube.Discovery().ServerVersion()
+	version, err := c.kube.Discovery().ServerVersionWithContext(ctx)
 	c.miss("the version of Kubernetes", err)
 	c.server = version
 	s := newSelection(c.sets, len(c.Names) == 0)

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"lockstep.dev/lockstep/internal/terminal"
 )
 
 // APIVersion is the version of all JSON that this package prints. Fields are added to it.
@@ -107,15 +108,9 @@ func (p *page) ageOf(at *time.Time) string {
 	return p.age(&metav1.Time{Time: *at})
 }
 
-// plain replaces control characters: annotations and termination messages of others must not steer the
-// terminal of the user, nor break a line or a table.
+// plain keeps a text in its line and its cell: annotations and termination messages are those of others.
 func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text)
+	return terminal.Escape(strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ").Replace(text))
 }
 
 func counted(n int, noun string) string {

@@ -93,7 +93,7 @@ func TestTextOfStatus(t *testing.T) {
 				{Pod: "llama-0", Name: "serve", ExitCode: 1, LogUnread: "no kubelet", At: metav1.NewTime(now)},
 			}}}
 		}, []string{
-			"\nCONTAINERS THAT FAILED WITH GROUP 0\npod llama-0-1, container serve: OOMKilled (exit code 137), 0s ago\n| loading\n| no memory left\nlog:\n| a b\n| c [2J\n",
+			"\nCONTAINERS THAT FAILED WITH GROUP 0\npod llama-0-1, container serve: OOMKilled (exit code 137), 0s ago\n| loading\n| no memory left\nlog:\n| a b\n| c\\u001b[2J\n",
 			"\npod llama-0, container serve: - (exit code 1), 0s ago\nlog not read: no kubelet\n",
 		}, ""},
 		{"a failure without evidence", with(newSurvey(1, 2), 0, "++"), func(s *clilws.Survey) {

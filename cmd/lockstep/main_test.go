@@ -1,0 +1,71 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"lockstep.dev/lockstep/test/interrupt"
+)
+
+func TestMain(m *testing.M) { interrupt.Main(m, main) }
+
+func TestEveryCommandEndsWhileTheAPIServerIsSilent(t *testing.T) {
+	version := map[string]string{"/version": `{"major":"1","minor":"34","gitVersion":"v1.34.0"}`}
+	ready := map[string]string{ // what run asks before it starts anything
+		"/version":                            version["/version"],
+		"/apis/leaderworkerset.x-k8s.io/v1":   `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"leaderworkerset.x-k8s.io/v1","resources":[]}`,
+		"/api/v1/namespaces/lws-system":       `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"lws-system"}}`,
+		"/apis/coordination.k8s.io/v1/leases": `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","items":[]}`,
+	}
+	for name, answers := range map[string]map[string]string{"from the start": nil, "after its version": version, "once all is ready": ready} {
+		for _, args := range interrupt.Commands(t, newCommand(), map[string]string{
+			"lockstep run":       "run --namespace lws-system --metrics-bind-address 0 --health-probe-bind-address 0 --webhooks=false",
+			"lockstep install":   "install",
+			"lockstep uninstall": "uninstall",
+			"lockstep version":   "",
+		}) {
+			for _, signal := range interrupt.Signals {
+				if len(args) == 0 {
+					continue // it asks nobody
+				}
+				t.Run(strings.Join([]string{args[0], name, signal.String()}, " "), func(t *testing.T) {
+					server, asked := interrupt.Mute(t, answers)
+					config := filepath.Join(t.TempDir(), "config")
+					text := "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a}}]\nclusters: [{name: a, cluster: {server: \"" + server.URL + "\"}}]\n"
+					if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					interrupt.Ends(t, interrupt.Program(t, append(args, "--kubeconfig", config)...), signal, func() { <-asked })
+				})
+			}
+		}
+	}
+}
+
+// A pipe that somebody holds open has no end.
+func TestACommandEndsWhileItReadsItsConfiguration(t *testing.T) {
+	for _, command := range []string{"run", "install --print"} {
+		for _, signal := range interrupt.Signals {
+			t.Run(command+" "+signal.String(), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "pipe.yaml")
+				if err := unix.Mkfifo(path, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				c := interrupt.Program(t, append(strings.Fields(command), "--config", path)...)
+				interrupt.Ends(t, c, signal, func() {
+					held, err := os.OpenFile(path, os.O_WRONLY, 0)
+					if err != nil {
+						t.Error(err)
+					}
+					t.Cleanup(func() { _ = held.Close() })
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,54 @@
+// Package terminal shows text of others to people. It knows which characters steer a terminal or deceive its reader,
+// and no command.
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+
+	"golang.org/x/term"
+)
+
+// Escape writes each character that shows nothing, or changes what others show, as JSON writes it: \u202e. So JSON
+// keeps its meaning. Line feeds and tabs stay.
+func Escape(text string) string {
+	var escaped strings.Builder
+	for _, r := range text {
+		if r == '\n' || r == '\t' || isShown(r) {
+			escaped.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&escaped, `\u%04x`, unit)
+		}
+	}
+	return escaped.String()
+}
+
+// isShown reports whether a character has a glyph. Unicode counts some invisible ones as letters and marks.
+func isShown(r rune) bool {
+	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Writer escapes what is written to a stream. Each write must hold whole characters.
+func Writer(to io.Writer) io.Writer { return writer{to} }
+
+type writer struct{ to io.Writer }
+
+// Write implements io.Writer.
+func (w writer) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(w.to, Escape(string(text))); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// Is reports whether a stream is a terminal.
+func Is(stream io.Writer) bool {
+	file, isFile := stream.(*os.File)
+	return isFile && term.IsTerminal(int(file.Fd()))
+}
