@@ -20,15 +20,15 @@ import (
 
 	"lockstep.dev/lockstep/internal/cli"
 	"lockstep.dev/lockstep/internal/terminal"
-	"lockstep.dev/lockstep/test/interrupt"
+	"lockstep.dev/lockstep/test/program"
 )
 
-func TestMain(m *testing.M) { interrupt.Main(m, main) }
+func TestMain(m *testing.M) { program.Main(m, main) }
 
 // commands are those that ask an API server, with their arguments.
 func commands(t *testing.T) (all [][]string) {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	for _, args := range interrupt.Commands(t, cli.NewCommand(streams), map[string]string{
+	for _, args := range program.Leaves(t, cli.NewCommand(streams), map[string]string{
 		"kubectl lockstep status":          "status a --watch",
 		"kubectl lockstep plan":            "plan a",
 		"kubectl lockstep why":             "why pvc/a",
@@ -81,10 +81,10 @@ func TestEveryCommandEndsWhileTheAPIServerIsSilent(t *testing.T) {
 	version := map[string]string{"/version": discovery["/version"]}
 	for name, answers := range map[string]map[string]string{"from the start": nil, "after its version": version, "after discovery": discovery} {
 		for _, args := range commands(t) {
-			for _, signal := range interrupt.Signals {
+			for _, signal := range program.Signals {
 				t.Run(strings.Join(append(args, name, signal.String()), " "), func(t *testing.T) {
-					server, asked := interrupt.Mute(t, maps.Clone(answers))
-					interrupt.Ends(t, interrupt.Program(t, append(args, "--server", server.URL)...), signal, func() { <-asked })
+					server, asked := program.Mute(t, maps.Clone(answers))
+					program.Ends(t, program.Command(t, append(args, "--server", server.URL)...), signal, func() { <-asked })
 				})
 			}
 		}
@@ -92,14 +92,14 @@ func TestEveryCommandEndsWhileTheAPIServerIsSilent(t *testing.T) {
 }
 
 func TestACommandEndsWhileItReads(t *testing.T) {
-	for _, signal := range interrupt.Signals {
+	for _, signal := range program.Signals {
 		t.Run("standard input "+signal.String(), func(t *testing.T) {
-			c := interrupt.Program(t, "plan", "-f", "-")
+			c := program.Command(t, "plan", "-f", "-")
 			in, err := c.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
 			}
-			interrupt.Ends(t, c, signal, func() {
+			program.Ends(t, c, signal, func() {
 				if _, err := in.Write(bytes.Repeat([]byte("# \n"), 1<<16)); err != nil { // more than a pipe holds
 					t.Error(err)
 				}
@@ -110,7 +110,7 @@ func TestACommandEndsWhileItReads(t *testing.T) {
 			if err := unix.Mkfifo(path, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			interrupt.Ends(t, interrupt.Program(t, "plan", "-f", path), signal, func() {
+			program.Ends(t, program.Command(t, "plan", "-f", path), signal, func() {
 				held, err := os.OpenFile(path, os.O_WRONLY, 0) // returns when the program has opened it
 				if err != nil {
 					t.Error(err)
@@ -122,7 +122,7 @@ func TestACommandEndsWhileItReads(t *testing.T) {
 }
 
 func TestACommandEndsWhileNobodyReadsItsOutput(t *testing.T) {
-	for _, signal := range interrupt.Signals {
+	for _, signal := range program.Signals {
 		t.Run(signal.String(), func(t *testing.T) {
 			out, in, err := os.Pipe()
 			if err != nil {
@@ -136,9 +136,9 @@ func TestACommandEndsWhileNobodyReadsItsOutput(t *testing.T) {
 			if _, err := in.Write(make([]byte, before)); err != nil {
 				t.Fatal(err)
 			}
-			c := interrupt.Program(t, "plan", "--help")
+			c := program.Command(t, "plan", "--help")
 			c.Stdout, c.Stderr = in, in
-			interrupt.Ends(t, c, signal, func() {
+			program.Ends(t, c, signal, func() {
 				for held := 0; held <= before; { // the rest does not fit
 					if held, err = unix.IoctlGetInt(int(out.Fd()), unix.TIOCINQ); err != nil {
 						t.Error(err)
@@ -148,6 +148,21 @@ func TestACommandEndsWhileNobodyReadsItsOutput(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAFileIsReadInBounds(t *testing.T) {
+	for _, endless := range program.Endless(t) {
+		program.Fails(t, program.Command(t, "plan", "-f", endless), "it has more than 16 MiB")
+	}
+	piped := program.Command(t, "plan", "-f", "-")
+	zeros, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zeros.Close()
+	piped.Stdin = zeros
+	program.Fails(t, piped, "it has more than 16 MiB")
+	program.Fails(t, program.Command(t, "plan", "-f", program.Bomb(t)), "a document of it has more than 3 MiB")
 }
 
 // The message of an API server, and an argument, may be anybody's.
@@ -167,7 +182,7 @@ func TestNoErrorSteersATerminal(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	for _, args := range append(commands(t), []string{"plan", "-f", hostile}, []string{hostile}, []string{"status", hostile}, []string{"status", "--" + hostile}) {
-		text, _ := interrupt.Program(t, append(args, "--server", server.URL)...).CombinedOutput()
+		text, _ := program.Command(t, append(args, "--server", server.URL)...).CombinedOutput()
 		if got := string(text); got != terminal.Escape(got) || !strings.Contains(got, `\u202eevil`) {
 			t.Errorf("%v printed %q", args, got)
 		}

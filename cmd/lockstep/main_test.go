@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lockstep.dev/lockstep/test/interrupt"
+	"lockstep.dev/lockstep/test/program"
 )
 
-func TestMain(m *testing.M) { interrupt.Main(m, main) }
+func TestMain(m *testing.M) { program.Main(m, main) }
 
 func TestEveryCommandEndsWhileTheAPIServerIsSilent(t *testing.T) {
 	version := map[string]string{"/version": `{"major":"1","minor":"34","gitVersion":"v1.34.0"}`}
@@ -24,24 +24,24 @@ func TestEveryCommandEndsWhileTheAPIServerIsSilent(t *testing.T) {
 		"/apis/coordination.k8s.io/v1/leases": `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","items":[]}`,
 	}
 	for name, answers := range map[string]map[string]string{"from the start": nil, "after its version": version, "once all is ready": ready} {
-		for _, args := range interrupt.Commands(t, newCommand(), map[string]string{
+		for _, args := range program.Leaves(t, newCommand(), map[string]string{
 			"lockstep run":       "run --namespace lws-system --metrics-bind-address 0 --health-probe-bind-address 0 --webhooks=false",
 			"lockstep install":   "install",
 			"lockstep uninstall": "uninstall",
 			"lockstep version":   "",
 		}) {
-			for _, signal := range interrupt.Signals {
+			for _, signal := range program.Signals {
 				if len(args) == 0 {
 					continue // it asks nobody
 				}
 				t.Run(strings.Join([]string{args[0], name, signal.String()}, " "), func(t *testing.T) {
-					server, asked := interrupt.Mute(t, answers)
+					server, asked := program.Mute(t, answers)
 					config := filepath.Join(t.TempDir(), "config")
 					text := "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a}}]\nclusters: [{name: a, cluster: {server: \"" + server.URL + "\"}}]\n"
 					if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 						t.Fatal(err)
 					}
-					interrupt.Ends(t, interrupt.Program(t, append(args, "--kubeconfig", config)...), signal, func() { <-asked })
+					program.Ends(t, program.Command(t, append(args, "--kubeconfig", config)...), signal, func() { <-asked })
 				})
 			}
 		}
@@ -51,14 +51,14 @@ func TestEveryCommandEndsWhileTheAPIServerIsSilent(t *testing.T) {
 // A pipe that somebody holds open has no end.
 func TestACommandEndsWhileItReadsItsConfiguration(t *testing.T) {
 	for _, command := range []string{"run", "install --print"} {
-		for _, signal := range interrupt.Signals {
+		for _, signal := range program.Signals {
 			t.Run(command+" "+signal.String(), func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "pipe.yaml")
 				if err := unix.Mkfifo(path, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				c := interrupt.Program(t, append(strings.Fields(command), "--config", path)...)
-				interrupt.Ends(t, c, signal, func() {
+				c := program.Command(t, append(strings.Fields(command), "--config", path)...)
+				program.Ends(t, c, signal, func() {
 					held, err := os.OpenFile(path, os.O_WRONLY, 0)
 					if err != nil {
 						t.Error(err)
@@ -67,5 +67,14 @@ func TestACommandEndsWhileItReadsItsConfiguration(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+func TestAConfigurationIsReadInBounds(t *testing.T) {
+	for _, command := range []string{"run", "install --print"} {
+		for _, endless := range program.Endless(t) {
+			program.Fails(t, program.Command(t, append(strings.Fields(command), "--config", endless)...), "it has more than 1 MiB")
+		}
+		program.Fails(t, program.Command(t, append(strings.Fields(command), "--config", program.Bomb(t))...), "a document of it has more than 1 MiB")
 	}
 }

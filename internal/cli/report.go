@@ -19,6 +19,7 @@ const readReport = "get, list and watch what status and why read"
 
 func (o *options) reportCommand() *cobra.Command {
 	var file string
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "report [NAME...]",
 		Short: "Write a redacted archive for a report of a problem",
@@ -39,15 +40,16 @@ can ask status, plan and why as you did, on a copy: lockstep-local up --from FIL
 				return err
 			}
 			command := strings.Join(append([]string{cmd.CommandPath()}, args...), " ")
-			return o.report(cmd.Context(), names, command, file)
+			return o.report(cmd.Context(), names, command, file, force)
 		},
 	}
 	o.completeNames(cmd, many, sets)
+	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "`file` to write; - is standard output (default lockstep-report-TIME.tar.gz)")
 	return cmd
 }
 
-func (o *options) report(ctx context.Context, names []string, command, path string) error {
+func (o *options) report(ctx context.Context, names []string, command, path string, force bool) error {
 	c, live, err := o.client(ctx)
 	if err != nil {
 		return err
@@ -70,16 +72,25 @@ func (o *options) report(ctx context.Context, names []string, command, path stri
 	if path == "" {
 		path = "lockstep-report-" + began.UTC().Format("20060102-150405") + ".tar.gz"
 	}
-	if err := writeFile(path, packed); err != nil {
-		return fmt.Errorf("write the report: %w; name a file that you may write with -o, or - for standard output", err)
+	if err := writeFile(path, packed, force); err != nil {
+		return fmt.Errorf("write the report: %w; name a new file that you may write with -o, - for standard output, or --force to replace one", err)
 	}
 	_, err = fmt.Fprintln(o.Out, path)
 	return err
 }
 
-// writeFile writes a file for its owner alone: redaction is no reason to show it to others.
-func writeFile(path string, content io.WriterTo) (err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+// writeFile writes a new file for its owner alone: redaction is no reason to show it to others. With force it may take
+// the place of a file, and never that of a link, whose target is another's.
+func writeFile(path string, content io.WriterTo, force bool) (err error) {
+	if info, err := os.Lstat(path); err == nil && force {
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is no regular file", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,7 @@ var floors = map[string]floor{
 	"cmd/...":              f6,
 	"hack/...":             f6,
 
+	"internal/file":     apart, // how much of a file is read
 	"internal/kinds":    apart, // which kinds are served
 	"internal/sieve":    apart, // which fields of pods are decoded
 	"internal/lease":    apart, // who runs the controllers

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +29,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/connect"
+	"lockstep.dev/lockstep/internal/file"
 	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/terminal"
@@ -295,7 +295,7 @@ func NewCommand() *cobra.Command {
 		o, func(ctx context.Context) (err error) {
 			o.NoProtection, o.NoLeaseReader = !protect, !showLease
 			if config != "" {
-				if o.Config, err = os.ReadFile(config); err != nil {
+				if o.Config, err = file.Read(config, operator.MostConfig); err != nil {
 					return fmt.Errorf("read the configuration: %w", err)
 				}
 			}

@@ -3,7 +3,6 @@ package operator
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/file"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
@@ -22,7 +22,7 @@ func LoadConfig(path string) (*v1alpha1.Configuration, error) {
 	if path == "" {
 		return ParseConfig(nil)
 	}
-	text, err := os.ReadFile(path)
+	text, err := file.Read(path, MostConfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
@@ -32,6 +32,9 @@ func LoadConfig(path string) (*v1alpha1.Configuration, error) {
 	}
 	return config, nil
 }
+
+// MostConfig is how many MiB a ConfigMap holds.
+const MostConfig = 1
 
 // ParseConfig reads the text of a configuration and sets the defaults. Nil is the defaults
 // alone.
@@ -47,6 +50,9 @@ func ParseConfig(text []byte) (*v1alpha1.Configuration, error) {
 }
 
 func decodeConfig(text []byte, config *v1alpha1.Configuration) error {
+	if err := file.CheckYAML(text, MostConfig); err != nil {
+		return err
+	}
 	document, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return err

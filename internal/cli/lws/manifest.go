@@ -1,7 +1,9 @@
 package lws
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,6 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/file"
+)
+
+const (
+	// mostRead is how many MiB a manifest has.
+	mostRead = 16
+	// mostOfOne is how many MiB of them are one document: what an API server reads of a request.
+	mostOfOne = 3
 )
 
 // ReadManifest returns the LeaderWorkerSets of a file; the path "-" means in. skipped describes the objects
@@ -26,11 +36,16 @@ func ReadManifest(path string, in io.Reader) (sets []*unstructured.Unstructured,
 	builder := resource.NewLocalBuilder().Unstructured().Flatten()
 	if path == "-" {
 		path = "standard input"
-		builder.Stream(in, path)
+		var text []byte
+		text, err = file.ReadAll(in, mostRead)
+		err = errors.Join(err, add(builder, path, text))
 	} else {
-		builder.Path(false, path)
+		err = addFiles(builder, path)
 	}
-	found, err := builder.Do().Infos()
+	var found []*resource.Info
+	if err == nil {
+		found, err = builder.Do().Infos()
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w; give the path of a YAML or JSON file, or - for standard input", err)
 	}
@@ -46,6 +61,34 @@ func ReadManifest(path string, in io.Reader) (sets []*unstructured.Unstructured,
 		return nil, nil, fmt.Errorf("%s holds no LeaderWorkerSet; expected apiVersion %s, kind LeaderWorkerSet; %s", path, lwsv1.GroupVersion, strings.Join(skipped, ", "))
 	}
 	return sets, skipped, nil
+}
+
+// addFiles adds a file, or the files of a directory.
+func addFiles(builder *resource.Builder, path string) error {
+	files, err := resource.ExpandPathsToFileVisitors(nil, path, false, resource.FileExtensions, nil)
+	if err != nil {
+		return err
+	}
+	total := 0
+	for _, found := range files {
+		name := found.(*resource.FileVisitor).Path
+		text, err := file.Read(name, mostRead)
+		if total += len(text); err == nil && total > mostRead<<20 {
+			err = fmt.Errorf("the files of %s have more than %d MiB", path, mostRead)
+		}
+		if err := errors.Join(err, add(builder, name, text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func add(builder *resource.Builder, name string, text []byte) error {
+	builder.Stream(bytes.NewReader(text), name)
+	if err := file.CheckYAML(text, mostOfOne); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 // Warnings collects the warnings of the API server.

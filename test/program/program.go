@@ -1,7 +1,9 @@
-// Package interrupt checks that programs end when they are told to, whatever they wait for.
-package interrupt
+//go:build linux
+
+package program
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -19,7 +21,7 @@ import (
 // asProgram makes the binary of the tests the program.
 const asProgram = "LOCKSTEP_TEST_AS_PROGRAM"
 
-// Main runs the program in place of the tests in a process that Program started.
+// Main runs the program in place of the tests in a process that Command started.
 func Main(m *testing.M, program func()) {
 	if os.Getenv(asProgram) != "" {
 		program()
@@ -28,8 +30,8 @@ func Main(m *testing.M, program func()) {
 	os.Exit(m.Run())
 }
 
-// Program returns the program with arguments, in a directory of its own and with no cluster configured.
-func Program(t *testing.T, args ...string) *exec.Cmd {
+// Command returns the program with arguments, in a directory of its own and with no cluster configured.
+func Command(t *testing.T, args ...string) *exec.Cmd {
 	c := exec.CommandContext(t.Context(), os.Args[0], args...)
 	c.Dir = t.TempDir()
 	c.Env = append(os.Environ(), asProgram+"=1", "HOME="+c.Dir, "KUBECONFIG="+filepath.Join(c.Dir, "none"), "KUBERNETES_SERVICE_HOST=")
@@ -86,11 +88,10 @@ func Mute(t *testing.T, answers map[string]string) (server *httptest.Server, ask
 	return server, asked
 }
 
-// Commands returns the arguments of every command below root that has none below it. lines has them by its path, which
-// begins with the name of root.
-func Commands(t *testing.T, root *cobra.Command, lines map[string]string) (all [][]string) {
+// Leaves returns the arguments of every command below root that has none below it. lines has them by its path.
+func Leaves(t *testing.T, root *cobra.Command, lines map[string]string) (all [][]string) {
 	for _, c := range root.Commands() {
-		all = append(all, Commands(t, c, lines)...)
+		all = append(all, Leaves(t, c, lines)...)
 	}
 	if root.HasSubCommands() {
 		return all
@@ -100,4 +101,47 @@ func Commands(t *testing.T, root *cobra.Command, lines map[string]string) (all [
 		t.Errorf("no arguments of %q are known", root.CommandPath())
 	}
 	return append(all, strings.Fields(line))
+}
+
+// mostMemory is how many MiB a program may take, and lastMemory is where the system refuses more.
+const mostMemory, lastMemory = 256, 4096
+
+// Fails runs a program, and expects it to fail with a text in little memory.
+func Fails(t *testing.T, program *exec.Cmd, text string) {
+	t.Helper()
+	limited := exec.CommandContext(t.Context(), "/bin/sh", append([]string{
+		"-c", fmt.Sprintf(`ulimit -v %d && exec "$0" "$@"`, lastMemory<<10),
+	}, program.Args...)...)
+	limited.Dir, limited.Env, limited.Stdin = program.Dir, program.Env, program.Stdin
+	out, err := limited.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), text) {
+		t.Errorf("%v: got %v, %.500s; want %q", program.Args[1:], err, out, text)
+	}
+	if took := limited.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10; took > mostMemory {
+		t.Errorf("%v took %d MiB, want at most %d", program.Args[1:], took, mostMemory)
+	}
+}
+
+// Endless returns paths that have no end: a device, and a pipe that is always written to.
+func Endless(t *testing.T) []string {
+	path := filepath.Join(t.TempDir(), "pipe.yaml")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for pipe, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil; {
+			_, err = pipe.WriteString("# a comment\n")
+		}
+	}()
+	return []string{"/dev/zero", path}
+}
+
+// Bomb writes a YAML text of a few kilobytes that says gigabytes, and returns its path.
+func Bomb(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "bomb.yaml")
+	text := "a: &a " + strings.Repeat("x", 400<<10) + "\nb: [" + strings.Repeat("*a,", 20<<10) + "]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
