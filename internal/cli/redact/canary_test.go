@@ -32,7 +32,7 @@ import (
 var stays = strings.Fields(`apiVersion kind name generateName namespace uid resourceVersion finalizers labels matchLabels nodeSelector
 	selector matchLabelKeys mismatchLabelKeys topologyKey topologyKeys key image imageID nodeName nominatedNodeName PodSpec.hostname subdomain
 	serviceName serviceAccountName serviceAccount schedulerName priorityClassName runtimeClassName storageClassName volumeName claimName
-	secretName containerName driver Toleration.value Taint.value values EventSource.host leader currentRevision updateRevision
+	secretName containerName driver Toleration.value Taint.value values leader currentRevision updateRevision
 	StartedGroup.pods GroupRestarts.revision PodFailure.pod PodFailure.container PodFailure.node ContainerFailure.pod kernelVersion osImage
 	containerRuntimeVersion kubeletVersion operatingSystem architecture exemptNamespaces WorkloadKind.podTemplates
 	WorkloadKind.claimTemplates WorkloadKind.claimName WorkloadKind.replicas WorkloadKind.suspend WorkloadKind.finished webhookServiceName

@@ -12,11 +12,11 @@ import (
 // fields that end in a word. What is on no list becomes a token.
 const (
 	// names stay.
-	names = `apiVersion kind name generateName namespace uid resourceVersion finalizers key image imageID labels.*
+	names = `apiVersion kind name generateName namespace uid resourceVersion finalizers key labels.*
 		matchLabels.* nodeSelector.* selector.* matchExpressions.values matchFields.values tolerations.value taints.value
 		matchLabelKeys mismatchLabelKeys topologyKey nodeName nominatedNodeName spec.hostname subdomain serviceName
 		serviceAccountName serviceAccount schedulerName priorityClassName runtimeClassName storageClassName volumeName
-		claimName secretName containerName driver controllerRef.apiGroup workloadRef.workloadName workloadRef.templateName source.host overhead.name leader started.pods failures.pod
+		claimName secretName containerName driver controllerRef.apiGroup workloadRef.workloadName workloadRef.templateName overhead.name leader started.pods failures.pod
 		failures.container failures.node containers.pod kernelVersion osImage containerRuntimeVersion kubeletVersion
 		operatingSystem architecture exemptNamespaces podTemplates claimTemplates kinds.replicas kinds.suspend
 		kinds.finished webhookServiceName webhookSecretName resourceName resourceNamespace
@@ -25,6 +25,9 @@ const (
 		annotations.leaderworkerset.sigs.k8s.io/leader-name annotations.leaderworkerset.sigs.k8s.io/workload-name
 		annotations.lockstep.dev/from-set annotations.lockstep.dev/when-scaled
 		annotations.protection.lockstep.dev/holders-digest annotations.scheduling.k8s.io/group-name`
+
+	// images stay if they are references.
+	images = `image imageID`
 
 	// hashed are names that end in a hash of a template.
 	hashed = `labels.leaderworkerset.sigs.k8s.io/template-revision-hash labels.controller-revision-hash

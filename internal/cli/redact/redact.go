@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"regexp"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -39,7 +40,7 @@ func New() *Redactor {
 	r := &Redactor{key: make([]byte, 32), fields: map[string]keep{}, known: map[string]bool{}, hashes: map[string]string{}}
 	_, _ = rand.Read(r.key) // never fails
 	for fields, keep := range map[string]keep{
-		names: r.name, hashed: r.hash, texts: r.Text, amounts: r.amount, secrets: r.token, documents: r.document, dropped: nil,
+		names: r.name, images: r.image, hashed: r.hash, texts: r.Text, amounts: r.amount, secrets: r.token, documents: r.document, dropped: nil,
 	} {
 		for _, field := range strings.Fields(fields) {
 			r.fields[field] = keep
@@ -131,8 +132,27 @@ func (r *Redactor) value(field string, value any, keep keep) any {
 	return value
 }
 
-// name keeps a name, so that texts may have its words. Hashes in it are replaced.
+// name keeps a name, so that texts may have its words, unless it is a URL with credentials.
 func (r *Redactor) name(value string) string {
+	if credentials.MatchString(value) {
+		return r.Text(value)
+	}
+	return r.words(value)
+}
+
+// reference is an image as a registry names it, or as a container runtime does.
+var reference = regexp.MustCompile(`^(docker(-pullable)?://)?(([A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*|\[[0-9A-Fa-f:]+\])(:[0-9]+)?/)?` +
+	`[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:\w[\w.-]{0,127})?(@[A-Za-z][A-Za-z0-9+._-]*:[0-9A-Fa-f]{32,})?$`)
+
+func (r *Redactor) image(value string) string {
+	if !reference.MatchString(value) {
+		return r.token(value)
+	}
+	return r.words(value)
+}
+
+// words keeps the words of a name for texts. Hashes in it are replaced.
+func (r *Redactor) words(value string) string {
 	return word.ReplaceAllStringFunc(value, func(word string) string {
 		r.known[word] = true
 		if now, ok := r.hashes[word]; ok {

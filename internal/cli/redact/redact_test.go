@@ -37,6 +37,8 @@ func TestText(t *testing.T) {
 		"pin 1234567":                  "1234567",
 		"pod opulent-0 failed":         "opulent",
 		"of MyDbPwIsOk":                "MyDbPwIsOk",
+		"the password is пароль":       "пароль",
+		"the password is pässwörd":     "ssw",
 	} {
 		if got := r.Text(text); strings.Contains(got, goes) || got != r.Text(text) {
 			t.Errorf("%q became %q", text, got)
@@ -44,6 +46,68 @@ func TestText(t *testing.T) {
 	}
 	if r.Text("hunter2") == New().Text("hunter2") {
 		t.Error("two bundles have the same tokens")
+	}
+}
+
+// Every word of these credentials may stay elsewhere.
+func TestCredentialsInURLsAreRedacted(t *testing.T) {
+	r := New()
+	r.Learn([]client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "llama-0"}}})
+	for url, secret := range map[string]string{
+		"https://prod:1234@host/pod":          "prod:1234",
+		"https://1234@host/pod":               "1234",
+		"s3://prod:12/34@host":                "12/34",
+		"postgres+tcp://prod:p@1234@host:80":  "1234",
+		"//prod:1234@host":                    "1234",
+		"https://host/pod?token=1234":         "1234",
+		"https://host?1234":                   "1234",
+		"https://host/pod?x=1&sig=1234#pod":   "1234",
+		"https://host/pod#access_token=1234":  "1234",
+		"git@host, then ssh://git:1234@host:": "1234",
+	} {
+		for where, got := range map[string]string{
+			"a message": r.Text("failed to pull \"" + url + "\": not found"),
+			"a name":    r.Object(&corev1.Pod{Spec: corev1.PodSpec{NodeName: url}}).Object["spec"].(map[string]any)["nodeName"].(string),
+			"an image":  r.image(url),
+		} {
+			if strings.Contains(got, secret) || !strings.Contains(got, "redacted-") {
+				t.Errorf("%s in %s became %q", url, where, got)
+			}
+		}
+	}
+}
+
+func TestImagesStayIfTheyAreReferences(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0123456789abcdef", 4)
+	r := New()
+	for _, stays := range []string{
+		"", "nginx", "nginx:1.27", "ns/a_b.c--d:latest", "registry.example.com:5000/team/app:v1.2-rc1_x" + digest, "localhost/app",
+		"[::1]:5000/app", "app" + digest, "sha256:" + strings.Repeat("ab", 32), "docker-pullable://nginx" + digest,
+	} {
+		if got := r.image(stays); got != stays {
+			t.Errorf("%q became %q", stays, got)
+		}
+	}
+	for _, goes := range []string{
+		"https://registry/app", "user:password@registry/app", "registry/app?token=1234", "registry/App", "app:", "app@1234", "app: password",
+		" app", "app\n", "a//b", "/app", "http://docker-pullable://a", "registry:pw/app", "app:" + strings.Repeat("x", 129), "пароль",
+	} {
+		if got := r.image(goes); !strings.HasPrefix(got, "redacted-") {
+			t.Errorf("%q became %q", goes, got)
+		}
+	}
+}
+
+// The host of an event is a name that anybody may write.
+func TestTheSourceOfAnEventIsRedacted(t *testing.T) {
+	r := New()
+	event := &corev1.Event{Source: corev1.EventSource{Component: "kubelet", Host: "node-1"}, ReportingInstance: "hunter2"}
+	source, _ := r.Object(event).Object["source"].(map[string]any)
+	if host := source["host"].(string); !strings.HasPrefix(host, "redacted-") || source["component"] != "kubelet" {
+		t.Errorf("got %v", source)
+	}
+	if instance := r.Object(event).Object["reportingInstance"].(string); strings.Contains(instance, "hunter2") {
+		t.Errorf("got %s", instance)
 	}
 }
 

@@ -16,23 +16,28 @@ import (
 var wordList string
 
 var (
-	word = regexp.MustCompile(`[A-Za-z0-9]+`)
+	word = regexp.MustCompile(`[\pL\pM\pN]+`)
+	// credentials are what a URL may have before its host, and after its path.
+	credentials = regexp.MustCompile(`//[^\s"'<>]*@|\?[^\s"'<>]+|#[^\s"'<>]*=[^\s"'<>]*`)
 	// part is a word within a name such as FailedCreate or maxUnavailable.
 	part = regexp.MustCompile(`[A-Z]+[a-z]+|[a-z]+|[A-Z]+|[0-9]+`)
 	// safe are the words that Kubernetes makes of hashes, without vowels.
 	safe = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5,10}$`)
-	// piece is what is judged as a whole: a time, an address, or a word.
-	piece = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?|\d+\.\d+\.\d+\.\d+|` +
-		`[0-9A-Fa-f:]*::[0-9A-Fa-f:]*[0-9A-Fa-f]|([0-9A-Fa-f]{1,4}:){4,7}[0-9A-Fa-f]{1,4}|[A-Za-z0-9]+`)
+	// piece is what is judged as a whole: credentials, a time, an address, or a word.
+	piece = regexp.MustCompile(credentials.String() + `|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?|\d+\.\d+\.\d+\.\d+|` +
+		`[0-9A-Fa-f:]*::[0-9A-Fa-f:]*[0-9A-Fa-f]|([0-9A-Fa-f]{1,4}:){4,7}[0-9A-Fa-f]{1,4}|` + word.String())
 	// plain is a piece that is no secret: a time, an address of every machine, a number with its unit, or two letters.
 	plain = regexp.MustCompile(`^(\d{4}-\d\d-\d\d[T ].*|0\.0\.0\.0|127\.0\.0\.1|::1|` +
 		`\d{1,5}(ns|us|ms|s|m|h|d|x|i|Ki|Mi|Gi|Ti|k|M|G|T|th|st|nd|rd)?|(\d{1,4}[dhms]){2,4}|..?)$`)
 )
 
 // Text keeps the known words of a text: those of the list and of names in the bundle. Numbers of at most five digits
-// and times stay too.
+// and times stay too. Credentials of URLs never do.
 func (r *Redactor) Text(text string) string {
 	return piece.ReplaceAllStringFunc(text, func(piece string) string {
+		if secret := strings.Trim(piece, "/?#@"); secret != piece {
+			return strings.Replace(piece, secret, r.token(secret), 1)
+		}
 		if now, ok := r.hashes[piece]; ok {
 			return now
 		}
@@ -49,5 +54,6 @@ var vocabulary = sets.New(strings.Fields(strings.ToLower(wordList))...)
 // isVocabulary reports whether the list has a word, or all parts of it.
 func isVocabulary(text string) bool {
 	isUnknown := func(word string) bool { return !vocabulary.Has(strings.ToLower(word)) }
-	return !isUnknown(text) || !slices.ContainsFunc(part.FindAllString(text, -1), isUnknown)
+	parts := part.FindAllString(text, -1)
+	return !isUnknown(text) || strings.Join(parts, "") == text && !slices.ContainsFunc(parts, isUnknown)
 }
