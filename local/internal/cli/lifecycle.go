@@ -47,7 +47,7 @@ lockstep stands at the moment of the report.`,
 		}
 		bringUp := cluster.Up
 		if from != "" {
-			recording, err := plane.ReadRecording(from)
+			recording, err := plane.ReadRecording(ctx, from)
 			if err != nil {
 				return err
 			}

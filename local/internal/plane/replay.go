@@ -1,19 +1,13 @@
 package plane
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
+
+	"lockstep.dev/lockstep/local/internal/archive"
 )
 
 const (
@@ -34,8 +30,6 @@ const (
 	objectsDir      = "objects/"
 	definitionsKind = "customresourcedefinitions.apiextensions.k8s.io"
 
-	// mostUnpacked bounds what an archive may hold.
-	mostUnpacked = 1 << 30
 	// registry begins the keys of the API server in etcd.
 	registry = "/registry/"
 	// writesAtOnce and bytesAtOnce bound a transaction. etcd takes 128 writes and 1.5 MiB.
@@ -51,22 +45,30 @@ type Recording struct {
 	stored map[string]string
 }
 
+// reportedKinds are the kinds of Kubernetes that a report has objects of.
+var reportedKinds = strings.Fields(`pods services persistentvolumeclaims persistentvolumes nodes namespaces events configmaps
+	replicationcontrollers statefulsets.apps controllerrevisions.apps deployments.apps replicasets.apps daemonsets.apps jobs.batch
+	cronjobs.batch podgroups.scheduling.k8s.io workloads.scheduling.k8s.io`)
+
 // ReadRecording reads an archive of kubectl lockstep report.
-func ReadRecording(file string) (*Recording, error) {
-	archive, err := os.Open(file)
-	if err != nil {
-		return nil, err
+func ReadRecording(ctx context.Context, file string) (*Recording, error) {
+	files, err := archive.Open(ctx, file)
+	var r *Recording
+	if err == nil {
+		r, err = newRecording(files)
 	}
-	defer archive.Close()
-	files, err := unpack(archive)
 	if err != nil {
 		return nil, fmt.Errorf("%s is no archive of kubectl lockstep report: %w", file, err)
 	}
+	return r, nil
+}
+
+func newRecording(files map[string][]byte) (*Recording, error) {
 	var at struct {
 		At time.Time `json:"at"`
 	}
 	if err := json.Unmarshal(files[momentFile], &at); err != nil || at.At.IsZero() {
-		return nil, fmt.Errorf("%s is no archive of kubectl lockstep report: its %s has no time", file, momentFile)
+		return nil, fmt.Errorf("its %s has no time", momentFile)
 	}
 	r := &Recording{moment: files[momentFile], stored: map[string]string{}}
 	for name, content := range files {
@@ -76,33 +78,22 @@ func ReadRecording(file string) (*Recording, error) {
 			continue
 		}
 		_, isCustom := files[objectsDir+definitionsKind+"/"+resource+".json"]
-		r.stored[registry+storagePrefix(schema.ParseGroupResource(resource), isCustom)+"/"+rest] = string(content)
+		of := schema.ParseGroupResource(resource)
+		if !isReported(of, isCustom, content) {
+			return nil, fmt.Errorf("no report has %s", name)
+		}
+		r.stored[registry+storagePrefix(of, isCustom)+"/"+rest] = string(content)
 	}
 	return r, nil
 }
 
-// unpack reads the files of an archive.
-func unpack(archive io.Reader) (map[string][]byte, error) {
-	packed, err := gzip.NewReader(archive)
-	if err != nil {
-		return nil, err
+// isReported reports whether a report may have an object. It has none that makes an API server send requests.
+func isReported(of schema.GroupResource, isCustom bool, content []byte) bool {
+	if of.String() != definitionsKind {
+		return slices.Contains(reportedKinds, of.String()) || isCustom && of.Group != "apiregistration.k8s.io"
 	}
-	files, reader := map[string][]byte{}, tar.NewReader(io.LimitReader(packed, mostUnpacked))
-	for {
-		head, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return files, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !fs.ValidPath(head.Name) || path.Clean(head.Name) != head.Name {
-			return nil, fmt.Errorf("file %q has no proper name", head.Name)
-		}
-		if files[head.Name], err = io.ReadAll(reader); err != nil {
-			return nil, err
-		}
-	}
+	var definition struct{ Spec struct{ Conversion any } }
+	return json.Unmarshal(content, &definition) == nil && definition.Spec.Conversion == nil
 }
 
 // storagePrefix is where the API server keeps a resource.

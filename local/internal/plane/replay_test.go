@@ -51,7 +51,7 @@ func archived(t *testing.T, files map[string]string) string {
 
 // Objects are stored under the keys at which the API server looks for them.
 func TestKeysOfARecording(t *testing.T) {
-	r, err := ReadRecording(archived(t, map[string]string{
+	r, err := ReadRecording(t.Context(), archived(t, map[string]string{
 		"moment.json":                         moment,
 		"report.md":                           "text",
 		"objects/pods/ns/a-0.json":            "pod",
@@ -59,7 +59,7 @@ func TestKeysOfARecording(t *testing.T) {
 		"objects/services/ns/a.json":          "service",
 		"objects/statefulsets.apps/ns/a.json": "statefulset",
 		"objects/leaderworkersets.leaderworkerset.x-k8s.io/ns/a.json":                         "set",
-		"objects/" + definitionsKind + "/" + "leaderworkersets.leaderworkerset.x-k8s.io.json": "definition",
+		"objects/" + definitionsKind + "/" + "leaderworkersets.leaderworkerset.x-k8s.io.json": `{"spec":{}}`,
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestKeysOfARecording(t *testing.T) {
 		"/registry/services/specs/ns/a":                            "service",
 		"/registry/statefulsets/ns/a":                              "statefulset",
 		"/registry/leaderworkerset.x-k8s.io/leaderworkersets/ns/a": "set",
-		"/registry/apiextensions.k8s.io/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io": "definition",
+		"/registry/apiextensions.k8s.io/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io": `{"spec":{}}`,
 	}
 	if diff := cmp.Diff(want, r.stored); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -106,8 +106,19 @@ func TestWhatIsNoRecordingIsRefused(t *testing.T) {
 		"no moment":     {"objects/nodes/n.json": "{}"},
 		"no time":       {"moment.json": "{}"},
 		"a path upward": {"moment.json": moment, "objects/../../x.json": "{}"},
+
+		// An API server with these sends requests where a stranger wants them.
+		"a webhook":                 {"moment.json": moment, "objects/mutatingwebhookconfigurations.admissionregistration.k8s.io/a.json": "{}"},
+		"a webhook without group":   {"moment.json": moment, "objects/validatingwebhookconfigurations/a.json": "{}"},
+		"a role":                    {"moment.json": moment, "objects/clusterrolebindings.rbac.authorization.k8s.io/a.json": "{}"},
+		"a secret":                  {"moment.json": moment, "objects/secrets/ns/a.json": "{}"},
+		"a kind without definition": {"moment.json": moment, "objects/apples.example.com/ns/a.json": "{}"},
+		"another API server": {"moment.json": moment, "objects/apiservices.apiregistration.k8s.io/v1.json": "{}",
+			"objects/" + definitionsKind + "/apiservices.apiregistration.k8s.io.json": "{}"},
+		"a definition with a conversion": {"moment.json": moment, "objects/" + definitionsKind + "/a.example.com.json": `{"spec":{"\u0063onversion":{}}}`},
+		"a definition that is no JSON":   {"moment.json": moment, "objects/" + definitionsKind + "/a.example.com.json": "k8s\x00"},
 	} {
-		if _, err := ReadRecording(archived(t, files)); err == nil {
+		if _, err := ReadRecording(t.Context(), archived(t, files)); err == nil {
 			t.Errorf("%s: it was read", name)
 		}
 	}
@@ -115,7 +126,7 @@ func TestWhatIsNoRecordingIsRefused(t *testing.T) {
 	if err := os.WriteFile(plain, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadRecording(plain); err == nil {
+	if _, err := ReadRecording(t.Context(), plain); err == nil {
 		t.Error("a text was read")
 	}
 }

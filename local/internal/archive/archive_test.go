@@ -1,0 +1,231 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// zeros is a content without bytes of its own.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// packed writes an archive.
+func packed(t testing.TB, write func(*tar.Writer) error) *bytes.Buffer {
+	t.Helper()
+	text := &bytes.Buffer{}
+	compressed, _ := gzip.NewWriterLevel(text, gzip.BestSpeed)
+	archive := tar.NewWriter(compressed)
+	if err := write(archive); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := compressed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// entry is an archive of one file.
+func entry(t testing.TB, head tar.Header) *bytes.Buffer {
+	return packed(t, func(archive *tar.Writer) error {
+		if err := archive.WriteHeader(&head); err != nil {
+			return err
+		}
+		_, err := io.CopyN(archive, zeros{}, head.Size)
+		return err
+	})
+}
+
+// hole is an archive of one file of a TiB that has no bytes.
+func hole(t testing.TB) *bytes.Buffer {
+	head := make([]byte, 512)
+	copy(head, "objects/pods/ns/a.json")
+	copy(head[100:], "0000644\x000000000\x000000000\x0000000000000\x0000000000000\x00")
+	head[156] = tar.TypeGNUSparse
+	copy(head[257:], "ustar  \x00")
+	copy(head[386:], "00000000000\x0000000000000\x00") // data of no bytes, at 0
+	head[482] = 0
+	copy(head[483:], "\x80\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00") // of a TiB
+	copy(head[148:], "        ")
+	sum := 0
+	for _, b := range head {
+		sum += int(b)
+	}
+	copy(head[148:], fmt.Sprintf("%06o\x00 ", sum))
+	text := &bytes.Buffer{}
+	compressed := gzip.NewWriter(text)
+	_, _ = compressed.Write(append(head, make([]byte, 1024)...))
+	_ = compressed.Close()
+	return text
+}
+
+// sparse is the same in the newer form, in which the file is a regular one.
+func sparse(t testing.TB) *bytes.Buffer {
+	record := func(key, value string) string {
+		for n := len(key) + len(value) + 3; ; n++ {
+			if text := fmt.Sprintf("%d %s=%s\n", n, key, value); len(text) == n {
+				return text
+			}
+		}
+	}
+	text := record("GNU.sparse.major", "1") + record("GNU.sparse.minor", "0") + record("GNU.sparse.name", "objects/a.json") +
+		record("GNU.sparse.realsize", fmt.Sprint(int64(1)<<40))
+	block := func(name string, kind byte, size int) []byte {
+		head := make([]byte, 512)
+		copy(head, name)
+		copy(head[100:], fmt.Sprintf("0000644\x000000000\x000000000\x00%011o\x0000000000000\x00", size))
+		head[156] = kind
+		copy(head[257:], "ustar\x0000")
+		copy(head[148:], "        ")
+		sum := 0
+		for _, b := range head {
+			sum += int(b)
+		}
+		copy(head[148:], fmt.Sprintf("%06o\x00 ", sum))
+		return head
+	}
+	pad := func(text string) []byte { return append([]byte(text), make([]byte, 512-len(text))...) }
+	out := &bytes.Buffer{}
+	compressed := gzip.NewWriter(out)
+	for _, part := range [][]byte{block("x", tar.TypeXHeader, len(text)), pad(text), block("GNUSparseFile.0/a", tar.TypeReg, 512), pad("0\n"), make([]byte, 1024)} {
+		_, _ = compressed.Write(part)
+	}
+	_ = compressed.Close()
+	return out
+}
+
+func TestWhatNoReportHasIsRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		archive *bytes.Buffer
+		says    string
+	}{
+		"a text":               {bytes.NewBufferString(strings.Repeat("text", 100)), "gzip"},
+		"a path upward":        {entry(t, tar.Header{Name: "objects/../../x"}), "no proper name"},
+		"a path from the root": {entry(t, tar.Header{Name: "/etc/x"}), "no proper name"},
+		"a path with a dot":    {entry(t, tar.Header{Name: "./x"}), "no proper name"},
+		"no name":              {entry(t, tar.Header{Name: ""}), "no proper name"},
+		"a symbolic link":      {entry(t, tar.Header{Name: "a", Linkname: "/etc/passwd", Typeflag: tar.TypeSymlink}), "no regular file"},
+		"a hard link":          {entry(t, tar.Header{Name: "a", Linkname: "b", Typeflag: tar.TypeLink}), "no regular file"},
+		"a device":             {entry(t, tar.Header{Name: "a", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 5}), "no regular file"},
+		"a block device":       {entry(t, tar.Header{Name: "a", Typeflag: tar.TypeBlock}), "no regular file"},
+		"a pipe":               {entry(t, tar.Header{Name: "a", Typeflag: tar.TypeFifo}), "no regular file"},
+		"a directory":          {entry(t, tar.Header{Name: "a/", Typeflag: tar.TypeDir}), "no regular file"},
+		"a file of holes":      {hole(t), "no regular file"},
+		"a newer one":          {sparse(t), "more than 512 MiB"},
+		"a large file":         {entry(t, tar.Header{Name: "a", Size: mostBytes + 1}), "more than 512 MiB"},
+		"many large files": {packed(t, func(a *tar.Writer) (err error) {
+			for i := 0; i < 3 && err == nil; i++ {
+				if err = a.WriteHeader(&tar.Header{Name: fmt.Sprint(i), Size: mostBytes / 2}); err == nil {
+					_, err = io.CopyN(a, zeros{}, mostBytes/2)
+				}
+			}
+			return err
+		}), "more than 512 MiB"},
+		"a million files": {packed(t, func(a *tar.Writer) (err error) {
+			for i := 0; i < 1_000_000 && err == nil; i++ {
+				err = a.WriteHeader(&tar.Header{Name: fmt.Sprint(i)})
+			}
+			return err
+		}), "more than 100000 files"},
+		"a file twice": {packed(t, func(a *tar.Writer) error {
+			_ = a.WriteHeader(&tar.Header{Name: "a"})
+			return a.WriteHeader(&tar.Header{Name: "a"})
+		}), "twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if files, err := Read(tt.archive); err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %d files, %v; want %q", len(files), err, tt.says)
+			}
+		})
+	}
+}
+
+// An archive in an archive is a file like any other.
+func TestAnArchiveInAnArchiveStaysPacked(t *testing.T) {
+	inner := entry(t, tar.Header{Name: "a", Size: 100 << 20}).Bytes()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	files, err := Read(packed(t, func(a *tar.Writer) error {
+		_ = a.WriteHeader(&tar.Header{Name: "inner.tar.gz", Size: int64(len(inner))})
+		_, err := a.Write(inner)
+		return err
+	}))
+	runtime.ReadMemStats(&after)
+	if err != nil || !bytes.Equal(files["inner.tar.gz"], inner) || after.TotalAlloc-before.TotalAlloc > 50<<20 {
+		t.Errorf("got %d files, %v, and %d bytes of memory", len(files), err, after.TotalAlloc-before.TotalAlloc)
+	}
+}
+
+func TestOnlyARegularFileIsOpened(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, "/dev/zero", t.TempDir(), pipe + ".none"} {
+		if _, err := Open(t.Context(), path); err == nil {
+			t.Errorf("%s was read", path)
+		}
+	}
+}
+
+// A reading that is interrupted ends.
+func TestReadingEndsWithItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, entry(t, tar.Header{Name: "a", Size: 100 << 20}).Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if _, err := Open(ctx, path); err == nil {
+		t.Error("it was read")
+	}
+}
+
+// FuzzRead: an archive is an error, or files with names that stay where they are, of no more bytes than it may have.
+func FuzzRead(f *testing.F) {
+	for _, archive := range []*bytes.Buffer{
+		{}, bytes.NewBufferString("text"), hole(f), sparse(f), entry(f, tar.Header{Name: "a", Size: 3}), entry(f, tar.Header{Name: "../a"}),
+		entry(f, tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "b"}), entry(f, tar.Header{Name: strings.Repeat("a/", 200) + "a"}),
+	} {
+		text := archive.Bytes()
+		if unpacked, err := gzip.NewReader(archive); err == nil {
+			if text, err = io.ReadAll(unpacked); err != nil {
+				f.Fatal(err)
+			}
+		}
+		f.Add(text) // the fuzzer knows no checksums of gzip
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		compressed := &bytes.Buffer{}
+		writer, _ := gzip.NewWriterLevel(compressed, gzip.NoCompression)
+		_, _ = writer.Write(text)
+		_ = writer.Close()
+		files, err := Read(compressed)
+		if (err == nil) != (files != nil) {
+			t.Fatalf("%d files and error %v", len(files), err)
+		}
+		size := 0
+		for name, content := range files {
+			if !filepath.IsLocal(name) || filepath.Clean(name) != name {
+				t.Fatalf("a file has the name %q", name)
+			}
+			size += len(content)
+		}
+		if size > mostBytes {
+			t.Fatalf("%d bytes became %d", len(text), size)
+		}
+	})
+}
