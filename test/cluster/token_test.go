@@ -131,6 +131,7 @@ func TestTheOperatorsTokenIsBounded(t *testing.T) {
 	f.tryAll(t, "new objects", f.creations())
 	f.tryAll(t, "namespaces of the cluster", f.systemNamespaces())
 	f.tryAll(t, "what only roles refuse", f.roles())
+	f.tryAll(t, "webhooks and their certificates", f.certificates())
 	f.tryAll(t, "what cannot be told from the operator", f.unbounded())
 	if f.sent < leastRequests {
 		t.Errorf("only %d requests were sent", f.sent)
@@ -197,6 +198,7 @@ func (s *scene) victims() {
 			Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](0), Selector: selector, Template: pod}})
 	}
 	s.settled(s.newSet("a", 1, 2, imageA, volumes(keepClaims, keepClaims), uniquePerReplica))
+	s.awaitBound(3) // the spec of a PVC that is not bound is immutable
 }
 
 // freeAtEnd removes the finalizers of an object when the test ends.
@@ -455,6 +457,29 @@ func (f *thief) roles() (all []attempt) {
 	}
 	for _, path := range []string{"/metrics", "/logs", "/debug/pprof/", "/api/v1/secrets", "/api/v1/nodes", "/api/v1/nodes/x/proxy/", "/apis/rbac.authorization.k8s.io/v1/clusterroles"} {
 		all = append(all, attempt{verb: "get", path: path, want: refusedByRoles})
+	}
+	return all
+}
+
+// certificates is what would let a client read all new objects of the cluster: the operator reads webhooks and the certificate of its own.
+func (f *thief) certificates() (all []attempt) {
+	secrets := f.core("lws-system", "secrets")
+	for _, name := range []string{"lws-webhook-server-cert", "lws-webhook-authority", "another"} {
+		for _, verb := range []string{"update", "patch", "delete"} {
+			all = append(all, attempt{verb: verb, path: secrets + "/" + name, body: "{}", want: refusedByRoles})
+		}
+	}
+	all = append(all, attempts("create", secrets, refusedByRoles, `{"metadata":{"name":"mine"}}`)...)
+	const hooks = `{"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://203.0.113.1"},"sideEffects":"None","admissionReviewVersions":["v1"]}]}`
+	for kind, name := range map[string]string{
+		"mutatingwebhookconfigurations": "lws-mutating-webhook-configuration", "validatingwebhookconfigurations": "lws-validating-webhook-configuration",
+		"validatingadmissionpolicies": "lws-operator-pods", "validatingadmissionpolicybindings": "lws-operator-pods", "mutatingadmissionpolicies": "gate.protection.lockstep.dev",
+	} {
+		path := "/apis/admissionregistration.k8s.io/v1/" + kind
+		for _, verb := range []string{"update", "patch", "delete"} {
+			all = append(all, attempt{verb: verb, path: path + "/" + name, body: hooks, want: refusedByRoles})
+		}
+		all = append(all, attempts("create", path, refusedByRoles, hooks)...)
 	}
 	return all
 }
