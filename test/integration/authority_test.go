@@ -170,7 +170,7 @@ func TestARotationRefusesNoWrite(t *testing.T) {
 	c.install(withURL)
 	first.start().untilReady()
 	second.start().untilReady()
-	old := c.secret(certs.AuthoritySecret)
+	old, presented := c.secret(certs.AuthoritySecret), c.presented(second)
 	writes := c.watchWrites(first, second)
 
 	c.must(c.Delete(t.Context(), old))
@@ -178,6 +178,11 @@ func TestARotationRefusesNoWrite(t *testing.T) {
 	next := c.secret(certs.AuthoritySecret).Data
 	if bytes.Equal(next[certs.AuthorityCert], old.Data[certs.AuthorityCert]) {
 		t.Fatal("install made no other authority")
+	}
+	for i, bundle := range c.bundles() { // a replica may be slow
+		if err := certs.Verify(bundle, []*x509.Certificate{presented}, "127.0.0.1", time.Now()); err != nil {
+			t.Errorf("webhook %d refuses a replica that has not seen the rotation: %v", i, err)
+		}
 	}
 	signer, err := certs.ReadAuthority(next, time.Now())
 	must(t, err)
