@@ -78,3 +78,11 @@ func TestAConfigurationIsReadInBounds(t *testing.T) {
 		program.Fails(t, program.Command(t, append(strings.Fields(command), "--config", program.Bomb(t))...), "a document of it has more than 1 MiB")
 	}
 }
+
+func TestAnAuthorityIsReadInBounds(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "ca.crt")); err != nil {
+		t.Fatal(err)
+	}
+	program.Fails(t, program.Command(t, "install", "--print", "--webhook-ca", dir), "it has more than 1 MiB")
+}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/file"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
@@ -69,7 +70,7 @@ func (s *shape) chooseAuthority(now time.Time, live map[string][]byte) (write ma
 func (s *shape) readAuthority(now time.Time) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for _, name := range []string{certs.AuthorityCert, certs.AuthorityKey} {
-		text, err := os.ReadFile(filepath.Join(s.WebhookCA, name))
+		text, err := file.Read(filepath.Join(s.WebhookCA, name), 1) // MiB, as a Secret holds
 		if isKeyless := s.Print && name == certs.AuthorityKey && errors.Is(err, os.ErrNotExist); err != nil && !isKeyless {
 			return nil, fmt.Errorf("--webhook-ca: %w", err)
 		}
