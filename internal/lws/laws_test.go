@@ -119,6 +119,17 @@ func (w *world) checkLaws() {
 		}
 		w.checkPure(d)
 		w.checkStanding(d)
+		w.checkWaits(d)
+	}
+}
+
+// checkWaits: a wait ends later than now. One that does not would make the operator read again and again while nothing
+// changes.
+func (w *world) checkWaits(d decided) {
+	for _, wait := range d.plan.Waits {
+		if !wait.Until.IsZero() && !wait.Until.After(w.Now) {
+			d.t.Fatalf("%s waits until %s, and it is %s: %+v", d.what, wait.Until, w.Now, wait)
+		}
 	}
 }
 
