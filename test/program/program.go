@@ -47,14 +47,15 @@ func Ends(t *testing.T, program *exec.Cmd, signal syscall.Signal, blocked func()
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- program.Wait() }()
+	ended := make(chan struct{})
+	var result error
+	go func() { result = program.Wait(); close(ended) }()
 	isBlocked := make(chan struct{})
 	go func() { blocked(); close(isBlocked) }()
 	select {
 	case <-isBlocked:
-	case err := <-ended:
-		t.Fatalf("%v ended by itself: %v", program.Args[1:], err)
+	case <-ended:
+		t.Fatalf("%v ended by itself: %v", program.Args[1:], result)
 	}
 	began := time.Now()
 	if err := program.Process.Signal(signal); err != nil {
