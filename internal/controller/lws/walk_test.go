@@ -1,0 +1,103 @@
+package lws
+
+import (
+	"os"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// walks are events and the one reconcile that answers each. A function of the table brings a cluster to the event, and
+// returns the reconcile and what must be true after it. internal/floors counts the functions that the reconcile touches.
+var walks = map[string]func(*testing.T) (reconcile func() error, isDone func() bool){
+	"failed worker":    failedWorker,
+	"rolling update":   rollingUpdate,
+	"hash replacement": hashReplacement,
+}
+
+// walkUnended is set in a run that ends before the reconcile: what it covers is not of the walk.
+const walkUnended = "LOCKSTEP_WALK_UNENDED"
+
+func TestWalk(t *testing.T) {
+	for name, walk := range walks {
+		t.Run(name, func(t *testing.T) {
+			reconcile, isDone := walk(t)
+			if os.Getenv(walkUnended) != "" {
+				return
+			}
+			if err := reconcile(); err != nil || !isDone() {
+				t.Errorf("the reconcile did not do what the walk is about: %v", err)
+			}
+		})
+	}
+}
+
+// failedWorker is a group of three, one of whose workers has a container that restarted.
+func failedWorker(t *testing.T) (reconcile func() error, isDone func() bool) {
+	c := newCluster(t, 0, recreating(3))
+	c.run(20, "w-0")
+	fakeapi.Edit(c.Server, "w-0-1", func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "w", RestartCount: 1}}
+	})
+	return func() error {
+			_, err := c.reconcileGroup("w-0")
+			return err
+		}, func() bool {
+			return isDeleted(c.leader())
+		}
+}
+
+// rollingUpdate is a set of two groups whose StatefulSet has a new template, and may replace the first of them.
+func rollingUpdate(t *testing.T) (reconcile func() error, isDone func() bool) {
+	c := newCluster(t, 0, fakeapi.Set("w", 2, 2))
+	c.run(20, "w-0", "w-1")
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+		fakeapi.Image("new")(set)
+		set.Generation++
+	})
+	c.reconcile()
+	c.Sync(fakeapi.Find[*appsv1.StatefulSet](c.Server, "w"))
+	return c.reconcileOnce, func() bool {
+		partition := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").Spec.UpdateStrategy.RollingUpdate.Partition
+		return partition != nil && *partition == 1
+	}
+}
+
+// hashReplacement is a Hash set of one group whose outdated leader is gone, and whose new one waits at its gate.
+func hashReplacement(t *testing.T) (reconcile func() error, isDone func() bool) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 2, func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }))
+	c.reconcile()
+	c.reconcile()
+	fakeapi.Edit(c.Server, "w", func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 1, 1 })
+	leader := c.replica()
+	fakeapi.Add(c.Server, leader)
+	return c.reconcileOnce, func() bool { return !workload.IsGated(fakeapi.Find[*corev1.Pod](c.Server, leader.Name)) }
+}
+
+func (c *cluster) reconcileOnce() error {
+	_, err := c.reconcileSet()
+	return err
+}
+
+// replica returns a pod of the leader Deployment, as its ReplicaSet creates it and admission completes it.
+func (c *cluster) replica() *corev1.Pod {
+	deployment := fakeapi.Find[*appsv1.Deployment](c.Server, "w")
+	template := deployment.Spec.Template.DeepCopy()
+	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "w-1", Namespace: fakeapi.Namespace, Labels: deployment.Spec.Template.Labels}}
+	fakeapi.OwnedBy(rs, "apps/v1", identity.RefOf(identity.KindDeployment, deployment))
+	rs = fakeapi.Add(c.Server, rs)
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Name, pod.Namespace = "w-1-abcde", fakeapi.Namespace
+	fakeapi.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindReplicaSet, rs))
+	admission.SetKey(pod, "0123456789abcdef")
+	admission.Gate(pod)
+	return pod
+}

@@ -1,0 +1,145 @@
+package floors
+
+import (
+	"bufio"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// walks are the walks of internal/controller/lws, one event and one reconcile each, and how many functions of more than
+// six lines each may touch. The numbers only fall. Package report is not counted.
+var walks = map[string]int{
+	"failed worker":    113,
+	"rolling update":   191,
+	"hash replacement": 178,
+}
+
+// decidesAtMost is how often the walk of a failed worker may decide about the group: by the cache, with the revision, and live.
+const decidesAtMost = 3
+
+// least is the number of lines above which a function counts.
+const least = 6
+
+// function is a function of the product.
+type function struct {
+	file, name string
+	from, to   int
+}
+
+func TestWalksAreShort(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "walks")
+	build := exec.Command("go", "test", "-c", "-covermode=count", "-coverpkg=./internal/...", "-o", program, "./internal/controller/lws")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, most := range walks {
+		touched := touchedBy(t, walked(t, program, name))
+		t.Logf("%s: %d functions", name, len(touched))
+		if len(touched) > most {
+			t.Errorf("the walk %q touches %d functions of more than %d lines, and may touch %d:\n%s",
+				name, len(touched), least, most, strings.Join(slices.Sorted(maps.Keys(touched)), "\n"))
+		}
+		if decided := touched["internal/lws/group.go DecideGroup"]; name == "failed worker" && (decided == 0 || decided > decidesAtMost) {
+			t.Errorf("the walk %q decides about the group %d times", name, decided)
+		}
+	}
+}
+
+// touchedBy returns the functions of blocks that count, and how often each was called.
+func touchedBy(t *testing.T, blocks map[block]int) map[string]int {
+	t.Helper()
+	known, touched := map[string][]function{}, map[string]int{}
+	for _, b := range slices.SortedFunc(maps.Keys(blocks), func(a, b block) int { return a.line - b.line }) {
+		if strings.HasPrefix(b.file, "internal/report/") {
+			continue
+		}
+		if known[b.file] == nil {
+			known[b.file] = functionsOf(t, b.file)
+		}
+		for _, f := range known[b.file] {
+			if key := f.file + " " + f.name; f.from <= b.line && b.line <= f.to && touched[key] == 0 {
+				touched[key] = blocks[b] // its first block
+			}
+		}
+	}
+	return touched
+}
+
+// block is a statement that a run covers, by its first line.
+type block struct {
+	file string
+	line int
+}
+
+// walked returns the blocks that the reconcile of a walk runs, and how often: a run with it, less one without it.
+func walked(t *testing.T, program, name string) map[block]int {
+	t.Helper()
+	with, without := covered(t, program, name, ""), covered(t, program, name, "true")
+	for b, count := range with {
+		if with[b] = count - without[b]; with[b] <= 0 {
+			delete(with, b)
+		}
+	}
+	if len(with) == 0 {
+		t.Fatalf("the walk %q covers nothing", name)
+	}
+	return with
+}
+
+func covered(t *testing.T, program, name, unended string) map[block]int {
+	t.Helper()
+	profile := filepath.Join(t.TempDir(), "profile")
+	run := exec.Command(program, "-test.coverprofile="+profile, "-test.run=^TestWalk$/^"+strings.ReplaceAll(name, " ", "_")+"$")
+	run.Env = append(os.Environ(), "LOCKSTEP_WALK_UNENDED="+unended)
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	file, err := os.Open(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	counts := map[block]int{}
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		path, rest, _ := strings.Cut(lines.Text(), ":")
+		var line, column, endLine, endColumn, statements, count int
+		if _, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &line, &column, &endLine, &endColumn, &statements, &count); err != nil {
+			continue // the first line says the mode
+		}
+		if path, ours := within(path); ours && count > 0 {
+			counts[block{path, line}] += count
+		}
+	}
+	return counts
+}
+
+// functionsOf returns the functions of a file that count.
+func functionsOf(t *testing.T, name string) (found []function) {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, filepath.Join("..", "..", name), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range file.Decls {
+		f, is := d.(*ast.FuncDecl)
+		if !is {
+			continue
+		}
+		from, to := set.Position(f.Pos()).Line, set.Position(f.End()).Line
+		if to-from+1 > least {
+			found = append(found, function{name, f.Name.Name, from, to})
+		}
+	}
+	return found
+}
