@@ -20,7 +20,7 @@ const (
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
 	methodsAtMost = 40
-	limitsAtMost  = 154
+	limitsAtMost  = 50
 	// keyQuestionsAtMost is of lines that ask whether groups have keys.
 	keyQuestionsAtMost = 91
 )
