@@ -214,7 +214,7 @@ func (d *groupDecision) keepPodGroups() {
 	}
 	described := d.Workload.Own()
 	if described == nil {
-		d.plan.wait(Wait{Reason: because(CodeWorkloadNotReady, fmt.Sprintf("the podgroups of group %d are created once workload %s exists", d.Index, gang.WorkloadName(d.Set)))})
+		d.plan.wait(Wait{Reason: because(CodeWorkloadNotReady, fmt.Sprintf("the podgroups of group %s are created once workload %s exists", d.name(), gang.WorkloadName(d.Set)))})
 		return
 	}
 	wanted, err := gang.GroupPodGroups(d.Set, described, d.Leader, workload.SizeOf(d.Leader, d.Set))
@@ -318,14 +318,12 @@ func (d *setDecision) hasNoLeaders() bool {
 
 // Reasons of the condition WorkloadSchedulingCreated.
 const (
-	reasonObjectsCreated   = "SchedulingObjectsCreated"
-	reasonAPINotAvailable  = "APINotAvailable"
-	reasonInvalidSpec      = "InvalidSchedulingConfiguration"
-	reasonNoWorkload       = "WorkloadCreateFailed"
-	reasonNoPodGroup       = "PodGroupCreateFailed"
-	reasonPodGroupRemains  = "PodGroupCleanupBlocked"
-	createWorkloadSentence = "create workload "
-	createPodGroupSentence = "create podgroup "
+	reasonObjectsCreated  = "SchedulingObjectsCreated"
+	reasonAPINotAvailable = "APINotAvailable"
+	reasonInvalidSpec     = "InvalidSchedulingConfiguration"
+	reasonNoWorkload      = "WorkloadCreateFailed"
+	reasonNoPodGroup      = "PodGroupCreateFailed"
+	reasonPodGroupRemains = "PodGroupCleanupBlocked"
 )
 
 // workloadCreated is the condition of a set that Kubernetes' own scheduler places. While its objects are being
@@ -373,14 +371,14 @@ func (d *setDecision) workloadFault() (reason, text string) {
 	if d.GangMissing != "" {
 		return reasonAPINotAvailable, d.GangMissing
 	}
-	if strings.HasPrefix(d.Refusal.Sentence, createWorkloadSentence) && d.Workload.Own() == nil {
+	if d.Refusal.IsCreateOf(identity.KindWorkload) && d.Workload.Own() == nil {
 		return reasonNoWorkload, refusedMessage(d.Refusal)
 	}
 	if text := conflictMessage(bearersOf(identity.KindWorkload, d.Workload.Foreign)); text != "" {
 		return reasonNoWorkload, text
 	}
 	for _, r := range d.Refused {
-		if strings.HasPrefix(r.Sentence, createPodGroupSentence) {
+		if r.IsCreateOf(identity.KindPodGroup) {
 			return reasonNoPodGroup, refusedMessage(r.Refusal)
 		}
 	}

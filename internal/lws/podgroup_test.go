@@ -1,6 +1,7 @@
 package lws_test
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -446,6 +447,11 @@ func TestPodsAreNeverWaitedForInVain(t *testing.T) {
 	}
 }
 
+// refusedCreate is the refusal of a create in other words than the operator's.
+func refusedCreate(kind identity.Kind) error {
+	return fmt.Errorf("attempt 2: %w", &lws.WriteError{Verb: "create", Target: identity.Ref{Kind: kind, Name: "x"}, Err: forbidden("no")})
+}
+
 func TestWorkloadSchedulingCreated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		happens      step
@@ -464,6 +470,15 @@ func TestWorkloadSchedulingCreated(t *testing.T) {
 			strange(c, o)
 			c.Put(o)
 		}, "False", "WorkloadCreateFailed"},
+		"a Workload that is refused, whatever the error says": {func(c *cluster) {
+			delete(c.Objects, fakeapi.NameOf(workloadOf(c)))
+			refusal, _ := lws.RefusalOf(refusedCreate(identity.KindWorkload), c.Now)
+			c.memory.Refused(find[Set](c, "w"), refusal)
+		}, "False", "WorkloadCreateFailed"},
+		"a PodGroup that is refused, whatever the error says": {func(c *cluster) {
+			refusal, _ := lws.RefusalOf(refusedCreate(identity.KindPodGroup), c.Now)
+			c.memory.RefusedTo(find[Set](c, "w"), "w-0", []lws.Refusal{refusal})
+		}, "False", "PodGroupCreateFailed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := atLevel(gang.ReplicaLevel, 1, 2)(t)

@@ -2,11 +2,14 @@ package lws
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 const (
@@ -24,6 +27,9 @@ const (
 // policy, a quota or a right changes. The zero value means that nothing was refused.
 type Refusal struct {
 	Sentence string
+	// Verb and Kind are of the write, where the error says so.
+	Verb string
+	Kind identity.Kind
 	// At is when the write was last refused, and Since when it first was.
 	At, Since time.Time
 	// Passes is set where the cause may end by itself.
@@ -41,8 +47,28 @@ type Refused struct {
 // A timeout is none. A webhook without an answer, and a quota that is not counted yet, may pass.
 func RefusalOf(err error, now time.Time) (Refusal, bool) {
 	passes := strings.Contains(err.Error(), "failed calling webhook") || strings.Contains(err.Error(), "status unknown for quota")
-	return Refusal{Sentence: err.Error(), At: now, Since: now, Passes: passes}, refuses(err) || passes
+	r := Refusal{Sentence: err.Error(), At: now, Since: now, Passes: passes}
+	if write := (*WriteError)(nil); errors.As(err, &write) {
+		r.Verb, r.Kind = write.Verb, write.Target.Kind
+	}
+	return r, refuses(err) || passes
 }
+
+// WriteError is the error of one write of a plan.
+type WriteError struct {
+	Verb   string
+	Target identity.Ref
+	Err    error
+}
+
+// Error implements error.
+func (e *WriteError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.Target, e.Err) }
+
+// Unwrap returns what the API server answered.
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// IsCreateOf reports whether an object of a kind could not be created.
+func (r Refusal) IsCreateOf(kind identity.Kind) bool { return r.Verb == "create" && r.Kind == kind }
 
 // refuses reports whether an error is the API server's answer to this very write. A webhook
 // may refuse with any code, and an apply that the API server cannot read is a 500.

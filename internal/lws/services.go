@@ -54,7 +54,7 @@ func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev
 		p.do(action.Create{
 			Kind: identity.KindService, Object: desired, Owner: owner,
 			Because: because(CodeMissing, owner.String()+" has no headless service "+desired.Name),
-			Tell:    action.Telling{Refused: warning("FailedCreate", "Create", "Failed to create headless service for error", new(identity.RefOf(identity.KindService, desired)))},
+			Tell:    action.Telling{Refused: warning("FailedCreate", "Create", "Failed to create headless service "+desired.Name, new(identity.RefOf(identity.KindService, desired)))},
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -150,7 +149,7 @@ func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, 
 	case errors.Is(err, apply.ErrStale):
 		return apply.ErrStale
 	}
-	return fmt.Errorf("%s %s: %w", a.About().Verb, a.Target(), err)
+	return &lws.WriteError{Verb: a.About().Verb, Target: a.Target(), Err: err}
 }
 
 func (p *pass) remember(owner client.Object, a action.Action) {
