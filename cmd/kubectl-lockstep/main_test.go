@@ -42,7 +42,7 @@ func commands(t *testing.T) (all [][]string) {
 		"kubectl lockstep rollout restart": "rollout restart a",
 		"kubectl lockstep rollout pause":   "rollout pause a",
 		"kubectl lockstep rollout resume":  "rollout resume a",
-		"kubectl lockstep version":         "", // it asks nobody
+		"kubectl lockstep version":         "", // it sends no request
 	}) {
 		if len(args) > 0 {
 			all = append(all, args)
@@ -51,7 +51,7 @@ func commands(t *testing.T) (all [][]string) {
 	return all
 }
 
-// discovery is what an API server with the kinds that the commands read says of itself.
+// discovery is the discovery document of an API server with the kinds that the commands read.
 var discovery = map[string]string{
 	"/version": `{"major":"1","minor":"34","gitVersion":"v1.34.0"}`,
 	"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
@@ -105,7 +105,7 @@ func TestACommandEndsWhileItReads(t *testing.T) {
 				}
 			})
 		})
-		t.Run("a pipe that somebody holds open "+signal.String(), func(t *testing.T) {
+		t.Run("a pipe that stays open "+signal.String(), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pipe.yaml")
 			if err := unix.Mkfifo(path, 0o600); err != nil {
 				t.Fatal(err)
@@ -165,7 +165,7 @@ func TestAFileIsReadInBounds(t *testing.T) {
 	program.Fails(t, program.Command(t, "plan", "-f", program.Bomb(t)), "a document of it has more than 3 MiB")
 }
 
-// The message of an API server, and an argument, may be anybody's.
+// The message of an API server, and an argument, may have any author.
 func TestNoErrorSteersATerminal(t *testing.T) {
 	const hostile = "\u202eevil\u200b\x1b[2J\u009b2J\U000e0061\u2028"
 	refusal, _ := json.Marshal(map[string]any{

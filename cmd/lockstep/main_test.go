@@ -32,7 +32,7 @@ func TestEveryCommandEndsWhileTheAPIServerIsSilent(t *testing.T) {
 		}) {
 			for _, signal := range program.Signals {
 				if len(args) == 0 {
-					continue // it asks nobody
+					continue // it sends no request
 				}
 				t.Run(strings.Join([]string{args[0], name, signal.String()}, " "), func(t *testing.T) {
 					server, asked := program.Mute(t, answers)
@@ -48,7 +48,7 @@ func TestEveryCommandEndsWhileTheAPIServerIsSilent(t *testing.T) {
 	}
 }
 
-// A pipe that somebody holds open has no end.
+// A pipe whose writer stays open has no end.
 func TestACommandEndsWhileItReadsItsConfiguration(t *testing.T) {
 	for _, command := range []string{"run", "install --print"} {
 		for _, signal := range program.Signals {

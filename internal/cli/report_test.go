@@ -52,7 +52,7 @@ func TestWhereAReportIsWritten(t *testing.T) {
 	}
 }
 
-// The directory of a report may be a link: whoever names it chose it.
+// The directory of a report may be a link: the user chose it.
 func TestADirectoryMayBeALink(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
@@ -67,7 +67,7 @@ func TestADirectoryMayBeALink(t *testing.T) {
 	}
 }
 
-// While a report is written with force, somebody puts a link in its place again and again.
+// While a report is written with force, another process replaces it by a link again and again.
 func TestALinkThatAppearsIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	other, report := filepath.Join(dir, "other"), filepath.Join(dir, "report")

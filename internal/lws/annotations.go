@@ -29,8 +29,8 @@ const (
 	nudgeFieldOwner = "lockstep-nudge"
 	// retentionFieldOwner owns the retention policy of worker StatefulSets that others made.
 	retentionFieldOwner = "lockstep-retention"
-	// scaleFieldOwner owns how many workers a StatefulSet is to have, once somebody
-	// else had changed that.
+	// scaleFieldOwner owns how many workers a StatefulSet is to have, once another
+	// client had changed that.
 	scaleFieldOwner = "lockstep-scale"
 	// TieFieldOwner owns the owner references of volume claims.
 	TieFieldOwner = "lockstep-tie"

@@ -55,7 +55,7 @@ type reviewer struct {
 	tokens    authenticationclient.TokenReviewInterface
 	access    authorizationclient.SubjectAccessReviewInterface
 	strangers *rate.Limiter
-	readers   *lru.Cache // hashes of tokens; it lets nobody read, and paces
+	readers   *lru.Cache // hashes of tokens; it grants nothing, and paces
 }
 
 // ServeHTTP implements http.Handler.

@@ -155,7 +155,7 @@ func TestGuessedTokensAreRarelyReviewed(t *testing.T) {
 	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusOK {
 		t.Errorf("%d for a reader in the storm", status)
 	}
-	// A known token is reviewed each time: knowing it lets nobody read.
+	// A known token is reviewed each time: knowing it grants nothing.
 	api.down = true
 	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusInternalServerError {
 		t.Errorf("%d for a reader that the API server does not review", status)

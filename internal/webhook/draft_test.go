@@ -202,7 +202,7 @@ func TestAnotherAnswerToADryRunIsAWarning(t *testing.T) {
 	}
 }
 
-// Without an answer about the stored set, nobody knows whether it has the fault too. A quota is asked after validation.
+// Without an answer about the stored set, it may have the fault too. A quota is asked after validation.
 func TestAStoredSetThatCannotBeJudgedRefusesNothing(t *testing.T) {
 	for what, tt := range map[string]struct {
 		stored  error

@@ -117,7 +117,7 @@ func TestAMillionGroupsCostWhatExists(t *testing.T) {
 		a.PatchStatus(a.StatefulSet(name), fmt.Sprintf(`{"status":{"observedGeneration":1,"replicas":0,"updateRevision":%q,"currentRevision":%[1]q}}`, name))
 	}
 	if after := b.served("after", false); after > before+extra {
-		t.Errorf("a set waits for %s, and for %s where nobody else has sets", after, before)
+		t.Errorf("a set waits for %s, and for %s where no other tenant has sets", after, before)
 	}
 	a.Until("the operator tells that no pod is created", func() bool {
 		return !slices.ContainsFunc(drill.Live[*lwsv1.LeaderWorkerSet](a.Recorder), func(set *lwsv1.LeaderWorkerSet) bool {

@@ -442,9 +442,9 @@ func TestClientCertificate(t *testing.T) {
 	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
 	r.start().untilReady() // the API server has created a set by then
 	for name, certificates := range map[string][]tls.Certificate{
-		"no certificate":                  nil,
-		"a certificate of somebody else":  {other},
-		"the certificate it is asked for": {presented},
+		"no certificate":                     nil,
+		"a certificate of another authority": {other},
+		"the certificate it is asked for":    {presented},
 	} {
 		client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}}}
 		answer, err := client.Post(r.webhookURL()+webhook.PathMutateSet, "application/json", strings.NewReader(reviewOf("")))

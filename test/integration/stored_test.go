@@ -53,8 +53,8 @@ func broken() map[string]*unstructured.Unstructured {
 	}
 }
 
-// A set that was stored before a rule is refused to nobody who changes something else. Another implementation made its
-// StatefulSet, or nobody did.
+// A set that was stored before a rule admits changes of anything else. Another implementation made its
+// StatefulSet, or it has none.
 func TestSetsStoredBeforeARuleAreStillWritten(t *testing.T) {
 	c := newCluster(t)
 	r := c.replica(nil)

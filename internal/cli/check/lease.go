@@ -22,7 +22,7 @@ var operatorLease = one(coordinationv1.SchemeGroupVersion.String(), "Lease", fun
 // leader finds out whether a replica runs the controllers.
 func leader(s *site, f *findings) {
 	leases := found[coordinationv1.Lease](s, f, "Lease")
-	held := append(leases, coordinationv1.Lease{})[0] // nobody holds an empty lease
+	held := append(leases, coordinationv1.Lease{})[0] // an empty lease has no holder
 	holder, isHeld := lease.HolderOf(&held, s.now)
 	switch {
 	case !isHeld && !s.elects():

@@ -98,7 +98,7 @@ func TestImagesStayIfTheyAreReferences(t *testing.T) {
 	}
 }
 
-// The host of an event is a name that anybody may write.
+// Any client may write the host of an event.
 func TestTheSourceOfAnEventIsRedacted(t *testing.T) {
 	r := New()
 	event := &corev1.Event{Source: corev1.EventSource{Component: "kubelet", Host: "node-1"}, ReportingInstance: "hunter2"}

@@ -23,7 +23,7 @@ var (
 	part = regexp.MustCompile(`[A-Z]+[a-z]+|[a-z]+|[A-Z]+|[0-9]+`)
 	// safe are the words that Kubernetes makes of hashes, without vowels.
 	safe = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5,10}$`)
-	// piece is what is judged as a whole: credentials, a time, an address, or a word.
+	// piece matches credentials, a time, an address or a word. Each is judged as a whole.
 	piece = regexp.MustCompile(credentials.String() + `|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?|\d+\.\d+\.\d+\.\d+|` +
 		`[0-9A-Fa-f:]*::[0-9A-Fa-f:]*[0-9A-Fa-f]|([0-9A-Fa-f]{1,4}:){4,7}[0-9A-Fa-f]{1,4}|` + word.String())
 	// plain is a piece that is no secret: a time, an address of every machine, a number with its unit, or two letters.

@@ -366,7 +366,7 @@ func (s *SetStatus) groups(p *page) {
 	p.table(row{"GROUP", "READY", "REVISION", "NODES", "AGE", "CONTAINER RESTARTS", "WAITING FOR"}, rows)
 }
 
-// name is what people call the group, or the groups.
+// name returns the index or the key of a group, or the range of several.
 func (g GroupStatus) name() string {
 	if g.LastIndex > 0 {
 		return fmt.Sprintf("%d-%d", g.Index, g.LastIndex)
