@@ -15,7 +15,7 @@ SOAK_ROUNDS ?= 100
 RIGHTS := $(CURDIR)/bin/rights.json
 # Tests of test/cluster with targets of their own.
 NOT_DRILLS := ^Test(Smoke|Upgrade.*)$$
-FROM ?= 33f6c9c
+FROM ?= c2f65eb
 FUZZTIME ?= 30s
 CHECKS ?= 2000
 # Packages whose laws are checked on generated worlds.
@@ -125,7 +125,7 @@ drills: build ## Run every drill on the local control plane (an hour), ROUNDS of
 	go -C release test -count=1 -timeout 20m -tags drills ./integrations
 
 .PHONY: upgrade
-upgrade: build ## Drill an upgrade in place from commit FROM (33f6c9c)
+upgrade: build ## Drill an upgrade in place from commit FROM (c2f65eb)
 	@rm -rf bin/from && mkdir -p bin/from
 	git archive $(FROM) | tar -x -C bin/from
 	@hack/progress.sh go -C bin/from build -o $(CURDIR)/bin/former/ ./cmd/lockstep
