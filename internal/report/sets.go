@@ -20,15 +20,14 @@ var (
 	usedDesc      = describeSet("rollout_budget_used", "Wanted groups that are down, as the rollout counts them.")
 	allowedDesc   = describeSet("rollout_budget_allowed", "Groups that the rollout may have down: maxUnavailable, and each ready surge group.")
 	beyondDesc    = describeSet("pods_beyond_need_total", "Pods of groups that were replaced or removed before all of their pods had run.")
-	lostDesc      = describeSet("accelerator_seconds_lost_total",
-		"Extended resources that wanted groups request, times the seconds that these are not ready, by state of the group.", "resource", "reason")
+	idleDesc      = describeSet("accelerators_idle", "Extended resources that wanted groups request while they are not ready, by state of the group.", "resource", "state")
 )
 
 func describeSet(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_set_"+name, help, append([]string{"namespace", "name"}, labels...), nil)
 }
 
-// sets has the metrics of each set: what the last decision counted, and two sums. No decision reads them.
+// sets has the metrics of each set: what the last decision counted, and one sum. No decision reads them.
 type sets struct {
 	now func() time.Time
 
@@ -45,15 +44,6 @@ type setFigures struct {
 	unstarted map[int]lws.UnstartedGroup
 	// beyond counts pods beyond need.
 	beyond int32
-	// losing is how many accelerators are not in use since since, and lost sums up what was lost before.
-	losing, lost map[loss]float64
-	since        time.Time
-}
-
-// loss is a resource that is not in use, and the state of the groups that request it.
-type loss struct {
-	resource string
-	state    lws.GroupState
 }
 
 func newSets() *sets { return &sets{now: time.Now, known: map[types.NamespacedName]*setFigures{}} }
@@ -72,46 +62,19 @@ func (r *Reporter) Stands(key types.NamespacedName, set *lwsv1.LeaderWorkerSet, 
 		return
 	}
 	if f == nil || f.uid != set.UID {
-		f = &setFigures{uid: set.UID, lost: map[loss]float64{}}
+		f = &setFigures{uid: set.UID}
 		r.sets.known[key] = f
 	}
-	f.take(standing, r.sets.now())
+	f.take(standing)
 }
 
-// take replaces the counts, and adds to the sums.
-func (f *setFigures) take(s *lws.Standing, now time.Time) {
-	f.lost, f.since = f.lostBy(now), now
+// take replaces the counts, and adds to the sum.
+func (f *setFigures) take(s *lws.Standing) {
 	f.Standing, f.wanted = *s, 0
 	for _, n := range s.States {
 		f.wanted += n
 	}
-	f.losing = losing(s)
 	f.countBeyond(s.Unstarted)
-}
-
-// losing returns how many accelerators are requested by groups that are not ready.
-func losing(s *lws.Standing) map[loss]float64 {
-	lost := map[loss]float64{}
-	for name, quantity := range s.Accelerators {
-		for state, n := range s.States {
-			if n > 0 && lws.GroupState(state) != lws.GroupReady {
-				lost[loss{string(name), lws.GroupState(state)}] = float64(n) * quantity.AsApproximateFloat64()
-			}
-		}
-	}
-	return lost
-}
-
-// lostBy returns the accelerator-seconds that are lost until now.
-func (f *setFigures) lostBy(now time.Time) map[loss]float64 {
-	lost := make(map[loss]float64, len(f.lost)+len(f.losing))
-	for what, seconds := range f.lost {
-		lost[what] = seconds
-	}
-	for what, accelerators := range f.losing {
-		lost[what] += accelerators * max(0, now.Sub(f.since).Seconds())
-	}
-	return lost
 }
 
 // countBeyond counts the pods of groups that had not started, and have another leader or are not wanted now. A
@@ -136,7 +99,7 @@ func (f *setFigures) countBeyond(unstarted []lws.UnstartedGroup) {
 
 // Describe implements prometheus.Collector.
 func (s *sets) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{groupsDesc, servingDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, beyondDesc, lostDesc} {
+	for _, desc := range []*prometheus.Desc{groupsDesc, servingDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, beyondDesc, idleDesc} {
 		to <- desc
 	}
 }
@@ -157,6 +120,11 @@ func (f *setFigures) collect(to chan<- prometheus.Metric, key types.NamespacedNa
 	}
 	for state, n := range f.States {
 		tell(groupsDesc, prometheus.GaugeValue, float64(n), lws.GroupState(state).String())
+		for resource, each := range f.Accelerators {
+			if n > 0 && lws.GroupState(state) != lws.GroupReady {
+				tell(idleDesc, prometheus.GaugeValue, float64(n)*each.AsApproximateFloat64(), string(resource), lws.GroupState(state).String())
+			}
+		}
 	}
 	for i := range f.Conditions {
 		if c := &f.Conditions[i]; c.Status == metav1.ConditionTrue {
@@ -168,7 +136,4 @@ func (f *setFigures) collect(to chan<- prometheus.Metric, key types.NamespacedNa
 	tell(usedDesc, prometheus.GaugeValue, float64(f.Down))
 	tell(allowedDesc, prometheus.GaugeValue, float64(f.Budget))
 	tell(beyondDesc, prometheus.CounterValue, float64(f.beyond))
-	for what, seconds := range f.lostBy(now) {
-		tell(lostDesc, prometheus.CounterValue, seconds, what.resource, what.state.String())
-	}
 }

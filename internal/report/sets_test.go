@@ -55,11 +55,11 @@ func TestMetricsOfASet(t *testing.T) {
 	s.stands("a", standing, 10)
 	want := map[string]float64{
 		"set_groups w ns ready": 3, "set_groups w ns unready": 1,
-		"set_condition_seconds Progressing w ns GroupsProgressing":       70,
-		"set_rollout_groups_left w ns":                                   3,
-		"set_rollout_budget_used w ns":                                   1,
-		"set_rollout_budget_allowed w ns":                                2,
-		"set_accelerator_seconds_lost_total w ns unready nvidia.com/gpu": 160,
+		"set_condition_seconds Progressing w ns GroupsProgressing": 70,
+		"set_rollout_groups_left w ns":                             3,
+		"set_rollout_budget_used w ns":                             1,
+		"set_rollout_budget_allowed w ns":                          2,
+		"set_accelerators_idle w ns nvidia.com/gpu unready":        16,
 	}
 	if diff := cmp.Diff(want, fakeapi.Metrics(t, s.sets)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -67,28 +67,6 @@ func TestMetricsOfASet(t *testing.T) {
 	s.stands("a", nil, 0)
 	if diff := cmp.Diff(map[string]float64{}, fakeapi.Metrics(t, s.sets)); diff != "" {
 		t.Errorf("after the set is gone (-want +got)\n%s", diff)
-	}
-}
-
-// What is lost is summed up by the state that each group is in, and begins anew with an incarnation.
-func TestAcceleratorSecondsLost(t *testing.T) {
-	s := newStage()
-	lost := func() map[string]float64 {
-		found := map[string]float64{}
-		for what, seconds := range s.sets.known[setKey].lostBy(s.now) {
-			found[what.state.String()] = seconds
-		}
-		return found
-	}
-	s.stands("a", inStates(map[lws.GroupState]int32{lws.GroupStarting: 2, lws.GroupReady: 5}), 10)
-	s.stands("a", inStates(map[lws.GroupState]int32{lws.GroupStarting: 1, lws.GroupWaiting: 1}), 5)
-	s.stands("a", &lws.Standing{}, 1000)
-	if diff := cmp.Diff(map[string]float64{"starting": 2*16*10 + 16*5, "waiting": 16 * 5}, lost()); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	s.stands("b", inStates(map[lws.GroupState]int32{lws.GroupRefused: 1}), 1)
-	if diff := cmp.Diff(map[string]float64{"refused": 16}, lost()); diff != "" {
-		t.Errorf("of the next incarnation (-want +got)\n%s", diff)
 	}
 }
 

@@ -127,7 +127,7 @@ func TestDashboards(t *testing.T) {
 	s.lasts("rolled", "UpdateInProgress")
 	s.shows(1, `lockstep_set_condition_seconds{NAMESPACE, name="former", reason="WaitingForPreviousIncarnation"}`)
 	s.shows(4, `lockstep_set_pods_beyond_need_total{NAMESPACE, name="hungry"}`)
-	s.shows(16, `lockstep_set_accelerator_seconds_lost_total{NAMESPACE, name="hungry", resource="example.com/gpu", reason="starting"}`)
+	s.shows(16, `lockstep_set_accelerators_idle{NAMESPACE, name="hungry", resource="example.com/gpu", state="starting"}`)
 	s.shows(1, `lockstep_group_restarts_total{NAMESPACE, name="crashing", failure="PodRestarted", exit="137"}`)
 	s.shows(1, `lockstep_protection_claims_held{reason="InUse"}`)
 	s.shows(1, `ALERTS{NAMESPACE, alertname="LockstepSetDown", cluster="drill", name="hungry"}`)

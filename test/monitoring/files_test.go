@@ -278,7 +278,7 @@ func TestStatesHaveNoColour(t *testing.T) {
 			legend, defaults := panel.Targets[0].LegendFormat, panel.FieldConfig.Defaults
 			for state := range lws.GroupStates {
 				isShown := legend == "{{state}}" && strings.Contains(panel.Targets[0].Expr, "lockstep_set_groups") ||
-					legend == "{{resource}} {{reason}}" && state != lws.GroupReady
+					legend == "{{resource}} {{state}}" && state != lws.GroupReady
 				if isShown && !panel.colours(state.String()) {
 					t.Errorf("%s: panel %q has no colour for %s", name, panel.Title, state)
 				}
