@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -417,6 +418,63 @@ func (a *attacked) tokenReviews() (n int) {
 		}
 	}
 	return n
+}
+
+// TestReviewsDelayNoController: a client without credentials makes the webhook ask the API server as often as it may. The
+// controllers have a rate limiter of their own, and do not wait for reviews.
+func TestReviewsDelayNoController(t *testing.T) {
+	c := newCluster(t)
+	r := c.replica(func(o *operator.Options) {
+		o.Config.ClientConnection.QPS, o.Config.ClientConnection.Burst = new(float32(5)), new(int32(5))
+	})
+	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	r.start().untilReady()
+	set := c.createSet("w")
+	statefulSet := func() (sts appsv1.StatefulSet) {
+		c.eventually("the leader StatefulSet is there", func(ctx context.Context) bool {
+			return c.Get(ctx, client.ObjectKeyFromObject(set), &sts) == nil && sts.DeletionTimestamp == nil
+		}, nil)
+		return sts
+	}
+	review := reviewOf(`"containers":[{"name":"c","image":"i"}]`)
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	var answers, unchecked atomic.Int64
+	for range 20 {
+		clients.Go(func() {
+			for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) { // the machine has other work
+				r, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.webhookURL()+webhook.PathValidateSet, strings.NewReader(review))
+				r.Header.Set("Content-Type", "application/json")
+				answer, err := insecure().Do(r)
+				if err != nil {
+					continue
+				}
+				text, _ := io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				answers.Add(1)
+				if strings.Contains(string(text), "rate limiter") {
+					unchecked.Add(1)
+				}
+			}
+		})
+	}
+	c.eventually("the webhook waits for its rate limiter", func(context.Context) bool { return unchecked.Load() > 20 }, nil)
+	var slowest time.Duration
+	for range 5 {
+		was, began := statefulSet(), time.Now()
+		c.must(c.Delete(ctx, &was))
+		for statefulSet().UID == was.UID {
+			time.Sleep(10 * time.Millisecond)
+		}
+		slowest = max(slowest, time.Since(began))
+		time.Sleep(time.Second) // so that the limiter of the controllers is not what they wait for
+	}
+	stop()
+	clients.Wait()
+	t.Logf("beside %d reviews, %d of them not checked, a StatefulSet was replaced in %s at most", answers.Load(), unchecked.Load(), slowest)
+	if slowest > 3*time.Second { // half a dozen requests, of 5 a second
+		t.Errorf("a StatefulSet was replaced after %s", slowest)
+	}
 }
 
 // TestClientCertificate runs an API server that presents a certificate to the webhooks, which take no other client.
