@@ -3,18 +3,15 @@ package chart
 import (
 	"os"
 	"path/filepath"
+
+	"helm.sh/helm/v4/pkg/chart/v2/util"
 )
 
-// Files of a chart that are generated from values.yaml.
-const (
-	valuesFile = "values.yaml"
-	schemaFile = "values.schema.json"
-	readmeFile = "README.md"
-)
+const readmeFile = "README.md"
 
-// Generate returns the generated files of the chart in a directory, by name.
+// Generate returns the files of the chart in a directory that are made from values.yaml, by name.
 func Generate(dir string) (map[string][]byte, error) {
-	text, err := os.ReadFile(filepath.Join(dir, valuesFile))
+	text, err := os.ReadFile(filepath.Join(dir, util.ValuesfileName))
 	if err != nil {
 		return nil, err
 	}
@@ -31,5 +28,5 @@ func Generate(dir string) (map[string][]byte, error) {
 		return nil, err
 	}
 	readme, err = WithTable(readme, all)
-	return map[string][]byte{schemaFile: schema, readmeFile: readme}, err
+	return map[string][]byte{util.SchemafileName: schema, readmeFile: readme}, err
 }

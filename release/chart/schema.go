@@ -1,12 +1,13 @@
 package chart
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 
+	"github.com/invopop/jsonschema"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,10 +16,15 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 )
 
-type object = map[string]any
-
-// types are those of the Kubernetes API and of the Configuration that a value may have.
+// types are those that a value may have: by its tag in YAML, or by the line "+type=", which may put "[]" before them.
 var types = map[string]reflect.Type{
+	"!!str":                            reflect.TypeFor[string](),
+	"!!int":                            reflect.TypeFor[int](),
+	"!!bool":                           reflect.TypeFor[bool](),
+	"string":                           reflect.TypeFor[string](),
+	"intstr":                           reflect.TypeFor[intstr.IntOrString](),
+	"map":                              reflect.TypeFor[map[string]string](),
+	"map[bool]":                        reflect.TypeFor[map[string]bool](),
 	"core/v1.Affinity":                 reflect.TypeFor[corev1.Affinity](),
 	"core/v1.LocalObjectReference":     reflect.TypeFor[corev1.LocalObjectReference](),
 	"core/v1.ResourceRequirements":     reflect.TypeFor[corev1.ResourceRequirements](),
@@ -28,6 +34,20 @@ var types = map[string]reflect.Type{
 	"config/v1alpha1.WorkloadKind":     reflect.TypeFor[v1alpha1.WorkloadKind](),
 }
 
+// reflector makes schemas of Go types as encoding/json reads them. Templates and the API server know what is required.
+var reflector = jsonschema.Reflector{Anonymous: true, DoNotReference: true, RequiredFromJSONSchemaTags: true, Mapper: ofJSON}
+
+// ofJSON returns the schema of types that encoding/json reads in a way of their own.
+func ofJSON(t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case reflect.TypeFor[intstr.IntOrString]():
+		return &jsonschema.Schema{Extras: map[string]any{"type": []string{"integer", "string"}}}
+	case reflect.TypeFor[resource.Quantity]():
+		return &jsonschema.Schema{Extras: map[string]any{"type": []string{"number", "string"}}}
+	}
+	return nil
+}
+
 // Schema returns values.schema.json: every object in it is closed, so a value that the chart does
 // not know is an error.
 func Schema(all []Value) ([]byte, error) {
@@ -35,120 +55,53 @@ func Schema(all []Value) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	root["$schema"] = "http://json-schema.org/draft-07/schema#"
+	root.Version = "http://json-schema.org/draft-07/schema#"
 	// Helm adds it where the chart is a part of another chart.
-	root["properties"].(object)["global"] = object{"type": "object"}
+	root.Properties.Set("global", &jsonschema.Schema{Type: "object"})
 	text, err := json.MarshalIndent(root, "", "  ")
 	return append(text, '\n'), err
 }
 
-func closed(all []Value) (object, error) {
-	properties := object{}
+func closed(all []Value) (*jsonschema.Schema, error) {
+	object := &jsonschema.Schema{Type: "object", Properties: jsonschema.NewProperties(), AdditionalProperties: jsonschema.FalseSchema}
 	for _, v := range all {
 		schema, err := v.schema()
 		if err != nil {
-			return nil, fmt.Errorf("values.yaml: %s: %w", v.Path, err)
+			return nil, err
 		}
-		properties[v.Name] = schema
+		object.Properties.Set(v.Name, schema)
 	}
-	return object{"type": "object", "additionalProperties": false, "properties": properties}, nil
+	return object, nil
 }
 
-func (v Value) schema() (schema object, err error) {
-	switch {
-	case len(v.Fields) > 0:
+func (v Value) schema() (schema *jsonschema.Schema, err error) {
+	if len(v.Fields) > 0 {
 		schema, err = closed(v.Fields)
-	case v.Marks["type"] != "":
-		schema, err = named(v.Marks["type"])
-	default:
-		schema, err = scalar(v.Default.Tag)
+	} else {
+		schema, err = v.typed()
 	}
 	if err != nil {
 		return nil, err
 	}
-	schema["description"] = v.Text
-	if list, found := v.Marks["enum"]; found {
-		schema["enum"] = strings.Split(list, ",")
-	}
-	if pattern, found := v.Marks["pattern"]; found {
-		schema["pattern"] = pattern
-	}
-	for _, bound := range []string{"minimum", "maximum"} {
-		if text, found := v.Marks[bound]; found && err == nil {
-			schema[bound], err = strconv.Atoi(text)
+	schema.Version, schema.Description, schema.Pattern = "", v.Text, v.Marks["pattern"]
+	schema.Minimum, schema.Maximum = json.Number(v.Marks["minimum"]), json.Number(v.Marks["maximum"])
+	if choices, found := v.Marks["enum"]; found {
+		for choice := range strings.SplitSeq(choices, ",") {
+			schema.Enum = append(schema.Enum, choice)
 		}
 	}
-	return schema, err
+	return schema, nil
 }
 
-// scalar returns the schema of a tag of YAML.
-func scalar(tag string) (object, error) {
-	name, found := map[string]string{"!!str": "string", "!!int": "integer", "!!bool": "boolean"}[tag]
+// typed returns the schema of the type of a value without fields.
+func (v Value) typed() (*jsonschema.Schema, error) {
+	item, isList := strings.CutPrefix(cmp.Or(v.Marks["type"], v.Default.Tag), "[]")
+	t, found := types[item]
 	if !found {
-		return nil, fmt.Errorf("a value of %s needs a line +type=…", tag)
+		return nil, fmt.Errorf("values.yaml: %s: no type %q: write a line +type=…", v.Path, item)
 	}
-	return object{"type": name}, nil
-}
-
-// named returns the schema of a line "+type=".
-func named(name string) (object, error) {
-	if item, isList := strings.CutPrefix(name, "[]"); isList {
-		items, err := named(item)
-		return object{"type": "array", "items": items}, err
+	if isList {
+		t = reflect.SliceOf(t)
 	}
-	switch name {
-	case "string":
-		return object{"type": "string"}, nil
-	case "intstr":
-		return schemaOf(reflect.TypeFor[intstr.IntOrString]()), nil
-	case "map":
-		return schemaOf(reflect.TypeFor[map[string]string]()), nil
-	case "map[bool]":
-		return schemaOf(reflect.TypeFor[map[string]bool]()), nil
-	}
-	t, found := types[name]
-	if !found {
-		return nil, fmt.Errorf("unknown type %q", name)
-	}
-	return schemaOf(t), nil
-}
-
-// schemaOf returns the schema of a Go type, as encoding/json reads it.
-func schemaOf(t reflect.Type) object {
-	switch t {
-	case reflect.TypeFor[intstr.IntOrString]():
-		return object{"type": []string{"integer", "string"}}
-	case reflect.TypeFor[resource.Quantity]():
-		return object{"type": []string{"number", "string"}}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return schemaOf(t.Elem())
-	case reflect.Slice:
-		return object{"type": "array", "items": schemaOf(t.Elem())}
-	case reflect.Map:
-		return object{"type": "object", "additionalProperties": schemaOf(t.Elem())}
-	case reflect.Struct:
-		properties := object{}
-		addFields(properties, t)
-		return object{"type": "object", "additionalProperties": false, "properties": properties}
-	case reflect.String:
-		return object{"type": "string"}
-	case reflect.Bool:
-		return object{"type": "boolean"}
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return object{"type": "integer"}
-	}
-	panic("no schema for " + t.String())
-}
-
-func addFields(properties object, t reflect.Type) {
-	for field := range t.Fields() {
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" && strings.Contains(options, "inline") {
-			addFields(properties, field.Type)
-			continue
-		}
-		properties[name] = schemaOf(field.Type)
-	}
+	return reflector.ReflectFromType(t), nil
 }

@@ -52,17 +52,15 @@ func fields(of *yaml.Node, path string) (all []Value, err error) {
 }
 
 func (v *Value) comment(text string) {
-	var lines []string
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "#"))
+		line = strings.TrimSpace(strings.TrimPrefix(line, "#"))
 		if mark, found := strings.CutPrefix(line, "+"); found {
 			name, value, _ := strings.Cut(mark, "=")
 			v.Marks[name] = value
 			continue
 		}
-		lines = append(lines, line)
+		v.Text = strings.TrimSpace(v.Text + " " + line)
 	}
-	v.Text = strings.TrimSpace(strings.Join(lines, " "))
 }
 
 // Leaves returns the values that have no fields.

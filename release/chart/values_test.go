@@ -11,7 +11,7 @@ import (
 
 func defaults(t *testing.T) []Value {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(chartDir, valuesFile))
+	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,16 +29,11 @@ func chartCommand() *cobra.Command {
 	}}
 	pack := &cobra.Command{Use: "package", Short: "Write the archive of the chart", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		release.Created = time.Unix(created, 0).UTC()
-		archive, err := release.Archive(dir)
-		if err != nil {
-			return err
+		file, err := release.Package(dir, out)
+		if err == nil {
+			fmt.Fprintln(cmd.OutOrStdout(), file)
 		}
-		if err := os.MkdirAll(out, 0o755); err != nil {
-			return err
-		}
-		file := filepath.Join(out, release.File())
-		fmt.Fprintln(cmd.OutOrStdout(), file)
-		return os.WriteFile(file, archive, 0o644)
+		return err
 	}}
 	fs := pack.Flags()
 	fs.StringVar(&release.Version, "version", "", "version of the release")

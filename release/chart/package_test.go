@@ -2,6 +2,8 @@ package chart
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -9,16 +11,16 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
 
-// The archive has the same bytes each time, and both versions of Helm read it.
-func TestArchive(t *testing.T) {
-	release := Release{Version: "v1.2.3-4-gabc", Image: "registry.example:5000/lockstep:v1@sha256:00", Created: time.Unix(1700000000, 0)}
-	first, err := release.Archive(chartDir)
-	if err != nil {
+// The archive of the same files, written at another time, has the same bytes. Both versions of Helm read it.
+func TestPackage(t *testing.T) {
+	again := filepath.Join(t.TempDir(), "lockstep")
+	if err := os.CopyFS(again, os.DirFS(chartDir)); err != nil {
 		t.Fatal(err)
 	}
-	second, err := release.Archive(chartDir)
-	if err != nil || !bytes.Equal(first, second) {
-		t.Fatal("the archives differ", err)
+	release := Release{Version: "v1.2.3-4-gabc", Image: "registry.example:5000/lockstep:v1@sha256:00", Created: time.Unix(1700000000, 0)}
+	first, second := pack(t, release, chartDir), pack(t, release, again)
+	if !bytes.Equal(first, second) {
+		t.Fatal("the archives differ")
 	}
 	chart, err := loader.LoadArchive(bytes.NewReader(first))
 	if err != nil {
@@ -35,4 +37,17 @@ func TestArchive(t *testing.T) {
 	if err != nil || len(former.Templates) != len(chart.Templates) || len(former.Files) != len(chart.Files) {
 		t.Errorf("Helm 3 reads another chart: %v", err)
 	}
+}
+
+func pack(t *testing.T, release Release, dir string) []byte {
+	t.Helper()
+	path, err := release.Package(dir, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
