@@ -19,8 +19,9 @@ import (
 
 // callers is the API server as the webhook configurations describe it.
 type callers struct {
+	// hooks are webhooks that installers write. What anybody else adds says nothing about the operator.
 	hooks []hook
-	// missing is a configuration that does not exist or has no webhooks.
+	// missing is a configuration that does not exist or has none of them.
 	missing string
 }
 
@@ -59,17 +60,19 @@ func (k *Keeper) read(ctx context.Context) (found callers, err error) {
 		if client.IgnoreNotFound(err) != nil {
 			return found, fmt.Errorf("read webhook configuration %q: %w", c.GetName(), err)
 		}
-		hooks, foreign := hooksOf(c), 0
-		if len(hooks) == 0 {
+		all := hooksOf(c)
+		ours := slices.DeleteFunc(slices.Clone(all), func(h hook) bool { return !slices.Contains(k.options.Webhooks, h.name) })
+		if len(ours) == 0 {
 			found.missing = c.GetName()
 		}
-		for _, to := range hooks {
-			if !slices.Contains(k.options.Webhooks, to.name) || !slices.Contains(k.options.Hosts, hostOf(&to.WebhookClientConfig)) {
+		foreign := len(all) - len(ours)
+		for _, to := range ours {
+			if !slices.Contains(k.options.Hosts, hostOf(&to.WebhookClientConfig)) {
 				foreign++
 			}
 		}
 		report.ForeignWebhooks(c.GetName(), foreign)
-		found.hooks = append(found.hooks, hooks...)
+		found.hooks = append(found.hooks, ours...)
 	}
 	return found, nil
 }
@@ -77,7 +80,7 @@ func (k *Keeper) read(ctx context.Context) (found callers, err error) {
 // distrust returns why the API server would not accept a certificate.
 func (c callers) distrust(presented *tls.Certificate, now time.Time) error {
 	if c.missing != "" {
-		return fmt.Errorf("webhook configuration %s not found, or without webhooks; run: lockstep install", c.missing)
+		return fmt.Errorf("webhook configuration %s not found, or without webhooks of Lockstep; run: lockstep install", c.missing)
 	}
 	if presented == nil {
 		return errors.New("the webhook server has no certificate")

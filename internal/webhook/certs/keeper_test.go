@@ -360,6 +360,40 @@ func TestForeignWebhooksAreCounted(t *testing.T) {
 	}
 }
 
+// A webhook that someone else added does not make a replica unready, nor keep a certificate of another authority.
+func TestAForeignWebhookChangesNoCertificate(t *testing.T) {
+	s, old, next := newStage(t), made(t), made(t)
+	s.write(AuthoritySecret, old)
+	s.trust(old[AuthorityCert])
+	k := s.keeper()
+	s.keep(k, 0)
+	first := s.presented(k)
+	v := &admissionv1.ValidatingWebhookConfiguration{}
+	s.get("v", v)
+	theirs := *v.Webhooks[0].DeepCopy()
+	theirs.Name, theirs.ClientConfig.CABundle = "theirs", made(t)[AuthorityCert]
+	v.Webhooks = append(v.Webhooks, theirs)
+	if err := s.client.Update(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	s.keep(k, recheck)
+	s.keep(s.keeper(), 0)
+	s.write(AuthoritySecret, next)
+	s.trust(Bundle(epoch, next[AuthorityCert], old[AuthorityCert]))
+	s.keep(k, recheck)
+	if s.keep(k, settle); s.presented(k).Equal(first) {
+		t.Error("the certificate of the next authority is not presented")
+	}
+	s.get("v", v)
+	v.Webhooks = v.Webhooks[1:]
+	if err := s.client.Update(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	if s.pass(k); k.Trusted() == nil {
+		t.Error("a configuration without webhooks of an installer is trusted")
+	}
+}
+
 func TestABundleKeepsOlderAuthorities(t *testing.T) {
 	authority := func() []byte { return made(t)[AuthorityCert] }
 	ours, old, older, oldest := authority(), authority(), authority(), authority()
