@@ -22,7 +22,7 @@ import (
 
 const release = "lockstep"
 
-// A release is installed, upgraded from the chart of the commit before, fails to upgrade, is rolled
+// A release is installed, upgraded from the chart of an earlier commit, fails to upgrade, is rolled
 // back, and is uninstalled. Sets, pods and PVCs stay throughout.
 func TestLifecycle(t *testing.T) {
 	for name, h := range tools() {

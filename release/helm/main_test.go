@@ -70,7 +70,7 @@ func asAdministrator() []string { return []string{"--kubeconfig", bed.Plane.Kube
 
 func webhookURL() string { return "https://127.0.0.1:" + strconv.Itoa(bed.Operator.Webhooks) }
 
-// from is the chart of the commit before: of this one, if that had none.
+// from is the chart of an earlier commit: this one, if that is not given.
 func from(t *testing.T) string {
 	dir := os.Getenv("LOCKSTEP_CHART_FROM")
 	if dir == "" {
@@ -80,7 +80,7 @@ func from(t *testing.T) string {
 	return dir
 }
 
-// former is the program of the commit before: this one, if that is not given.
+// former is the program of that commit: this one, if it is not given.
 func former() string { return cmp.Or(os.Getenv("LOCKSTEP_FROM"), bed.Operator.Program) }
 
 // scene has sets that run, of an installation that a test made before.
