@@ -42,16 +42,18 @@ func (o *Options) serve(mgr ctrl.Manager, name, address string, handler http.Han
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", name, err)
 	}
+	server := &http.Server{
+		Handler: handler, MaxHeaderBytes: mostHeader,
+		ReadHeaderTimeout: headerPatience, ReadTimeout: requestPatience, WriteTimeout: answerPatience, IdleTimeout: idlePatience,
+		ErrorLog: stdlog.New(&serverLog{log: o.Log, server: name, handshakes: rate.Sometimes{Interval: time.Minute}}, "", 0),
+	}
+	server.SetKeepAlivesEnabled(secured != nil) // a stranger would keep the kubelet out with connections that are idle
 	if secured != nil {
 		listener = tls.NewListener(netutil.LimitListener(listener, mostConnections), secured)
 	} else {
 		listener = netutil.LimitListener(listener, mostPlain)
 	}
-	return mgr.Add(&manager.Server{Name: name, Listener: listener, Server: &http.Server{
-		Handler: handler, MaxHeaderBytes: mostHeader,
-		ReadHeaderTimeout: headerPatience, ReadTimeout: requestPatience, WriteTimeout: answerPatience, IdleTimeout: idlePatience,
-		ErrorLog: stdlog.New(&serverLog{log: o.Log, server: name, handshakes: rate.Sometimes{Interval: time.Minute}}, "", 0),
-	}})
+	return mgr.Add(&manager.Server{Name: name, Listener: listener, Server: server})
 }
 
 // serverLog logs what a server reports. Any client can make handshakes fail: they have one line a minute.

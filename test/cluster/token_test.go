@@ -26,6 +26,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/volcano"
 )
@@ -158,8 +159,6 @@ func (s *scene) victims() {
 	pod.Labels = labels
 	gated := pod.Spec.DeepCopy()
 	gated.SchedulingGates = []corev1.PodSchedulingGate{{Name: foreignGate}}
-	owned := meta("owned")
-	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: s.Namespace, UID: "u"}}
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace, Labels: labels, Finalizers: []string{"example.com/keep"}},
 		Spec: corev1.PersistentVolumeSpec{
@@ -171,8 +170,12 @@ func (s *scene) victims() {
 	}
 	s.Lend(volume)
 	s.freeAtEnd(volume)
+	solo := &corev1.Pod{ObjectMeta: meta("solo"), Spec: *gated}
+	s.Create(solo)
+	driver := &corev1.Service{ObjectMeta: meta("driver"), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: labels}}
+	driver.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: solo.Name, UID: solo.UID, Controller: ptr.To(true)}}
 	for _, o := range []client.Object{
-		&corev1.Pod{ObjectMeta: meta("solo"), Spec: *gated},
+		driver,
 		&appsv1.StatefulSet{ObjectMeta: meta("db"), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](0), Selector: selector, Template: pod}},
 		&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](0), Selector: selector, Template: pod}},
 		&corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}}},
@@ -181,6 +184,7 @@ func (s *scene) victims() {
 	} {
 		if claim, is := o.(*corev1.PersistentVolumeClaim); is {
 			claim.Finalizers = []string{"example.com/keep"}
+			claim.Annotations[pvc.IntentAnnotation], claim.Annotations[pvc.Prefix+"mode"] = "another", "in-use"
 			s.freeAtEnd(claim)
 		}
 		s.Create(o)
@@ -290,6 +294,7 @@ func (f *thief) claims() (all []attempt) {
 		all = append(all, attempts("patch", path, admitted, metadata("annotations", `{"protection.lockstep.dev/holders":"pod x"}`))...)
 	}
 	all = append(all, attempts("patch", f.core(f.Namespace, "persistentvolumeclaims/data"), refusedByPolicy, metadata("finalizers", "null"),
+		metadata("annotations", "null"), metadata("annotations", `{"protection.lockstep.dev/mode":null}`), metadata("annotations", `{"protection.lockstep.dev/delete-when-free":null}`),
 		metadata("finalizers", `["kubernetes.io/pvc-protection"]`))...)
 	all = append(all, attempts("patch", f.core(f.Namespace, "persistentvolumeclaims/data"), admitted,
 		metadata("finalizers", `["example.com/keep"]`), metadata("finalizers", `["example.com/keep","protection.lockstep.dev/barrier"]`))...)
@@ -320,6 +325,7 @@ func (f *thief) others() (all []attempt) {
 		f.apps("lws-system", "statefulsets/victim"):    {spec("mine")},
 		f.apps(f.Namespace, "deployments/web"):         {`{"spec":{"replicas":3}}`, `{"spec":{"paused":true}}`, spec("mine")},
 		f.core(f.Namespace, "services/web"):            {`{"spec":{"selector":{"app":"mine"}}}`, `{"spec":{"externalIPs":["203.0.113.1"]}}`, `{"spec":{"type":"NodePort"}}`},
+		f.core(f.Namespace, "services/driver"):         {`{"spec":{"selector":{"app":"mine"}}}`},
 		f.podGroupsPath() + "/pg":                      {`{"spec":{"minMember":2}}`},
 		f.apps(f.Namespace, "controllerrevisions/rev"): {`{"revision":2}`},
 	} {

@@ -106,6 +106,16 @@ func (a *attacked) resident() int {
 	return status.ResidentMemory()
 }
 
+// peak returns the most memory that the operator has had, in bytes.
+func (a *attacked) peak() int {
+	a.t.Helper()
+	p, err := procfs.NewProc(a.process.cmd.Process.Pid)
+	a.must(err)
+	status, err := p.NewStatus()
+	a.must(err)
+	return int(status.VmHWM)
+}
+
 // insecure is a client that takes every certificate, with a connection for each request.
 func insecure() *http.Client {
 	return &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
@@ -135,7 +145,6 @@ func (a *attacked) fillMemory() {
 		reviewOf(`"containers":[{"name":"c","args":["` + strings.Repeat("x", 4<<20) + `"]}]`),
 		reviewOf(`"containers":[{"name":"c","resources":{"limits":{` + numbered(`"%d":1`, 5000) + `}}}]`),
 	}
-	most := 0
 	ctx, stop := context.WithCancel(a.t.Context())
 	var clients sync.WaitGroup
 	var answers sync.Map
@@ -158,7 +167,7 @@ func (a *attacked) fillMemory() {
 	}
 	var slowest time.Duration
 	admitted := 0
-	for began := time.Now(); time.Since(began) < 10*time.Second || admitted < 5; most = max(most, a.resident()) {
+	for began := time.Now(); time.Since(began) < 10*time.Second || admitted < 5; {
 		asked := time.Now()
 		if err := a.Create(ctx, newSet("default", fmt.Sprintf("beside-%d", admitted)), client.DryRunAll); err != nil {
 			a.t.Errorf("a set was refused after %s: %v", time.Since(asked), err)
@@ -172,6 +181,10 @@ func (a *attacked) fillMemory() {
 		a.t.Logf("request %d: %d answers with status %d", key.([2]int)[0], count.(*atomic.Int64).Load(), key.([2]int)[1])
 		return true
 	})
+	if count, ok := answers.Load([2]int{0, http.StatusRequestEntityTooLarge}); !ok || count.(*atomic.Int64).Load() == 0 {
+		a.t.Error("no request of 7 MiB was answered with 413")
+	}
+	most := a.peak()
 	a.t.Logf("%d sets were admitted, the slowest in %s; memory rose from %d to %d MiB", admitted, slowest, a.rest>>20, most>>20)
 	if limit := 256 << 20; most-a.rest > limit {
 		a.t.Errorf("memory rose by %d MiB, to %d MiB", (most-a.rest)>>20, most>>20)
@@ -261,6 +274,7 @@ func (a *attacked) stall() {
 		{"a header of metrics", a.metrics, 20, false, "GET /metrics HTTP/1.1\r\nX: "},
 		{"a handshake of metrics", a.metrics, 20, true, "\x16\x03\x01"},
 		{"a body of a probe", a.healthy, 20, true, "POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n{"},
+		{"an answered probe", a.healthy, 20, true, "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"},
 		{"a header of a probe", a.healthy, 20, true, "GET /healthz HTTP/1.1\r\nX: "},
 	} {
 		for range c.number {
