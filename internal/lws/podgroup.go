@@ -200,13 +200,6 @@ func difference(kind identity.Kind, have, want *unstructured.Unstructured) strin
 	return ""
 }
 
-func deletePodGroup(object *unstructured.Unstructured) action.Delete {
-	return action.Delete{
-		Object:  identity.RefOf(identity.KindPodGroup, object),
-		Because: because(CodePodGroupUnused, fmt.Sprintf("no pod is in podgroup %s, and no leader needs it", object.GetName())),
-	}
-}
-
 // keepPodGroups keeps the PodGroups of a leader that belongs to a Workload.
 func (d *groupDecision) keepPodGroups() {
 	if d.Set.Spec.Scheduling == nil {
@@ -294,7 +287,10 @@ func (d *setDecision) unusedPodGroups() (p Plan) {
 		return p
 	}
 	for _, object := range unused {
-		p.do(deletePodGroup(object))
+		p.do(action.Delete{
+			Object:  identity.RefOf(identity.KindPodGroup, object),
+			Because: because(CodePodGroupUnused, fmt.Sprintf("no pod is in podgroup %s, and no leader needs it", object.GetName())),
+		})
 	}
 	return p
 }

@@ -26,7 +26,6 @@ const (
 	requestPatience = 10 * time.Second
 	answerPatience  = 25 * time.Second
 	idlePatience    = 2 * time.Minute
-	mostHeader      = 16 << 10
 	mostConnections = 1000
 	mostPlain       = 5 * mostConnections // without TLS: a kubelet that gets none restarts the operator
 	mostScrapes     = 4
@@ -43,16 +42,15 @@ func (o *Options) serve(mgr ctrl.Manager, name, address string, handler http.Han
 		return fmt.Errorf("serve %s: %w", name, err)
 	}
 	server := &http.Server{
-		Handler: handler, MaxHeaderBytes: mostHeader,
+		Handler: handler, MaxHeaderBytes: 16 << 10,
 		ReadHeaderTimeout: headerPatience, ReadTimeout: requestPatience, WriteTimeout: answerPatience, IdleTimeout: idlePatience,
 		ErrorLog: stdlog.New(&serverLog{log: o.Log, server: name, handshakes: rate.Sometimes{Interval: time.Minute}}, "", 0),
 	}
-	server.SetKeepAlivesEnabled(secured != nil) // a stranger would keep the kubelet out with connections that are idle
-	if secured != nil {
-		listener = tls.NewListener(netutil.LimitListener(listener, mostConnections), secured)
-	} else {
-		listener = netutil.LimitListener(listener, mostPlain)
+	if secured == nil {
+		server.SetKeepAlivesEnabled(false) // connections that are idle would keep the kubelet out
+		return mgr.Add(&manager.Server{Name: name, Listener: netutil.LimitListener(listener, mostPlain), Server: server})
 	}
+	listener = tls.NewListener(netutil.LimitListener(listener, mostConnections), secured)
 	return mgr.Add(&manager.Server{Name: name, Listener: listener, Server: server})
 }
 
