@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -139,14 +140,52 @@ func written(u *unstructured.Unstructured) map[string]any {
 }
 
 // keepAllocated copies what others write into the fields of a manifest: the API server gives a Service its
-// address.
+// address, and a user gives the operator more memory.
 func (c *cluster) keepAllocated(to, from *unstructured.Unstructured) {
+	if to.GetKind() == "Deployment" {
+		keepMemory(to, from)
+	}
 	if to.GetKind() == "Service" {
 		spec := maps.Clone(from.Object["spec"].(map[string]any))
 		maps.Copy(spec, to.Object["spec"].(map[string]any))
 		to.Object["spec"] = spec
 	}
 	c.keepBundles(to, from)
+}
+
+// keepMemory keeps a higher request or limit of a container. The limit is at least the request.
+func keepMemory(to, from *unstructured.Unstructured) {
+	live := map[any]map[string]any{}
+	for _, container := range containers(from) {
+		live[container["name"]] = container
+	}
+	for _, container := range containers(to) {
+		most := resource.Quantity{}
+		for _, field := range []string{"requests", "limits"} {
+			if kept := memory(live[container["name"]], field); kept.Cmp(most) > 0 {
+				most = kept
+			}
+			if ours := memory(container, field); most.Cmp(ours) > 0 {
+				_ = unstructured.SetNestedField(container, most.String(), "resources", field, "memory") // the manifest has these maps
+			}
+		}
+	}
+}
+
+func containers(deployment *unstructured.Unstructured) (all []map[string]any) {
+	list, _, _ := unstructured.NestedFieldNoCopy(deployment.Object, "spec", "template", "spec", "containers")
+	entries, _ := list.([]any)
+	for _, entry := range entries {
+		all = append(all, entry.(map[string]any))
+	}
+	return all
+}
+
+// memory returns a request or limit of a container, and zero if it has none.
+func memory(container map[string]any, field string) resource.Quantity {
+	text, _, _ := unstructured.NestedString(container, "resources", field, "memory")
+	quantity, _ := resource.ParseQuantity(text)
+	return quantity
 }
 
 // isOurs reports whether install wrote fields of an object.

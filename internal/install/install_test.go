@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,6 +49,52 @@ func TestCopiedLabelsMakeNothingOurs(t *testing.T) {
 	if slices.Sort(found); !slices.Equal(found, []string{"clusterrole.rbac.authorization.k8s.io/mine", "validatingadmissionpolicy.admissionregistration.k8s.io/mine"}) {
 		t.Errorf("found %q", found)
 	}
+}
+
+// A user gives the operator memory for a large cluster. Another install keeps it, and takes none away from the manifest.
+func TestInstallKeepsMoreMemory(t *testing.T) {
+	deployment := func(requests, limits any) *unstructured.Unstructured {
+		u := Bare("apps/v1", "Deployment", namespaceName, deploymentName)
+		resources := map[string]any{"requests": map[string]any{"cpu": "1", "memory": requests}, "limits": map[string]any{"memory": limits}}
+		container := map[string]any{"name": "manager", "resources": resources}
+		u.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}
+		return u
+	}
+	for name, tt := range map[string]struct{ requests, limits, wantRequests, wantLimits any }{
+		"the same":             {"1Gi", "1Gi", "1Gi", "1Gi"},
+		"more":                 {"2Gi", "4Gi", "2Gi", "4Gi"},
+		"a higher limit":       {"1Gi", "2Gi", "1Gi", "2Gi"},
+		"less":                 {"512Mi", "512Mi", "1Gi", "1Gi"},
+		"no limit":             {"1Gi", "0", "1Gi", "1Gi"},
+		"a request, no limit":  {"2Gi", "0", "2Gi", "2Gi"},
+		"of another container": {"", "", "1Gi", "1Gi"},
+	} {
+		c, live := clusterOf(t)
+		before := deployment(tt.requests, tt.limits)
+		if tt.requests == "" {
+			before = deployment("8Gi", "8Gi")
+			containersOf(before)[0]["name"] = "sidecar"
+		}
+		if err := live.Create(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.apply(t.Context(), deployment("1Gi", "1Gi")); err != nil {
+			t.Fatal(err)
+		}
+		resources := containersOf(must(c.get(t.Context(), before)))[0]["resources"]
+		want := map[string]any{"requests": map[string]any{"cpu": "1", "memory": tt.wantRequests}, "limits": map[string]any{"memory": tt.wantLimits}}
+		if diff := cmp.Diff(want, resources); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+func containersOf(deployment *unstructured.Unstructured) (all []map[string]any) {
+	list, _, _ := unstructured.NestedFieldNoCopy(deployment.Object, "spec", "template", "spec", "containers")
+	for _, entry := range list.([]any) {
+		all = append(all, entry.(map[string]any))
+	}
+	return all
 }
 
 // Two installs at once: the loser of a race reads again.
