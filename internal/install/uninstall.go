@@ -306,7 +306,7 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 		if err != nil {
 			return nil, err
 		}
-		if live != nil && (!isDefinition(u) || isOurs(live)) {
+		if live != nil && !isOfOthers(live) {
 			found = append(found, live)
 		}
 	}
@@ -318,6 +318,12 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 		found = append(found, some...)
 	}
 	return found, nil
+}
+
+// isOfOthers reports whether an object under a name of an installation is another implementation's definition, or the
+// authority that a user created. Installers label theirs.
+func isOfOthers(u *unstructured.Unstructured) bool {
+	return isDefinition(u) && !isOurs(u) || u.GetName() == certs.AuthoritySecret && u.GetLabels()[nameLabel] == ""
 }
 
 // labelled returns the objects of one kind that have our labels. Another implementation

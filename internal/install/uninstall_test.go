@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
 // The way back names the sets that the other implementation refuses, and no others.
@@ -27,5 +28,22 @@ func TestSetsThatWorkOnlyHere(t *testing.T) {
 	c.Out = &out
 	if err := c.sayOnlyHere(t.Context()); err != nil || strings.Count(out.String(), "\n") != 2 || !strings.Contains(out.String(), "ns/a,") || !strings.Contains(out.String(), "ns/e,") {
 		t.Errorf("got %v, said %q", err, out.String())
+	}
+}
+
+// An authority is an installation's if an installer labelled it. Uninstall leaves that of a user.
+func TestAnAuthorityOfAUserIsNotInstalled(t *testing.T) {
+	for _, isOurs := range []bool{true, false} {
+		c, live := clusterOf(t)
+		secret := (&shape{}).secret(certs.AuthoritySecret, nil)
+		if !isOurs {
+			secret.SetLabels(nil)
+		}
+		if err := live.Create(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		if found := must(c.installed(t.Context())); isIn(secret, found) != isOurs {
+			t.Errorf("ours %t: found %q", isOurs, titles(found))
+		}
 	}
 }
