@@ -21,31 +21,26 @@ import (
 // Schema is the structural schema of one version of a definition, or of a part of it.
 type Schema = apiextensionsv1.JSONSchemaProps
 
-// Version is one version of a definition.
-type Version = apiextensionsv1.CustomResourceDefinitionVersion
-
-// IsStored reports whether objects are stored in a version.
-func IsStored(v Version) bool { return v.Storage }
-
-// SchemaOf returns the schema and the name of one version, without what the API server
-// keeps whatever a schema says. Without such a version it returns nothing.
-func SchemaOf(definition *unstructured.Unstructured, is func(Version) bool) (*Schema, string, error) {
+// SchemaOf returns the schema and the name of a version, or of the stored version if the name is empty, without what the
+// API server keeps whatever a schema says. Without such a version it returns nothing.
+func SchemaOf(definition *unstructured.Unstructured, version string) (*Schema, string, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(definition.Object, crd); err != nil {
 		return nil, "", err
 	}
-	i := slices.IndexFunc(crd.Spec.Versions, is)
-	if i < 0 {
-		return nil, "", nil
+	for _, v := range crd.Spec.Versions {
+		switch {
+		case v.Name != version && (version != "" || !v.Storage):
+			continue
+		case v.Schema == nil || v.Schema.OpenAPIV3Schema == nil:
+			return nil, v.Name, nil
+		}
+		for _, name := range []string{"apiVersion", "kind", "metadata"} {
+			delete(v.Schema.OpenAPIV3Schema.Properties, name)
+		}
+		return v.Schema.OpenAPIV3Schema, v.Name, nil
 	}
-	version := crd.Spec.Versions[i]
-	if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
-		return nil, version.Name, nil
-	}
-	for _, name := range []string{"apiVersion", "kind", "metadata"} {
-		delete(version.Schema.OpenAPIV3Schema.Properties, name)
-	}
-	return version.Schema.OpenAPIV3Schema, version.Name, nil
+	return nil, "", nil
 }
 
 // anything stands for each key of a map, and for what a schema keeps unread.
@@ -69,46 +64,36 @@ func Fullest(s *Schema) any {
 	return all
 }
 
-// Pruned returns the paths of a value that the API server removes under a schema: of all
-// fields of what is removed as well.
-func Pruned(value any, s *Schema) []string { return pruned(value, s, "") }
-
-func pruned(value any, s *Schema, at string) (lost []string) {
-	if keepsAnything(s) {
-		return nil
-	}
-	if s == nil {
-		lost = []string{strings.TrimPrefix(at, ".")}
-	}
-	for _, p := range parts(value) {
-		lost = append(lost, pruned(p.value, child(s, p.key), at+p.step)...)
-	}
-	return lost
-}
-
 // Field is a path in an object, and what is there.
 type Field struct {
 	Path  string
 	Value any
 }
 
-// Beyond returns the fields of a stored object that one schema lacks, by rising path. A
-// field that the stored schema sets by default counts only if it has another value.
-func Beyond(object any, stored, s *Schema) []Field {
-	found := beyond(object, stored, s, "")
+// Beyond returns the fields of a value that a schema lacks, so that the API server removes them, by rising path. A
+// field with the value that theirs sets by default does not count.
+func Beyond(value any, theirs, s *Schema) []Field {
+	found := beyond(value, theirs, s, "")
 	slices.SortFunc(found, func(a, b Field) int { return cmp.Compare(a.Path, b.Path) })
 	return found
 }
 
-func beyond(value any, stored, s *Schema, at string) (found []Field) {
+func beyond(value any, theirs, s *Schema, at string) (found []Field) {
 	switch {
-	case keepsAnything(s), s == nil && isDefault(value, stored):
+	case keepsAnything(s), s == nil && isDefault(value, theirs):
 		return nil
 	case s == nil:
 		return []Field{{strings.TrimPrefix(at, "."), value}}
 	}
-	for _, p := range parts(value) {
-		found = append(found, beyond(p.value, child(stored, p.key), child(s, p.key), at+p.step)...)
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			found = append(found, beyond(item, child(theirs, ""), child(s, ""), at+"[]")...)
+		}
+	case map[string]any:
+		for key, inner := range value {
+			found = append(found, beyond(inner, child(theirs, key), child(s, key), at+"."+key)...)
+		}
 	}
 	return found
 }
@@ -118,24 +103,12 @@ func isDefault(value any, s *Schema) bool {
 	return s != nil && s.Default != nil && json.Unmarshal(s.Default.Raw, &byDefault) == nil && reflect.DeepEqual(value, byDefault)
 }
 
-// part is an item of a list, or a field of an object.
-type part struct {
-	key, step string
-	value     any
-}
-
-func parts(value any) (all []part) {
-	switch value := value.(type) {
-	case []any:
-		for _, item := range value {
-			all = append(all, part{"[]", "[]", item})
-		}
-	case map[string]any:
-		for name, inner := range value {
-			all = append(all, part{name, "." + name, inner})
-		}
+// Pruned returns the paths of what the API server removes from a value under a schema.
+func Pruned(value any, s *Schema) (paths []string) {
+	for _, field := range Beyond(value, nil, s) {
+		paths = append(paths, field.Path)
 	}
-	return all
+	return paths
 }
 
 // keepsAnything reports whether the API server prunes nothing below a schema.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
@@ -55,6 +56,23 @@ func TestBeyond(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestUnionHasThePropertiesOfBoth(t *testing.T) {
+	crd := func(version, schema string) *unstructured.Unstructured {
+		text := "spec: {versions: [{name: " + version + ", schema: {openAPIV3Schema: " + schema + "}}]}"
+		return &unstructured.Unstructured{Object: value(t, text).(map[string]any)}
+	}
+	const ours = "{properties: {a: {type: integer}, l: {items: {properties: {x: {}}}}, m: {additionalProperties: {properties: {properties: {properties: {b: {}}}}}}, k: {}}}"
+	const theirs = "{maxProperties: 3, properties: {a: {type: string, default: z}, n: {properties: {o: {}}}, l: {items: {properties: {\"y\": {}}}}, " +
+		"m: {additionalProperties: {properties: {properties: {properties: {c: {}}}}}}, k: {properties: {p: {}}}}}"
+	const both = "{properties: {a: {type: integer}, n: {properties: {o: {}}}, l: {items: {properties: {x: {}, \"y\": {}}}}, " +
+		"m: {additionalProperties: {properties: {properties: {properties: {b: {}, c: {}}}}}}, k: {}}}"
+	for version, want := range map[string]string{"v1": both, "v2": ours} {
+		if diff := cmp.Diff(crd(version, want), Union(crd(version, ours), crd("v1", theirs))); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", version, diff)
+		}
 	}
 }
 

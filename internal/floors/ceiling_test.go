@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 43_655
+	wholeAtMost = 43_577
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -27,8 +27,8 @@ const (
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           5_643,
-	"internal/lwscache":      2_859,
+	"internal/lws":           5_636,
+	"internal/lwscache":      2_829,
 	"internal/pvc":           2_338,
 	"internal/install":       2_347,
 	"local/internal/plane":   1_993,

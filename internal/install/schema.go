@@ -86,11 +86,11 @@ func inTemplate(field string) bool {
 // lacks in the version of the same name. In templates only those count that a stored set
 // has: another Kubernetes version has other fields, which most sets do not use.
 func LostFields(live, candidate *unstructured.Unstructured, sets []unstructured.Unstructured) ([]string, error) {
-	from, name, err := definition.SchemaOf(live, definition.IsStored)
+	from, name, err := definition.SchemaOf(live, "")
 	if err != nil || name == "" {
 		return nil, err
 	}
-	to, _, err := definition.SchemaOf(candidate, func(v definition.Version) bool { return v.Name == name })
+	to, _, err := definition.SchemaOf(candidate, name)
 	if err != nil {
 		return nil, err
 	}

@@ -21,13 +21,10 @@ const CodeUnsupported = "Unsupported"
 // implementation's objects are gone.
 const unsupportedAgain = 30 * time.Second
 
-// unsupportedText says what a set has that this version lacks, or is empty.
+// unsupportedText says what a set has that this version lacks.
 func unsupportedText(beyond []string) string {
-	if len(beyond) == 0 {
-		return ""
-	}
-	return "this version of Lockstep lacks what the set has, and leaves the set and its groups as they are: " + clipped(listed(beyond, ", ")) +
-		"; upgrade Lockstep, run the implementation that the set was made for, or make it without them"
+	return "Not managed: the set uses fields this version does not support: " + clipped(listed(beyond, ", ")) +
+		". Upgrade Lockstep, or remove the fields."
 }
 
 // leftAlone writes nothing for a set but its condition with an event, and the conditions that tools

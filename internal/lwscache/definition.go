@@ -3,11 +3,11 @@ package lwscache
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,12 +25,10 @@ import (
 // DefinitionName is the name of the CustomResourceDefinition of sets.
 const DefinitionName = "leaderworkersets.leaderworkerset.x-k8s.io"
 
-// Definition finds the fields of stored sets that this version lacks. It is safe for
+// Definition compares the CustomResourceDefinition of sets in the cluster with that of this version. It is safe for
 // concurrent use.
 type Definition struct {
 	live client.Reader
-	// told is called with the paths that the definition has and this version lacks.
-	told func([]string)
 
 	mu sync.Mutex
 	// read is nil until the definition was read, and after it changed.
@@ -41,17 +39,13 @@ type Definition struct {
 type comparison struct {
 	uid        types.UID
 	generation int64
-	// beyond are the paths that the definition has and this version lacks. Without any, the
-	// schemas are nil.
-	beyond       []string
-	stored, ours *definition.Schema
+	// isNewer says that theirs has fields of spec that ours lacks.
+	isNewer      bool
+	theirs, ours *definition.Schema
 }
 
-// NewDefinition returns a Definition that reads through live, which must not be a cache. told is
-// called with what each reading of the definition has and this version lacks.
-func NewDefinition(live client.Reader, told func(paths []string)) *Definition {
-	return &Definition{live: live, told: told}
-}
+// NewDefinition returns a Definition that reads through live, which must not be a cache.
+func NewDefinition(live client.Reader) *Definition { return &Definition{live: live} }
 
 // Changed makes the next read of a set read the definition too, unless it was read at this
 // generation. It reports whether a reading is void.
@@ -66,19 +60,18 @@ func (d *Definition) Changed(is metav1.Object) bool {
 }
 
 // BeyondOf returns the fields of a stored set that this version lacks, with their values. A
-// default of the definition counts as no value.
-func (d *Definition) BeyondOf(ctx context.Context, key types.NamespacedName) ([]string, error) {
+// default of the definition counts as no value. While this version lacks nothing, no set is read.
+func (d *Definition) BeyondOf(ctx context.Context, key types.NamespacedName) (found []string, err error) {
 	now, err := d.compare(ctx)
-	if err != nil || len(now.beyond) == 0 {
+	if err != nil || !now.isNewer {
 		return nil, err
 	}
 	set := &unstructured.Unstructured{}
 	set.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
 	if err := d.live.Get(ctx, key, set); err != nil {
-		return nil, err
+		return nil, client.IgnoreNotFound(err)
 	}
-	var found []string
-	for _, f := range definition.Beyond(map[string]any{"spec": set.Object["spec"]}, now.stored, now.ours) {
+	for _, f := range definition.Beyond(map[string]any{"spec": set.Object["spec"]}, now.theirs, now.ours) {
 		value, err := json.Marshal(f.Value)
 		if err != nil {
 			return nil, err
@@ -89,7 +82,7 @@ func (d *Definition) BeyondOf(ctx context.Context, key types.NamespacedName) ([]
 }
 
 // compare returns the comparison of the definition in the cluster with ours.
-func (d *Definition) compare(ctx context.Context) (*comparison, error) {
+func (d *Definition) compare(ctx context.Context) (now *comparison, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.read != nil {
@@ -101,81 +94,58 @@ func (d *Definition) compare(ctx context.Context) (*comparison, error) {
 	if err := d.live.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: DefinitionName}); err != nil {
 		return nil, fmt.Errorf("read the definition of LeaderWorkerSets: %w", err)
 	}
-	now := &comparison{}
+	now = &comparison{}
 	if len(list.Items) > 0 {
-		now.uid, now.generation = list.Items[0].GetUID(), list.Items[0].GetGeneration()
-		if err := now.fill(&list.Items[0]); err != nil {
-			return nil, fmt.Errorf("compare the definition of LeaderWorkerSets: %w", err)
-		}
+		now, err = compared(&list.Items[0])
 	}
-	d.told(now.beyond)
+	if err != nil {
+		return nil, fmt.Errorf("compare the definition of LeaderWorkerSets: %w", err)
+	}
 	d.read = now
 	return now, nil
 }
 
-func (c *comparison) fill(inCluster *unstructured.Unstructured) error {
+func compared(inCluster *unstructured.Unstructured) (*comparison, error) {
 	text, err := crd.Files.ReadFile("leaderworkerset.x-k8s.io_leaderworkersets.yaml")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	embedded := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(text, embedded); err != nil {
-		return err
+		return nil, err
 	}
-	if c.stored, _, err = definition.SchemaOf(inCluster, definition.IsStored); err != nil {
-		return err
+	theirs, _, err := definition.SchemaOf(inCluster, "")
+	if err != nil {
+		return nil, err
 	}
-	if c.ours, _, err = definition.SchemaOf(embedded, definition.IsStored); err != nil {
-		return err
-	}
-	for _, path := range definition.Pruned(definition.Fullest(c.stored), c.ours) {
-		if strings.HasPrefix(path, "spec.") { // what others report in the status changes no decision
-			c.beyond = append(c.beyond, path)
-		}
-	}
-	if len(c.beyond) == 0 {
-		c.stored, c.ours = nil, nil
-	}
-	return nil
+	ours, _, err := definition.SchemaOf(embedded, "")
+	// what others report in the status changes no decision
+	isOfSpec := func(path string) bool { return strings.HasPrefix(path, "spec.") }
+	isNewer := slices.ContainsFunc(definition.Pruned(definition.Fullest(theirs), ours), isOfSpec)
+	return &comparison{inCluster.GetUID(), inCluster.GetGeneration(), isNewer, theirs, ours}, err
 }
 
-// beyond returns what a set has that this version lacks: fields and values, or what only such
-// fields leave. A definition without the fields may have removed them since.
+// beyond returns what a set has that this version lacks: fields and values, or what its leaders show of a field that
+// the API server removed since.
 func (r *reading) beyond(ctx context.Context, leaders *appsv1.StatefulSet) ([]string, error) {
-	if found, err := workload.Unmet(r.set, r.scheduler); err != nil || len(found) > 0 {
+	if found, err := workload.Unmet(r.set, r.scheduler); r.definition == nil || err != nil || len(found) > 0 {
 		return found, err
 	}
-	if r.definition == nil {
-		return nil, nil
+	if leaders != nil && r.set.Spec.Scheduling == nil && leaders.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey] != "" {
+		return []string{fmt.Sprintf("annotation %s of statefulset %s", lwsv1.WorkloadNameAnnotationKey, leaders.Name)}, nil
 	}
-	found, err := r.definition.BeyondOf(ctx, client.ObjectKeyFromObject(r.set))
-	if err != nil || len(found) > 0 {
-		return found, client.IgnoreNotFound(err)
-	}
-	if leaders == nil || r.set.Spec.Scheduling != nil {
-		return nil, nil
-	}
-	if _, handed := leaders.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey]; handed {
-		found = append(found, fmt.Sprintf("annotation %s of statefulset %s", lwsv1.WorkloadNameAnnotationKey, leaders.Name))
-	}
-	return found, nil
+	return r.definition.BeyondOf(ctx, client.ObjectKeyFromObject(r.set))
 }
 
-// fillBeyond is beyond for a set. A set without a leader StatefulSet may have its leaders under
-// a Deployment.
+// fillBeyond is beyond for a set. A Deployment of a set of Ordinal groups shows that it had Hash groups.
 func (r *reading) fillBeyond(ctx context.Context, w *lws.SetSnapshot) (err error) {
 	leaders := w.StatefulSet.Own()
 	if w.Beyond, err = r.beyond(ctx, leaders); err != nil || leaders != nil || r.definition == nil || workload.HasHashIdentity(r.set) {
 		return err
 	}
-	deployment, err := r.liveMeta(ctx, "apps/v1", "Deployment", client.ObjectKeyFromObject(r.set))
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read deployment %q: %w", r.set.Name, err)
-	case metav1.IsControlledBy(deployment, r.set):
+	found, _, err := r.leaderDeployment(ctx)
+	if deployment := found.Own(); deployment != nil {
 		w.Beyond = append(w.Beyond, "deployment "+deployment.Name)
 	}
-	return nil
+	return err
 }

@@ -117,7 +117,7 @@ func TestFailuresOfADeletedSetAreStillServed(t *testing.T) {
 		reporter.Tell(t.Context(), named(key, uid), failures, nil)
 	}
 	stands := func(key types.NamespacedName, uid types.UID, standing *lws.Standing) {
-		reporter.Stands(key, named(key, uid), standing)
+		reporter.Stands(key, named(key, uid), lws.Plan{Standing: standing})
 	}
 	w, namesake, other := types.NamespacedName{Namespace: "ns", Name: "w"}, types.NamespacedName{Namespace: "elsewhere", Name: "w"}, types.NamespacedName{Namespace: "ns", Name: "other"}
 	for _, key := range []types.NamespacedName{w, namesake, other} {

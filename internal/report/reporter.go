@@ -50,21 +50,20 @@ var (
 
 // Metrics returns the metrics about sets and groups.
 func (r *Reporter) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{actions, restarts, decisions, fieldsUnknown, setsUnsupported, r.sets}
+	return []prometheus.Collector{actions, restarts, decisions, r.sets}
 }
 
 // Reporter reports writes and waits. It is safe for concurrent use.
 type Reporter struct {
 	recorder events.EventRecorder
 	// waits holds the sentences of the waits that were reported last, by the UID that waits.
-	waits       *lru.Cache
-	unsupported unsupported
-	sets        *sets
+	waits *lru.Cache
+	sets  *sets
 }
 
 // New returns a Reporter that records events through recorder.
 func New(recorder events.EventRecorder) *Reporter {
-	return &Reporter{recorder: recorder, waits: lru.New(remembered), unsupported: unsupported{sets: map[types.NamespacedName]bool{}}, sets: newSets()}
+	return &Reporter{recorder: recorder, waits: lru.New(remembered), sets: newSets()}
 }
 
 // Tell reports the result of an action on behalf of owner.

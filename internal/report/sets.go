@@ -21,6 +21,8 @@ var (
 	allowedDesc   = describeSet("rollout_budget_allowed", "Groups that the rollout may have down: maxUnavailable, and each ready surge group.")
 	beyondDesc    = describeSet("pods_beyond_need_total", "Pods of groups that were replaced or removed before all of their pods had run.")
 	idleDesc      = describeSet("accelerators_idle", "Extended resources that wanted groups request while they are not ready, by state of the group.", "resource", "state")
+	aloneDesc     = prometheus.NewDesc("lockstep_sets_unsupported",
+		"LeaderWorkerSets that are left alone, because they have what this version of Lockstep lacks.", nil, nil)
 )
 
 func describeSet(name, help string, labels ...string) *prometheus.Desc {
@@ -33,6 +35,8 @@ type sets struct {
 
 	mu    sync.Mutex
 	known map[types.NamespacedName]*setFigures
+	// alone are the sets that are left alone.
+	alone map[types.NamespacedName]bool
 }
 
 // setFigures is the metrics of one incarnation of a set.
@@ -46,13 +50,19 @@ type setFigures struct {
 	beyond int32
 }
 
-func newSets() *sets { return &sets{now: time.Now, known: map[types.NamespacedName]*setFigures{}} }
+func newSets() *sets {
+	return &sets{now: time.Now, known: map[types.NamespacedName]*setFigures{}, alone: map[types.NamespacedName]bool{}}
+}
 
 // Stands counts what the plan of a set was decided from. The series of a set that is left alone, is being
 // deleted or does not exist are removed.
-func (r *Reporter) Stands(key types.NamespacedName, set *lwsv1.LeaderWorkerSet, standing *lws.Standing) {
+func (r *Reporter) Stands(key types.NamespacedName, set *lwsv1.LeaderWorkerSet, plan lws.Plan) {
 	r.sets.mu.Lock()
 	defer r.sets.mu.Unlock()
+	standing := plan.Standing
+	if delete(r.sets.alone, key); plan.IsUnsupported() {
+		r.sets.alone[key] = true
+	}
 	f := r.sets.known[key]
 	if standing == nil || f != nil && f.uid != set.UID {
 		restarts.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
@@ -99,7 +109,7 @@ func (f *setFigures) countBeyond(unstarted []lws.UnstartedGroup) {
 
 // Describe implements prometheus.Collector.
 func (s *sets) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{groupsDesc, servingDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, beyondDesc, idleDesc} {
+	for _, desc := range []*prometheus.Desc{groupsDesc, servingDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, beyondDesc, idleDesc, aloneDesc} {
 		to <- desc
 	}
 }
@@ -108,6 +118,7 @@ func (s *sets) Describe(to chan<- *prometheus.Desc) {
 func (s *sets) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	to <- prometheus.MustNewConstMetric(aloneDesc, prometheus.GaugeValue, float64(len(s.alone)))
 	now := s.now()
 	for key, f := range s.known {
 		f.collect(to, key, now)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -31,7 +32,7 @@ func newStage() *stage {
 
 // stands reports a standing of an incarnation of the set, and lets some seconds pass.
 func (s *stage) stands(uid types.UID, standing *lws.Standing, seconds int) {
-	s.Stands(setKey, &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}, standing)
+	s.Stands(setKey, &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}, lws.Plan{Standing: standing})
 	s.now = s.now.Add(time.Duration(seconds) * time.Second)
 }
 
@@ -67,6 +68,18 @@ func TestMetricsOfASet(t *testing.T) {
 	s.stands("a", nil, 0)
 	if diff := cmp.Diff(map[string]float64{}, fakeapi.Metrics(t, s.sets)); diff != "" {
 		t.Errorf("after the set is gone (-want +got)\n%s", diff)
+	}
+}
+
+func TestSetsThatAreLeftAloneAreCounted(t *testing.T) {
+	s := newStage()
+	count := func(waits ...lws.Wait) float64 {
+		s.Stands(setKey, &lwsv1.LeaderWorkerSet{}, lws.Plan{Waits: waits})
+		return fakeapi.Metrics(t, s.sets)["sets_unsupported"]
+	}
+	alone := lws.Wait{Reason: action.Reason{Code: lws.CodeUnsupported}}
+	if once, again, after := count(alone), count(alone), count(); once != 1 || again != 1 || after != 0 {
+		t.Errorf("%v, then %v, and %v once it is served", once, again, after)
 	}
 }
 

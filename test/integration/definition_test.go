@@ -21,6 +21,7 @@ import (
 	cli "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // extend adds fields of a later version to the definition of sets.
@@ -156,16 +157,16 @@ func (c *cluster) collect(name string) {
 func (c *cluster) leftByADeployment() {
 	c.t.Helper()
 	c.createWith("pruned", map[string]any{"placement": "Rack"})
-	c.untilUnsupported("pruned", metav1.ConditionTrue)
-	set, labels := c.raw("pruned"), map[string]string{"app": "pruned"}
+	set, labels := c.raw("pruned"), workload.LeaderSelector("pruned")
 	template := newSet("default", "pruned").Spec.LeaderWorkerTemplate.WorkerTemplate
 	template.Labels = labels
 	c.create(&appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pruned", OwnerReferences: []metav1.OwnerReference{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pruned", Labels: labels, OwnerReferences: []metav1.OwnerReference{
 			*metav1.NewControllerRef(set, lwsv1.GroupVersion.WithKind("LeaderWorkerSet")),
 		}},
 		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	})
+	c.untilUnsupported("pruned", metav1.ConditionTrue)
 	c.must(c.Patch(c.t.Context(), set, merge(`{"spec":{"placement":null}}`)))
 	c.eventually("the Deployment is named", func(context.Context) bool {
 		conditions, _, _ := unstructured.NestedSlice(c.raw("pruned").Object, "status", "conditions")

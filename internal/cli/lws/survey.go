@@ -75,7 +75,7 @@ func (s *Session) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.T
 
 // read reads a set and its groups, and decides.
 func (s *Session) read(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (found Survey, err error) {
-	observer := lwscache.New(cached, s.Live, lwscache.NewMemory()).WithDefinition(lwscache.NewDefinition(s.Live, func([]string) {}))
+	observer := lwscache.New(cached, s.Live, lwscache.NewMemory())
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := cached.Get(ctx, key, set); err != nil {
 		return found, err
@@ -85,14 +85,10 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 		observer.Taken(identity.Ref{Kind: identity.KindService, Namespace: key.Namespace, Name: key.Name})
 	}
 	found.Set, _, err = observer.SetPlan(ctx, key, now)
-	var told []lws.Wait
-	if apierrors.IsForbidden(err) { // the user may not read the definition or Deployments: the operator's condition counts
-		found.Set, _, err = observer.WithDefinition(nil).SetPlan(ctx, key, now)
-		told = toldUnsupported(found.Set.Set)
-	}
 	if err != nil {
 		return found, err
 	}
+	told := toldUnsupported(found.Set.Set)
 	found.Set.Vigil = recall(found.Set.Vigil, found.Set.Set, now)
 	found.Plan, found.Standing = lws.DecideSet(found.Set), lws.Stand(found.Set)
 	if told != nil {
@@ -141,9 +137,10 @@ func schedulerOf(set *lwsv1.LeaderWorkerSet) string {
 	return gang.Volcano
 }
 
-// toldUnsupported returns what the operator says of a set that it leaves alone, as a wait.
+// toldUnsupported returns what the operator says of a set that it leaves alone, as a wait: a user need not be allowed to
+// read the definition.
 func toldUnsupported(set *lwsv1.LeaderWorkerSet) []lws.Wait {
-	if set == nil || !condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported) {
+	if !condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported) {
 		return nil
 	}
 	said, _ := condition.Of(set.Status.Conditions, lws.CodeUnsupported)

@@ -131,9 +131,8 @@ func TestStuckObjectsStayStuck(t *testing.T) {
 }
 
 // Users need not read the definition: what the operator says of a set that it leaves alone is the plan.
-func TestUsersWithoutTheDefinitionSeeWhatTheOperatorSays(t *testing.T) {
-	set := fakeapi.Set("a", 1, 2)
-	server := up(t, set)
+func TestThePlanOfASetThatIsLeftAloneIsWhatTheOperatorSays(t *testing.T) {
+	server := up(t, fakeapi.Set("a", 1, 2))
 	fakeapi.Edit(server, "a", func(set *lwsv1.LeaderWorkerSet) {
 		set.Status.Conditions = []metav1.Condition{{Type: lws.CodeUnsupported, Status: metav1.ConditionTrue, Message: "left alone"}}
 	})

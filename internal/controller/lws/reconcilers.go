@@ -39,9 +39,8 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	defer cancel()
 	snapshot, plan, err := r.observe.SetPlan(reading, req.NamespacedName, now)
 	r.report.Decided(report.OfSet, r.now().Sub(now))
-	r.report.Unsupported(req.NamespacedName, err == nil && plan.IsUnsupported())
 	if err == nil || apierrors.IsNotFound(err) {
-		r.report.Stands(req.NamespacedName, snapshot.Set, plan.Standing)
+		r.report.Stands(req.NamespacedName, snapshot.Set, plan)
 	}
 	if err != nil {
 		r.pace.forget(req.NamespacedName)

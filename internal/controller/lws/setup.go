@@ -75,7 +75,7 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, crashLogL
 	if shared, ok := pods.(toolscache.SharedIndexInformer); ok {
 		observer.WithPods(shared.GetIndexer())
 	}
-	definition := lwscache.NewDefinition(mgr.GetAPIReader(), report.NewDefinition(mgr.GetLogger()).Lacks)
+	definition := lwscache.NewDefinition(mgr.GetAPIReader())
 	observer.WithDefinition(definition)
 	starter.OnDefinition(lwscache.DefinitionName, func(is metav1.Object) {
 		if definition.Changed(is) {
