@@ -4,11 +4,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unique"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
@@ -27,12 +25,9 @@ func trimPod(object any) (any, error) {
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool {
 		return !strings.HasPrefix(key, ownPrefix) && key != appsv1.ControllerRevisionHashLabelKey
 	})
-	pod.Spec.NodeName = one(pod.Spec.NodeName)
 	pod.Spec.Containers = withResources(pod.Spec.Containers)
 	pod.Spec.InitContainers = withResources(pod.Spec.InitContainers)
-	pod.Status.Phase = corev1.PodPhase(one(string(pod.Status.Phase)))
 	pod.Status.Conditions = trimConditions(pod.Status.Conditions)
-	internMetadata(&pod.ObjectMeta)
 	return pod, nil
 }
 
@@ -41,7 +36,6 @@ func withResources(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for _, c := range containers {
 		if len(c.Resources.Limits)+len(c.Resources.Requests) > 0 {
-			c.Name, c.Image = one(c.Name), one(c.Image)
 			kept = append(kept, c)
 		}
 	}
@@ -63,33 +57,7 @@ func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 				continue
 			}
 		}
-		c.Type, c.Status = corev1.PodConditionType(one(string(c.Type))), corev1.ConditionStatus(one(string(c.Status)))
-		c.Reason = one(c.Reason)
 		trimmed = append(trimmed, c)
 	}
 	return slices.Clip(trimmed)
 }
-
-// internMetadata makes pods share equal strings: most labels of a group's pods are equal.
-func internMetadata(meta *metav1.ObjectMeta) {
-	meta.Namespace, meta.GenerateName = one(meta.Namespace), one(meta.GenerateName)
-	meta.Labels, meta.Annotations = internMap(meta.Labels), internMap(meta.Annotations)
-	for i := range meta.OwnerReferences {
-		owner := &meta.OwnerReferences[i]
-		owner.APIVersion, owner.Kind, owner.Name = one(owner.APIVersion), one(owner.Kind), one(owner.Name)
-	}
-}
-
-func internMap(texts map[string]string) map[string]string {
-	if len(texts) == 0 {
-		return nil
-	}
-	interned := make(map[string]string, len(texts))
-	for key, value := range texts {
-		interned[one(key)] = one(value)
-	}
-	return interned
-}
-
-// one returns an equal string that is in memory once.
-func one(text string) string { return unique.Make(text).Value() }

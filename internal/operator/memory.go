@@ -15,54 +15,43 @@ const (
 	// leastGrowth and mostGrowth bound what garbage is of the live heap, in percent.
 	leastGrowth, mostGrowth = 35, 200
 
-	// A burst of work is over when the process allocated next to nothing between several checks.
-	quietBytes, quietChecks = 256 << 10, 4
-	// worthBytes is what a burst must have allocated before memory is given back after it.
+	// restBytes is what a process at rest allocates between two checks at most.
+	restBytes = 256 << 10
+	// worthBytes is what work must have allocated before memory is returned after it.
 	worthBytes = 16 << 20
 )
 
 // limitGarbage keeps GOGC at what gives a small heap and a large one the same room. Most of the
 // heap are caches, which stay: by a fixed percentage, a large heap is half as large again, and a
-// small one is collected all the time. After a burst of work it gives memory back to the system:
-// the runtime itself takes minutes, and collects nothing until more work comes.
+// small one is collected all the time. After work it returns memory to the system: the runtime
+// itself takes minutes, and collects nothing until more work comes.
 func limitGarbage(ctx context.Context) {
-	set, work := 0, burst{}
+	var growth int
+	var last, returned uint64
 	wait.UntilWithContext(ctx, func(context.Context) {
-		live := measured("/gc/heap/live:bytes")
-		if growth := growthOf(live); growth != set {
-			debug.SetGCPercent(growth)
-			set = growth
+		live, allocated := measured("/gc/heap/live:bytes"), measured("/gc/heap/allocs:bytes")
+		if now := growthOf(live); now != growth {
+			debug.SetGCPercent(now)
+			growth = now
 		}
-		if work.isOver(measured("/gc/heap/allocs:bytes"), live) {
+		if isWorthReturning(allocated-last, allocated-returned, live) {
+			returned = allocated
 			debug.FreeOSMemory()
 		}
+		last = allocated
 	}, 250*time.Millisecond)
+}
+
+// isWorthReturning reports whether the process rests after work that allocated much. The arguments are the bytes that it
+// allocated since the last check and since it returned memory, and the live heap: a large one takes longer to collect.
+func isWorthReturning(lately, since, live uint64) bool {
+	return lately <= restBytes && since >= max(worthBytes, live/2)
 }
 
 // growthOf returns the GOGC for a live heap, in steps of five: each change stops the process for
 // a moment.
 func growthOf(live uint64) int {
 	return min(max(int(garbage*100/max(live, 1))/5*5, leastGrowth), mostGrowth)
-}
-
-// burst is work since memory was last given back. Sizes are bytes allocated since the start.
-type burst struct {
-	last, began uint64
-	quiet       int
-}
-
-// isOver is called at each check, and reports whether a burst that is worth it is over. The next one
-// begins then. A large heap takes longer to collect, so its burst must be larger.
-func (b *burst) isOver(allocated, live uint64) bool {
-	if b.quiet++; allocated-b.last > quietBytes {
-		b.quiet = 0
-	}
-	b.last = allocated
-	if b.quiet < quietChecks || allocated-b.began < max(worthBytes, live/2) {
-		return false
-	}
-	b.began = allocated
-	return true
 }
 
 func measured(name string) uint64 {

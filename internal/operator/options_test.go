@@ -217,3 +217,21 @@ func TestGrowthLeavesTheSameRoomForEveryHeap(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryIsReturnedAfterWork(t *testing.T) {
+	const mebibyte = 1 << 20
+	for name, tt := range map[string]struct {
+		lately, since, live uint64
+		want                bool
+	}{
+		"at rest after work":          {1 << 10, 16 * mebibyte, 20 * mebibyte, true},
+		"at work":                     {mebibyte, 16 * mebibyte, 20 * mebibyte, false},
+		"after little work":           {0, 15 * mebibyte, 20 * mebibyte, false},
+		"too little for a large heap": {0, 49 * mebibyte, 100 * mebibyte, false},
+		"enough for a large heap":     {0, 50 * mebibyte, 100 * mebibyte, true},
+	} {
+		if got := isWorthReturning(tt.lately, tt.since, tt.live); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

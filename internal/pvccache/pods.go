@@ -181,13 +181,12 @@ type PodUses struct {
 func UsesOf(pod *corev1.Pod) *PodUses {
 	uses := &PodUses{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: one(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
-		Node: one(pod.Spec.NodeName), Phase: corev1.PodPhase(one(string(pod.Status.Phase))),
+		Node: pod.Spec.NodeName, Phase: pod.Status.Phase,
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil {
-		owner.APIVersion, owner.Kind, owner.Name = one(owner.APIVersion), one(owner.Kind), one(owner.Name)
 		owner.BlockOwnerDeletion = nil
 		uses.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
@@ -195,7 +194,7 @@ func UsesOf(pod *corev1.Pod) *PodUses {
 		uses.gates = slices.Clone(pod.Spec.SchedulingGates)
 	}
 	for _, v := range pod.Spec.Volumes {
-		kept := corev1.Volume{Name: one(v.Name)}
+		kept := corev1.Volume{Name: v.Name}
 		switch {
 		case v.PersistentVolumeClaim != nil:
 			kept.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.PersistentVolumeClaim.ClaimName}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,11 +67,7 @@ func trimMetadata(meta *metav1.ObjectMeta) {
 	meta.ManagedFields = nil
 	maps.DeleteFunc(meta.Annotations, foreign)
 	maps.DeleteFunc(meta.Labels, foreign)
-	meta.Namespace = one(meta.Namespace)
 }
-
-// one returns an equal string that is in memory once.
-func one(text string) string { return unique.Make(text).Value() }
 
 // PVC returns a PVC, or nil. One from a cache must not be changed.
 func PVC(ctx context.Context, reader client.Reader, key types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
