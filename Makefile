@@ -75,7 +75,7 @@ release: image ## Write all that is released to dist, with checksums; KEY signs 
 	@$(call build-for,$(RELEASED),./cmd/lockstep ./cmd/kubectl-lockstep)
 	@find $(DIST) -maxdepth 1 -type f -delete # those of another version
 	@$(MAKE) --no-print-directory package-chart install-yaml
-	@$(RELEASE) archive --version $(VERSION) --created $(CREATED) --url $(URL) --image $(DIST)/image \
+	@$(RELEASE) archive --version $(VERSION) --created $(CREATED) --url $(URL) --layout $(DIST)/image \
 	  --license $(CURDIR)/LICENSE --out $(DIST) $(RELEASED:%=$(DIST)/programs/%)
 	@$(RELEASE) checksums $(if $(KEY),--key $(abspath $(KEY))) $(DIST)
 	@cat $(DIST)/checksums.txt
@@ -83,12 +83,11 @@ release: image ## Write all that is released to dist, with checksums; KEY signs 
 .PHONY: push
 push: image ## Push dist/image to IMAGE=HOST/NAME:TAG with your registry credentials; KEY signs it
 	@test -n "$(IMAGE)" || { echo "say where: make push IMAGE=HOST/NAME:TAG" >&2; exit 2; }
-	@$(RELEASE) push --from $(DIST)/image $(if $(KEY),--key $(abspath $(KEY))) $(IMAGE)
+	@$(RELEASE) push --layout $(DIST)/image $(if $(KEY),--key $(abspath $(KEY))) $(IMAGE)
 
 .PHONY: package-chart
 package-chart: ## Write dist/lockstep-VERSION.tgz, the Helm chart; IMAGE=HOST/NAME@DIGEST is its default image
-	@go -C release run ./cmd/lockstep-release chart package --chart $(CURDIR)/charts/lockstep --version $(VERSION) \
-	  --created $$(git log -1 --format=%ct) --image '$(IMAGE)' --out $(DIST)
+	@$(RELEASE) chart --version $(VERSION) --created $(CREATED) --image '$(IMAGE)' --out $(DIST) $(CURDIR)/charts/lockstep
 
 .PHONY: install-yaml
 install-yaml: ## Write dist/install.yaml, for kubectl apply --server-side; IMAGE=HOST/NAME@DIGEST is the operator's, AUTHORITY=DIR has ca.crt
@@ -236,7 +235,7 @@ generate: ## Generate deep copies, the CustomResourceDefinition, the API referen
 	  --renderer=markdown --output-path=docs/api.md --log-level=ERROR
 	@for part in $(MANIFESTS); do rm -rf charts/lockstep/files/manifests/$$part && mkdir -p charts/lockstep/files/manifests/$$part && \
 	  cp config/$$part/*.yaml charts/lockstep/files/manifests/$$part/ || exit 1; done
-	go -C release run ./cmd/lockstep-release chart generate --chart $(CURDIR)/charts/lockstep
+	go -C release test ./chart -run '^TestGeneratedFilesAreCurrent$$' -update
 
 .PHONY: verify
 verify: generate vulnerabilities ## Check that all is generated, tidied and committed, and has no known vulnerability

@@ -1,3 +1,7 @@
+// Package chart packages the Helm chart.
+//
+// It knows what a release writes into the chart. It refuses to know what a value does: that is in the templates. Its tests
+// make schema and table of values from the comments of values.yaml, so that the three cannot differ.
 package chart
 
 import (

@@ -3,36 +3,106 @@ package chart
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
-func defaults(t *testing.T) []Value {
+// TestGeneratedFilesAreCurrent writes them.
+var update = flag.Bool("update", false, "write values.schema.json and the table of README.md")
+
+func TestGeneratedFilesAreCurrent(t *testing.T) {
+	all, readme := defaults(t), filepath.Join(chartDir, "README.md")
+	for path, want := range map[string][]byte{
+		readme: withTable(t, readFile(t, readme), all), filepath.Join(chartDir, "values.schema.json"): schemaOf(t, all),
+	} {
+		if !*update {
+			if !bytes.Equal(want, readFile(t, path)) {
+				t.Errorf("%s is not current: run make generate", path)
+			}
+			continue
+		}
+		if err := os.WriteFile(path, want, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func readFile(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := Parse(text)
-	if err != nil {
+	return text
+}
+
+// value is one entry of values.yaml.
+type value struct {
+	// name is the last part of path.
+	name, path string
+	// text is the comment above it.
+	text string
+	// marks are the lines of the comment that begin with "+", such as "+enum=a,b".
+	marks map[string]string
+	// node is its default.
+	node *yaml.Node
+	// fields are the values below it. A value with a type of its own has none.
+	fields []value
+}
+
+// defaults returns the values of values.yaml. Each has a comment.
+func defaults(t *testing.T) []value {
+	t.Helper()
+	var document yaml.Node
+	if err := yaml.Unmarshal(readFile(t, filepath.Join(chartDir, "values.yaml")), &document); err != nil {
 		t.Fatal(err)
+	}
+	return fields(t, document.Content[0], "")
+}
+
+func fields(t *testing.T, of *yaml.Node, path string) (all []value) {
+	t.Helper()
+	for i := 0; i < len(of.Content); i += 2 {
+		key, node := of.Content[i], of.Content[i+1]
+		v := value{name: key.Value, path: strings.TrimPrefix(path+"."+key.Value, "."), node: node, marks: map[string]string{}}
+		v.comment(key.HeadComment)
+		if v.text == "" {
+			t.Fatalf("values.yaml:%d: %s has no comment", key.Line, v.path)
+		}
+		if node.Kind == yaml.MappingNode && v.marks["type"] == "" {
+			v.fields = fields(t, node, v.path)
+		}
+		all = append(all, v)
 	}
 	return all
 }
 
-func TestGeneratedFilesAreCurrent(t *testing.T) {
-	files, err := Generate(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range files {
-		got, err := os.ReadFile(filepath.Join(chartDir, name))
-		if err != nil || !bytes.Equal(want, got) {
-			t.Errorf("%s is not current: run make generate (%v)", name, err)
+func (v *value) comment(text string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(strings.TrimPrefix(line, "#"))
+		if mark, found := strings.CutPrefix(line, "+"); found {
+			name, value, _ := strings.Cut(mark, "=")
+			v.marks[name] = value
+			continue
 		}
+		v.text = strings.TrimSpace(v.text + " " + line)
 	}
+}
+
+// leaves returns the values that have no fields.
+func leaves(all []value) (found []value) {
+	for _, v := range all {
+		if len(v.fields) == 0 {
+			found = append(found, v)
+		}
+		found = append(found, leaves(v.fields)...)
+	}
+	return found
 }
 
 // Every manifest of the chart is the one of config.
@@ -70,26 +140,22 @@ func TestEveryValueIsRead(t *testing.T) {
 		}
 		templates += string(text)
 	}
-	for _, v := range Leaves(defaults(t)) {
-		block, name, isNested := strings.Cut(v.Path, ".")
-		isPassedOn := block == "protection" || strings.HasPrefix(v.Path, "metrics.tokenSecret.")
+	for _, v := range leaves(defaults(t)) {
+		block, name, isNested := strings.Cut(v.path, ".")
+		isPassedOn := block == "protection" || strings.HasPrefix(v.path, "metrics.tokenSecret.")
 		if !isNested {
 			name = block
 		}
 		if !isPassedOn && !strings.Contains(templates, name) {
-			t.Errorf("no template reads %s", v.Path)
+			t.Errorf("no template reads %s", v.path)
 		}
 	}
 }
 
 // Every object in the schema is closed, but the one that Helm itself fills.
 func TestTheSchemaIsClosed(t *testing.T) {
-	text, err := Schema(defaults(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	root := map[string]any{}
-	if err := json.Unmarshal(text, &root); err != nil {
+	if err := json.Unmarshal(schemaOf(t, defaults(t)), &root); err != nil {
 		t.Fatal(err)
 	}
 	delete(root["properties"].(map[string]any), "global")

@@ -1,15 +1,20 @@
+// Package dist makes the files of a release from programs that are already built, and seals them.
+//
+// It knows archives, checksums and the manifest of the kubectl plugin. It refuses to know how programs,
+// images and charts are made. The same programs and options give the same bytes.
 package dist
 
 import (
-	"debug/buildinfo"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
+	"lockstep.dev/lockstep/release/archive"
 	"lockstep.dev/lockstep/release/sbom"
 )
 
@@ -34,63 +39,78 @@ type Options struct {
 	URL string
 }
 
+// archived is the archive of a program for a platform.
+type archived struct{ OS, Architecture, File, SHA256 string }
+
 // Write writes the archives of the programs with their bills of materials, the image layout as one
 // file, and the manifest of the plugin.
 func (o Options) Write(dir string) error {
-	var platforms []platform
+	license, err := os.ReadFile(o.License)
+	if err != nil {
+		return err
+	}
+	var plugins []archived
 	for _, from := range o.Programs {
 		for _, program := range programs {
-			file, digest, err := o.program(dir, from, program)
+			made, err := o.program(dir, from, program, license)
 			if err != nil {
 				return fmt.Errorf("archive of %s in %s: %w", program, from, err)
 			}
 			if program == plugin {
-				platforms = append(platforms, o.platform(filepath.Base(from), file, digest))
+				plugins = append(plugins, made)
 			}
 		}
 	}
-	layout, err := tree(o.Image)
-	if err != nil {
+	if err := o.image(filepath.Join(dir, "lockstep_"+o.Version+"_image.tar")); err != nil {
 		return err
 	}
-	if err := archive(filepath.Join(dir, "lockstep_"+o.Version+"_image.tar"), o.Created, layout); err != nil {
-		return err
-	}
-	manifest, err := o.manifest(platforms)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, manifestName), manifest, 0o644)
+	return o.manifest(filepath.Join(dir, manifestName), plugins)
 }
 
-// program writes the archive of one program, and returns its name and digest.
-func (o Options) program(dir, from, program string) (file, digest string, err error) {
-	path := filepath.Join(from, program)
-	build, err := buildinfo.ReadFile(path)
+// program writes the archive of one program, with its bill of materials.
+func (o Options) program(dir, from, program string, license []byte) (made archived, err error) {
+	text, err := os.ReadFile(filepath.Join(from, program))
 	if err != nil {
-		return "", "", err
+		return made, err
 	}
-	system, architecture, _ := strings.Cut(filepath.Base(from), "_")
-	for key, want := range map[string]string{"GOOS": system, "GOARCH": architecture} {
-		i := slices.IndexFunc(build.Settings, func(s debug.BuildSetting) bool { return s.Key == key })
-		if i < 0 || build.Settings[i].Value != want {
-			return "", "", fmt.Errorf("it is not built with %s=%s", key, want)
+	platform := filepath.Base(from)
+	materials, err := sbom.Write(sbom.Program{Name: program, Version: o.Version, Platform: platform, Created: o.Created, Text: text})
+	if err != nil {
+		return made, err
+	}
+	files, err := archive.Tar(o.Created,
+		archive.File{Name: "LICENSE", Mode: 0o644, Data: license}, archive.File{Name: program, Mode: 0o755, Data: text})
+	if err != nil {
+		return made, err
+	}
+	if files, err = archive.Gzip(files); err != nil {
+		return made, err
+	}
+	name := program + "_" + o.Version + "_" + platform
+	made = archived{File: name + ".tar.gz", SHA256: fmt.Sprintf("%x", sha256.Sum256(files))}
+	made.OS, made.Architecture, _ = strings.Cut(platform, "_")
+	return made, errors.Join(os.WriteFile(filepath.Join(dir, made.File), files, 0o644),
+		os.WriteFile(filepath.Join(dir, name+".spdx.json"), materials, 0o644))
+}
+
+// image writes the image layout as one file, in the order of names.
+func (o Options) image(to string) error {
+	var files []archive.File
+	layout := os.DirFS(o.Image)
+	err := fs.WalkDir(layout, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
 		}
-	}
-	name := program + "_" + o.Version + "_" + filepath.Base(from)
-	file = name + ".tar.gz"
-	err = archive(filepath.Join(dir, file), o.Created, []entry{{"LICENSE", o.License, 0o644}, {program, path, 0o755}})
+		data, err := fs.ReadFile(layout, name)
+		files = append(files, archive.File{Name: name, Mode: 0o644, Data: data})
+		return err
+	})
 	if err != nil {
-		return "", "", err
+		return err
 	}
-	if digest, err = sum(filepath.Join(dir, file)); err != nil {
-		return "", "", err
-	}
-	text, err := sbom.Write(sbom.Subject{
-		Name: program + "-" + system + "-" + architecture, Version: o.Version, File: file, SHA256: digest, Created: o.Created,
-	}, build)
+	text, err := archive.Tar(o.Created, files...)
 	if err != nil {
-		return "", "", err
+		return err
 	}
-	return file, digest, os.WriteFile(filepath.Join(dir, name+".spdx.json"), text, 0o644)
+	return os.WriteFile(to, text, 0o644)
 }

@@ -1,128 +1,133 @@
+// Package image builds and pushes the container image of the operator, and verifies what a registry has of it.
+//
+// It knows the layout of an OCI image: one layer with the program for each platform, an index of
+// platforms, and a bill of materials that refers to each image. It refuses to know how programs are
+// built. The same programs and options give the same bytes.
 package image
 
 import (
-	"archive/tar"
 	"bytes"
-	"debug/buildinfo"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
+	"path/filepath"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"lockstep.dev/lockstep/release/archive"
+	"lockstep.dev/lockstep/release/sbom"
 )
 
 const (
 	// program is where the image holds the operator.
 	program = "lockstep"
-	// user is the numeric user that runs it. Nothing in the image is writable.
-	user = 65532
+	// user is the numeric user and group that run it. Nothing in the image is writable.
+	user = "65532:65532"
+	// materialsType is the media type of a bill of materials, and of the artifact that holds it.
+	materialsType types.MediaType = "application/spdx+json"
+	// created is an annotation, and a label. refName names the index in a layout.
+	created = "org.opencontainers.image.created"
+	refName = "org.opencontainers.image.ref.name"
 )
 
 // Options are what images are made of.
 type Options struct {
-	// Programs are the paths of the static programs, by platform, in the order of the index.
-	Programs []Program
+	// Programs are directories named OS_ARCHITECTURE with the static program for that platform, in the order of the index.
+	Programs []string
 	// Version and Commit become labels.
 	Version, Commit string
 	// Created is the time of everything in the image.
 	Created time.Time
 }
 
-// Program is the operator for one platform.
-type Program struct {
-	OS, Architecture string
-	Path             string
-}
-
-// Image is one index of platforms, with the bill of materials of each.
-type Image struct {
-	Index v1.ImageIndex
-	// Materials refer to the images of the index, in its order.
-	Materials []v1.Image
-}
-
-// Build builds an image. A program that is missing, or built for another platform, is an error.
-func Build(o Options) (Image, error) {
-	built := Image{Index: mutate.IndexMediaType(empty.Index, types.OCIImageIndex)}
-	for _, p := range o.Programs {
-		one, materials, err := o.platform(p)
+// Write writes an OCI layout in place of what is there, and returns the digest of its index of platforms. After the index
+// it holds the bill of materials of each image. A program that is missing, or built for another platform, is an error.
+func (o Options) Write(dir string) (v1.Hash, error) {
+	platforms, materials := []mutate.IndexAddendum{}, []mutate.IndexAddendum{}
+	for _, from := range o.Programs {
+		image, bill, err := o.platform(from)
 		if err != nil {
-			return Image{}, fmt.Errorf("image for %s/%s: %w", p.OS, p.Architecture, err)
+			return v1.Hash{}, fmt.Errorf("image of %s: %w", from, err)
 		}
-		built.Index = mutate.AppendManifests(built.Index, mutate.IndexAddendum{
-			Add:        one,
-			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.OS, Architecture: p.Architecture}},
-		})
-		built.Materials = append(built.Materials, materials)
+		platforms, materials = append(platforms, image), append(materials, bill)
 	}
-	built.Index, _ = mutate.Annotations(built.Index, o.labels()).(v1.ImageIndex)
-	return built, nil
+	listed := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), platforms...)
+	index := mutate.Annotations(listed, o.labels()).(v1.ImageIndex)
+	named := mutate.IndexAddendum{Add: index, Descriptor: v1.Descriptor{Annotations: map[string]string{refName: o.Version}}}
+	if err := os.RemoveAll(dir); err != nil {
+		return v1.Hash{}, err
+	}
+	if _, err := layout.Write(dir, mutate.AppendManifests(empty.Index, append([]mutate.IndexAddendum{named}, materials...)...)); err != nil {
+		return v1.Hash{}, err
+	}
+	return index.Digest()
 }
 
 // platform builds the image of one platform, and its bill of materials.
-func (o Options) platform(p Program) (image, materials v1.Image, err error) {
-	build, err := buildinfo.ReadFile(p.Path)
+func (o Options) platform(from string) (image, materials mutate.IndexAddendum, err error) {
+	platform := filepath.Base(from)
+	text, err := os.ReadFile(filepath.Join(from, program))
 	if err != nil {
-		return nil, nil, err
+		return image, materials, err
 	}
-	for _, setting := range build.Settings {
-		if setting.Key == "GOOS" && setting.Value != p.OS || setting.Key == "GOARCH" && setting.Value != p.Architecture {
-			return nil, nil, fmt.Errorf("%s is built with %s=%s", p.Path, setting.Key, setting.Value)
-		}
-		if setting.Key == "CGO_ENABLED" && setting.Value != "0" {
-			return nil, nil, fmt.Errorf("%s is no static program: build it with CGO_ENABLED=0", p.Path)
-		}
-	}
-	text, err := os.ReadFile(p.Path)
+	bill, err := sbom.Write(sbom.Program{Name: program, Version: o.Version, Platform: platform, Created: o.Created, Text: text})
 	if err != nil {
-		return nil, nil, err
+		return image, materials, err
 	}
-	archive, err := o.layer(text)
+	if image.Platform, err = v1.ParsePlatform(strings.ReplaceAll(platform, "_", "/")); err != nil {
+		return image, materials, err
+	}
+	built, err := o.image(*image.Platform, text)
 	if err != nil {
-		return nil, nil, err
+		return image, materials, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil },
-		tarball.WithMediaType(types.OCILayer))
+	image.Add = built
+	subject, err := partial.Descriptor(built)
 	if err != nil {
-		return nil, nil, err
+		return image, materials, err
 	}
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err = mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{
-		Created: v1.Time{Time: o.Created}, CreatedBy: "lockstep-release image", Comment: "the operator, a static program",
-	}})
+	held, err := mutate.AppendLayers(artifact(materialsType), static.NewLayer(bill, materialsType))
 	if err != nil {
-		return nil, nil, err
+		return image, materials, err
 	}
-	image, err = o.configure(image, p)
-	if err != nil {
-		return nil, nil, err
-	}
-	materials, err = o.materials(image, p, build)
-	return image, materials, err
+	materials.Add = mutate.Subject(mutate.Annotations(held, map[string]string{created: o.labels()[created]}), *subject).(v1.Image)
+	return image, materials, nil
 }
 
-// configure writes how the program is run.
-func (o Options) configure(image v1.Image, p Program) (v1.Image, error) {
-	file, err := image.ConfigFile()
+// image builds an image of one program.
+func (o Options) image(platform v1.Platform, text []byte) (v1.Image, error) {
+	files, err := archive.Tar(o.Created, archive.File{Name: program, Mode: 0o555, Data: text})
 	if err != nil {
 		return nil, err
 	}
-	file = file.DeepCopy()
-	file.OS, file.Architecture, file.Created = p.OS, p.Architecture, v1.Time{Time: o.Created}
-	file.Config = v1.Config{
-		Entrypoint: []string{"/" + program},
-		User:       strconv.Itoa(user) + ":" + strconv.Itoa(user),
-		WorkingDir: "/",
-		Env:        []string{"PATH=/"},
-		Labels:     o.labels(),
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
+		tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
 	}
-	return mutate.ConfigFile(image, file)
+	created := v1.Time{Time: o.Created}
+	base, err := mutate.ConfigFile(artifact(types.OCIConfigJSON), &v1.ConfigFile{
+		OS: platform.OS, Architecture: platform.Architecture, Created: created, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{Entrypoint: []string{"/" + program}, User: user, WorkingDir: "/", Env: []string{"PATH=/"}, Labels: o.labels()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "lockstep-release image"}})
+}
+
+// artifact is an image of nothing, with a media type of its configuration.
+func artifact(config types.MediaType) v1.Image {
+	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), config)
 }
 
 // labels are those of the OCI image specification.
@@ -132,26 +137,7 @@ func (o Options) labels() map[string]string {
 		"org.opencontainers.image.description": "Kubernetes operator for LeaderWorkerSets and PVCs in use",
 		"org.opencontainers.image.version":     o.Version,
 		"org.opencontainers.image.revision":    o.Commit,
-		"org.opencontainers.image.created":     o.Created.UTC().Format(time.RFC3339),
 		"org.opencontainers.image.licenses":    "Apache-2.0",
+		created:                                o.Created.UTC().Format(time.RFC3339),
 	}
-}
-
-// layer is an archive of the program alone.
-func (o Options) layer(text []byte) ([]byte, error) {
-	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
-	err := w.WriteHeader(&tar.Header{
-		Typeflag: tar.TypeReg, Name: program, Size: int64(len(text)), Mode: 0o555, ModTime: o.Created, Format: tar.FormatUSTAR,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(text); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return archive.Bytes(), nil
 }

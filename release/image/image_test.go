@@ -6,7 +6,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -20,10 +23,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
-	spdx "github.com/spdx/tools-golang/json"
+	spdxjson "github.com/spdx/tools-golang/json"
 
 	"lockstep.dev/lockstep/release/sign"
 )
@@ -61,12 +66,12 @@ func optionsIn(t *testing.T, dir string) Options {
 	}
 	o := Options{Version: "v1.2.3", Commit: "0123abc", Created: time.Unix(1_700_000_000, 0).UTC()}
 	for _, architecture := range architectures {
-		path := filepath.Join(dir, "linux_"+architecture, "lockstep")
-		o.Programs = append(o.Programs, Program{OS: "linux", Architecture: architecture, Path: path})
-		if _, err := os.Stat(path); err == nil {
+		from := filepath.Join(dir, "linux_"+architecture)
+		o.Programs = append(o.Programs, from)
+		if _, err := os.Stat(from); err == nil {
 			continue
 		}
-		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, ".")
+		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(from, program), ".")
 		build.Dir = dir
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -76,13 +81,14 @@ func optionsIn(t *testing.T, dir string) Options {
 	return o
 }
 
-func build(t *testing.T, o Options) Image {
+// layoutOf writes an image to a new directory.
+func (o Options) layoutOf(t *testing.T) string {
 	t.Helper()
-	built, err := Build(o)
-	if err != nil {
+	dir := filepath.Join(t.TempDir(), "image")
+	if _, err := o.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	return built
+	return dir
 }
 
 // files returns the content of all files below a directory.
@@ -107,8 +113,7 @@ func files(t *testing.T, dir string) map[string]string {
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "image"), filepath.Join(t.TempDir(), "image")
 	for _, dir := range []string{first, second, second} { // the last writes over the second
-		o := optionsIn(t, t.TempDir())
-		if err := build(t, o).Write(dir, o.Version); err != nil {
+		if _, err := optionsIn(t, t.TempDir()).Write(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,18 +130,14 @@ func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 
 func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 	o := options(t)
-	dir := filepath.Join(t.TempDir(), "image")
-	if err := build(t, o).Write(dir, o.Version); err != nil {
+	index, parts, err := read(o.layoutOf(t))
+	if err != nil || len(parts) != 1+len(architectures) {
+		t.Fatalf("%d parts, %v", len(parts), err)
+	}
+	if err := validate.Index(index); err != nil {
 		t.Fatal(err)
 	}
-	read, err := Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := validate.Index(read.Index); err != nil {
-		t.Fatal(err)
-	}
-	for i, image := range platforms(t, read.Index) {
+	for i, image := range platforms(t, index) {
 		file := config(t, image)
 		if file.Architecture != architectures[i] || file.OS != "linux" || file.Config.User != "65532:65532" ||
 			strings.Join(file.Config.Entrypoint, " ") != "/lockstep" || file.Config.Labels["org.opencontainers.image.revision"] != o.Commit {
@@ -184,34 +185,133 @@ func TestARegistryServesWhatIsPushed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, key := options(t), newKey(t)
 			host := serve(t, referrers)
-			tag := host + "/team/lockstep:v1.2.3"
-			pushed := build(t, o)
-			if _, err := pushed.Push(t.Context(), tag, key); err == nil || !strings.Contains(err.Error(), "401") {
+			dir, tag := o.layoutOf(t), host+"/team/lockstep:v1.2.3"
+			if _, err := Push(t.Context(), dir, tag, key); err == nil || !strings.Contains(err.Error(), "401") {
 				t.Fatalf("pushed without credentials: %v", err)
 			}
 			logIn(t, host)
-			digest, err := pushed.Push(t.Context(), tag, key)
+			digest, err := Push(t.Context(), dir, tag, key)
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := Verify(t.Context(), tag, key.Public())
-			if err != nil || found.Digest != digest || len(found.Materials) != len(architectures) {
-				t.Fatalf("verified %+v, %v, want %s", found, err, digest)
-			}
-			for i, image := range platforms(t, pushed.Index) {
-				checkMaterials(t, found.Materials["linux/"+architectures[i]], image)
-			}
-			if _, err := Verify(t.Context(), tag, newKey(t).Public()); err == nil {
-				t.Error("verified with another key")
-			}
-			if _, err := pushed.Push(t.Context(), host+"/team/unsigned:v1.2.3", nil); err != nil {
+			s := served{t, repositoryOf(t, tag)}
+			index, err := remote.Index(s.repository.Tag("v1.2.3"), s.options...)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Verify(t.Context(), host+"/team/unsigned:v1.2.3", key.Public()); err == nil {
-				t.Error("verified an image without signatures")
+			s.checkSigned(digestOf(t, index), key)
+			if digestOf(t, index) != digest {
+				t.Errorf("the tag is for %s, want %s", digestOf(t, index), digest)
+			}
+			for i, image := range platforms(t, index) {
+				s.checkSigned(digestOf(t, image), key)
+				bill := s.materials(digestOf(t, image))
+				s.checkSigned(digestOf(t, bill), key)
+				checkMaterials(t, s.content(bill), filepath.Join(o.Programs[i], program))
 			}
 		})
 	}
+}
+
+func TestWithoutKeyNothingIsSigned(t *testing.T) {
+	host := serve(t, true)
+	logIn(t, host)
+	tag := host + "/team/lockstep:v1.2.3"
+	if _, err := Push(t.Context(), options(t).layoutOf(t), tag, nil); err != nil {
+		t.Fatal(err)
+	}
+	r := repositoryOf(t, tag)
+	if tags, err := remote.List(r.Repository, r.options...); err != nil || len(tags) != 1 {
+		t.Errorf("tags %v, %v", tags, err)
+	}
+}
+
+// served is what a registry serves.
+type served struct {
+	*testing.T
+	repository
+}
+
+func repositoryOf(t *testing.T, tag string) repository {
+	t.Helper()
+	ref, err := name.NewTag(tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t.Context(), ref.Context())
+}
+
+func digestOf(t *testing.T, of interface{ Digest() (v1.Hash, error) }) v1.Hash {
+	t.Helper()
+	digest, err := of.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+// checkSigned verifies the signature of a digest as cosign does.
+func (s served) checkSigned(digest v1.Hash, key *ecdsa.PrivateKey) {
+	s.Helper()
+	signed, err := remote.Image(s.Tag("sha256-"+digest.Hex+".sig"), s.options...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	manifest, err := signed.Manifest()
+	if err != nil {
+		s.Fatal(err)
+	}
+	text, sum := s.content(signed), sha256.Sum256(s.content(signed))
+	der, err := base64.StdEncoding.DecodeString(manifest.Layers[0].Annotations["dev.cosignproject.cosign/signature"])
+	if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, sum[:], der) {
+		s.Errorf("the signature of %s is not made with the key: %v", digest, err)
+	}
+	var statement struct {
+		Critical struct {
+			Image struct {
+				Digest string `json:"docker-manifest-digest"`
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &statement); err != nil || statement.Critical.Image.Digest != digest.String() {
+		s.Errorf("%s is signed, not %s: %v", text, digest, err)
+	}
+}
+
+// materials returns the only bill of materials that refers to an image.
+func (s served) materials(image v1.Hash) v1.Image {
+	s.Helper()
+	index, err := remote.Referrers(s.Digest(image.String()), append(s.options, remote.WithFilter("artifactType", "application/spdx+json"))...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	all, err := index.IndexManifest()
+	if err != nil || len(all.Manifests) != 1 {
+		s.Fatalf("referrers %+v, %v", all, err)
+	}
+	bill, err := remote.Image(s.Digest(all.Manifests[0].Digest.String()), s.options...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return bill
+}
+
+// content returns what the only layer of an artifact holds.
+func (s served) content(artifact v1.Image) []byte {
+	s.Helper()
+	layers, err := artifact.Layers()
+	if err != nil || len(layers) != 1 {
+		s.Fatalf("%d layers, %v", len(layers), err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		s.Fatal(err)
+	}
+	text, err := io.ReadAll(content)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return text
 }
 
 const login, password = "someone", "secret"
@@ -242,14 +342,10 @@ func logIn(t *testing.T, host string) {
 	}
 }
 
-// checkMaterials reads a bill of materials with SPDX' own library.
-func checkMaterials(t *testing.T, text []byte, of v1.Image) {
+// checkMaterials reads the bill of materials of a program with SPDX' own library.
+func checkMaterials(t *testing.T, text []byte, path string) {
 	t.Helper()
-	digest, err := of.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bill, err := spdx.Read(bytes.NewReader(text))
+	bill, err := spdxjson.Read(bytes.NewReader(text))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -257,11 +353,16 @@ func checkMaterials(t *testing.T, text []byte, of v1.Image) {
 	for _, one := range bill.Packages {
 		packages = append(packages, one.PackageName)
 	}
-	if got := strings.Join(packages, " "); got != "lockstep-linux-"+config(t, of).Architecture+" stdlib example.com/program" {
+	platform := strings.ReplaceAll(filepath.Base(filepath.Dir(path)), "_", "-")
+	if got := strings.Join(packages, " "); got != "lockstep-"+platform+" stdlib example.com/program" {
 		t.Errorf("packages %s", got)
 	}
-	if got := bill.Packages[0].PackageChecksums[0].Value; got != digest.Hex {
-		t.Errorf("the bill of materials is for %s, want %s", got, digest)
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := bill.Packages[0].PackageChecksums[0].Value, fmt.Sprintf("%x", sha256.Sum256(file)); got != want {
+		t.Errorf("the bill of materials is for %s, want %s", got, want)
 	}
 }
 
@@ -274,7 +375,7 @@ func config(t *testing.T, image v1.Image) *v1.ConfigFile {
 	return file
 }
 
-func newKey(t *testing.T) *sign.Key {
+func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -297,20 +398,20 @@ func newKey(t *testing.T) *sign.Key {
 
 func TestWhatIsNoImageIsRefused(t *testing.T) {
 	o := options(t)
-	swapped := o
-	swapped.Programs = []Program{{OS: "linux", Architecture: "arm64", Path: o.Programs[0].Path}}
-	missing := o
-	missing.Programs = []Program{{OS: "linux", Architecture: "amd64", Path: filepath.Join(t.TempDir(), "none")}}
-	for want, o := range map[string]Options{"GOARCH=amd64": swapped, "no such file": missing} {
-		if _, err := Build(o); err == nil || !strings.Contains(err.Error(), want) {
+	swapped := filepath.Join(t.TempDir(), "linux_arm64")
+	if err := os.CopyFS(swapped, os.DirFS(o.Programs[0])); err != nil {
+		t.Fatal(err)
+	}
+	for want, from := range map[string]string{"GOARCH=amd64": swapped, "no such file": filepath.Join(t.TempDir(), "linux_amd64")} {
+		if _, err := (Options{Programs: []string{from}}).Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := Read(t.TempDir()); err == nil || !strings.Contains(err.Error(), "make image") {
+	if _, err := Push(t.Context(), t.TempDir(), "registry.example/name:tag", nil); err == nil || !strings.Contains(err.Error(), "make image") {
 		t.Errorf("an empty directory: %v", err)
 	}
 	for _, tag := range []string{"", "lockstep", "host/name", "host/name@sha256:x"} {
-		if _, err := build(t, o).Push(t.Context(), tag, nil); err == nil || !strings.Contains(err.Error(), "HOST/NAME:TAG") {
+		if _, err := Push(t.Context(), o.layoutOf(t), tag, nil); err == nil || !strings.Contains(err.Error(), "HOST/NAME:TAG") {
 			t.Errorf("%q: %v", tag, err)
 		}
 	}

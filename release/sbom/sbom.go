@@ -1,21 +1,22 @@
 // Package sbom writes bills of materials in SPDX.
 //
-// It knows what the Go linker recorded in a program: its modules and its Go release. It refuses to
-// know files, images and registries.
+// It knows what the Go linker recorded in a program: its modules, its Go release and its platform. It refuses to
+// know images, archives and registries.
 package sbom
 
 import (
 	"bytes"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"path"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/package-url/packageurl-go"
+	spdxjson "github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
@@ -26,62 +27,56 @@ const (
 	unsaid = "NOASSERTION"
 )
 
-// Subject is what a bill of materials describes.
-type Subject struct {
+// Program is what a bill of materials describes.
+type Program struct {
 	Name, Version string
-	// File is the name of an archive; an image has none.
-	File string
-	// SHA256 is the digest of the subject, in hex.
-	SHA256 string
+	// Platform that it has to be built for, as OS_ARCHITECTURE.
+	Platform string
 	// Created is the time of the document.
 	Created time.Time
+	Text    []byte
 }
 
-// Write returns the bill of materials of a subject that holds a program.
-func Write(s Subject, build *debug.BuildInfo) ([]byte, error) {
-	const self = common.ElementID("subject")
+// Write returns the bill of materials of a program. One that is built for another platform, or not static, is an error.
+func Write(p Program) ([]byte, error) {
+	build, err := buildinfo.Read(bytes.NewReader(p.Text))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.check(build); err != nil {
+		return nil, err
+	}
+	name, sum := p.Name+"-"+strings.ReplaceAll(p.Platform, "_", "-"), sha256.Sum256(p.Text)
 	d := v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT",
-		DocumentName:      s.Name + "-" + s.Version,
-		DocumentNamespace: "https://lockstep.dev/spdx/" + s.SHA256,
+		DocumentName: name + "-" + p.Version, DocumentNamespace: fmt.Sprintf("https://lockstep.dev/spdx/%x", sum),
 		CreationInfo: &v2_3.CreationInfo{
-			Created:  s.Created.UTC().Format(time.RFC3339),
+			Created:  p.Created.UTC().Format(time.RFC3339),
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "lockstep-release"}},
 		},
-		Packages:      []*v2_3.Package{s.describe(self)},
-		Relationships: []*v2_3.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, self)},
+		Packages:      []*v2_3.Package{describe("program", name, p.Version, license, sum[:])},
+		Relationships: []*v2_3.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, "program")},
 	}
-	for i, module := range modules(build, s.Version) {
-		one := describe(common.ElementID(fmt.Sprintf("module-%d", i)), module)
-		d.Packages = append(d.Packages, one)
-		d.Relationships = append(d.Relationships, relation(self, common.TypeRelationshipContains, one.PackageSPDXIdentifier))
+	for i, module := range modules(build, p.Version) {
+		id := fmt.Sprintf("module-%d", i)
+		d.Packages = append(d.Packages, describeModule(id, module))
+		d.Relationships = append(d.Relationships, relation("program", common.TypeRelationshipContains, id))
 	}
-	// json.MarshalIndent would escape the & of package URLs.
 	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(d)
+	err = spdxjson.Write(d, &text, spdxjson.Indent("  "))
 	return text.Bytes(), err
 }
 
-func relation(from common.ElementID, kind string, to common.ElementID) *v2_3.Relationship {
-	return &v2_3.Relationship{
-		RefA: common.MakeDocElementID("", string(from)), Relationship: kind, RefB: common.MakeDocElementID("", string(to)),
+// check returns an error if a program is built for another platform.
+func (p Program) check(build *debug.BuildInfo) error {
+	system, architecture, _ := strings.Cut(p.Platform, "_")
+	want := map[string]string{"GOOS": system, "GOARCH": architecture, "CGO_ENABLED": "0"}
+	for _, s := range build.Settings {
+		if value, found := want[s.Key]; found && value != s.Value {
+			return fmt.Errorf("%s is built with %s=%s, want %[2]s=%[4]s", p.Name, s.Key, s.Value, value)
+		}
 	}
-}
-
-func (s Subject) describe(id common.ElementID) *v2_3.Package {
-	purpose := "ARCHIVE"
-	if s.File == "" {
-		purpose = "CONTAINER"
-	}
-	return &v2_3.Package{
-		PackageSPDXIdentifier: id, PackageName: s.Name, PackageVersion: s.Version, PackageFileName: s.File,
-		PackageDownloadLocation: unsaid, PackageLicenseConcluded: license, PackageLicenseDeclared: license,
-		PackageCopyrightText: unsaid, PrimaryPackagePurpose: purpose,
-		PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: s.SHA256}},
-	}
+	return nil
 }
 
 // modules returns what is linked into a program: the standard library, its own module and those that it needs.
@@ -99,22 +94,29 @@ func modules(build *debug.BuildInfo, version string) []debug.Module {
 	return all
 }
 
-func describe(id common.ElementID, module debug.Module) *v2_3.Package {
-	namespace, name := "", module.Path
-	if cut := strings.LastIndex(name, "/"); cut >= 0 {
-		namespace, name = name[:cut], name[cut+1:]
-	}
+// describeModule describes a module. Its sum in go.sum is the SHA-256 of a list of its files.
+func describeModule(id string, module debug.Module) *v2_3.Package {
+	sum, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(module.Sum, "h1:"))
+	one := describe(id, module.Path, module.Version, unsaid, sum)
+	namespace, name := path.Split(module.Path)
+	one.PackageExternalReferences = []*v2_3.PackageExternalReference{{
+		Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL,
+		Locator: packageurl.NewPackageURL(packageurl.TypeGolang, namespace, name, module.Version, nil, "").ToString(),
+	}}
+	return one
+}
+
+func describe(id, name, version, license string, sum []byte) *v2_3.Package {
 	one := &v2_3.Package{
-		PackageSPDXIdentifier: id, PackageName: module.Path, PackageVersion: module.Version,
-		PackageDownloadLocation: unsaid, PackageLicenseConcluded: unsaid, PackageLicenseDeclared: unsaid, PackageCopyrightText: unsaid,
-		PackageExternalReferences: []*v2_3.PackageExternalReference{{
-			Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL,
-			Locator: packageurl.NewPackageURL(packageurl.TypeGolang, namespace, name, module.Version, nil, "").ToString(),
-		}},
+		PackageSPDXIdentifier: common.ElementID(id), PackageName: name, PackageVersion: version, PackageCopyrightText: unsaid,
+		PackageDownloadLocation: unsaid, PackageLicenseConcluded: license, PackageLicenseDeclared: license,
 	}
-	// go.sum has the SHA-256 of a list of the module's files.
-	if hash, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(module.Sum, "h1:")); err == nil && len(hash) == sha256.Size {
-		one.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: hex.EncodeToString(hash)}}
+	if len(sum) > 0 {
+		one.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: fmt.Sprintf("%x", sum)}}
 	}
 	return one
+}
+
+func relation(from, kind, to string) *v2_3.Relationship {
+	return &v2_3.Relationship{RefA: common.MakeDocElementID("", from), Relationship: kind, RefB: common.MakeDocElementID("", to)}
 }

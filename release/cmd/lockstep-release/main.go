@@ -2,13 +2,10 @@
 // already built.
 //
 //	lockstep-release image --version V --commit C --created SECONDS --out dist/image DIR…
-//	lockstep-release chart generate --chart charts/lockstep
-//	lockstep-release chart package --chart charts/lockstep --version V --created SECONDS --out dist
-//	lockstep-release push --from dist/image [--key KEY] HOST/NAME:TAG
-//	lockstep-release archive --version V --created SECONDS --url URL --out dist DIR…
+//	lockstep-release push --layout dist/image [--key KEY] HOST/NAME:TAG
+//	lockstep-release chart --version V --created SECONDS [--image IMAGE] --out dist charts/lockstep
+//	lockstep-release archive --version V --created SECONDS --url URL --layout dist/image --license LICENSE --out dist DIR…
 //	lockstep-release checksums [--key KEY] dist
-//	lockstep-release verify --key PUBLIC dist
-//	lockstep-release verify-image --key PUBLIC HOST/NAME:TAG
 //
 // DIR is named OS_ARCHITECTURE and holds the programs lockstep and, for archives, kubectl-lockstep.
 package main
@@ -18,21 +15,45 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"lockstep.dev/lockstep/release/chart"
+	"lockstep.dev/lockstep/release/dist"
 	"lockstep.dev/lockstep/release/image"
 	"lockstep.dev/lockstep/release/sign"
 )
 
+// flags are those of all commands.
+type flags struct {
+	version, commit, image, layout, license, url, key, out string
+	seconds                                                int64
+}
+
+func (f *flags) created() time.Time { return time.Unix(f.seconds, 0).UTC() }
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	root := &cobra.Command{Use: "lockstep-release", Short: "Make a release of Lockstep", SilenceUsage: true}
-	root.AddCommand(imageCommand(), pushCommand(), chartCommand(),
-		archiveCommand(), checksumsCommand(), verifyCommand(), verifyImageCommand())
+	root, f := &cobra.Command{Use: "lockstep-release", Short: "Make a release of Lockstep", SilenceUsage: true}, &flags{}
+	set := root.PersistentFlags()
+	set.StringVar(&f.version, "version", "", "version of the release")
+	set.StringVar(&f.commit, "commit", "", "commit that the programs are built from")
+	set.Int64Var(&f.seconds, "created", 0, "time of everything that is written, in seconds since 1970: that of the commit")
+	set.StringVar(&f.image, "image", "", "default `image` of the operator, HOST/NAME[:TAG][@DIGEST]")
+	set.StringVar(&f.layout, "layout", "dist/image", "directory of the image layout")
+	set.StringVar(&f.license, "license", "LICENSE", "`file` with the license")
+	set.StringVar(&f.url, "url", "", "where the files of this release are published")
+	set.StringVar(&f.key, "key", "", "`file` with the private key that signs, in PEM; without, nothing is signed")
+	set.StringVar(&f.out, "out", "dist", "directory that is written")
+	add := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) {
+		root.AddCommand(&cobra.Command{Use: use, Short: short, Args: args, RunE: run})
+	}
+	add("image DIR…", "Write an OCI image layout", cobra.MinimumNArgs(1), f.writeImage)
+	add("push HOST/NAME:TAG", "Push an image layout to a registry", cobra.ExactArgs(1), f.push)
+	add("chart DIR", "Write the archive of the chart", cobra.ExactArgs(1), f.packageChart)
+	add("archive DIR…", "Write archives of programs and of the image, and the manifest of the plugin", cobra.MinimumNArgs(1), f.archive)
+	add("checksums DIR", "Write checksums.txt", cobra.ExactArgs(1), f.checksums)
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {
@@ -40,68 +61,44 @@ func main() {
 	}
 }
 
-func imageCommand() *cobra.Command {
-	var (
-		o       image.Options
-		created int64
-		out     string
-	)
-	cmd := &cobra.Command{Use: "image DIR…", Short: "Write an OCI image layout", Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, dirs []string) error {
-		o.Created = time.Unix(created, 0).UTC()
-		for _, dir := range dirs {
-			system, architecture, ok := strings.Cut(filepath.Base(dir), "_")
-			if !ok {
-				return fmt.Errorf("%s: wants a directory named OS_ARCHITECTURE", dir)
-			}
-			o.Programs = append(o.Programs, image.Program{OS: system, Architecture: architecture, Path: filepath.Join(dir, "lockstep")})
-		}
-		built, err := image.Build(o)
-		if err != nil {
-			return err
-		}
-		if err := built.Write(out, o.Version); err != nil {
-			return err
-		}
-		digest, err := built.Index.Digest()
-		if err == nil {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", out, digest)
-		}
-		return err
-	}}
-	fs := cmd.Flags()
-	fs.StringVar(&o.Version, "version", "", "version of the release")
-	fs.StringVar(&o.Commit, "commit", "", "commit that the programs are built from")
-	fs.Int64Var(&created, "created", 0, "time of everything in the image, in seconds since 1970: that of the commit")
-	fs.StringVar(&out, "out", "dist/image", "directory of the layout")
-	return cmd
-}
-
-func pushCommand() *cobra.Command {
-	var from, keyFile string
-	cmd := &cobra.Command{Use: "push HOST/NAME:TAG", Short: "Push an image layout to a registry", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		read, err := image.Read(from)
-		if err != nil {
-			return err
-		}
-		key, err := load(keyFile)
-		if err != nil {
-			return err
-		}
-		digest, err := read.Push(cmd.Context(), args[0], key)
-		if err == nil {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s@%s\n", args[0], digest)
-		}
-		return err
-	}}
-	cmd.Flags().StringVar(&keyFile, "key", "", "`file` with the private key that signs the image, in PEM; without, it is not signed")
-	cmd.Flags().StringVar(&from, "from", "dist/image", "directory of the layout")
-	return cmd
-}
-
-// load reads a signing key. Without a file there is none.
-func load(file string) (*sign.Key, error) {
-	if file == "" {
-		return nil, nil
+func (f *flags) writeImage(cmd *cobra.Command, dirs []string) error {
+	digest, err := image.Options{Programs: dirs, Version: f.version, Commit: f.commit, Created: f.created()}.Write(f.out)
+	if err == nil {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", f.out, digest)
 	}
-	return sign.Load(file)
+	return err
+}
+
+func (f *flags) push(cmd *cobra.Command, args []string) error {
+	key, err := sign.Load(f.key)
+	if err != nil {
+		return err
+	}
+	digest, err := image.Push(cmd.Context(), f.layout, args[0], key)
+	if err == nil {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s@%s\n", args[0], digest)
+	}
+	return err
+}
+
+func (f *flags) packageChart(cmd *cobra.Command, args []string) error {
+	file, err := chart.Release{Version: f.version, Image: f.image, Created: f.created()}.Package(args[0], f.out)
+	if err == nil {
+		fmt.Fprintln(cmd.OutOrStdout(), file)
+	}
+	return err
+}
+
+func (f *flags) archive(_ *cobra.Command, dirs []string) error {
+	return dist.Options{
+		Version: f.version, Created: f.created(), Programs: dirs, Image: f.layout, License: f.license, URL: f.url,
+	}.Write(f.out)
+}
+
+func (f *flags) checksums(_ *cobra.Command, args []string) error {
+	key, err := sign.Load(f.key)
+	if err != nil {
+		return err
+	}
+	return dist.Seal(args[0], key)
 }

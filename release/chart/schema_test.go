@@ -3,9 +3,9 @@ package chart
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"strings"
+	"testing"
 
 	"github.com/invopop/jsonschema"
 	corev1 "k8s.io/api/core/v1"
@@ -48,60 +48,52 @@ func ofJSON(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// Schema returns values.schema.json: every object in it is closed, so a value that the chart does
+// schemaOf returns values.schema.json: every object in it is closed, so a value that the chart does
 // not know is an error.
-func Schema(all []Value) ([]byte, error) {
-	root, err := closed(all)
-	if err != nil {
-		return nil, err
-	}
+func schemaOf(t *testing.T, all []value) []byte {
+	t.Helper()
+	root := closed(t, all)
 	root.Version = "http://json-schema.org/draft-07/schema#"
 	// Helm adds it where the chart is a part of another chart.
 	root.Properties.Set("global", &jsonschema.Schema{Type: "object"})
 	text, err := json.MarshalIndent(root, "", "  ")
-	return append(text, '\n'), err
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
 }
 
-func closed(all []Value) (*jsonschema.Schema, error) {
+func closed(t *testing.T, all []value) *jsonschema.Schema {
+	t.Helper()
 	object := &jsonschema.Schema{Type: "object", Properties: jsonschema.NewProperties(), AdditionalProperties: jsonschema.FalseSchema}
 	for _, v := range all {
-		schema, err := v.schema()
-		if err != nil {
-			return nil, err
-		}
-		object.Properties.Set(v.Name, schema)
+		object.Properties.Set(v.name, v.schema(t))
 	}
-	return object, nil
+	return object
 }
 
-func (v Value) schema() (schema *jsonschema.Schema, err error) {
-	if len(v.Fields) > 0 {
-		schema, err = closed(v.Fields)
-	} else {
-		schema, err = v.typed()
+func (v value) schema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	if len(v.fields) > 0 {
+		object := closed(t, v.fields)
+		object.Description = v.text
+		return object
 	}
-	if err != nil {
-		return nil, err
+	item, isList := strings.CutPrefix(cmp.Or(v.marks["type"], v.node.Tag), "[]")
+	of, found := types[item]
+	if !found {
+		t.Fatalf("values.yaml: %s: no type %q: write a line +type=…", v.path, item)
 	}
-	schema.Version, schema.Description, schema.Pattern = "", v.Text, v.Marks["pattern"]
-	schema.Minimum, schema.Maximum = json.Number(v.Marks["minimum"]), json.Number(v.Marks["maximum"])
-	if choices, found := v.Marks["enum"]; found {
+	if isList {
+		of = reflect.SliceOf(of)
+	}
+	schema := reflector.ReflectFromType(of)
+	schema.Version, schema.Description, schema.Pattern = "", v.text, v.marks["pattern"]
+	schema.Minimum, schema.Maximum = json.Number(v.marks["minimum"]), json.Number(v.marks["maximum"])
+	if choices, found := v.marks["enum"]; found {
 		for choice := range strings.SplitSeq(choices, ",") {
 			schema.Enum = append(schema.Enum, choice)
 		}
 	}
-	return schema, nil
-}
-
-// typed returns the schema of the type of a value without fields.
-func (v Value) typed() (*jsonschema.Schema, error) {
-	item, isList := strings.CutPrefix(cmp.Or(v.Marks["type"], v.Default.Tag), "[]")
-	t, found := types[item]
-	if !found {
-		return nil, fmt.Errorf("values.yaml: %s: no type %q: write a line +type=…", v.Path, item)
-	}
-	if isList {
-		t = reflect.SliceOf(t)
-	}
-	return reflector.ReflectFromType(t), nil
+	return schema
 }
