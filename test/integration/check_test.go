@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,6 +86,26 @@ func (c *checking) allOK() {
 	c.eventually("all checks are ok", func(context.Context) bool { _, text = c.worst(); return text == "" }, &text)
 }
 
+// addWebhook adds a webhook that no installer wrote.
+func (c *checking) addWebhook() {
+	c.t.Helper()
+	m := c.mutating()
+	theirs := *m.Webhooks[0].DeepCopy()
+	theirs.Name, theirs.ClientConfig.URL, theirs.FailurePolicy = "theirs.example.com", new("https://example.com"), new(admissionv1.Ignore)
+	m.Webhooks = append([]admissionv1.MutatingWebhook{theirs}, m.Webhooks...)
+	c.must(c.Update(c.t.Context(), m))
+}
+
+// patchAsTold patches the mutating configuration as kubectl would by the command in a text.
+func (c *checking) patchAsTold(text string) {
+	c.t.Helper()
+	patch := regexp.MustCompile(`kubectl patch mutatingwebhookconfiguration\S+ --patch '(.*?)'`).FindStringSubmatch(text)
+	if patch == nil {
+		c.t.Fatalf("no command in:\n%s", text)
+	}
+	c.must(c.Patch(c.t.Context(), c.mutating(), client.RawPatch(types.StrategicMergePatchType, []byte(patch[1]))))
+}
+
 // Each thing that check looks at is broken, seen, and mended by install.
 func TestCheckSeesWhatIsBroken(t *testing.T) {
 	c := &checking{cluster: newCluster(t), table: check.Installed, version: version.Get().Version}
@@ -111,14 +133,14 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 			c.must(c.Update(t.Context(), m))
 		}},
 		{"another webhook is added", "webhooks", check.Failure, func() {
-			m := c.mutating()
-			theirs := *m.Webhooks[0].DeepCopy()
-			theirs.Name, theirs.ClientConfig.URL, theirs.FailurePolicy = "theirs.example.com", new("https://example.com"), new(admissionv1.Ignore)
-			m.Webhooks = append([]admissionv1.MutatingWebhook{theirs}, m.Webhooks...)
-			c.must(c.Update(t.Context(), m))
-			if text := c.finds("webhooks", check.Failure); !strings.Contains(text, "has the webhook theirs.example.com") || strings.Contains(text, "has the webhook mpod") {
+			c.addWebhook()
+			text := c.finds("webhooks", check.Failure)
+			if !strings.Contains(text, "has the webhook theirs.example.com") || strings.Contains(text, "has the webhook mpod") {
 				c.t.Errorf("got:\n%s", text)
 			}
+			c.patchAsTold(text)
+			c.allOK()
+			c.addWebhook()
 		}},
 		{"a webhook calls elsewhere", "webhooks", check.Failure, func() {
 			v := c.validating()

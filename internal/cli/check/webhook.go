@@ -43,8 +43,9 @@ func endpointsOfWebhooks(ctx context.Context, r *reader) error {
 // webhook finds a configuration that is different, or with which no call succeeds.
 func webhook(s *site, f *findings, want, live *object) {
 	unlike(Warning)(s, f, want, live)
-	for _, name := range foreign(want, live) {
-		f.fail("%s has the webhook %s, which install did not write: it sees each object that its rules select; to remove it: %s", title(want), name, s.Command)
+	for _, name := range foreign(want, live) { // helm upgrade would leave them
+		f.fail("%s has the webhook %s, which install did not write: it sees each object that its rules select; to remove it: "+
+			`kubectl patch %[1]s --patch '{"webhooks":[{"$patch":"delete","name":"%[2]s"}]}'; then run: %[3]s`, title(want), name, s.Command)
 	}
 	_, isRead := s.found[endpointKind.Kind]
 	endpoints := found[discoveryv1.EndpointSlice](s, f, endpointKind.Kind)
