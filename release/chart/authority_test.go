@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"helm.sh/helm/v4/pkg/chart/common"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/fake"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	certutil "k8s.io/client-go/util/cert"
 
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
@@ -111,6 +113,95 @@ func TestTheChartKeepsTheAuthority(t *testing.T) {
 	}
 	if _, err := renderOn(t, clusterWith(secretOf(nil, "")), namespace, values(t, ownCertificates)); err == nil || !strings.Contains(err.Error(), "no ca.crt") {
 		t.Errorf("a Secret of a user without an authority: %v", err)
+	}
+}
+
+// An upgrade to an authority of the user does not have Helm delete its Secret. Helm keeps what has the annotation.
+func TestTheChartLeavesTheAuthorityToTheUser(t *testing.T) {
+	objects, err := renderOn(t, clusterWith(), namespace, values(t, ownCertificates))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if policy := objects[authorityName].GetAnnotations()["helm.sh/resource-policy"]; policy != "keep" {
+		t.Errorf("the policy of the Secret is %q", policy)
+	}
+	given := values(t, ownCertificates)
+	given["certificates"].(map[string]any)["caBundle"] = string(webhookCA[certs.AuthorityCert])
+	kept, recreated := secretOf(webhookCA, "lockstep"), secretOf(webhookCA, "")
+	kept.Annotations["helm.sh/resource-policy"] = "keep"
+	for name, tt := range map[string]struct {
+		cluster cluster
+		refuses bool
+	}{
+		"no Secret": {clusterWith(), false}, "kept": {clusterWith(kept), false}, "created again": {clusterWith(recreated), true},
+		"of the release before": {clusterWith(secretOf(webhookCA, "lockstep")), true},
+	} {
+		objects, err := renderAs(t, tt.cluster, upgrade, given)
+		if (err != nil) != tt.refuses || err != nil && !strings.Contains(err.Error(), "helm.sh/resource-policy=keep") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if objects[authorityName] != nil {
+			t.Errorf("%s: the release has the Secret", name)
+		}
+	}
+	if _, err := renderAs(t, clusterWith(recreated), upgrade, values(t, ownCertificates)); err == nil {
+		t.Error("without certificates.caBundle, a Secret that was created again is deleted")
+	}
+}
+
+var upgrade = common.ReleaseOptions{Name: "lockstep", Namespace: namespace, Revision: 2, IsUpgrade: true}
+
+// An upgrade in the last year of an authority of the chart makes another, as install does, and trusts both.
+func TestTheChartRenewsItsAuthority(t *testing.T) {
+	ours, err := certs.MakeAuthority(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := certutil.GenerateSelfSignedCertKey("theirs", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := map[string][]byte{certs.AuthorityCert: cert, certs.AuthorityKey: key}
+	old, young := time.Now().AddDate(-9, -1, 0), time.Now().AddDate(-8, -11, 0)
+	for name, tt := range map[string]struct {
+		data          map[string][]byte
+		created, made time.Time
+		owner         string
+		renews        bool
+	}{
+		"old":                   {ours, old, old, "lockstep", true},
+		"young":                 {ours, young, young, "lockstep", false},
+		"renewed":               {ours, old, young, "lockstep", false},
+		"without an annotation": {ours, old, time.Time{}, "lockstep", true},
+		"of install":            {ours, old, old, "", false},
+		"of a user":             {theirs, old, old, "lockstep", false},
+	} {
+		secret := secretOf(tt.data, tt.owner)
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, "helm.sh/resource-policy", "keep")
+		secret.CreationTimestamp = metav1.NewTime(tt.created)
+		if !tt.made.IsZero() {
+			secret.Annotations["lockstep.dev/made"] = tt.made.Format(time.DateOnly)
+		}
+		live := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "lws-mutating-webhook-configuration"}}
+		for _, hook := range []string{"mpod.kb.io", "mleaderworkerset.kb.io"} {
+			live.Webhooks = append(live.Webhooks, admissionv1.MutatingWebhook{Name: hook, ClientConfig: admissionv1.WebhookClientConfig{CABundle: tt.data[certs.AuthorityCert]}})
+		}
+		live.Annotations = map[string]string{"meta.helm.sh/release-name": "lockstep"}
+		objects, err := renderAs(t, clusterWith(live, secret), upgrade, values(t, ownCertificates))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		before, bundle := string(tt.data[certs.AuthorityCert]), bundleIn(t, objects)
+		if !strings.Contains(bundle, strings.TrimSpace(before)) || (bundle != before) != tt.renews {
+			t.Errorf("%s: the webhooks trust %s", name, bundle)
+		}
+		data := authorityIn(t, objects)
+		if (data != nil) != (tt.owner != "") || data != nil && (string(data[certs.AuthorityCert]) != before) != tt.renews {
+			t.Errorf("%s: the Secret has %s", name, data[certs.AuthorityCert])
+		}
+		if made := objects[authorityName]; data != nil && (made.GetAnnotations()["lockstep.dev/made"] == time.Now().UTC().Format(time.DateOnly)) != tt.renews {
+			t.Errorf("%s: made %s", name, made.GetAnnotations())
+		}
 	}
 }
 

@@ -66,8 +66,12 @@ func render(t *testing.T, in string, set map[string]any) (map[string]*unstructur
 // renderOn renders against the objects of a cluster.
 func renderOn(t *testing.T, server engine.ClientProvider, in string, set map[string]any) (map[string]*unstructured.Unstructured, error) {
 	t.Helper()
+	return renderAs(t, server, common.ReleaseOptions{Name: "lockstep", Namespace: in, Revision: 1, IsInstall: true}, set)
+}
+
+func renderAs(t *testing.T, server engine.ClientProvider, options common.ReleaseOptions, set map[string]any) (map[string]*unstructured.Unstructured, error) {
+	t.Helper()
 	chart := load(t)
-	options := common.ReleaseOptions{Name: "lockstep", Namespace: in, Revision: 1, IsInstall: true}
 	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.APIVersions = append(capabilities.APIVersions, "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")
 	all, err := util.ToRenderValues(chart, set, options, capabilities)

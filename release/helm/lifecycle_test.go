@@ -54,10 +54,15 @@ func lifecycle(t *testing.T, h tool) {
 		t.Error("an upgrade made another authority")
 	}
 	rotated(t, h, s)
+	ownAuthority(t, h, s)
 
+	authority = authorityOf(t)
 	must(t, "uninstall", h.uninstall(release, namespace))
 	if crd(t, setsName) == nil {
 		t.Fatal("uninstall deleted the definition")
+	}
+	if !bytes.Equal(authorityOf(t), authority) {
+		t.Error("uninstall deleted the authority")
 	}
 	s.wantAll("uninstall")
 	for kind, name := range map[string]string{
@@ -137,18 +142,36 @@ func rotated(t *testing.T, h tool, s *scene) {
 	writes.End(t)
 }
 
+// ownAuthority replaces the authority by one of the user, and upgrades. Helm does not delete it.
+func ownAuthority(t *testing.T, h tool, s *scene) {
+	must(t, "delete the authority", bed.Client.Delete(t.Context(), authoritySecret()))
+	secret, err := authoritySecret(), error(nil)
+	secret.Data, err = certs.MakeAuthority(time.Now())
+	must(t, "make an authority", err)
+	must(t, "create the authority", bed.Client.Create(t.Context(), secret))
+	given := merged(map[string]any{"certificates": map[string]any{"caBundle": string(secret.Data[certs.AuthorityCert])}})
+	err = h.upgrade(release, namespace, chartDir, given, options{wait: patience})
+	if err == nil || !strings.Contains(err.Error(), "helm.sh/resource-policy=keep") {
+		t.Fatalf("an upgrade that deletes the authority: %v", err)
+	}
+	keep := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"helm.sh/resource-policy":"keep"}}}`))
+	must(t, "keep the authority", bed.Client.Patch(t.Context(), authoritySecret(), keep))
+	must(t, "upgrade", h.upgrade(release, namespace, chartDir, given, options{wait: patience}))
+	if !bytes.Equal(authorityOf(t), secret.Data[certs.AuthorityCert]) {
+		t.Fatal("the upgrade changed the authority")
+	}
+	s.awaitSigned(bed.Operator.Webhooks)
+}
+
 func authoritySecret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certs.AuthoritySecret}}
 }
 
-// authorityOf returns the certificate of the release's authority.
+// authorityOf returns the certificate of the authority.
 func authorityOf(t *testing.T) []byte {
 	t.Helper()
 	secret := authoritySecret()
 	must(t, "read the authority", bed.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
-	if secret.Annotations["meta.helm.sh/release-name"] != release {
-		t.Error("the authority is not of the release")
-	}
 	return secret.Data[certs.AuthorityCert]
 }
 

@@ -229,6 +229,7 @@ func clear(t *testing.T, h tool, names ...string) {
 		}
 	}
 	must(t, "lockstep uninstall", lockstep("uninstall", "--keep-sets"))
+	must(t, "delete the authority", client.IgnoreNotFound(bed.Client.Delete(context.WithoutCancel(t.Context()), authoritySecret())))
 	remove(t, otherName)
 	remove(t, setsName)
 }

@@ -205,29 +205,46 @@ protection: {{- toYaml .Values.protection | nindent 2 }}
 {{- end }}
 
 {{- /*
-The certificate authority as JSON: bundle is its certificate, and data that of its Secret if the release has it. An upgrade
-keeps the authority that is in the cluster. A Secret that the release did not create is its owner's.
+The certificate authority as JSON: bundle is its certificate, and secret that of the release, if it has one. An upgrade keeps
+the authority that is in the cluster, until the last year of one that the chart made. A Secret that the release did not
+create is its owner's.
 */ -}}
 {{- define "lockstep.authority" -}}
 {{- $given := .Values.certificates.caBundle }}{{- $result := dict "bundle" $given }}
-{{- if and (eq .Values.certificates.source "Operator") (not .Values.protectOnly) (not $given) }}
-  {{- if not (lookup "v1" "Namespace" "" "default") }}
-    {{- fail "certificates: the chart sees no cluster, and would make another certificate authority each time; set certificates.caBundle, and create the Secret lws-webhook-authority; or set certificates.source=CertManager" }}
-  {{- end }}
+{{- if and (eq .Values.certificates.source "Operator") (not .Values.protectOnly) }}
   {{- $live := lookup "v1" "Secret" .Release.Namespace "lws-webhook-authority" | default dict }}
-  {{- $data := $live.data | default dict }}
-  {{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $live }}
-  {{- $isOwn := or (not $live) (eq $owner .Release.Name) }}
-  {{- if and (not (get $data "ca.crt")) (not $isOwn) }}
-    {{- fail "the Secret lws-webhook-authority has no ca.crt, and is not of this release; delete it, or give it ca.crt and ca.key" }}
-  {{- else if not (get $data "ca.crt") }}
-    {{- $made := genCAWithKey "lockstep-webhook-authority" 3650 (genPrivateKey "ecdsa") }}
-    {{- $data = dict "ca.crt" (b64enc $made.Cert) "ca.key" (b64enc $made.Key) }}
+  {{- if not $given }}{{ include "lockstep.chooseAuthority" (list . $live $result) }}{{ end }}
+  {{- if and .Release.IsUpgrade $live (not $result.secret) (ne (dig "metadata" "annotations" "helm.sh/resource-policy" "" $live) "keep") }}
+    {{- fail (printf "the release may have created the Secret lws-webhook-authority, which is yours now, and Helm would delete it; first run: kubectl --namespace %s annotate secret lws-webhook-authority helm.sh/resource-policy=keep" .Release.Namespace) }}
   {{- end }}
-  {{- $_ := set $result "bundle" (get $data "ca.crt" | b64dec) }}
-  {{- if $isOwn }}{{ $_ := set $result "data" $data }}{{ end }}
 {{- end }}
 {{- toJson $result }}
+{{- end }}
+
+{{- /* Finds or makes the authority: (list root Secret result). */ -}}
+{{- define "lockstep.chooseAuthority" -}}
+{{- $root := index . 0 }}{{- $live := index . 1 }}{{- $result := index . 2 }}
+{{- if not (lookup "v1" "Namespace" "" "default") }}
+  {{- fail "certificates: the chart sees no cluster, and would make another certificate authority each time; set certificates.caBundle, and create the Secret lws-webhook-authority; or set certificates.source=CertManager" }}
+{{- end }}
+{{- $data := $live.data | default dict }}{{- $annotations := dig "metadata" "annotations" dict $live }}
+{{- $isOwn := or (not $live) (eq (toString (get $annotations "meta.helm.sh/release-name")) $root.Release.Name) }}
+{{- $made := get $annotations "lockstep.dev/made" | default (dig "metadata" "creationTimestamp" "" $live) | default (now | date "2006-01-02") | trunc 10 }}
+{{- if and (not (get $data "ca.crt")) (not $isOwn) }}
+  {{- fail "the Secret lws-webhook-authority has no ca.crt, and is not of this release; delete it, or give it ca.crt and ca.key" }}
+{{- else if or (not (get $data "ca.crt")) (and $isOwn (include "lockstep.isDue" (list $made (get $data "ca.crt" | b64dec)))) }}
+  {{- $authority := genCAWithKey "lockstep-webhook-authority" 3650 (genPrivateKey "ecdsa") }}
+  {{- $data = dict "ca.crt" (b64enc $authority.Cert) "ca.key" (b64enc $authority.Key) }}
+  {{- $made = now | date "2006-01-02" }}
+{{- end }}
+{{- $_ := set $result "bundle" (get $data "ca.crt" | b64dec) }}
+{{- if $isOwn }}{{ $_ := set $result "secret" (dict "data" $data "made" $made) }}{{ end }}
+{{- end }}
+
+{{- /* Reports whether an authority is the chart's or install's, and ends within a year: (list made file). */ -}}
+{{- define "lockstep.isDue" -}}
+{{- $der := index . 1 | regexFind "-----BEGIN CERTIFICATE-----[^-]*" | replace "-----BEGIN CERTIFICATE-----" "" | replace "\n" "" | b64dec }}
+{{- if and (contains "lockstep-webhook-authority" $der) ((toDate "2006-01-02" (index . 0)).Before (now | dateModify "-78840h")) }}true{{ end }}
 {{- end }}
 
 {{- /* Lets the operator read workloads of configured kinds, whose plural is unknown: (list root object). */ -}}

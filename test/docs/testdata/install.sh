@@ -10,6 +10,8 @@
 #: anew_in_pod runs bin/lockstep install --kubeconfig ~/.kube/config
 #: anew runs bin/lockstep install --kubeconfig F
 #: beside runs bin/lockstep run
+#: leaves out kubectl --namespace lws-system create secret generic lws-webhook-authority --from-file=ca.crt --from-file=ca.key --dry-run=client because this cluster has no release; the drill of the chart changes to an authority of the user
+#: leaves out helm upgrade lockstep because this cluster has no release
 #: without_sets runs lockstep uninstall --dry-run
 
 begin() {
