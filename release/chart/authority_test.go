@@ -205,6 +205,40 @@ func TestTheChartRenewsItsAuthority(t *testing.T) {
 	}
 }
 
+// Helm leaves webhooks that another release, or no release, wrote into a configuration. The chart names the command that
+// removes them.
+func TestTheChartRefusesForeignWebhooks(t *testing.T) {
+	for name, tt := range map[string]struct {
+		hooks   []string
+		release string
+		options common.ReleaseOptions
+		refuses bool
+	}{
+		"of another implementation":      {[]string{"vleaderworkerset.kb.io", "vpod.kb.io"}, "", installation, true},
+		"of another release":             {[]string{"vpod.kb.io"}, "other", upgrade, true},
+		"of a release that is forgotten": {[]string{"vpod.kb.io"}, "lockstep", installation, true},
+		"of the release":                 {[]string{"vleaderworkerset.kb.io", "vpod.kb.io"}, "lockstep", upgrade, false},
+		"ours alone":                     {[]string{"vleaderworkerset.kb.io"}, "", installation, false},
+	} {
+		live := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "lws-validating-webhook-configuration"}}
+		for _, hook := range tt.hooks {
+			live.Webhooks = append(live.Webhooks, admissionv1.ValidatingWebhook{Name: hook})
+		}
+		if tt.release != "" {
+			live.Annotations = map[string]string{"meta.helm.sh/release-name": tt.release}
+		}
+		_, err := renderAs(t, clusterWith(live), tt.options, values(t, ownCertificates))
+		if (err != nil) != tt.refuses {
+			t.Errorf("%s: %v", name, err)
+		}
+		if want := `--patch '{"webhooks":[{"$patch":"delete","name":"vpod.kb.io"}]}'`; err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v lacks %s", name, err, want)
+		}
+	}
+}
+
+var installation = common.ReleaseOptions{Name: "lockstep", Namespace: namespace, Revision: 1, IsInstall: true}
+
 // Webhooks trust what they trusted before as well, until the end of a rotation.
 func TestTheChartKeepsOlderAuthorities(t *testing.T) {
 	var all []string

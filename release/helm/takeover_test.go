@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -37,8 +39,10 @@ func TestTakeover(t *testing.T) {
 			"take ownership, definitions in templates": {"templates", "lws", "lws", false},
 		} {
 			t.Run(name+"/"+way, func(t *testing.T) {
+				cert, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+				must(t, "make the other's certificate", err)
 				must(t, "install the other", h.install(tt.former, namespace, reference(t, tt.dir),
-					map[string]any{"url": webhookURL(), "fullname": tt.fullname}, options{wait: patience}))
+					map[string]any{"url": webhookURL(), "fullname": tt.fullname, "cert": string(cert), "key": string(key)}, options{wait: patience}))
 				t.Cleanup(func() { clear(t, h, tt.former, release) })
 				s := newScene(t, asAdministrator()...)
 				disaggregated := object("disaggregatedset.x-k8s.io/v1", "DisaggregatedSet", s.Namespace, "kept")
@@ -48,7 +52,7 @@ func TestTakeover(t *testing.T) {
 				if tt.upgrades {
 					upgraded(t, h, tt.former, tt.dir, set)
 				} else {
-					must(t, "install", h.install(release, namespace, chartDir, set, options{takes: true, wait: patience}))
+					installed(t, h, set)
 				}
 				s.wantAll("takeover")
 				s.Want("the DisaggregatedSet is kept", s.Client.Get(t.Context(), client.ObjectKeyFromObject(disaggregated), disaggregated))
@@ -62,9 +66,9 @@ func TestTakeover(t *testing.T) {
 				s.wantAll("after takeover")
 				s.wantServed("new")
 				taken(t, tt.fullname)
-				if tt.upgrades {
-					onlyOurWebhooks(t)
-				}
+				onlyOurWebhooks(t)
+				s.awaitSigned(bed.Operator.Webhooks)
+				s.wantServed("signed")
 
 				after := tt.former
 				if !tt.upgrades {
@@ -93,6 +97,22 @@ func upgraded(t *testing.T, h tool, former, dir string, set map[string]any) {
 	must(t, "upgrade", err)
 }
 
+// installed installs beside the other's release. Helm would leave the other's webhooks, and the chart refuses until the user
+// removes them.
+func installed(t *testing.T, h tool, set map[string]any) {
+	o := options{takes: true, wait: patience}
+	err := h.install(release, namespace, chartDir, set, o)
+	if err == nil || !strings.Contains(err.Error(), foreignWebhooks) {
+		t.Fatalf("an install that leaves webhooks: %v", err)
+	}
+	configuration := object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "lws-validating-webhook-configuration")
+	must(t, "remove the other's webhooks", bed.Client.Patch(t.Context(), configuration, client.RawPatch(types.StrategicMergePatchType, []byte(foreignWebhooks))))
+	o.forces = true // the other owns the bundles
+	must(t, "install", h.install(release, namespace, chartDir, set, o))
+}
+
+const foreignWebhooks = `{"webhooks":[{"$patch":"delete","name":"vdisaggregatedset.kb.io"},{"$patch":"delete","name":"vpod.kb.io"}]}`
+
 // taken checks what became of objects under names that both have.
 func taken(t *testing.T, fullname string) {
 	t.Helper()
@@ -109,8 +129,7 @@ func taken(t *testing.T, fullname string) {
 	}
 }
 
-// onlyOurWebhooks checks that webhooks of the other are gone. Helm removes them only with the other's
-// release: see docs/limits.md.
+// onlyOurWebhooks checks that webhooks of the other are gone. Helm removes them only with the other's release.
 func onlyOurWebhooks(t *testing.T) {
 	t.Helper()
 	var left []string

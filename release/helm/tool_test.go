@@ -65,7 +65,7 @@ func (h helm4) install(name, namespace, chart string, values map[string]any, o o
 		return err
 	}
 	a := action.NewInstall(c)
-	a.ReleaseName, a.Namespace, a.CreateNamespace, a.TakeOwnership = name, namespace, true, o.takes
+	a.ReleaseName, a.Namespace, a.CreateNamespace, a.TakeOwnership, a.ForceConflicts = name, namespace, true, o.takes, o.forces
 	a.WaitStrategy, a.Timeout = strategy(o), o.wait
 	_, err = a.Run(loaded, values)
 	return err

@@ -193,6 +193,21 @@ protection: {{- toYaml .Values.protection | nindent 2 }}
   {{- end }}
   {{- with join "" $trusted }}{{ $_ := set $hook.clientConfig "caBundle" (b64enc .) }}{{ end }}
 {{- end }}
+{{- include "lockstep.refuseForeign" (list (index . 0) $object $live) }}
+{{- end }}
+
+{{- /*
+Refuses to take over a configuration with more webhooks: Helm would leave them, and nobody would write what they trust. It
+removes those of its own release: (list root object live).
+*/ -}}
+{{- define "lockstep.refuseForeign" -}}
+{{- $root := index . 0 }}{{- $object := index . 1 }}{{- $live := index . 2 }}
+{{- $ours := list }}{{ range $object.webhooks }}{{ $ours = append $ours .name }}{{ end }}
+{{- $more := list }}{{ range $live.webhooks }}{{ if not (has .name $ours) }}{{ $more = append $more (dict "$patch" "delete" "name" .name) }}{{ end }}{{ end }}
+{{- $isOfRelease := and $root.Release.IsUpgrade (eq (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $live) $root.Release.Name) }}
+{{- if and $more (not $isOfRelease) }}
+  {{- fail (printf "Helm would leave webhooks of another implementation in %s %s, and calls of them would fail; first run: kubectl patch %[1]s %[2]s --patch '%s'" (lower $object.kind) $object.metadata.name (dict "webhooks" $more | toJson)) }}
+{{- end }}
 {{- end }}
 
 {{- /* Prints two certificates of an earlier bundle that another lacks: replicas present theirs for a while. */ -}}

@@ -9,7 +9,8 @@
 #: as_is runs lockstep install --dry-run
 #: in_pod runs lockstep install
 #: from_other_in_pod runs helm upgrade
-#: from_other_in_pod runs helm install lockstep
+#: from_other runs kubectl patch validatingwebhookconfigurations
+#: in_pod runs helm install lockstep
 #: from_other_stopped runs kubectl --namespace NAMESPACE scale deployment
 #: from_chart runs helm uninstall
 #: edited runs kubectl get leaderworkerset NAME
@@ -24,8 +25,10 @@ begin() {
 }
 
 have_other() {
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=other \
+		-addext subjectAltName=IP:127.0.0.1 -keyout other.key -out other.crt
 	helm install lws release/helm/testdata/reference --namespace lws-system --create-namespace --wait \
-		--set "url=https://127.0.0.1:$WEBHOOKS" --set fullname=lws
+		--set "url=https://127.0.0.1:$WEBHOOKS" --set fullname=lws --set-file cert=other.crt --set-file key=other.key
 	run_operator "$KUBECONFIG" --leader-elect=false
 }
 
@@ -43,6 +46,11 @@ have_other_again() {
 none_or_unknown() {
 	local found
 	found=$("$@" --no-headers 2>&1) || [[ $found == *"doesn't have a resource type"* ]]
+}
+
+from_other() {
+	have_other_again
+	"$@"
 }
 
 from_other_in_pod() {
