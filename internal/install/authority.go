@@ -113,14 +113,12 @@ func (s *shape) dataOf(ctx context.Context, c *cluster, name string) (map[string
 	return secret.Data, client.IgnoreNotFound(err)
 }
 
-// helmKeeps has a chart that is installed over this installation leave the Secret to it.
-var helmKeeps = map[string]string{"helm.sh/resource-policy": "keep"}
-
+// secret returns a Secret that the chart leaves alone.
 func (s *shape) secret(name string, data map[string][]byte) *unstructured.Unstructured {
 	labels := map[string]string{nameLabel: setsLabel, "app.kubernetes.io/instance": setsLabel}
 	return &unstructured.Unstructured{Object: must(runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace(), Name: name, Labels: labels, Annotations: helmKeeps}, Data: data,
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace(), Name: name, Labels: labels, Annotations: map[string]string{"helm.sh/resource-policy": "keep"}}, Data: data,
 	}))}
 }
 

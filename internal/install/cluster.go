@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,10 +110,9 @@ func (c *cluster) create(ctx context.Context, u *unstructured.Unstructured) erro
 	return err
 }
 
-// replace writes each field of a manifest as a whole, for the version that was read.
-// Another implementation, or a user, may have written under our names. A merge would leave
-// a Service beside a URL, a webhook on a path that is gone, a policy with one condition
-// more. The API server writes nothing if nothing changes.
+// replace writes each field of a manifest as a whole, for the version that was read. Another implementation, or a user,
+// may have written under our names. A merge would leave a Service beside a URL, a webhook on a path that is gone, a
+// policy with one condition more. The API server writes nothing if nothing changes.
 func (c *cluster) replace(ctx context.Context, live, want *unstructured.Unstructured) (change, error) {
 	next := live.DeepCopy()
 	for field, value := range want.DeepCopy().Object {
@@ -153,39 +153,22 @@ func (c *cluster) keepAllocated(to, from *unstructured.Unstructured) {
 	c.keepBundles(to, from)
 }
 
-// keepMemory keeps a higher request or limit of a container. The limit is at least the request.
+// keepMemory keeps the resources of an operator with a higher limit of memory.
 func keepMemory(to, from *unstructured.Unstructured) {
-	live := map[any]map[string]any{}
-	for _, container := range containers(from) {
-		live[container["name"]] = container
+	limit := func(of map[string]any) resource.Quantity {
+		text, _, _ := unstructured.NestedString(of, "resources", "limits", "memory")
+		return resource.MustParse(cmp.Or(text, "0"))
 	}
-	for _, container := range containers(to) {
-		most := resource.Quantity{}
-		for _, field := range []string{"requests", "limits"} {
-			if kept := memory(live[container["name"]], field); kept.Cmp(most) > 0 {
-				most = kept
-			}
-			if ours := memory(container, field); most.Cmp(ours) > 0 {
-				_ = unstructured.SetNestedField(container, most.String(), "resources", field, "memory") // the manifest has these maps
-			}
-		}
+	ours, live := operatorIn(to), operatorIn(from)
+	if kept := limit(live); kept.Cmp(limit(ours)) > 0 {
+		ours["resources"] = live["resources"]
 	}
 }
 
-func containers(deployment *unstructured.Unstructured) (all []map[string]any) {
-	list, _, _ := unstructured.NestedFieldNoCopy(deployment.Object, "spec", "template", "spec", "containers")
-	entries, _ := list.([]any)
-	for _, entry := range entries {
-		all = append(all, entry.(map[string]any))
-	}
-	return all
-}
-
-// memory returns a request or limit of a container, and zero if it has none.
-func memory(container map[string]any, field string) resource.Quantity {
-	text, _, _ := unstructured.NestedString(container, "resources", field, "memory")
-	quantity, _ := resource.ParseQuantity(text)
-	return quantity
+// operatorIn returns the first container of a Deployment, which runs the operator.
+func operatorIn(deployment *unstructured.Unstructured) map[string]any {
+	containers, _, _ := unstructured.NestedFieldNoCopy(deployment.Object, "spec", "template", "spec", "containers")
+	return containers.([]any)[0].(map[string]any)
 }
 
 // isOurs reports whether install wrote fields of an object.

@@ -134,21 +134,13 @@ func (r *reading) take(err error) {
 }
 
 // ImageOf returns the image of a Deployment that runs Lockstep, or nothing.
-func ImageOf(deployment *unstructured.Unstructured) string {
-	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
-	for _, c := range containers {
-		c, _ := c.(map[string]any)
-		command, _, _ := unstructured.NestedStringSlice(c, "command")
-		if len(command) > 0 && command[0] == program {
-			image, _, _ := unstructured.NestedString(c, "image")
-			return image
-		}
+func ImageOf(deployment *unstructured.Unstructured) (image string) {
+	container := operatorIn(deployment)
+	if command, _, _ := unstructured.NestedStringSlice(container, "command"); len(command) > 0 && command[0] == "/lockstep" {
+		image, _, _ = unstructured.NestedString(container, "image")
 	}
-	return ""
+	return image
 }
-
-// program is the path of the operator in its image.
-const program = "/lockstep"
 
 // addressOf returns the URL of the server that webhooks call, or nothing if they call a Service.
 func addressOf(webhooks *unstructured.Unstructured) string {

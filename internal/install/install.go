@@ -42,8 +42,7 @@ var setList = lwsv1.GroupVersion.WithKind("LeaderWorkerSetList")
 type Options struct {
 	// REST reaches the cluster.
 	REST *rest.Config
-	// WebhookURL is where the API server finds the webhooks; empty is the Service in the
-	// operator's namespace.
+	// WebhookURL is where the API server finds the webhooks; empty is the Service in the operator's namespace.
 	WebhookURL string
 	// Image, if not empty, is run as the operator inside the cluster.
 	Image string
@@ -53,8 +52,7 @@ type Options struct {
 	ProtectOnly bool
 	// NoProtection switches the protection of PVCs off, whatever Config says.
 	NoProtection bool
-	// CrashLogLines is how many lines of the log of a failed container the operator keeps. Above
-	// zero it may read logs.
+	// CrashLogLines is how many lines of the log of a failed container the operator keeps. Above zero it may read logs.
 	CrashLogLines int64
 	// NoLeaseReader keeps the lease from users, to whom kubectl lockstep then does not say that no operator runs.
 	NoLeaseReader bool
@@ -80,8 +78,7 @@ type Options struct {
 	place place
 }
 
-// Install makes the cluster hold exactly what this version needs. Run again, it changes
-// nothing.
+// Install makes the cluster hold exactly what this version needs. Run again, it changes nothing.
 func Install(ctx context.Context, o Options) error {
 	if o.Print {
 		return o.print()
@@ -210,9 +207,8 @@ func (s shape) refuse(ctx context.Context, r *removal, wanted []*unstructured.Un
 	return r.refuse(ctx)
 }
 
-// refuseBeside refuses while another implementation runs: two sets of controllers undo each
-// other's work. One whose Deployment this installation replaces may run until then: the
-// lease keeps the two apart.
+// refuseBeside refuses while another implementation runs: two sets of controllers undo each other's work. One whose
+// Deployment this installation replaces may run until then: the lease keeps the two apart.
 func (c *cluster) refuseBeside(ctx context.Context) error {
 	holders, err := c.holders(ctx)
 	if err != nil {
@@ -265,10 +261,7 @@ func (c *cluster) untilServed(ctx context.Context, crd *unstructured.Unstructure
 }
 
 func (c *cluster) summary(changes map[change]int) string {
-	text := "Lockstep " + version.Get().Version + " is installed"
-	if c.DryRun {
-		text = "Lockstep " + version.Get().Version + " would be installed"
-	}
+	text := "Lockstep " + version.Get().Version + map[bool]string{true: " would be", false: " is"}[c.DryRun] + " installed"
 	if changes[created]+changes[configured]+c.deleted == 0 {
 		return text + "; nothing had to be changed"
 	}

@@ -24,8 +24,7 @@ import (
 const (
 	namespaceName  = "lws-system"
 	deploymentName = "lws-controller-manager"
-	// An installation for LeaderWorkerSets has the first ClusterRole, and every installation
-	// the second.
+	// An installation for LeaderWorkerSets has the first ClusterRole, and every installation the second.
 	managerRole = "lws-manager-role"
 	proxyRole   = "lws-proxy-role"
 	// Every user may read the lease with it.
@@ -136,9 +135,8 @@ func fixed(c *v1alpha1.Configuration) error {
 // isOlder reports whether the API server has no mutating policies.
 func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.MutatingPolicy) }
 
-// manifests returns all objects of an installation, in the order in which they are applied:
-// policies and webhooks, which bind the cluster to the operator, come last. It panics on a
-// mistake in the manifests, which are compiled in.
+// manifests returns all objects of an installation, in the order in which they are applied: policies and webhooks,
+// which bind the cluster to the operator, come last. It panics on a mistake in the manifests, which are compiled in.
 func (s shape) manifests() []*unstructured.Unstructured {
 	all := []*unstructured.Unstructured{Bare("v1", "Namespace", "", namespaceName)}
 	if s.Image != "" {

@@ -88,8 +88,7 @@ func (r *removal) releaseIn(ctx context.Context, namespace string, claims []*cor
 	return kept, live.Err()
 }
 
-// boundVolumes returns the volumes that are being deleted and bound, where no built-in
-// controller keeps them.
+// boundVolumes returns the volumes that are being deleted and bound, where no built-in controller keeps them.
 func (r *removal) boundVolumes(ctx context.Context) (names []string, err error) {
 	if !r.ours.Alone {
 		return nil, nil

@@ -76,8 +76,7 @@ func visit(in any, yield func(map[string]any) bool) bool {
 	return true
 }
 
-// chooseModes keeps which modes a selector means. A namespace without a mode, or with an
-// unknown one, has the default.
+// chooseModes keeps which modes a selector means. A namespace without a mode, or with an unknown one, has the default.
 func chooseModes(e map[string]any, byDefault pvc.Mode) {
 	var meant, others []string
 	for mode := pvc.Off; mode <= pvc.Strict; mode++ {

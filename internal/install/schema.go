@@ -12,17 +12,15 @@ import (
 	"lockstep.dev/lockstep/internal/definition"
 )
 
-// A CustomResourceDefinition that lacks a field makes the API server remove the field from
-// each object at its next write. Another implementation, or a newer version of this one,
-// may have stored values there. So install compares the definitions before it writes
-// anything.
+// A CustomResourceDefinition that lacks a field makes the API server remove the field from each object at its next
+// write. Another implementation, or a newer version of this one, may have stored values there. So install compares the
+// definitions before it writes anything.
 
 func isDefinition(u *unstructured.Unstructured) bool {
 	return u.GetKind() == "CustomResourceDefinition"
 }
 
-// keepFields adds to the definitions to install, if the user asks for it, what the live ones
-// have besides.
+// keepFields adds to the definitions to install, if the user asks for it, what the live ones have besides.
 func (c *cluster) keepFields(ctx context.Context, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	for i, u := range objects {
 		if !c.KeepFields || !isDefinition(u) {
@@ -39,8 +37,7 @@ func (c *cluster) keepFields(ctx context.Context, objects []*unstructured.Unstru
 	return objects, nil
 }
 
-// refuseLoss returns an error for each CustomResourceDefinition to install that lacks
-// fields of the live one.
+// refuseLoss returns an error for each CustomResourceDefinition to install that lacks fields of the live one.
 func (c *cluster) refuseLoss(ctx context.Context, objects []*unstructured.Unstructured) (lost error) {
 	for _, u := range objects {
 		if !isDefinition(u) {

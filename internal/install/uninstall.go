@@ -22,10 +22,9 @@ import (
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
-// Uninstall deletes everything that install made and that the operator made for itself.
-// Before it deletes anything, it refuses while LeaderWorkerSets exist (they would go with
-// their definition), while PVCs need Lockstep, and while another implementation runs under
-// our names.
+// Uninstall deletes everything that install made and that the operator made for itself. Before it deletes anything, it
+// refuses while LeaderWorkerSets exist (they would go with their definition), while PVCs need Lockstep, and while
+// another implementation runs under our names.
 func Uninstall(ctx context.Context, o Options) error {
 	c, err := o.open()
 	if err != nil {
@@ -143,8 +142,7 @@ type removal struct {
 	stripped int
 	// frees makes it let go the pods that the operator keeps as evidence.
 	frees bool
-	// operators are the namespaces where the operator's pods end, except those of a
-	// configuration.
+	// operators are the namespaces where the operator's pods end, except those of a configuration.
 	operators []string
 	except    string
 	// ofSets is set if the installation ran sets: leaders lose their gates.
@@ -171,10 +169,9 @@ func (c *cluster) removal(found []*unstructured.Unstructured, goes func(*unstruc
 	return r
 }
 
-// Objects are deleted in these phases. First goes the policy that protects labels: the next
-// implementation, or a user, must be free to write them. Roles and webhooks go after PVCs were
-// stripped: one role remembers whether protection was alone, and webhooks without an operator
-// refuse new pods of sets, which would lack labels.
+// Objects are deleted in these phases. First goes the policy that protects labels: the next implementation, or a user,
+// must be free to write them. Roles and webhooks go after PVCs were stripped: one role remembers whether protection was
+// alone, and webhooks without an operator refuse new pods of sets, which would lack labels.
 const (
 	labelsPhase = iota
 	finalizersPhase
@@ -306,7 +303,10 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 		if err != nil {
 			return nil, err
 		}
-		if live != nil && !isOfOthers(live) {
+		switch {
+		case live == nil, isDefinition(u) && !isOurs(live): // another implementation's
+		case u.GetName() == certs.AuthoritySecret && live.GetLabels()[nameLabel] == "": // a user's: installers label theirs
+		default:
 			found = append(found, live)
 		}
 	}
@@ -318,12 +318,6 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 		found = append(found, some...)
 	}
 	return found, nil
-}
-
-// isOfOthers reports whether an object under a name of an installation is another implementation's definition, or the
-// authority that a user created. Installers label theirs.
-func isOfOthers(u *unstructured.Unstructured) bool {
-	return isDefinition(u) && !isOurs(u) || u.GetName() == certs.AuthoritySecret && u.GetLabels()[nameLabel] == ""
 }
 
 // labelled returns the objects of one kind that have our labels. Another implementation
@@ -346,8 +340,7 @@ func (c *cluster) labelled(ctx context.Context, kind schema.GroupVersionKind) (f
 	return found, nil
 }
 
-// isPolicyOrRole reports whether labels alone show that an object is ours. A user may copy
-// them into any other kind.
+// isPolicyOrRole reports whether labels alone show that an object is ours. A user may copy them into any other kind.
 func isPolicyOrRole(u *unstructured.Unstructured) bool {
 	return strings.HasPrefix(u.GetKind(), "ClusterRole") || u.GroupVersionKind().Group == "admissionregistration.k8s.io"
 }

@@ -36,8 +36,7 @@ func LoadConfig(path string) (*v1alpha1.Configuration, error) {
 // MostConfig is how many MiB a ConfigMap holds.
 const MostConfig = 1
 
-// ParseConfig reads the text of a configuration and sets the defaults. Nil is the defaults
-// alone.
+// ParseConfig reads the text of a configuration and sets the defaults. Nil is the defaults alone.
 func ParseConfig(text []byte) (*v1alpha1.Configuration, error) {
 	config := &v1alpha1.Configuration{}
 	if text != nil {
@@ -77,8 +76,7 @@ type ProtectionSettings struct {
 	Grace time.Duration
 	// ReleaseTTL is how long a release token lasts.
 	ReleaseTTL time.Duration
-	// InitialHold reports whether a policy holds PVCs from their creation until the operator
-	// has read their holders.
+	// InitialHold reports whether a policy holds PVCs from their creation until the operator has read their holders.
 	InitialHold bool
 }
 

@@ -44,8 +44,7 @@ type Options struct {
 	// CertDir, if not empty, has the webhook certificate. Without it, the operator signs
 	// its own, unless Config has another directory.
 	CertDir string
-	// CrashLogLines is how many lines of the log of a failed container are kept in the status
-	// of its set.
+	// CrashLogLines is how many lines of the log of a failed container are kept in the status of its set.
 	CrashLogLines int64
 	// Pprof is the address of profiles, on loopback. "0" is none.
 	Pprof string

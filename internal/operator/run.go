@@ -56,9 +56,8 @@ const (
 // glance bounds one check of a probe.
 const glance = time.Second
 
-// Run runs the operator until ctx ends, gives its last answers, and then returns nil. It releases the lease, so
-// that the next replica does not wait for it to expire. The program must end when Run
-// returns.
+// Run runs the operator until ctx ends, gives its last answers, and then returns nil. It releases the lease, so that
+// the next replica does not wait for it to expire. The program must end when Run returns.
 func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -237,9 +236,8 @@ func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
 	return options
 }
 
-// lease returns the lock that replicas compete for, or nil without leader election. The
-// library's own lock would have another user agent. A request times out early enough for
-// another try before the renew deadline.
+// lease returns the lock that replicas compete for, or nil without leader election. The library's own lock would have
+// another user agent. A request times out early enough for another try before the renew deadline.
 func (o *Options) lease() (resourcelock.Interface, error) {
 	if !o.elects() {
 		return nil, nil

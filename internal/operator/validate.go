@@ -34,8 +34,7 @@ func validateGates(gates map[string]bool, at *field.Path) (faults field.ErrorLis
 	return faults
 }
 
-// ValidateConfig returns all faults of a configuration that has its defaults, each with the
-// path of its field.
+// ValidateConfig returns all faults of a configuration that has its defaults, each with the path of its field.
 func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 	var (
 		l, election   = c.LeaderElection, field.NewPath("leaderElection")
