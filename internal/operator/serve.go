@@ -46,9 +46,9 @@ const (
 )
 
 // beginCertificates returns a keeper that made its first pass, so that the server has a certificate when it starts.
-// It returns nil without webhooks, and if another program provides certificate and CA bundles.
+// It returns nil without webhooks.
 func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme) (*certs.Keeper, error) {
-	if !o.Webhooks || o.certDir() != "" {
+	if !o.Webhooks {
 		return nil, nil
 	}
 	live, err := client.New(o.restConfig(), client.Options{Scheme: scheme})
@@ -59,6 +59,7 @@ func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme)
 	keeper := certs.NewKeeper(certs.Options{
 		Namespace: o.Namespace, Former: *internal.WebhookSecretName,
 		Hosts:  certs.ServiceHosts(*internal.WebhookServiceName, o.Namespace, o.Config.Webhook.Host),
+		Given:  o.certDir(),
 		Client: live,
 		Clock:  clock.RealClock{},
 		Log:    o.Log.WithName("certificates"),
@@ -108,7 +109,7 @@ func (o *Options) webhookTLS(mgr ctrl.Manager, keeper *certs.Keeper, config *tls
 		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		config.ClientCAs.AppendCertsFromPEM([]byte(authority))
 	}
-	if keeper != nil {
+	if o.certDir() == "" {
 		config.GetCertificate = keeper.GetCertificate
 		return config, nil
 	}

@@ -44,12 +44,15 @@ func BuildMetrics(version, commit, goVersion string) []prometheus.Collector {
 
 var foreignWebhooks = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "lockstep_foreign_webhooks",
-	Help: "Webhooks in a webhook configuration of Lockstep that no installer wrote; absent where the operator does not sign its certificate.",
-}, []string{"configuration"})
+	Help: "1 for each webhook in a webhook configuration of Lockstep that no installer wrote, or that calls another host.",
+}, []string{"configuration", "webhook"})
 
-// ForeignWebhooks reports how many webhooks of a configuration no installer wrote.
-func ForeignWebhooks(configuration string, count int) {
-	foreignWebhooks.WithLabelValues(configuration).Set(float64(count))
+// ForeignWebhooks names the webhooks of a configuration that no installer wrote, in place of those named before.
+func ForeignWebhooks(configuration string, names []string) {
+	foreignWebhooks.DeletePartialMatch(prometheus.Labels{"configuration": configuration})
+	for _, name := range names {
+		foreignWebhooks.WithLabelValues(configuration, name).Set(1)
+	}
 }
 
 // CertificateMetrics reports when the certificate of the webhook server expires, and which webhooks are foreign.

@@ -37,7 +37,7 @@ func all() []prometheus.Collector {
 	s.stands("a", standing, 1)
 	HandshakeFailed("webhooks")
 	p, _ := newProtection()
-	ForeignWebhooks("c", 1)
+	ForeignWebhooks("c", []string{"w"})
 	return slices.Concat(s.Metrics(), p.Metrics(), HoldMetrics(), NewPolicies(logr.Discard()).Metrics(), WatchMetrics(), ServerMetrics(),
 		BuildMetrics("v", "c", "g"), CertificateMetrics(func() (time.Time, error) { return time.Unix(1, 0), nil }))
 }

@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/drill"
 )
@@ -198,4 +200,34 @@ func TestARotationRefusesNoWrite(t *testing.T) {
 	made := writes.Rounds()
 	c.until("writes follow the end of the rotation", func() bool { return writes.Rounds() > made+10 })
 	writes.End(t)
+}
+
+// Beside a certificate of another program, a replica is ready without an authority, and its metrics name a webhook that no
+// installer wrote.
+func TestForeignWebhooksBesideAGivenCertificate(t *testing.T) {
+	c, dir := newCluster(t), t.TempDir()
+	crt, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, corev1.TLSCertKey), crt, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, corev1.TLSPrivateKeyKey), key, 0o600))
+	r := c.replica(func(o *operator.Options) { o.CertDir = dir })
+	c.install(func(o *install.Options) {
+		o.WebhookURL = r.webhookURL()
+		o.Config = []byte("apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\ninternalCertManagement: {enable: false}\n")
+	})
+	m, v := c.mutating(), c.validating()
+	for i := range m.Webhooks {
+		m.Webhooks[i].ClientConfig.CABundle = crt
+	}
+	v.Webhooks[0].ClientConfig.CABundle = crt
+	theirs := *m.Webhooks[0].DeepCopy()
+	theirs.Name, theirs.FailurePolicy, theirs.Rules = "beside.example.com", new(admissionv1.Ignore), nil
+	m.Webhooks = append(m.Webhooks, theirs)
+	c.must(c.Update(t.Context(), m))
+	c.must(c.Update(t.Context(), v))
+	r.start().untilReady()
+	_, text := get(r.options.Config.Metrics.BindAddress + "/metrics")
+	if want := `lockstep_foreign_webhooks{configuration="lws-mutating-webhook-configuration",webhook="beside.example.com"} 1`; strings.Count(text, "\nlockstep_foreign_webhooks{") != 1 || !strings.Contains(text, want) {
+		t.Errorf("the metrics lack %s alone", want)
+	}
 }

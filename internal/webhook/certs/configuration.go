@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,21 +62,32 @@ func (k *Keeper) read(ctx context.Context) (found callers, err error) {
 		if client.IgnoreNotFound(err) != nil {
 			return found, fmt.Errorf("read webhook configuration %q: %w", c.GetName(), err)
 		}
-		all := hooksOf(c)
-		ours := slices.DeleteFunc(slices.Clone(all), func(h hook) bool { return !slices.Contains(k.options.Webhooks, h.name) })
-		if len(ours) == 0 {
-			found.missing = c.GetName()
-		}
-		foreign := len(all) - len(ours)
-		for _, to := range ours {
-			if !slices.Contains(k.options.Hosts, hostOf(&to.WebhookClientConfig)) {
-				foreign++
+		ours, foreign := 0, []string(nil)
+		for _, to := range hooksOf(c) {
+			isOurs := slices.Contains(k.options.Webhooks, to.name)
+			if isOurs {
+				ours, found.hooks = ours+1, append(found.hooks, to)
+			}
+			if !isOurs || !k.serves(hostOf(&to.WebhookClientConfig)) {
+				foreign = append(foreign, to.name)
 			}
 		}
+		if ours == 0 {
+			found.missing = c.GetName()
+		}
 		report.ForeignWebhooks(c.GetName(), foreign)
-		found.hooks = append(found.hooks, ours...)
 	}
 	return found, nil
+}
+
+// serves reports whether the certificate of the server has a host.
+func (k *Keeper) serves(host string) bool {
+	dir := k.options.Given
+	if dir == "" {
+		return slices.Contains(k.options.Hosts, host)
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
+	return err == nil && pair.Leaf.VerifyHostname(host) == nil
 }
 
 // distrust returns why the API server would not accept a certificate.

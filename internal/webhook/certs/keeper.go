@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -43,6 +44,8 @@ type Options struct {
 	Namespace, Former string
 	// Hosts are the names of the serving certificate.
 	Hosts []string
+	// Given is a directory where another program writes the certificate. The keeper then reports foreign webhooks alone.
+	Given string
 	// Client reads live: a cache could show an old bundle.
 	Client client.Reader
 	Clock  clock.PassiveClock
@@ -66,6 +69,9 @@ type Keeper struct {
 
 // NewKeeper returns a keeper that presents nothing before its first pass.
 func NewKeeper(o Options) *Keeper {
+	if o.Given != "" {
+		return &Keeper{options: o}
+	}
 	return &Keeper{options: o, distrust: errors.New("the webhook configurations have not been read yet")}
 }
 
@@ -90,6 +96,12 @@ func (k *Keeper) Trusted() error {
 func (k *Keeper) Keep(ctx context.Context) (time.Duration, error) {
 	now := k.options.Clock.Now()
 	callers, err := k.read(ctx)
+	if k.options.Given != "" && err != nil {
+		k.options.Log.Error(err, "cannot look for foreign webhooks") // the server needs no such right
+	}
+	if k.options.Given != "" {
+		return recheck, nil
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -188,6 +200,9 @@ func (k *Keeper) secret(ctx context.Context, name string) (map[string][]byte, er
 // Watched returns the objects whose changes call for a pass, each by its name.
 func (k *Keeper) Watched() map[client.Object]cache.ByObject {
 	watched := map[client.Object]cache.ByObject{}
+	if k.options.Given != "" {
+		return watched // it may lack the right, and no server waits for it
+	}
 	for _, c := range k.options.configurations() {
 		watched[c] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.GetName())}
 	}
@@ -197,6 +212,9 @@ func (k *Keeper) Watched() map[client.Object]cache.ByObject {
 // Setup makes the manager run a pass after each change, on every replica. The manager's
 // cache must hold what Watched returns.
 func (k *Keeper) Setup(mgr ctrl.Manager) error {
+	if k.options.Given != "" {
+		return mgr.Add(k)
+	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("webhook-certificates").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 1})
 	for object := range k.Watched() {
@@ -204,6 +222,15 @@ func (k *Keeper) Setup(mgr ctrl.Manager) error {
 	}
 	return b.Complete(k)
 }
+
+// Start implements manager.Runnable, where no watch calls for a pass.
+func (k *Keeper) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) { _, _ = k.Keep(ctx) }, recheck)
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Keeper) NeedLeaderElection() bool { return false }
 
 // Reconcile makes one pass, whichever object changed.
 func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
