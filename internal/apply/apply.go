@@ -198,8 +198,7 @@ var statusFields = func() (names []string) {
 	return names
 }()
 
-// create creates an object. An existing PVC of the name is used, as by the StatefulSet controller.
-// No read waits for the cache to show PVCs, or objects of kinds that may not be served.
+// create creates an object. No read waits for the cache to show objects of kinds that may not be served.
 func (a *Actor) create(ctx context.Context, what action.Create) error {
 	if err := a.alive(ctx, what.Owner); err != nil {
 		return err
@@ -211,17 +210,15 @@ func (a *Actor) create(ctx context.Context, what action.Create) error {
 	if !ok {
 		return fmt.Errorf("create %s: not an API object: %T", what.Target(), what.Object)
 	}
-	isPVC, mayBeUnserved := what.Kind == identity.KindPersistentVolumeClaim, what.Target().APIVersion != ""
+	mayBeUnserved := what.Target().APIVersion != ""
 	options := []client.CreateOption{client.FieldOwner(fieldOwner)}
-	if isPVC || mayBeUnserved {
+	if mayBeUnserved {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
 	err := a.writer.Create(ctx, object, options...)
 	switch {
 	case err == nil || denied(err):
 		return err
-	case apierrors.IsAlreadyExists(err) && isPVC:
-		return nil
 	case apierrors.IsAlreadyExists(err):
 		return &TakenError{Name: what.Target()}
 	case mayBeUnserved && (apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err)):

@@ -344,7 +344,7 @@ func TestAnswersToACreate(t *testing.T) {
 	exists := func() *apierrors.StatusError { return apierrors.NewAlreadyExists(resource, "w") }
 	missing := func() *apierrors.StatusError { return apierrors.NewNotFound(resource, "w") }
 	conflict := apierrors.NewConflict(resource, "w", errors.New("modified"))
-	claim, podGroup, service, sts := aPVC(), aPodGroup(), aService(), aStatefulSet()
+	podGroup, service, sts := aPodGroup(), aService(), aStatefulSet()
 	for _, tt := range []struct {
 		name   string
 		object action.Object
@@ -358,8 +358,6 @@ func TestAnswersToACreate(t *testing.T) {
 		{"a StatefulSet", sts, nil, created, true},
 		{"a StatefulSet whose name is taken", sts, conflict, taken, true},
 		{"a StatefulSet that a webhook denies", sts, deniedAs(apierrors.NewConflict(resource, "w", nil)), failed, true},
-		{"a PVC", claim, nil, created, false}, // a wait would start a cache of all PVCs
-		{"a PVC that exists serves", claim, exists(), created, false},
 		{"a PodGroup", podGroup, nil, created, false},
 		{"a PodGroup whose name is taken", podGroup, exists(), taken, false},
 		{"a PodGroup whose kind is gone", podGroup, missing(), stale, false},

@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 42_690
+	wholeAtMost = 42_512
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -27,8 +27,8 @@ const (
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           5_636,
-	"internal/lwscache":      2_797,
+	"internal/lws":           5_550,
+	"internal/lwscache":      2_782,
 	"internal/pvc":           2_338,
 	"internal/install":       2_347,
 	"local/internal/plane":   1_993,
@@ -40,9 +40,9 @@ var largePackages = map[string]int{
 
 // largeTypes are types above the ceiling.
 var largeTypes = map[string]int{
-	"internal/lws setDecision":   151,
+	"internal/lws setDecision":   147,
 	"internal/lws groupDecision": 49,
-	"internal/lwscache reading":  54,
+	"internal/lwscache reading":  53,
 }
 
 // keyQuestion is how code asks for the identity of a set.

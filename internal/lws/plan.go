@@ -29,8 +29,6 @@ const (
 	NeedRevision Need = "revision"
 	// NeedHistory is the revisions of a set that no group runs.
 	NeedHistory Need = "history"
-	// NeedLeaderPVCs is the names of the PVCs of a set's leaders.
-	NeedLeaderPVCs Need = "PVCs of leaders"
 	// NeedPodGroupsInUse is a live read of which PodGroups the pods of a set use.
 	NeedPodGroupsInUse Need = "PodGroups in use"
 	// NeedLivePods is a live read of the group: no group is recreated by what a cache shows.
@@ -68,7 +66,6 @@ const (
 	CodeOrphan              = "Orphan"
 	CodeRefused             = "Refused"
 	CodeNotHeadless         = "ServiceNotHeadless"
-	CodeUnreachable         = "Unreachable"
 	CodeNudge               = "Nudge"
 	CodeSuperseded          = "Superseded"
 	CodeRollout             = "Rollout"

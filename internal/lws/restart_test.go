@@ -480,17 +480,9 @@ func TestWhatIsForgiven(t *testing.T) {
 	}
 }
 
-// A group at rest costs no read of its revision and no live read. PVCs are read if a leader behind a
-// terminating one is missing.
+// A group at rest costs no read of its revision and no live read.
 func TestNothingIsReadAtRest(t *testing.T) {
-	c := running(t, 2, 2, onRestart, fakeapi.Volumes(retainClaims, retainClaims))
-	stalled(leaving[PVC]("data-w-0", "example.com/held"))(c)
-	for _, missing := range []bool{false, true} {
-		if w := c.set(); (len(w.Claims) > 0) != missing {
-			t.Errorf("a leader is missing %t: PVCs %v", missing, w.Claims)
-		}
-		stalled(lacks("w", "w-1"))(c)
-	}
+	c := running(t, 2, 2, onRestart)
 	for _, fails := range []bool{false, true} {
 		if w, _ := c.groupPlan("w-0"); w.Sought != fails || w.Live != fails {
 			t.Errorf("fails %t: revision %t, live %t", fails, w.Sought, w.Live)

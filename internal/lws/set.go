@@ -89,7 +89,6 @@ func DecideSet(w SetSnapshot) Plan {
 	// These correct what the StatefulSet controller does, once it has what it needs.
 	for _, rule := range []func(*setDecision) Plan{
 		(*setDecision).replace,
-		(*setDecision).unreachable,
 		(*setDecision).touch,
 		(*setDecision).history,
 	} {

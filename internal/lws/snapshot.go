@@ -66,9 +66,6 @@ type SetSnapshot struct {
 	// Draining are the groups beyond the StatefulSet's replicas that still have pods and PVCs.
 	Draining map[int]bool
 
-	// Claims are the names of the PVCs of the set's leaders, or nil unless the decision asked.
-	Claims map[string]bool
-
 	Lives identity.Lives
 	Vigil Vigil
 	// Refusal is what the API server said of the present spec, if it refused it.

@@ -38,8 +38,6 @@ func (o *Observer) SetPlan(ctx context.Context, key types.NamespacedName, now ti
 		case lws.NeedHistory:
 			w.Revisions, err = r.revisions(ctx, true)
 			w.HistoryRead = true
-		case lws.NeedLeaderPVCs:
-			w.Claims, err = r.leaderPVCs(ctx, w.StatefulSet.Own())
 		case lws.NeedPodGroupsInUse:
 			w.PodGroupsInUse, err = r.podGroupsInUse(ctx)
 			w.PodGroupsLive = true
@@ -250,19 +248,6 @@ func (r *reading) service(ctx context.Context, name string, claimant identity.Cl
 func (r *reading) fillRevisions(ctx context.Context, w *lws.SetSnapshot) (err error) {
 	w.Revisions, err = r.revisions(ctx, false)
 	return err
-}
-
-// leaderPVCs returns the names of the PVCs of a set's leaders, read live.
-func (r *reading) leaderPVCs(ctx context.Context, sts *appsv1.StatefulSet) (map[string]bool, error) {
-	list := volumeList()
-	if err := r.live.List(ctx, list, client.InNamespace(sts.Namespace), client.MatchingLabels(sts.Spec.Selector.MatchLabels)); err != nil {
-		return nil, fmt.Errorf("list PVCs of %q: %w", sts.Name, err)
-	}
-	names := make(map[string]bool, len(list.Items))
-	for i := range list.Items {
-		names[list.Items[i].Name] = true
-	}
-	return names, nil
 }
 
 // inTheWayOfSet returns the objects that the set waits for. Leaders that the set's own

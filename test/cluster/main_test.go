@@ -107,7 +107,7 @@ var smoke = []struct {
 	{"deleted in the background and recreated", recreateRounds("background")},
 	{"deleted in the foreground and recreated", recreateRounds("foreground")},
 	{"orphaned and recreated", recreateRounds("orphan, unchanged")},
-	{"a stuck pod holds back its own group only", func(t *testing.T) { stuckPod(t, "a-3-2", 3, 1, false) }},
+	{"a stuck pod holds back its own group only", func(t *testing.T) { stuckPod(t, "a-3-2", 1, false, 3) }},
 	{"taken over and handed back", TestTakeover},
 	{"rolled out within its budget", TestRollout},
 	{"a partition holds groups", TestPartitionHoldsGroups},

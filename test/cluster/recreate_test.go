@@ -391,30 +391,30 @@ func (s *scene) keep(name string) *corev1.Pod {
 	return pod
 }
 
-// A previous pod holds back its own group only. The leader of a previous worker's group is there. The
-// StatefulSet controller begins with the first ordinal. A pod that stays for a minute is reported.
+// A previous worker holds back its own group only, whose leader is there. The StatefulSet controller creates leaders in
+// batches of 1, 2, 4, and none after a batch with a previous leader. A pod that stays for a minute is reported.
 func TestStuckPodHoldsBackItsOwnGroupOnly(t *testing.T) {
-	t.Run("worker", func(t *testing.T) { stuckPod(t, "a-3-2", 3, 1, false) })
-	t.Run("leader", func(t *testing.T) { stuckPod(t, "a-4", 4, 0, true) })
-	t.Run("first leader", func(t *testing.T) { stuckPod(t, "a-0", 0, 0, false) })
+	t.Run("worker", func(t *testing.T) { stuckPod(t, "a-3-2", 1, false, 3) })
+	t.Run("leader", func(t *testing.T) { stuckPod(t, "a-4", 0, true, 4, 7, 8, 9) })
+	t.Run("first leader", func(t *testing.T) { stuckPod(t, "a-0", 0, false, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9) })
 }
 
 // stuckPod deletes and creates a set while one previous pod stays, until it is reported if that is asked.
-// The group at index has so many pods all the same.
-func stuckPod(t *testing.T, name string, index, there int, reported bool) {
+// The groups held back are not ready, and have so many pods all the same; the pod is of the first.
+func stuckPod(t *testing.T, name string, there int, reported bool, held ...int) {
 	for range faultRounds(t) {
 		s := newScene(t)
 		old := s.firstSet(groups, groupSize)
 		pod := s.keep(name)
 		l := s.recreate(old, s.newSet("a", groups, groupSize, imageB), metav1.DeletePropagationBackground)
 		for i := range groups {
-			if i != index {
+			if !slices.Contains(held, i) {
 				s.awaitGroupReady(l.set, i)
 			}
 		}
-		s.Eventually("the condition names the pod", func() error { return s.unnamed(l.set, name) })
+		s.Eventually("the condition names the pod", func() error { return s.unnamed(l.set, len(held), name) })
 		s.Check("events of the end", drill.Lacking(gone, 0, len(s.events(l.set, gone))))
-		want := allPods - groupSize + there
+		want := allPods - groupSize*len(held) + there
 		s.Until("all other pods are there", func() bool { return s.bornInto(l.set.UID, l.mark).Pods >= want })
 		s.Check("pods beside the stuck one", drill.Lacking("pods", want, s.bornInto(l.set.UID, l.mark).Pods))
 		if reported {
@@ -423,10 +423,10 @@ func stuckPod(t *testing.T, name string, index, there int, reported bool) {
 					return e.Type == corev1.EventTypeWarning && mentions(e.Note, name) && mentions(e.Note, foreign)
 				})
 			})
-			s.Eventually("so does the condition", func() error { return s.unnamed(l.set, name, foreign) })
+			s.Eventually("so does the condition", func() error { return s.unnamed(l.set, len(held), name, foreign) })
 			for _, g := range s.ask("", "status", "a").Groups { // the plugin shows which object the group waits for
 				waits := g.ReadyPods == 0 && len(g.Ghosts) > 0 && g.Ghosts[0].Name == name && len(g.Waiting) > 0 && g.Waiting[0].Reason == waiting
-				if waits != (g.Index == index) || g.Ready != (g.Index != index) {
+				if waits != (g.Index == held[0]) || g.Ready == slices.Contains(held, g.Index) {
 					t.Errorf("the plugin shows %+v", g)
 				}
 			}
@@ -434,7 +434,7 @@ func stuckPod(t *testing.T, name string, index, there int, reported bool) {
 		}
 
 		s.Patch(pod, drill.NoFinalizers)
-		s.awaitGroupReady(l.set, index)
+		s.awaitGroupReady(l.set, held[0])
 		now := s.awaitSettled(l.set)
 		s.judge(l, wholeSet)
 		for _, reason := range []string{waiting, gone} {
@@ -447,9 +447,9 @@ func stuckPod(t *testing.T, name string, index, there int, reported bool) {
 	}
 }
 
-// unnamed is an error unless the condition names an object that the set waits for, and all other
-// groups are ready.
-func (s *scene) unnamed(want *lwsv1.LeaderWorkerSet, objects ...string) error {
+// unnamed is an error unless the condition names an object that the set waits for, and all groups
+// that are not held back are ready.
+func (s *scene) unnamed(want *lwsv1.LeaderWorkerSet, held int, objects ...string) error {
 	set := s.Set(want.Name)
 	if set == nil {
 		return drill.ErrStill
@@ -464,7 +464,7 @@ func (s *scene) unnamed(want *lwsv1.LeaderWorkerSet, objects ...string) error {
 			}
 		}
 	}
-	return drill.Lacking("ready groups", *want.Spec.Replicas-1, set.Status.ReadyReplicas)
+	return drill.Lacking("ready groups", *want.Spec.Replicas-int32(held), set.Status.ReadyReplicas)
 }
 
 // mentions reports whether a text has a name as a word of its own.

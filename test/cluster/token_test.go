@@ -33,10 +33,9 @@ import (
 
 // Answers to a client that has the token of the operator.
 const (
-	refusedByRoles    = "refused by the roles"
-	refusedByPolicy   = "refused by a policy about the operator"
-	refusedBySecurity = "refused by Pod Security"
-	admitted          = "admitted"
+	refusedByRoles  = "refused by the roles"
+	refusedByPolicy = "refused by a policy about the operator"
+	admitted        = "admitted"
 )
 
 // leastRequests is how many requests a drill with the operator's token sends.
@@ -100,8 +99,6 @@ func (f *thief) try(a attempt) string {
 		return admitted
 	case answer.StatusCode == http.StatusForbidden && bytes.Contains(text, []byte("ValidatingAdmissionPolicy 'lws-operator-")):
 		return refusedByPolicy
-	case answer.StatusCode == http.StatusForbidden && bytes.Contains(text, []byte("violates PodSecurity")):
-		return refusedBySecurity
 	case answer.StatusCode == http.StatusForbidden && bytes.Contains(text, []byte(" cannot ")):
 		return refusedByRoles
 	}
@@ -396,23 +393,25 @@ func (f *thief) creations() (all []attempt) {
 	workloads := []string{f.apps(f.Namespace, "statefulsets"), f.apps(f.Namespace, "deployments"), f.core(f.Namespace, "services"), f.apps(f.Namespace, "controllerrevisions"), f.podGroupsPath()}
 	pods, claims := f.core(f.Namespace, "pods"), f.core(f.Namespace, "persistentvolumeclaims")
 	foreign := []string{"apps/v1 Deployment", "apps/v1 DaemonSet", "batch/v1 Job", "v1 Node", "example.com/v1 LeaderWorkerSet"}
-	for _, path := range append(workloads, pods, claims) {
-		all = append(all, attempts("create", path, refusedByPolicy, object(path, "{}", "", plain), object(path, "{}", f.forged(""), plain))...)
+	for _, path := range []string{pods, claims} {
+		for _, kind := range append(foreign, "", "apps/v1 StatefulSet", "apps/v1 ReplicaSet") {
+			all = append(all, attempts("create", path, refusedByRoles, object(path, ofSetA, f.forged(kind), plain), object(path, "{}", f.forged(kind), privileged))...)
+		}
 	}
-	for _, path := range append(workloads, pods) {
-		all = append(all, attempts("create", path, refusedByPolicy, object(path, ofSetA, "", plain),
+	for _, path := range workloads {
+		all = append(all, attempts("create", path, refusedByPolicy, object(path, "{}", "", plain), object(path, "{}", f.forged(""), plain),
+			object(path, ofSetA, "", plain),
 			object(path, ofSetA, strings.Replace(f.forged(""), "true", "false", 1), plain))...)
 		for _, kind := range foreign {
 			all = append(all, attempts("create", path, refusedByPolicy, object(path, ofSetA, f.forged(kind), plain))...)
 		}
 	}
-	all = append(all, attempts("create", pods, refusedByPolicy, object(pods, ofSetA, f.forged(""), plain), object(pods, ofSetA, f.forged("apps/v1 ReplicaSet"), plain))...)
 	service := strings.Replace(object(workloads[2], ofSetA, f.forged(""), ""), `"clusterIP":"None"`, "%s", 1)
 	for _, address := range []string{`"ports":[{"port":80}]`, `"ports":[{"port":80}],"externalIPs":["203.0.113.1"]`, `"type":"LoadBalancer","ports":[{"port":80}]`,
 		`"type":"ExternalName","externalName":"example.com"`} {
 		all = append(all, attempts("create", workloads[2], refusedByPolicy, fmt.Sprintf(service, address))...)
 	}
-	return append(all, attempts("create", pods, refusedBySecurity, object(pods, ofSetA, f.forged("apps/v1 StatefulSet"), privileged))...)
+	return all
 }
 
 // systemNamespaces has objects that look like those of a set in namespaces of the cluster.
@@ -420,7 +419,7 @@ func (f *thief) systemNamespaces() (all []attempt) {
 	for _, namespace := range []string{"kube-system", "kube-public", "kube-node-lease", "lws-system"} {
 		for _, pod := range []string{plain, privileged} {
 			pods, sets, deployments := f.core(namespace, "pods"), f.apps(namespace, "statefulsets"), f.apps(namespace, "deployments")
-			all = append(all, attempts("create", pods, refusedByPolicy, object(pods, ofSetA, f.forged("apps/v1 StatefulSet"), pod))...)
+			all = append(all, attempts("create", pods, refusedByRoles, object(pods, ofSetA, f.forged("apps/v1 StatefulSet"), pod))...)
 			all = append(all, attempts("create", sets, refusedByPolicy, object(sets, ofSetA, f.forged(""), pod), object(sets, ofSetA, f.forged("v1 Pod"), pod))...)
 			all = append(all, attempts("create", deployments, refusedByPolicy, object(deployments, ofSetA, f.forged(""), pod))...)
 		}
@@ -430,12 +429,11 @@ func (f *thief) systemNamespaces() (all []attempt) {
 
 // unbounded is what a client with the token can do, because the operator does the same.
 func (f *thief) unbounded() (all []attempt) {
-	sets, pods := f.apps(f.Namespace, "statefulsets"), f.core("default", "pods")
+	sets := f.apps(f.Namespace, "statefulsets")
 	services, revisions, deployments := f.core(f.Namespace, "services"), f.apps(f.Namespace, "controllerrevisions"), f.apps(f.Namespace, "deployments")
 	return append(all,
 		attempt{verb: "create", path: sets, body: object(sets, ofSetA, f.forged(""), privileged), want: admitted},
 		attempt{verb: "create", path: deployments, body: object(deployments, ofSetA, f.forged(""), privileged), want: admitted},
-		attempt{verb: "create", path: pods, body: object(pods, ofSetA, f.forged("apps/v1 StatefulSet"), privileged), want: admitted},
 		attempt{verb: "create", path: services, body: object(services, ofSetA, f.forged(""), ""), want: admitted},
 		attempt{verb: "create", path: revisions, body: object(revisions, ofSetA, f.forged(""), ""), want: admitted},
 		attempt{verb: "patch", path: sets + "/a", body: `{"spec":{"replicas":0}}`, want: admitted},
@@ -493,8 +491,8 @@ func (f *thief) certificates() (all []attempt) {
 // granted are the writes that the roles grant, or Kubernetes grants every user. Each has bounds in the drill above, or concerns nothing of
 // others: "what cannot be told from the operator" names them.
 var granted = map[string]string{
-	"namespaces": "patch", "persistentvolumes": "patch", "persistentvolumeclaims": "create patch delete", "persistentvolumeclaims/status": "patch",
-	"pods": "create patch delete", "pods/status": "patch", "services": "create patch delete",
+	"namespaces": "patch", "persistentvolumes": "patch", "persistentvolumeclaims": "patch delete", "persistentvolumeclaims/status": "patch",
+	"pods": "patch delete", "pods/status": "patch", "services": "create patch delete",
 	"statefulsets.apps": "create patch delete", "controllerrevisions.apps": "create patch delete", "deployments.apps": "create patch",
 	"leaderworkersets.leaderworkerset.x-k8s.io/status": "patch update", "events.events.k8s.io": "create patch",
 	"tokenreviews.authentication.k8s.io": "create", "subjectaccessreviews.authorization.k8s.io": "create",
@@ -570,9 +568,10 @@ func TestSetsHaveNoPodsInNamespacesOfTheCluster(t *testing.T) {
 		},
 	})
 	f := newThief(s)
-	pods := f.core(s.Namespace, "pods")
+	sets := f.apps(s.Namespace, "statefulsets")
 	s.Eventually("the binding is enforced", func() error {
-		return drill.Lacking("answer", refusedByPolicy, f.try(attempt{want: admitted, verb: "create", path: pods, body: object(pods, ofSetA, `{"apiVersion":"apps/v1","kind":"StatefulSet","name":"a","uid":"u","controller":true}`, plain)}))
+		return drill.Lacking("answer", refusedByPolicy, f.try(attempt{want: admitted, verb: "create", path: sets,
+			body: object(sets, ofSetA, `{"apiVersion":"`+lwsv1.GroupVersion.String()+`","kind":"LeaderWorkerSet","name":"a","uid":"u","controller":true}`, plain)}))
 	})
 	byKey := func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
 	for _, set := range []*lwsv1.LeaderWorkerSet{

@@ -94,9 +94,6 @@ func (s *Server) create(object client.Object, owner string) error {
 	}
 	set := encoded(object)
 	admitted, _ := object.DeepCopyObject().(client.Object)
-	if pod, ok := admitted.(*corev1.Pod); ok && pod.Labels[lwsv1.SetNameLabelKey] != "" {
-		Admit(pod)
-	}
 	added := Add(s, s.admit(admitted))
 	s.applied[owned(added, owner)] = pruned(set)
 	return share(added, object)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -23,15 +24,14 @@ type Draft struct {
 
 // Drafts returns the leader StatefulSet or Deployment of a set, and the worker StatefulSet of a group.
 func Drafts(set *lwsv1.LeaderWorkerSet) (drafts []Draft) {
-	const key = "draft"
-	leaders := workload.LeaderStatefulSet(set, key, workload.Replicas(set), 0)
+	leaders := workload.LeaderStatefulSet(set, "draft", workload.Replicas(set), 0)
 	objects, templates := []action.Object{leaders}, []podTemplate{leaderTemplate(set), workerTemplate(set)}
 	if workload.HasHashIdentity(set) {
-		objects[0] = workload.LeaderDeployment(set, key, false)
+		objects[0] = workload.LeaderDeployment(set, "draft", false)
 	}
 	if workload.Size(set) > 1 {
-		leader := workload.Leader(leaders, 0)
-		leader.UID = set.UID // an owner has one
+		leader := &corev1.Pod{ObjectMeta: leaders.Spec.Template.ObjectMeta, Spec: leaders.Spec.Template.Spec}
+		leader.Namespace, leader.Name, leader.UID = set.Namespace, set.Name+"-0", set.UID // an owner has one
 		objects = append(objects, workload.WorkerStatefulSet(set, set, leader, nil))
 	}
 	for i, object := range objects {
