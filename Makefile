@@ -67,7 +67,7 @@ build-for = for platform in $(1); do \
 image: ## Write the operator's image for linux/amd64 and linux/arm64 to dist/image, without Docker
 	@echo "building lockstep for $(PLATFORMS) (2-3 minutes each the first time)"
 	@$(call build-for,$(PLATFORMS),./cmd/lockstep)
-	@$(RELEASE) image --version $(VERSION) --commit $(COMMIT) --created $(CREATED) --out $(DIST)/image $(PLATFORMS:%=$(DIST)/programs/%)
+	@$(RELEASE) image --version $(VERSION) --commit $(COMMIT) --created $(CREATED) --layout $(DIST)/image $(PLATFORMS:%=$(DIST)/programs/%)
 
 .PHONY: release
 release: image ## Write all that is released to dist, with checksums; KEY signs them

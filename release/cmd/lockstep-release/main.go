@@ -1,7 +1,7 @@
 // Command lockstep-release makes what a release of Lockstep consists of, out of programs that are
 // already built.
 //
-//	lockstep-release image --version V --commit C --created SECONDS --out dist/image DIR…
+//	lockstep-release image --version V --commit C --created SECONDS --layout dist/image DIR…
 //	lockstep-release push --layout dist/image [--key KEY] HOST/NAME:TAG
 //	lockstep-release chart --version V --created SECONDS [--image IMAGE] --out dist charts/lockstep
 //	lockstep-release archive --version V --created SECONDS --url URL --layout dist/image --license LICENSE --out dist DIR…
@@ -45,7 +45,7 @@ func main() {
 	set.StringVar(&f.license, "license", "LICENSE", "`file` with the license")
 	set.StringVar(&f.url, "url", "", "where the files of this release are published")
 	set.StringVar(&f.key, "key", "", "`file` with the private key that signs, in PEM; without, nothing is signed")
-	set.StringVar(&f.out, "out", "dist", "directory that is written")
+	set.StringVar(&f.out, "out", "dist", "directory of the files that are written")
 	add := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) {
 		root.AddCommand(&cobra.Command{Use: use, Short: short, Args: args, RunE: run})
 	}
@@ -62,9 +62,9 @@ func main() {
 }
 
 func (f *flags) writeImage(cmd *cobra.Command, dirs []string) error {
-	digest, err := image.Options{Programs: dirs, Version: f.version, Commit: f.commit, Created: f.created()}.Write(f.out)
+	digest, err := image.Options{Programs: dirs, Version: f.version, Commit: f.commit, Created: f.created()}.Write(f.layout)
 	if err == nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", f.out, digest)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", f.layout, digest)
 	}
 	return err
 }
