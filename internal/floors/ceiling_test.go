@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 42_512
+	wholeAtMost = 42_507
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -28,7 +28,7 @@ const (
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
 	"internal/lws":           5_550,
-	"internal/lwscache":      2_782,
+	"internal/lwscache":      2_777,
 	"internal/pvc":           2_338,
 	"internal/install":       2_347,
 	"local/internal/plane":   1_993,

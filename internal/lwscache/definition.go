@@ -31,16 +31,9 @@ type Definition struct {
 	live client.Reader
 
 	mu sync.Mutex
-	// read is nil until the definition was read, and after it changed.
-	read *comparison
-}
-
-// comparison is one reading of the definition in the cluster.
-type comparison struct {
-	uid        types.UID
-	generation int64
-	// isNewer says that theirs has fields of spec that ours lacks.
-	isNewer      bool
+	// read is the UID and generation that were compared. It is empty before, and after they changed.
+	read string
+	// theirs and ours are the schemas, if ours lacks fields of spec.
 	theirs, ours *definition.Schema
 }
 
@@ -52,18 +45,20 @@ func NewDefinition(live client.Reader) *Definition { return &Definition{live: li
 func (d *Definition) Changed(is metav1.Object) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.read == nil || d.read.uid == is.GetUID() && d.read.generation == is.GetGeneration() {
+	if d.read == "" || d.read == generationOf(is) {
 		return false
 	}
-	d.read = nil
+	d.read = ""
 	return true
 }
+
+func generationOf(is metav1.Object) string { return fmt.Sprint(is.GetUID(), is.GetGeneration()) }
 
 // BeyondOf returns the fields of a stored set that this version lacks, with their values. A
 // default of the definition counts as no value. While this version lacks nothing, no set is read.
 func (d *Definition) BeyondOf(ctx context.Context, key types.NamespacedName) (found []string, err error) {
-	now, err := d.compare(ctx)
-	if err != nil || !now.isNewer {
+	theirs, ours, err := d.compare(ctx)
+	if err != nil || theirs == nil {
 		return nil, err
 	}
 	set := &unstructured.Unstructured{}
@@ -71,7 +66,7 @@ func (d *Definition) BeyondOf(ctx context.Context, key types.NamespacedName) (fo
 	if err := d.live.Get(ctx, key, set); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	for _, f := range definition.Beyond(map[string]any{"spec": set.Object["spec"]}, now.theirs, now.ours) {
+	for _, f := range definition.Beyond(map[string]any{"spec": set.Object["spec"]}, theirs, ours) {
 		value, err := json.Marshal(f.Value)
 		if err != nil {
 			return nil, err
@@ -81,48 +76,48 @@ func (d *Definition) BeyondOf(ctx context.Context, key types.NamespacedName) (fo
 	return found, nil
 }
 
-// compare returns the comparison of the definition in the cluster with ours.
-func (d *Definition) compare(ctx context.Context) (now *comparison, err error) {
+// compare returns the schemas of both definitions, or nothing if ours has all fields of spec.
+func (d *Definition) compare(ctx context.Context) (theirs, ours *definition.Schema, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.read != nil {
-		return d.read, nil
+	if d.read != "" {
+		return d.theirs, d.ours, nil
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("apiextensions.k8s.io/v1")
 	list.SetKind("CustomResourceDefinitionList")
 	if err := d.live.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: DefinitionName}); err != nil {
-		return nil, fmt.Errorf("read the definition of LeaderWorkerSets: %w", err)
+		return nil, nil, fmt.Errorf("read the definition of LeaderWorkerSets: %w", err)
 	}
-	now = &comparison{}
-	if len(list.Items) > 0 {
-		now, err = compared(&list.Items[0])
+	read := "none"
+	for i := range list.Items {
+		read = generationOf(&list.Items[i])
+		if theirs, ours, err = compared(&list.Items[i]); err != nil {
+			return nil, nil, fmt.Errorf("compare the definition of LeaderWorkerSets: %w", err)
+		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("compare the definition of LeaderWorkerSets: %w", err)
-	}
-	d.read = now
-	return now, nil
+	d.read, d.theirs, d.ours = read, theirs, ours
+	return theirs, ours, nil
 }
 
-func compared(inCluster *unstructured.Unstructured) (*comparison, error) {
-	text, err := crd.Files.ReadFile("leaderworkerset.x-k8s.io_leaderworkersets.yaml")
-	if err != nil {
-		return nil, err
-	}
+func compared(inCluster *unstructured.Unstructured) (theirs, ours *definition.Schema, err error) {
 	embedded := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, embedded); err != nil {
-		return nil, err
+	text, err := crd.Files.ReadFile("leaderworkerset.x-k8s.io_leaderworkersets.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, embedded)
 	}
-	theirs, _, err := definition.SchemaOf(inCluster, "")
-	if err != nil {
-		return nil, err
+	if err == nil {
+		theirs, _, err = definition.SchemaOf(inCluster, "")
 	}
-	ours, _, err := definition.SchemaOf(embedded, "")
+	if err == nil {
+		ours, _, err = definition.SchemaOf(embedded, "")
+	}
 	// what others report in the status changes no decision
 	isOfSpec := func(path string) bool { return strings.HasPrefix(path, "spec.") }
-	isNewer := slices.ContainsFunc(definition.Pruned(definition.Fullest(theirs), ours), isOfSpec)
-	return &comparison{inCluster.GetUID(), inCluster.GetGeneration(), isNewer, theirs, ours}, err
+	if err != nil || !slices.ContainsFunc(definition.Pruned(definition.Fullest(theirs), ours), isOfSpec) {
+		return nil, nil, err
+	}
+	return theirs, ours, nil
 }
 
 // beyond returns what a set has that this version lacks: fields and values, or what its leaders show of a field that
