@@ -15,19 +15,19 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 42_507
+	wholeAtMost = 42_474
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
 	methodsAtMost = 40
 	limitsAtMost  = 50
 	// keyQuestionsAtMost is of lines that ask whether groups have keys.
-	keyQuestionsAtMost = 91
+	keyQuestionsAtMost = 78
 )
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           5_550,
+	"internal/lws":           5_545,
 	"internal/lwscache":      2_777,
 	"internal/pvc":           2_338,
 	"internal/install":       2_347,
@@ -40,7 +40,7 @@ var largePackages = map[string]int{
 
 // largeTypes are types above the ceiling.
 var largeTypes = map[string]int{
-	"internal/lws setDecision":   147,
+	"internal/lws setDecision":   105,
 	"internal/lws groupDecision": 49,
 	"internal/lwscache reading":  53,
 }

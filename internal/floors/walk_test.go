@@ -23,8 +23,8 @@ var walks = map[string]int{
 	"hash replacement": 178,
 }
 
-// decidesAtMost is how often the walk of a failed worker may decide about the group: by the cache, with the revision, and live.
-const decidesAtMost = 3
+// decidesAtMost is how often the walk of a failed worker may decide about the group: by the cache, and by a live read with the revision.
+const decidesAtMost = 2
 
 // least is the number of lines above which a function counts.
 const least = 6

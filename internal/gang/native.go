@@ -193,33 +193,11 @@ func podGroup(set *lwsv1.LeaderWorkerSet, workload metav1.Object, unit *Unit, na
 }
 
 // MinCount is how many pods the PodGroup of a set waits for: those that the set asks for, and never
-// more than can exist now. A group in service has the size of its leader. One without a leader may
-// get it at any size that a group has, so the smallest counts. sizes are those of the leaders by
-// index, and serving is how many leaders the StatefulSet is to have. Stopped groups have no pods.
-func MinCount(replicas, size, serving int32, sizes map[int32]int32, stopped map[int32]bool) int32 {
-	least := size
-	for _, each := range sizes {
-		least = min(least, each)
-	}
-	can := int64(serving) * int64(least)
-	for index, each := range sizes {
-		if index < serving && !stopped[index] {
-			can += int64(each - least)
-		}
-	}
-	for index, is := range stopped {
-		if is && index < serving {
-			can -= int64(least)
-		}
-	}
-	return int32(max(1, min(int64(product(replicas, size)), can)))
-}
-
-// MinCountWithKeys is MinCount for groups that have keys. admitted are the sizes of the groups whose leaders may be
-// scheduled. There is room for further ones, of the least size. Leaders that wait have no workers.
-func MinCountWithKeys(replicas, size int32, admitted []int32, room, least int32) int32 {
+// more than can exist now. sizes are those of the groups that have a leader in service, or 0 for one that is stopped. There
+// is room for further ones, of the least size that a group has: a leader may come at any of them.
+func MinCount(replicas, size int32, sizes []int32, room, least int32) int32 {
 	can := int64(max(0, room)) * int64(least)
-	for _, each := range admitted {
+	for _, each := range sizes {
 		can += int64(each)
 	}
 	return int32(max(1, min(int64(product(replicas, size)), can)))

@@ -176,17 +176,23 @@ func TestMinCountIsNeverMoreThanCanExist(t *testing.T) {
 			stopped[index] = draw("is stopped", 0, 9) == 0
 		}
 		var can, least int32
+		var inService []int32
 		for index := range serving {
 			each := rapid.SampledFrom(slices.Sorted(maps.Keys(known))).Draw(t, "size to come")
 			smallest := slices.Min(slices.Collect(maps.Keys(known)))
 			if has, leads := sizes[index]; leads {
 				each, smallest = has, has
 			}
-			if !stopped[index] {
-				can, least = can+each, least+smallest
+			switch _, leads := sizes[index]; {
+			case stopped[index]:
+				inService = append(inService, 0)
+				continue
+			case leads:
+				inService = append(inService, sizes[index])
 			}
+			can, least = can+each, least+smallest
 		}
-		got := MinCount(replicas, size, serving, sizes, stopped)
+		got := MinCount(replicas, size, inService, serving-int32(len(inService)), slices.Min(slices.Collect(maps.Keys(known))))
 		if got < 1 || got > max(1, min(replicas*size, can)) {
 			t.Fatalf("%d pods are waited for, %d are asked for and %d can exist", got, replicas*size, can)
 		}
@@ -203,8 +209,7 @@ func TestMinCountIsNeverMoreThanCanExist(t *testing.T) {
 // A number of groups is not counted group by group.
 func TestMinCountOfGroupsThatDoNotExist(t *testing.T) {
 	start := time.Now()
-	sizes, stopped := map[int32]int32{1: 4, 5: 8}, map[int32]bool{5: true, 7: true}
-	if got := MinCount(2_000_000, 8, 1_000_000_000, sizes, stopped); got != 16_000_000 {
+	if got := MinCount(2_000_000, 8, []int32{4, 0, 0}, 1_000_000_000, 4); got != 16_000_000 {
 		t.Errorf("got %d", got)
 	}
 	if took := time.Since(start); took > time.Second {

@@ -19,9 +19,8 @@ const (
 // Server-side apply managers. An apply takes away what its manager owned and no
 // longer names, so parts that are written on their own have managers of their own.
 const (
-	// FieldOwner owns all fields that make up an object of a set. It is the
-	// manager that sets already running were applied with: under another name a
-	// field dropped from the template would stay for ever.
+	// FieldOwner owns all fields that make up an object of a set. It is the manager that sets already running were
+	// applied with: under another name a field dropped from the template would stay for ever.
 	FieldOwner = "lws"
 	// adoptionFieldOwner owns the owner reference of an adopted object.
 	adoptionFieldOwner = "lockstep-adoption"
@@ -29,8 +28,7 @@ const (
 	nudgeFieldOwner = "lockstep-nudge"
 	// retentionFieldOwner owns the retention policy of worker StatefulSets that others made.
 	retentionFieldOwner = "lockstep-retention"
-	// scaleFieldOwner owns how many workers a StatefulSet is to have, once another
-	// client had changed that.
+	// scaleFieldOwner owns how many workers a StatefulSet is to have, once another client had changed that.
 	scaleFieldOwner = "lockstep-scale"
 	// TieFieldOwner owns the owner references of volume claims.
 	TieFieldOwner = "lockstep-tie"

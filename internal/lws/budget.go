@@ -68,8 +68,7 @@ func (d *groupDecision) stop(isNew bool) {
 	})
 }
 
-// stopped ends what is left of a group whose leader is terminating: a user may have deleted that
-// in another way.
+// stopped ends what is left of a group whose leader is terminating: a user may have deleted that in another way.
 func (d *groupDecision) stopped(leader *corev1.Pod) {
 	if !d.retained() {
 		return
@@ -201,7 +200,7 @@ func (d *setDecision) rollsExhausted() bool {
 
 // degraded returns the conditions about progress while groups are stopped. It is False that the set
 // progresses, unless something beside these groups does.
-func (d *setDecision) degraded(progress []metav1.Condition, counts groupCounts) []metav1.Condition {
+func (d *setDecision) degraded(progress []metav1.Condition) []metav1.Condition {
 	says := func(kind lwsv1.LeaderWorkerSetConditionType, message string) metav1.Condition {
 		return status.Ceased(status.Holding(kind, CodeBudgetExceeded, message))
 	}
@@ -209,11 +208,11 @@ func (d *setDecision) degraded(progress []metav1.Condition, counts groupCounts) 
 		return progress
 	}
 	unavailable := says(lwsv1.LeaderWorkerSetAvailable, "Not all replicas are ready")
-	if counts.wantedReady == workload.Replicas(d.Set) {
+	if d.wantedReady == workload.Replicas(d.Set) {
 		unavailable.Message = "Not all replicas are up to date"
 	}
 	still := says(lwsv1.LeaderWorkerSetUpdateInProgress, "No rolling update is in progress")
-	isWhole := counts.wantedReady+d.countStates()[GroupExhausted] == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current
+	isWhole := d.wantedReady+d.States[GroupExhausted] == workload.Replicas(d.Set) && d.TargetReady == d.current
 	stops := d.refusal == "" && d.hindrance == "" && !d.held && !d.waiting.any() && d.pauseText() == ""
 	if isWhole && stops && !d.rollsExhausted() {
 		return []metav1.Condition{says(lwsv1.LeaderWorkerSetProgressing, "Automatic recovery is stopped for one or more replicas"), unavailable, still}

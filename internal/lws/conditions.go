@@ -22,48 +22,47 @@ func (d *setDecision) wantedConditions() []metav1.Condition {
 // progress returns the conditions about progress that say something, the one that tells most first.
 // An update stays in progress until the set is available.
 func (d *setDecision) progress() []metav1.Condition {
-	counts := d.count()
 	if len(d.exhaustedBy) > 0 {
-		return d.degraded(d.usualProgress(counts), counts)
+		return d.degraded(d.usualProgress())
 	}
-	return d.usualProgress(counts)
+	return d.usualProgress()
 }
 
 // usualProgress ignores stopped groups. It gives the reason of an Available that is False while all groups are ready.
-func (d *setDecision) usualProgress(counts groupCounts) []metav1.Condition {
-	progressing, available := d.progressing(counts), status.Usual(lwsv1.LeaderWorkerSetAvailable)
-	found := d.progressOfUpdate(counts, progressing, available)
+func (d *setDecision) usualProgress() []metav1.Condition {
+	progressing, available := d.progressing(), status.Usual(lwsv1.LeaderWorkerSetAvailable)
+	found := d.progressOfUpdate(progressing, available)
 	_, isTold := condition.Of(d.Set.Status.Conditions, available.Type)
 	_, isAvailable := condition.Of(found, available.Type)
-	why, isReady := action.Reason{Code: progressing.Reason, Sentence: progressing.Message}, counts.wantedReady == workload.Replicas(d.Set)
+	why, isReady := action.Reason{Code: progressing.Reason, Sentence: progressing.Message}, d.wantedReady == workload.Replicas(d.Set)
 	switch {
 	case !isTold || isAvailable:
 		return found
 	case d.unresolved.Code != "":
 		why = d.unresolved
-	case !isReady || counts.currentUpdatedReady < counts.current || why.Code == status.Usual(lwsv1.LeaderWorkerSetProgressing).Reason:
+	case !isReady || d.TargetReady < d.current || why.Code == status.Usual(lwsv1.LeaderWorkerSetProgressing).Reason:
 		return found
 	}
 	return append(found, status.Ceased(status.Holding(available.Type, why.Code, why.Sentence)))
 }
 
 // progressOfUpdate says whether the set is available, and whether an update runs.
-func (d *setDecision) progressOfUpdate(counts groupCounts, progressing, available metav1.Condition) []metav1.Condition {
+func (d *setDecision) progressOfUpdate(progressing, available metav1.Condition) []metav1.Condition {
 	updating := status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
 	stopped := d.refusal != "" || d.waiting.any()
 	switch {
 	case progressing.Reason == CodePaused:
 		updating.Reason, updating.Message = progressing.Reason, progressing.Message
-		if d.serves(counts) {
+		if d.serves() {
 			return []metav1.Condition{updating, available}
 		}
 		return []metav1.Condition{updating, progressing}
-	case !stopped && (counts.currentUpdated < counts.current || d.rollsExhausted()):
-		if d.serves(counts) && !d.Now.Before(d.stillFrom()) {
+	case !stopped && (d.TargetUpdated < d.current || d.rollsExhausted()):
+		if d.serves() && !d.Now.Before(d.stillFrom()) {
 			return []metav1.Condition{updating, available}
 		}
 		return []metav1.Condition{updating, progressing}
-	case d.serves(counts) && counts.currentUpdatedReady == counts.current:
+	case d.serves() && d.TargetReady == d.current:
 		if progressing.Reason == CodeRefused { // to an object that no group waits for, such as a Service
 			return []metav1.Condition{available, status.Ceased(progressing)}
 		}
@@ -77,8 +76,8 @@ func (d *setDecision) progressOfUpdate(counts groupCounts, progressing, availabl
 }
 
 // serves reports whether every wanted group is ready, and workers resolve their leaders. Surge groups do not count.
-func (d *setDecision) serves(counts groupCounts) bool {
-	return d.unresolved.Code == "" && d.refusal == "" && !d.waiting.any() && !d.held && !counts.unobserved && counts.wantedReady == workload.Replicas(d.Set)
+func (d *setDecision) serves() bool {
+	return d.unresolved.Code == "" && d.refusal == "" && !d.waiting.any() && !d.held && !d.unobserved && d.wantedReady == workload.Replicas(d.Set)
 }
 
 // stillAfter is how long a rollout takes no step until its set is Available again: the condition does not
@@ -97,8 +96,8 @@ func (d *setDecision) stillFrom() time.Time {
 		return d.Now // it was still before
 	}
 	last := told.LastTransitionTime.Time
-	for i := range d.Groups {
-		for _, pod := range append([]*corev1.Pod{d.Groups[i].Leader}, d.Groups[i].Pods.Owned...) {
+	for i := range d.rows {
+		for _, pod := range d.rows[i].pods() {
 			for _, c := range pod.Status.Conditions {
 				if c.Type == corev1.PodReady && c.LastTransitionTime.After(last) {
 					last = c.LastTransitionTime.Time
@@ -110,7 +109,7 @@ func (d *setDecision) stillFrom() time.Time {
 }
 
 // progressing is the condition Progressing with what the set waits for, if anything.
-func (d *setDecision) progressing(counts groupCounts) metav1.Condition {
+func (d *setDecision) progressing() metav1.Condition {
 	paused := d.pauseText()
 	switch {
 	case d.refusal != "":
@@ -124,17 +123,17 @@ func (d *setDecision) progressing(counts groupCounts) metav1.Condition {
 	case d.hindrance != "":
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, CodeRefused, d.hindrance)
 	case d.delay.code != "":
-		return d.delayed(counts)
+		return d.delayed()
 	}
 	return status.Usual(lwsv1.LeaderWorkerSetProgressing)
 }
 
 // delayed is the condition Progressing while groups are delayed. The message is written with the counts alone: pods
 // of many groups wait, and each that ceases to would be a write.
-func (d *setDecision) delayed(counts groupCounts) metav1.Condition {
+func (d *setDecision) delayed() metav1.Condition {
 	have := &d.SetSnapshot.Set.Status
 	told, _ := condition.Of(have.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
-	if told.Status == metav1.ConditionTrue && told.Reason == d.delay.code && have.ObservedGeneration == d.Set.Generation && have.ReadyReplicas == counts.ready && have.UpdatedReplicas == counts.updated {
+	if told.Status == metav1.ConditionTrue && told.Reason == d.delay.code && have.ObservedGeneration == d.Set.Generation && have.ReadyReplicas == d.Ready && have.UpdatedReplicas == d.Updated {
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, told.Reason, told.Message)
 	}
 	return status.Holding(lwsv1.LeaderWorkerSetProgressing, d.delay.code, d.delay.message)
@@ -187,8 +186,7 @@ func (d *setDecision) tell() (p Plan) {
 	if d.hindrance != "" {
 		p.await(time.Time{}, CodeRefused, d.hindrance)
 	}
-	counts := d.count()
-	if d.pauseText() == "" && counts.currentUpdated < counts.current && d.serves(counts) {
+	if d.pauseText() == "" && d.TargetUpdated < d.current && d.serves() {
 		if from := d.stillFrom(); d.Now.Before(from) {
 			p.await(from, CodeRollout, "every wanted group is ready, and the rollout takes its next step")
 		}

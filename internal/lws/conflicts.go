@@ -13,8 +13,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// conflictLook is how soon foreign objects are read again: objects without our labels are not
-// watched.
+// conflictLook is how soon foreign objects are read again: objects without our labels are not watched.
 const conflictLook = 10 * time.Second
 
 // conflicts names the foreign objects under names that the set needs. They are never written. One
@@ -23,19 +22,17 @@ func (d *setDecision) conflicts() string {
 	found := bearersOf(identity.KindStatefulSet, d.StatefulSet.Foreign)
 	found = append(found, bearersOf(identity.KindDeployment, d.Deployment.Foreign)...)
 	found = append(found, bearersOf(identity.KindPod, d.Misspelt)...)
-	if !workload.HasHashIdentity(d.Set) {
-		found = append(found, below(bearersOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
-	}
+	found = append(found, d.maker.needed(bearersOf(identity.KindPod, d.Leaders.Foreign))...)
 	if d.wantsShared() {
 		found = append(found, bearersOf(identity.KindService, d.Service.Foreign)...)
 	}
 	found = append(found, bearersOf(identity.KindWorkload, d.Workload.Foreign)...)
 	found = append(found, bearersOf(identity.KindPodGroup, d.PodGroup.Foreign)...)
-	for _, g := range d.Groups {
-		found = append(found, g.conflicts(d.Set)...)
+	for _, r := range d.rows {
+		found = append(found, r.conflicts(d.Set)...)
 	}
-	for _, g := range d.Vacant {
-		found = append(found, g.leftBehind()...)
+	for _, r := range d.vacant {
+		found = append(found, r.leftBehind()...)
 	}
 	return conflictMessage(found)
 }

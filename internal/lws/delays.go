@@ -54,16 +54,16 @@ func (d *setDecision) delays() (found delay) {
 	note := func(code, object string, n int32) {
 		groups[code], first[code] = groups[code]+n, cmp.Or(first[code], object)
 	}
-	note(d.missingLeaders())
-	for i := range d.Groups {
-		g, mine := &d.Groups[i], map[string]string{}
-		if g.Ready(d.Set) {
+	note(d.maker.missing())
+	for i := range d.rows {
+		g, mine := &d.rows[i], map[string]string{}
+		if g.isReady {
 			continue
 		}
 		if sts := g.Workers.Own(); sts != nil && len(g.conflicts(d.Set)) == 0 && g.isFirstFree(sts) && d.stalls(sts, g.Stalled) {
 			mine[CodeFailedCreate] = "statefulset " + sts.Name
 		}
-		for _, pod := range append([]*corev1.Pod{g.Leader}, g.Pods.Owned...) {
+		for _, pod := range g.pods() {
 			switch code, from := PodDelay(pod); {
 			case d.Now.Before(from):
 				found.isNear = true
@@ -85,11 +85,15 @@ func (d *setDecision) delays() (found delay) {
 	return found
 }
 
-// missingLeaders returns how many leaders cannot be created, and what should create them.
-func (d *setDecision) missingLeaders() (code, object string, n int32) {
-	if deployment := d.Deployment.Own(); deployment != nil && ReplicaFailure(deployment) != "" {
-		return CodeFailedCreate, "deployment " + deployment.Name, max(1, workload.Replicas(d.Set)-deployment.Status.Replicas)
+func (d *deploymentMaker) missing() (code, object string, n int32) {
+	deployment := d.Deployment.Own()
+	if deployment == nil || ReplicaFailure(deployment) == "" {
+		return "", "", 0
 	}
+	return CodeFailedCreate, "deployment " + deployment.Name, max(1, workload.Replicas(d.Set)-deployment.Status.Replicas)
+}
+
+func (d *statefulSetMaker) missing() (code, object string, n int32) {
 	sts := d.StatefulSet.Own()
 	if sts == nil || d.conflict != "" || !d.isFirstFree(sts) || !d.stalls(sts, d.Stalled) {
 		return "", "", 0

@@ -12,9 +12,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// scheduledAsGang keeps the PodGroup of a group. The leader decides whether there is one, not
-// the set as it is now: a gang is whole or it is none. The leader owns the PodGroup; one of
-// an earlier leader goes first.
+// scheduledAsGang keeps the PodGroup of a group. The leader decides whether there is one, not the set as it is now: a
+// gang is whole or it is none. The leader owns the PodGroup; one of an earlier leader goes first.
 func (d *groupDecision) scheduledAsGang() bool {
 	switch {
 	case gang.IsHanded(d.Leader):

@@ -24,8 +24,7 @@ type groupDecision struct {
 	restored *lwsv1.LeaderWorkerSet
 }
 
-// DecideGroup decides about one group. Rules are in order of precedence; each reports
-// whether those after it go on.
+// DecideGroup decides about one group. Rules are in order of precedence; each reports whether those after it go on.
 func DecideGroup(w GroupSnapshot) Plan {
 	d := &groupDecision{GroupSnapshot: &w}
 	if len(w.Beyond) > 0 { // the set's reconcile looks again, and wakes its groups
@@ -106,8 +105,7 @@ func (d *groupDecision) mistakenAnnotation() bool {
 	return false
 }
 
-// revision restores the set as it was when the leader was created: workers have their
-// leader's revision.
+// revision restores the set as it was when the leader was created: workers have their leader's revision.
 func (d *groupDecision) revision() bool {
 	if d.restored != nil {
 		return true
@@ -199,8 +197,7 @@ func (d *groupDecision) workers() bool {
 	return true
 }
 
-// placement returns the node selector that keeps workers in their leader's topology domain,
-// and whether it is known.
+// placement returns the node selector that keeps workers in their leader's topology domain, and whether it is known.
 func (d *groupDecision) placement() (map[string]string, bool) {
 	topology := workload.SharedPlacement(d.Set, d.restored, d.Leader, lwsv1.ExclusiveKeyAnnotationKey)
 	if topology == "" {

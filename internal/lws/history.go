@@ -16,18 +16,16 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// historyLimit is how many revisions are kept beside those in use, when a set
-// does not say.
+// historyLimit is how many revisions are kept beside those in use, when a set does not say.
 const historyLimit = 5
 
-// history moves revisions that no group runs, and none can be created at, from the list of
-// revisions in use to the history, which has a label of its own. The latest are kept, up to
-// a limit.
+// history moves revisions that no group runs, and none can be created at, from the list of revisions in use to the
+// history, which has a label of its own. The latest are kept, up to a limit.
 func (d *setDecision) history() (p Plan) {
 	if d.held {
 		return p
 	}
-	keys, known := d.runnable()
+	keys, known := d.maker.runnable()
 	if !known {
 		return p
 	}
@@ -78,9 +76,8 @@ func (d *setDecision) fileAway(r *appsv1.ControllerRevision) action.Relabel {
 	}
 }
 
-// unrun are the preconditions that no leader runs a revision, nor is created at it: the leader
-// StatefulSet is unchanged, and no pod has the key of the revision. The cache of a replica
-// that is no longer the leader may lag.
+// unrun are the preconditions that no leader runs a revision, nor is created at it: the leader StatefulSet is
+// unchanged, and no pod has the key of the revision. The cache of a replica that is no longer the leader may lag.
 func (d *setDecision) unrun(r *appsv1.ControllerRevision) []action.Standing {
 	owner := d.leadersOwner()
 	pods := action.Standing{
@@ -95,16 +92,12 @@ func (d *setDecision) unrun(r *appsv1.ControllerRevision) []action.Standing {
 	}, pods}
 }
 
-// runnable are the keys of the revisions that leaders run or may be created at: below the
-// partition the StatefulSet controller uses its previous template. The keys are unknown until
-// that controller has observed the present template, and until a leader shows the key of the
-// previous one.
-func (d *setDecision) runnable() (keys map[string]bool, known bool) {
-	if workload.HasHashIdentity(d.Set) {
-		return d.hashKeys(), d.isObserved() && d.outdatedHashLeaders() == 0
-	}
+// runnable are the keys of the revisions that leaders run or may be created at: below the partition the StatefulSet
+// controller uses its previous template. The keys are unknown until that controller has observed the present template,
+// and until a leader shows the key of the previous one.
+func (d *statefulSetMaker) runnable() (keys map[string]bool, known bool) {
 	sts := d.StatefulSet.Own()
-	if sts == nil || keyOfLeaders(sts) != d.target.key || !workload.Observed(sts) {
+	if sts == nil || d.leadersKey() != d.target.key || !workload.Observed(sts) {
 		return nil, false
 	}
 	keys = map[string]bool{d.target.key: true}
@@ -119,9 +112,9 @@ func (d *setDecision) runnable() (keys map[string]bool, known bool) {
 	})
 }
 
-// hashKeys are the keys of the revisions that groups with keys run: that of the Deployment, and those of all pods.
-func (d *setDecision) hashKeys() map[string]bool {
-	keys := map[string]bool{d.target.key: true}
+// runnable implements maker: the keys of the Deployment, and of all pods.
+func (d *deploymentMaker) runnable() (keys map[string]bool, known bool) {
+	keys = map[string]bool{d.target.key: true}
 	for _, leader := range d.leadersAndLeaving() {
 		keys[leader.Labels[lwsv1.RevisionKey]] = true
 	}
@@ -131,7 +124,7 @@ func (d *setDecision) hashKeys() map[string]bool {
 			keys[pod.Labels[lwsv1.RevisionKey]] = true
 		}
 	}
-	return keys
+	return keys, d.isObserved() && d.toUpdate() == 0
 }
 
 func historyLimitOf(set *lwsv1.LeaderWorkerSet) int {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,38 +18,51 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// leaders creates the leader StatefulSet, or applies it onto the version that was judged if it
-// differs from the spec.
+// leaders creates what makes the leaders, or applies it onto the version that was judged if it differs from the spec.
 func (d *setDecision) leaders() (p Plan) {
-	if workload.HasHashIdentity(d.Set) {
-		return d.deployment()
-	}
 	desired := d.wantedLeaders()
-	if desired == nil {
+	if desired == nil || d.awaitsWorkload() {
 		return p
 	}
-	if d.awaitsWorkload() {
-		return p
-	}
-	applied := Fingerprint(desired)
-	desired.Annotations[AppliedAnnotationKey] = applied
-	if sts := d.StatefulSet.Orphan(); sts != nil {
-		owner := setRef(d.Set)
-		desired.Annotations[AppliedAnnotationKey] = appliedOnto(sts, desired, applied)
-		p.do(d.applyLeaders(sts, desired, &owner, because(CodeOrphan, fmt.Sprintf("statefulset %s has no controller and bears this set's labels", sts.Name))))
-		return p
-	}
-	if sts := d.StatefulSet.Own(); sts != nil {
-		if !d.leadersWait(sts) && !inStep(sts, desired, applied) {
-			desired.Annotations[AppliedAnnotationKey] = appliedOnto(sts, desired, applied)
-			p.do(d.applyLeaders(sts, desired, nil, d.whyApply(sts)))
-		}
-		return p
-	}
-	if d.StatefulSet.Empty() {
-		p.do(d.createLeaders(identity.KindStatefulSet, desired))
+	applied, live := Fingerprint(desired), d.leadersOwner()
+	desired.GetAnnotations()[AppliedAnnotationKey] = applied
+	switch {
+	case live == nil && d.StatefulSet.Empty() && d.Deployment.Empty():
+		p.do(d.createLeaders(desired))
+	case live == nil:
+	case d.StatefulSet.Own() == nil && d.Deployment.Own() == nil:
+		owner, why := setRef(d.Set), fmt.Sprintf("%s %s has no controller and bears this set's labels", live.noun(), d.Set.Name)
+		desired.GetAnnotations()[AppliedAnnotationKey] = d.maker.record(desired, applied)
+		p.do(d.applyLeaders(live, desired, &owner, because(CodeOrphan, why)))
+	case d.maker.differs(desired, applied):
+		desired.GetAnnotations()[AppliedAnnotationKey] = d.maker.record(desired, applied)
+		p.do(d.applyLeaders(live, desired, nil, d.maker.whyApply()))
 	}
 	return p
+}
+
+// wantedLeaders returns what makes the leaders as it is applied, without the record of the apply, or nil
+// while none is wanted.
+func (d *setDecision) wantedLeaders() action.Object {
+	if d.held || d.target.key == "" {
+		return nil
+	}
+	desired, template := d.maker.desired()
+	if d.isNative() {
+		gang.HandTo(template, d.Set)
+	}
+	d.asFound(desired, template)
+	delete(desired.GetAnnotations(), AppliedAnnotationKey)
+	return desired
+}
+
+func (d *statefulSetMaker) differs(desired action.Object, applied string) bool {
+	sts := d.StatefulSet.Own()
+	return !d.leadersWait(sts) && !inStep(sts, desired.(*appsv1.StatefulSet), applied)
+}
+
+func (d *statefulSetMaker) record(desired action.Object, applied string) string {
+	return appliedOnto(d.leaderStatefulSet(), desired.(*appsv1.StatefulSet), applied)
 }
 
 // leadersWait reports whether the leader StatefulSet stays as it is until PVCs are safe from the garbage collector.
@@ -56,25 +70,20 @@ func (d *setDecision) leadersWait(sts *appsv1.StatefulSet) bool {
 	return d.pvcsPending && (volumes.AreDeletedBy(sts) || d.rollout.Lowers(d.course) || d.course.Replicas < workload.PodsOf(sts))
 }
 
-// wantedLeaders returns the leader StatefulSet as it is applied, without the record of the apply, or nil
-// while none is wanted.
-func (d *setDecision) wantedLeaders() *appsv1.StatefulSet {
-	if d.held || d.target.key == "" {
-		return nil
-	}
+// desired implements maker. A StatefulSet refuses other templates of claims, even with the same meaning.
+func (d *statefulSetMaker) desired() (action.Object, *corev1.PodTemplateSpec) {
 	desired := workload.LeaderStatefulSet(d.Set, d.target.key, d.course.Replicas, d.course.Partition)
-	if d.isNative() {
-		gang.HandTo(&desired.Spec.Template, d.Set)
+	live := d.leaderStatefulSet()
+	if live != nil && (d.otherClaims != "" || workload.SameClaimTemplates(desired.Namespace, live.Spec.VolumeClaimTemplates, desired.Spec.VolumeClaimTemplates)) {
+		desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates
 	}
-	d.asFound(desired)
 	d.asLabelled(desired)
-	delete(desired.Annotations, AppliedAnnotationKey)
-	return desired
+	return desired, &desired.Spec.Template
 }
 
 // asLabelled gives a new StatefulSet the label of its role, on which users select. An apply would remove the label
 // from a StatefulSet that has it; one from before is not written for it.
-func (d *setDecision) asLabelled(desired *appsv1.StatefulSet) {
+func (d *statefulSetMaker) asLabelled(desired *appsv1.StatefulSet) {
 	role := lwsv1.LeaderRole
 	if sts := d.leaderStatefulSet(); sts != nil {
 		role = sts.Labels[lwsv1.RoleLabelKey]
@@ -87,17 +96,22 @@ func (d *setDecision) asLabelled(desired *appsv1.StatefulSet) {
 // WantedLeaders returns the leader StatefulSet that a decided snapshot wants, or nil. Its Fingerprint is what
 // an apply of it records.
 func WantedLeaders(w SetSnapshot) *appsv1.StatefulSet {
-	if w.Set.DeletionTimestamp != nil || len(w.Beyond) > 0 || workload.HasHashIdentity(w.Set) {
+	if w.Set.DeletionTimestamp != nil || len(w.Beyond) > 0 {
 		return nil
 	}
 	d, plan := derive(w)
 	if plan.Needs != "" {
 		return nil
 	}
-	return d.wantedLeaders()
+	wanted, _ := d.wantedLeaders().(*appsv1.StatefulSet)
+	return wanted
 }
 
-func (d *setDecision) createLeaders(kind identity.Kind, desired action.Object) action.Create {
+func (d *setDecision) createLeaders(desired action.Object) action.Create {
+	kind := identity.KindStatefulSet
+	if _, is := desired.(*appsv1.Deployment); is {
+		kind = identity.KindDeployment
+	}
 	noun := strings.ToLower(string(kind))
 	return action.Create{
 		Kind:    kind,
@@ -114,28 +128,28 @@ func (d *setDecision) createLeaders(kind identity.Kind, desired action.Object) a
 	}
 }
 
-func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *identity.Ref, reason action.Reason) action.Apply {
+func (d *setDecision) applyLeaders(live *leadersOwner, desired action.Object, adopter *identity.Ref, reason action.Reason) action.Apply {
 	return action.Apply{
 		Object:     desired,
-		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
+		Onto:       identity.RefOf(live.kind, live),
 		FieldOwner: FieldOwner,
-		Applied:    !leftByCreate(sts),
+		Applied:    !leftByCreate(live),
 		Adopter:    adopter,
-		Relies:     d.relied(),
+		Relies:     d.maker.relied(),
 		Because:    reason,
 		Tell: action.Telling{
-			Done:    d.rolloutEvents(),
-			Refused: warning("FailedUpdate", "Update", "Failed to update leader statefulset "+d.Set.Name, nil),
+			Done:    d.maker.rolloutEvents(),
+			Refused: warning("FailedUpdate", "Update", "Failed to update leader "+live.noun()+" "+d.Set.Name, nil),
 		},
 	}
 }
 
-func (d *setDecision) whyApply(sts *appsv1.StatefulSet) action.Reason {
+func (d *statefulSetMaker) whyApply() action.Reason {
 	if d.rollout.Lowers(d.course) {
 		return because(CodeRollout, fmt.Sprintf("groups from %d on go to revision %s: %d of %d are down, and %d may be",
 			d.course.Partition, d.target.title(), d.rollout.Down(), d.rollout.Replicas, d.rollout.Budget(d.course.Replicas)))
 	}
-	return because(CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", sts.Name))
+	return because(CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", d.Set.Name))
 }
 
 // appliedOnto is the annotation of an apply: the hash of the fields that it sets, and the
@@ -148,9 +162,8 @@ func appliedOnto(live, desired *appsv1.StatefulSet, fingerprint string) string {
 	return fmt.Sprintf("%s.%d.%s", fingerprint, generation, live.UID)
 }
 
-// wasUndone reports whether a webhook undid the same write: it was the create, or an apply that
-// did not reach the generation that it recorded. A record that is too low costs one more apply;
-// one that is too high hides a change.
+// wasUndone reports whether a webhook undid the same write: it was the create, or an apply that did not reach the
+// generation that it recorded. A record that is too low costs one more apply; one that is too high hides a change.
 func wasUndone(live *appsv1.StatefulSet, fingerprint string) bool {
 	generation, isRecorded := recordedGeneration(live, fingerprint)
 	return live.Annotations[AppliedAnnotationKey] == fingerprint || isRecorded && generation > live.Generation
@@ -164,9 +177,8 @@ func recordedGeneration(live *appsv1.StatefulSet, fingerprint string) (generatio
 	return generation, applied == fingerprint && err == nil
 }
 
-// inStep reports whether a StatefulSet needs no apply: what was applied last is wanted, and the
-// spec was not changed since. A webhook may have changed what was applied: another apply would
-// change nothing and never end.
+// inStep reports whether a StatefulSet needs no apply: what was applied last is wanted, and the spec was not changed
+// since. A webhook may have changed what was applied: another apply would change nothing and never end.
 func inStep(live, desired *appsv1.StatefulSet, fingerprint string) bool {
 	if !isLabelledAs(live, desired) {
 		return false
@@ -215,9 +227,8 @@ func adopt(orphan, owner identity.Ref, part action.Object) action.Apply {
 	}
 }
 
-// LeftByCreate reports whether a create or an update left an entry of managed fields to the
-// manager of our applies. An apply removes only fields that applies own: the others are turned
-// into applied ones first.
+// LeftByCreate reports whether a create or an update left an entry of managed fields to the manager of our applies. An
+// apply removes only fields that applies own: the others are turned into applied ones first.
 func LeftByCreate(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == FieldOwner && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == ""
 }
@@ -229,20 +240,20 @@ func leftByCreate(object metav1.Object) bool {
 // replace deletes outdated leaders that the StatefulSet controller does not replace. It has
 // observed the spec, so the next pods are of the current template. The partition covers all of
 // them. If others broke since, only those that are down are deleted.
-func (d *setDecision) replace() (p Plan) {
+func (d *statefulSetMaker) replace() (p Plan) {
 	sts := d.StatefulSet.Own()
 	if sts == nil || d.held || d.pvcsPending || !workload.Observed(sts) || d.rollout.Changed || d.rollout.Paused {
 		return p
 	}
 	outdated := d.outdatedLeaders(sts)
-	if len(outdated) == 0 || !d.leavesOutdated(sts, d.Groups[outdated[0]].Index) {
+	if len(outdated) == 0 || !d.leavesOutdated(sts, d.rows[outdated[0]].Index) {
 		return p
 	}
 	covered := d.rollout.Down() <= d.rollout.Budget(d.rollout.Running)
 	for _, up := range []bool{false, true} { // those that are down first
 		for _, i := range outdated {
 			if d.rollout.Places[i].Ready == up && (covered || !up) {
-				p.do(d.replaceLeader(d.Groups[i], !covered))
+				p.do(d.replaceLeader(d.rows[i].Group, !covered))
 			}
 		}
 	}
@@ -252,7 +263,7 @@ func (d *setDecision) replace() (p Plan) {
 // replaceLeader deletes a leader if the spec of its StatefulSet is the one that was judged: the
 // cache of an operator that is no longer the leader may lag. A leader whose group is down is
 // deleted only if its workers did not change either.
-func (d *setDecision) replaceLeader(g Group, onlyIfDown bool) action.Delete {
+func (d *statefulSetMaker) replaceLeader(g *Group, onlyIfDown bool) action.Delete {
 	relied := []action.Standing{specified(identity.KindStatefulSet, d.StatefulSet.Own())}
 	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
 	if onlyIfDown {
@@ -276,10 +287,10 @@ func specified(kind identity.Kind, object metav1.Object) action.Standing {
 }
 
 // outdatedLeaders are the positions of groups whose leaders the StatefulSet is to replace, from the top.
-func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) (outdated []int) {
+func (d *statefulSetMaker) outdatedLeaders(sts *appsv1.StatefulSet) (outdated []int) {
 	for i, p := range slices.Backward(d.rollout.Places) {
 		granted := p.Index >= livePartition(sts) && p.Index < workload.PodsOf(sts)
-		made := d.Groups[i].Leader.Labels[appsv1.ControllerRevisionHashLabelKey]
+		made := d.rows[i].Leader.Labels[appsv1.ControllerRevisionHashLabelKey]
 		if granted && p.Outdated && made != sts.Status.UpdateRevision {
 			outdated = append(outdated, i)
 		}
@@ -289,7 +300,7 @@ func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) (outdated []int) 
 
 // leavesOutdated reports whether leaders that are down keep the StatefulSet controller from replacing
 // the highest outdated leader. A server without maxUnavailable replaces one at a time, from the top.
-func (d *setDecision) leavesOutdated(sts *appsv1.StatefulSet, highest int) bool {
+func (d *statefulSetMaker) leavesOutdated(sts *appsv1.StatefulSet, highest int) bool {
 	budget := workload.MaxUnavailable(d.Set)
 	if dropsMaxUnavailable(sts) {
 		return budget > 1 || d.leadersDown(int32(highest)+1, workload.PodsOf(sts)) > 0
@@ -305,11 +316,11 @@ func dropsMaxUnavailable(sts *appsv1.StatefulSet) bool {
 }
 
 // leadersDown counts the leaders in the range that are not ready.
-func (d *setDecision) leadersDown(first, end int32) int32 {
+func (d *statefulSetMaker) leadersDown(first, end int32) int32 {
 	down := max(0, end-first)
-	for i := range d.Groups {
-		index := int32(d.Groups[i].Index)
-		down -= one(index >= first && index < end && PodReady(d.Groups[i].Leader))
+	for i := range d.rows {
+		index := int32(d.rows[i].Index)
+		down -= one(index >= first && index < end && PodReady(d.rows[i].Leader))
 	}
 	return down
 }

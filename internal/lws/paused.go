@@ -39,10 +39,9 @@ func (d *setDecision) resumes() time.Time {
 	return told.LastTransitionTime.Add(resumeGrace)
 }
 
-// effective returns the spec that the rules judge by. A new template waits while the rollout is
-// paused, and while the spec has volumeClaimTemplates that the leader StatefulSet has not: what is
-// created meanwhile has the template that the leaders were last given, and any number of changes
-// become one rollout.
+// effective returns the spec that the rules judge by. A new template waits while the rollout is paused, and while the
+// spec has volumeClaimTemplates that the leader StatefulSet has not: what is created meanwhile has the template that
+// the leaders were last given, and any number of changes become one rollout.
 //
 // Admission refuses other volumeClaimTemplates, but another implementation allowed them, and the
 // API server refuses every later write of the StatefulSet. Alone they are no new revision.
@@ -75,11 +74,10 @@ const claimsDiffer = "spec.leaderWorkerTemplate.volumeClaimTemplates is not what
 	"to put these into the spec, delete the set with --cascade=orphan, which leaves all pods running, and create it again with them; " +
 	"to have those of the spec, delete the set and create it again, with whenDeleted Retain if data is to stay"
 
-// standing returns the set with the template that its leaders were last given, or that is in use.
-// Without its revision the spec counts, but for the volumeClaimTemplates of the StatefulSet if the
-// spec does not hash to its key.
+// standing returns the set with the template that its leaders were last given, or that is in use. Without its revision
+// the spec counts, but for the volumeClaimTemplates of the StatefulSet if the spec does not hash to its key.
 func (d *setDecision) standing(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
-	key := d.statefulSetKey()
+	key := d.leadersKey()
 	current := d.revisionWithKey(key)
 	if d.leadersOwner() == nil {
 		current = revision.Latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return revision.InUse(r, d.Set.Name) })
@@ -95,9 +93,8 @@ func (d *setDecision) standing(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
 	return volumes.WithTemplates(d.Set, sts.Spec.VolumeClaimTemplates)
 }
 
-// withTopology returns a spec with the exclusive topologies that the leader StatefulSet was written
-// for. They are annotations of the set and in no revision, and a change replaces pods: it waits
-// like a change of the template.
+// withTopology returns a spec with the exclusive topologies that the leader StatefulSet was written for. They are
+// annotations of the set and in no revision, and a change replaces pods: it waits like a change of the template.
 func (d *setDecision) withTopology(spec effectiveSpec) effectiveSpec {
 	owner := d.leadersOwner()
 	if owner == nil {
@@ -121,8 +118,7 @@ func (d *setDecision) pauseText() string {
 	if !Paused(d.Set) {
 		return ""
 	}
-	counts := d.count()
-	if !d.pending && counts.currentUpdated == counts.current {
+	if !d.pending && d.TargetUpdated == d.current {
 		return ""
 	}
 	waits := ""
@@ -130,7 +126,7 @@ func (d *setDecision) pauseText() string {
 		waits = ", and a change of the template waits"
 	}
 	return fmt.Sprintf("Rollout is paused with %d of %d groups at revision %s%s; resume it with: kubectl lockstep rollout resume %s -n %s",
-		counts.atTarget, workload.Replicas(d.Set), d.target.title(), waits, d.Set.Name, d.Set.Namespace)
+		d.atTarget, workload.Replicas(d.Set), d.target.title(), waits, d.Set.Name, d.Set.Namespace)
 }
 
 // targetKey is the revision key that the spec asks for, or empty while that is
@@ -142,9 +138,8 @@ func (d *setDecision) targetKey() string {
 	return d.target.key
 }
 
-// AsLed is a set as the group of a leader is to see it. While the rollout is paused, a group has
-// the subdomain policy of its leader: what waits is not for it. A group that has a key always has
-// that of its leader.
+// AsLed is a set as the group of a leader is to see it. While the rollout is paused, a group has the subdomain policy
+// of its leader: what waits is not for it. A group that has a key always has that of its leader.
 func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSet {
 	if leader == nil || !Paused(set) && !workload.IsHashLeader(leader) {
 		return set

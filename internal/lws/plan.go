@@ -8,13 +8,11 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Plan is what to do now, in order, and what to wait for. The zero value means
-// that the world is in step.
+// Plan is what to do now, in order, and what to wait for. The zero value means that the world is in step.
 type Plan struct {
 	Actions []action.Action
 	Waits   []Wait
-	// Needs is what the decision still has to read, or empty. Until it is read, the rest of the
-	// plan is void.
+	// Needs is what the decision still has to read, or empty. Until it is read, the rest of the plan is void.
 	Needs Need
 	// Standing is what the plan of a set was decided from, counted. It is nil for a group, and for a
 	// set that is left alone or is being deleted.
@@ -31,15 +29,14 @@ const (
 	NeedHistory Need = "history"
 	// NeedPodGroupsInUse is a live read of which PodGroups the pods of a set use.
 	NeedPodGroupsInUse Need = "PodGroups in use"
-	// NeedLivePods is a live read of the group: no group is recreated by what a cache shows.
+	// NeedLivePods is a live read of the group, and the revision: no group is recreated by what a cache shows.
 	NeedLivePods Need = "live pods"
 )
 
 // Wait is something the plan cannot hasten.
 type Wait struct {
 	action.Reason
-	// Until is when to look again even if no event comes. Zero means that an
-	// event will come.
+	// Until is when to look again even if no event comes. Zero means that an event will come.
 	Until time.Time
 	// Followup is set where it is for what follows once the plan's writes went through:
 	// what is refused has a time of its own.
@@ -91,8 +88,7 @@ const (
 	CodeGroupReady           = "GroupReady"
 )
 
-// Next is how long to wait before looking again without an event: zero when
-// only events matter.
+// Next is how long to wait before looking again without an event: zero when only events matter.
 func (p Plan) Next(now time.Time) time.Duration {
 	var next time.Duration
 	for _, w := range p.Waits {
@@ -132,8 +128,7 @@ func because(code, sentence string) action.Reason {
 	return action.Reason{Code: code, Sentence: sentence}
 }
 
-// apply changes an object at the version that was judged. failed is the note if that fails, or
-// empty.
+// apply changes an object at the version that was judged. failed is the note if that fails, or empty.
 func (p *Plan) apply(part action.Object, onto identity.Ref, fieldOwner string, reason action.Reason, failed string) {
 	write := action.Apply{Object: part, Onto: onto, FieldOwner: fieldOwner, Because: reason}
 	if failed != "" {

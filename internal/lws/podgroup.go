@@ -1,7 +1,6 @@
 package lws
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -82,9 +80,23 @@ func (d *setDecision) setPodGroup(described *unstructured.Unstructured) (p Plan)
 
 // minCount is how many pods the PodGroup of all pods waits for, as they can exist now.
 func (d *setDecision) minCount() int32 {
-	if workload.HasHashIdentity(d.Set) {
-		return d.minCountWithKeys()
+	least := workload.Size(d.Set)
+	for i := range d.rows {
+		least = min(least, d.rows[i].size)
 	}
+	sizes, room := d.maker.inService()
+	return gang.MinCount(workload.Replicas(d.Set), workload.Size(d.Set), sizes, room, least)
+}
+
+// podsInGang is how many pods of the group are in the PodGroup.
+func (r *row) podsInGang() int32 {
+	if r.isStopped || !gang.IsHanded(r.Leader) {
+		return 0
+	}
+	return r.size
+}
+
+func (d *statefulSetMaker) inService() (sizes []int32, room int32) {
 	serving := d.course.Replicas
 	if sts := d.leaderStatefulSet(); sts != nil {
 		serving = workload.PodsOf(sts)
@@ -92,56 +104,42 @@ func (d *setDecision) minCount() int32 {
 			serving = max(serving, d.course.Replicas)
 		}
 	}
-	sizes, stopped := make(map[int32]int32, len(d.Groups)), map[int32]bool{}
-	for i := range d.Groups {
-		index := int32(d.Groups[i].Index)
-		sizes[index] = workload.SizeOf(d.Groups[i].Leader, d.Set)
-		stopped[index] = !gang.IsHanded(d.Groups[i].Leader) // it is in no PodGroup
+	for _, r := range d.all() {
+		switch {
+		case int32(r.Index) >= serving:
+		case r.Leader != nil:
+			sizes = append(sizes, r.podsInGang())
+		case r.isStopped:
+			sizes = append(sizes, 0)
+		}
 	}
-	for index := range d.exhaustedBy {
-		stopped[int32(index)] = true
-	}
-	return gang.MinCount(workload.Replicas(d.Set), workload.Size(d.Set), serving, sizes, stopped)
+	return sizes, serving - int32(len(sizes))
 }
 
-// minCountWithKeys is minCount where groups have keys.
-func (d *setDecision) minCountWithKeys() int32 {
-	least, allowed, holding := workload.Size(d.Set), workload.Replicas(d.Set), d.gated.room.Holding
-	if live := d.leaderDeployment(); live != nil {
+func (d *deploymentMaker) inService() (sizes []int32, room int32) {
+	allowed, holding := workload.Replicas(d.Set), d.gated.room.Holding
+	if live := d.leadersOwner(); live != nil {
 		allowed = max(allowed, d.gated.room.Allowed)
 		if d.Refusal.Sentence != "" {
-			allowed = min(allowed, ptr.Deref(live.Spec.Replicas, 1))
+			allowed = min(allowed, live.wants)
 		}
 	}
 	if d.gated.room.Immediate {
 		holding = d.gated.room.Stopped
 	}
-	var admitted []int32
-	for i := range d.Groups {
-		leader := d.Groups[i].Leader
-		size := workload.SizeOf(leader, d.Set)
-		least = min(least, size)
-		switch isAdmitted := !workload.IsGated(leader) || slices.Contains(d.gated.admitted, leader); {
-		case !isAdmitted || workload.HasEnded(leader):
-		case d.exhaustedBy[d.Groups[i].Index] != nil || !gang.IsHanded(leader): // it takes room, and is in no PodGroup, or ends
-			admitted = append(admitted, 0)
-		default:
-			admitted = append(admitted, size)
+	for i := range d.rows {
+		r := &d.rows[i]
+		if isAdmitted := !workload.IsGated(r.Leader) || slices.Contains(d.gated.admitted, r.Leader); isAdmitted && !workload.HasEnded(r.Leader) {
+			sizes = append(sizes, r.podsInGang())
 		}
 	}
-	return gang.MinCountWithKeys(workload.Replicas(d.Set), workload.Size(d.Set), admitted, allowed-int32(len(admitted))-holding, least)
+	return sizes, allowed - int32(len(sizes)) - holding
 }
 
 // AwaitsLeaders reports whether a set is to get its first leaders.
 func (w *SetSnapshot) AwaitsLeaders() bool {
-	if workload.Replicas(w.Set) == 0 {
-		return false
-	}
-	if sts := cmp.Or(w.StatefulSet.Own(), w.StatefulSet.Orphan()); sts != nil {
-		return workload.PodsOf(sts) == 0
-	}
-	deployment := cmp.Or(w.Deployment.Own(), w.Deployment.Orphan())
-	return deployment == nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0
+	owner := w.leadersOwner()
+	return workload.Replicas(w.Set) > 0 && (owner == nil || owner.wants == 0)
 }
 
 // awaitsWorkload reports whether a set gets no first leaders yet: their scheduler would not know them.
@@ -305,11 +303,8 @@ func (d *setDecision) isWhole(object *unstructured.Unstructured) bool {
 
 // hasNoLeaders reports whether no leader exists, and none is created.
 func (d *setDecision) hasNoLeaders() bool {
-	if sts := d.leaderStatefulSet(); sts != nil {
-		return workload.PodsOf(sts) == 0 && workload.Observed(sts) && sts.Status.Replicas == 0
-	}
-	deployment := d.leaderDeployment()
-	return deployment == nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 && deployment.Status.ObservedGeneration >= deployment.Generation
+	owner := d.leadersOwner()
+	return owner == nil || owner.isObserved && owner.wants+owner.has == 0
 }
 
 // Reasons of the condition WorkloadSchedulingCreated.
@@ -345,19 +340,17 @@ func (d *setDecision) hasPodGroups() bool {
 	if !d.hasWorkload() {
 		return false
 	}
-	for i := range d.Groups {
-		g := &d.Groups[i]
-		if gang.IsHanded(g.Leader) && len(g.PodGroups.Owned) < d.podGroupsOf(g) {
+	for i := range d.rows {
+		r := &d.rows[i]
+		if gang.IsHanded(r.Leader) && len(r.PodGroups.Owned) < r.podGroups() {
 			return false
 		}
 	}
 	return true
 }
 
-// podGroupsOf is how many PodGroups a group needs.
-func (d *setDecision) podGroupsOf(g *Group) int {
-	return min(len(gang.PodGroupNames(g.Leader)), int(workload.SizeOf(g.Leader, d.Set)))
-}
+// podGroups is how many PodGroups a group needs.
+func (r *row) podGroups() int { return min(len(gang.PodGroupNames(r.Leader)), int(r.size)) }
 
 // workloadFault is why a Workload or a PodGroup cannot be had, or nothing.
 func (d *setDecision) workloadFault() (reason, text string) {
@@ -384,9 +377,9 @@ func (d *setDecision) workloadFault() (reason, text string) {
 // podGroupFault is the same of PodGroups that are there, and of another owner, terminating or of another spec.
 func (d *setDecision) podGroupFault() (reason, text string) {
 	foreign, previous, drift := slices.Clone(d.PodGroup.Foreign), slices.Clone(d.PodGroup.Previous), d.drift()
-	for i := range d.Groups {
-		foreign = append(foreign, d.Groups[i].PodGroups.Foreign...)
-		previous = append(previous, d.Groups[i].PodGroups.Previous...)
+	for i := range d.rows {
+		foreign = append(foreign, d.rows[i].PodGroups.Foreign...)
+		previous = append(previous, d.rows[i].PodGroups.Previous...)
 	}
 	switch {
 	case drift != "":

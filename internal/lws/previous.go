@@ -20,11 +20,9 @@ import (
 const (
 	// helpAfter is how long the garbage collector has before the operator deletes an object.
 	helpAfter = 3 * time.Second
-	// goOnAfter is how long no object may have come or gone before groups whose names are free
-	// are created.
+	// goOnAfter is how long no object may have come or gone before groups whose names are free are created.
 	goOnAfter = 3 * time.Second
-	// reportAfter is how long an object that is not older than the set may take before it is
-	// reported.
+	// reportAfter is how long an object that is not older than the set may take before it is reported.
 	reportAfter = 10 * time.Second
 	// stuckAfter is how long no object may have come or gone before they count as stuck.
 	stuckAfter = time.Minute
@@ -67,47 +65,55 @@ type previousWait struct {
 	stuck   bool
 	// quiet is the wait for objects that no condition reports yet, or nil.
 	quiet *Wait
-	// holds is set while nothing new may be created under the set's names.
-	holds bool
 }
 
 func (w previousWait) any() bool { return w.message != "" }
 
-// awaitPrevious returns what the set waits for. The leader StatefulSet and leaders of a previous
-// incarnation hold back the set: the StatefulSet controller cannot skip an ordinal. Once none has
-// moved for a while, leaders do if they take all names. Any other object holds back its own group.
+// namesWait says what holds back the whole set: objects of a previous incarnation under names that it needs first.
+type namesWait struct {
+	// whole are those under its own name, and leaders those under names of its leaders.
+	whole, leaders []bearer
+	// holds is set while nothing new may be created under the set's names.
+	holds bool
+	until time.Time
+}
+
+// awaitNames returns what holds back the set: the leader StatefulSet, and leaders, because the StatefulSet controller
+// cannot skip an ordinal. Once none has moved for a while, leaders do if they have all names.
+func (d *setDecision) awaitNames() namesWait {
+	w := namesWait{
+		whole:   append(bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous), bearersOf(identity.KindDeployment, d.Deployment.Previous)...),
+		leaders: append(d.previousLeaders(), d.previousPVCs()...),
+	}
+	w.holds = len(w.whole) > 0
+	if len(w.leaders) == 0 || d.StatefulSet.Own() != nil {
+		return w
+	}
+	goOn := d.Vigil.Moved.Add(goOnAfter)
+	if d.Now.Before(goOn) {
+		w.until = goOn
+	}
+	w.holds = w.holds || d.Now.Before(goOn) || len(ordinalsOf(w.leaders)) >= int(workload.Replicas(d.Set))
+	return w
+}
+
+// awaitPrevious returns what is said about objects of a previous incarnation. Beside those that hold back the set, each holds
+// back its own group.
 func (d *setDecision) awaitPrevious() previousWait {
-	whole := append(bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous), bearersOf(identity.KindDeployment, d.Deployment.Previous)...)
-	leaders, pvcs := d.previousLeaders(), d.previousPVCs()
-	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices())
-	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
-		for i := range groups {
-			if groups[i].Leader == nil && groups[i].HasKey { // no other group needs its names
-				continue
-			}
-			if d.exhaustedBy[groups[i].Index] != nil { // its pods stay, and a condition says so
-				continue
-			}
-			blocking = append(blocking, bearersOf(identity.KindPodGroup, groups[i].Gang.Previous)...)
-			blocking = append(blocking, groups[i].previous(workload.Size(d.Set))...)
+	blocking := slices.Concat(d.wait.whole, d.wait.leaders, d.previousServices())
+	for _, r := range d.all() {
+		if r.isStopped || !r.isWanted && r.Leader == nil { // its pods stay, and a condition says so, or no other group needs its names
+			continue
 		}
+		blocking = append(blocking, bearersOf(identity.KindPodGroup, r.Gang.Previous)...)
+		blocking = append(blocking, r.previous(workload.Size(d.Set))...)
 	}
 	waiting := d.report(slices.Clone(blocking))
 	if len(blocking) > 0 {
-		waiting.until = d.Now.Add(conflictLook)
+		waiting.until = cmp.Or(d.wait.until, d.Now.Add(conflictLook))
 	}
 	if len(blocking) > 0 && !waiting.any() {
 		waiting.quiet = new(goneWait(d.Set, "", blocking, time.Time{}))
-	}
-	waiting.holds = len(whole) > 0
-	if taken := slices.Concat(leaders, pvcs); len(taken) > 0 && d.StatefulSet.Own() == nil {
-		goOn := d.Vigil.Moved.Add(goOnAfter)
-		if d.Now.Before(goOn) {
-			waiting.until = goOn
-		}
-		if d.Now.Before(goOn) || len(ordinalsOf(taken)) >= int(workload.Replicas(d.Set)) {
-			waiting.holds = true
-		}
 	}
 	return waiting
 }
@@ -131,12 +137,9 @@ func (d *setDecision) previous() (p Plan) {
 }
 
 // previousLeaders returns the objects under names of leaders that the set needs, but for the
-// leaders that its own StatefulSet replaces. No two leaders with keys have one name.
+// leaders that its own StatefulSet replaces.
 func (d *setDecision) previousLeaders() []bearer {
-	if workload.HasHashIdentity(d.Set) {
-		return nil
-	}
-	return below(bearersOf(identity.KindPod, notOf(d.leaderStatefulSet(), d.Leaders.Previous)), 0, workload.Replicas(d.Set))
+	return d.maker.needed(bearersOf(identity.KindPod, notOf(d.leaderStatefulSet(), d.Leaders.Previous)))
 }
 
 // previousPVCs returns the terminating PVCs of leaders that the set needs: no pod starts with one.
@@ -151,8 +154,8 @@ func (d *setDecision) previousServices() []bearer {
 		return bearersOf(identity.KindService, d.Service.Previous)
 	}
 	var found []bearer
-	for i := range d.Groups {
-		found = append(found, bearersOf(identity.KindService, d.Groups[i].Service.Previous)...)
+	for i := range d.rows {
+		found = append(found, bearersOf(identity.KindService, d.rows[i].Service.Previous)...)
 	}
 	return found
 }
@@ -179,9 +182,8 @@ func ordinalsOf(all []bearer) map[int]bool {
 	return ordinals
 }
 
-// helpAlong deletes garbage that the collector has not deleted in time. The owner is read live
-// before the delete. Objects without the label of a set are left to the collector: a policy
-// refuses the operator their deletion.
+// helpAlong deletes garbage that the collector has not deleted in time. The owner is read live before the delete.
+// Objects without the label of a set are left to the collector: a policy refuses the operator their deletion.
 func (p *Plan) helpAlong(now time.Time, vigil Vigil, lives identity.Lives, all []bearer) {
 	for _, g := range all {
 		if !identity.IsGarbage(g.object, lives) || g.object.GetLabels()[lwsv1.SetNameLabelKey] == "" {
@@ -230,8 +232,7 @@ func (p bearer) isOlder(set *lwsv1.LeaderWorkerSet) bool {
 	return !p.object.GetCreationTimestamp().After(set.CreationTimestamp.Time)
 }
 
-// sorted sorts objects by kind and ordinal: a cache lists them in any order, and a message must not
-// change with it.
+// sorted sorts objects by kind and ordinal: a cache lists them in any order, and a message must not change with it.
 func sorted(all []bearer) []bearer {
 	slices.SortFunc(all, func(a, b bearer) int {
 		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name))

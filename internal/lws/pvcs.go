@@ -61,9 +61,9 @@ func (d *setDecision) livePVCs() []*volumes.PVC {
 func (d *setDecision) formerOwners(sts *appsv1.StatefulSet) []types.UID {
 	var uids []types.UID
 	former := []*appsv1.StatefulSet{sts}
-	for i := range d.Groups {
-		uids = append(uids, d.Groups[i].Leader.UID)
-		former = append(former, WorkersOf(&d.Groups[i], d.Groups[i].Leader)...)
+	for i := range d.rows {
+		uids = append(uids, d.rows[i].Leader.UID)
+		former = append(former, WorkersOf(d.rows[i].Group, d.rows[i].Leader)...)
 	}
 	for _, sts := range former {
 		if !volumes.Keeps(d.live) || !volumes.AreDeletedBy(sts) && workload.Observed(sts) {
@@ -77,19 +77,18 @@ func (d *setDecision) formerOwners(sts *appsv1.StatefulSet) []types.UID {
 func (d *setDecision) inService(pvc *volumes.PVC, sts *appsv1.StatefulSet) bool {
 	index := volumes.GroupIndex(pvc, d.live)
 	return index != identity.NoOrdinal && int32(index) < workload.PodsOf(sts) &&
-		slices.ContainsFunc(d.Groups, func(g Group) bool { return g.Index == index })
+		slices.ContainsFunc(d.rows, func(r row) bool { return r.Index == index })
 }
 
-// retainPVCs turns worker StatefulSets to Retain, and waits until the StatefulSet controller
-// takes them away as owners. No leader is replaced before that: its workers' PVCs would go
-// with it.
+// retainPVCs turns worker StatefulSets to Retain, and waits until the StatefulSet controller takes them away as owners.
+// No leader is replaced before that: its workers' PVCs would go with it.
 func (d *setDecision) retainPVCs() (p Plan) {
 	var owners []types.UID
-	for i := range d.Groups {
-		for _, sts := range WorkersOf(&d.Groups[i], d.Groups[i].Leader) {
+	for i := range d.rows {
+		for _, sts := range WorkersOf(d.rows[i].Group, d.rows[i].Leader) {
 			owners = append(owners, sts.UID)
 		}
-		workers := d.Groups[i].Workers.Own()
+		workers := d.rows[i].Workers.Own()
 		if workers == nil || !volumes.AreDeletedBy(workers) {
 			continue
 		}

@@ -104,8 +104,7 @@ func (w *SetSnapshot) refusedSpec() string {
 	return refusedMessage(w.Refusal)
 }
 
-// refusedParts is what the API server refuses to groups, and to the set without anything else
-// waiting for it, or empty.
+// refusedParts is what the API server refuses to groups, and to the set without anything else waiting for it, or empty.
 func (w *SetSnapshot) refusedParts() string {
 	if len(w.Refused) == 0 {
 		return ""

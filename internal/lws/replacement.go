@@ -25,7 +25,7 @@ type replacements struct {
 
 // replacements returns which gated leaders may be scheduled. One of another revision waits until the Deployment
 // controller has seen the present one: it may be about to delete that leader.
-func (d *setDecision) replacements() (r replacements) {
+func (d *deploymentMaker) replacements() (r replacements) {
 	if d.Deployment.Own() == nil {
 		return r
 	}
@@ -67,8 +67,10 @@ func (d *setDecision) replacements() (r replacements) {
 	return r
 }
 
-// admit lets the gated leaders be scheduled that there is room for.
-func (d *setDecision) admit() (p Plan) {
+// admit implements maker: it lets the gated leaders be scheduled that there is room for.
+func (d *deploymentMaker) admit() (p Plan) {
+	p.add(d.collisions())
+	p.add(d.letGo())
 	for _, leader := range d.gated.admitted {
 		ref := identity.RefOf(identity.KindPod, leader)
 		write := action.Ungate{
@@ -93,7 +95,7 @@ func (d *setDecision) admit() (p Plan) {
 
 // stillDeferred is that the leaders that wait are as they were judged: the cache may not show yet that one of them was
 // admitted, and two of one second would take one place.
-func (d *setDecision) stillDeferred() []action.Standing {
+func (d *deploymentMaker) stillDeferred() []action.Standing {
 	if len(d.gated.deferred) == 0 {
 		return nil
 	}
@@ -105,7 +107,7 @@ func (d *setDecision) stillDeferred() []action.Standing {
 }
 
 // deferral says what a leader waits for. The sentence is the same as long as the cause is: there is one event for it.
-func (d *setDecision) deferral(leader *corev1.Pod) Wait {
+func (d *deploymentMaker) deferral(leader *corev1.Pod) Wait {
 	w := Wait{Reason: because(CodeDeferred, fmt.Sprintf("leader %s is scheduled once the set has room for one more group", leader.Name)), Until: d.Now.Add(conflictLook)}
 	if n := d.gated.room.Holding; n > 0 {
 		ref := identity.RefOf(identity.KindPod, leader)
@@ -118,10 +120,7 @@ func (d *setDecision) deferral(leader *corev1.Pod) Wait {
 }
 
 // collisions replaces the younger of two leaders whose keys begin alike: their groups would have one name.
-func (d *setDecision) collisions() (p Plan) {
-	if !workload.HasHashIdentity(d.Set) {
-		return p
-	}
+func (d *deploymentMaker) collisions() (p Plan) {
 	oldest := map[int]*corev1.Pod{}
 	for _, leader := range slices.SortedFunc(slices.Values(d.Leaders.Owned), byAge) {
 		first := oldest[workload.IndexOf(leader)]
@@ -139,8 +138,8 @@ func (d *setDecision) collisions() (p Plan) {
 
 // letGo ends the retention of groups that were stopped and have no place any more: groups that run take all of them,
 // since the set was scaled down, or rolled at one revision. The youngest go.
-func (d *setDecision) letGo() (p Plan) {
-	if !workload.HasHashIdentity(d.Set) || d.Deployment.Own() == nil {
+func (d *deploymentMaker) letGo() (p Plan) {
+	if d.Deployment.Own() == nil {
 		return p
 	}
 	stopped := slices.SortedFunc(maps.Values(d.exhaustedBy), byAge)

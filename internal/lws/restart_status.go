@@ -31,30 +31,27 @@ const pruningText = "the installed CustomResourceDefinition drops status.started
 // were replaced without one, and records the groups that started.
 func (d *setDecision) restartStatus() restart.Status {
 	status := d.Set.Status
-	if !restart.Recreates(d.Set) {
+	if !restart.Recreates(d.live) {
 		// A group whose leader is still there was not recreated: its failure is void. Nothing is limited, so
 		// that nothing is counted: a group that is recovered waits for that.
-		restarts := slices.DeleteFunc(slices.Clone(status.Restarts), func(r lwsv1.GroupRestarts) bool {
-			return slices.ContainsFunc(d.Groups, func(g Group) bool { return g.Leader.UID == r.Leader })
+		restarts := slices.DeleteFunc(slices.Clone(status.Restarts), func(failed lwsv1.GroupRestarts) bool {
+			return slices.ContainsFunc(d.rows, func(r row) bool { return r.Leader.UID == failed.Leader })
 		})
 		for i := range restarts {
 			restarts[i].Recreations = nil
 		}
-		next := restart.Status{Restarts: restarts}
-		d.trim(&next)
-		return next
+		return restart.Status{Restarts: restarts}
 	}
 	next := restart.Status{Started: status.Started, Restarts: status.Restarts, Since: d.since()}
-	next.Count(d.Set, d.leadersAndLeaving(), d.Now)
+	next.Count(d.live, d.leadersAndLeaving(), d.Now)
 	var started []lwsv1.StartedGroup
-	for i := range d.Groups {
-		g := &d.Groups[i]
-		if entry := restart.Started(d.Set, g.Index, g.Leader, g.Pods.Owned, d.forgivesStart); entry != nil {
+	for i := range d.rows {
+		r := &d.rows[i]
+		if entry := restart.Started(d.live, r.Index, r.Leader, r.Pods.Owned, d.forgivesStart); entry != nil {
 			started = append(started, *entry)
 		}
 	}
 	next.Record(started)
-	d.trim(&next)
 	return next
 }
 
@@ -66,26 +63,19 @@ func (d *setDecision) expectReplacements() {
 	var leaders []*corev1.Pod
 	isReplaced := map[int]bool{}
 	for i, p := range d.rollout.Places {
-		g := &d.Groups[i]
 		isNext := p.Index >= d.rollout.Keep && (!d.rollout.Paused || p.Index >= d.rollout.Partition)
-		isReplaced[g.Index] = isNext && p.Outdated
-		if isReplaced[g.Index] || isSettled {
-			leaders = append(leaders, g.Leader)
+		isReplaced[int(p.Index)] = isNext && p.Outdated
+		if isNext && p.Outdated || isSettled {
+			leaders = append(leaders, d.rows[i].Leader)
 		}
 	}
 	d.restarted.Expect(d.live, leaders, func(index int) bool { return isReplaced[index] })
 }
 
-// trim drops the entries of groups that do not exist and are not wanted. Where groups have keys, inherit does.
-func (d *setDecision) trim(s *restart.Status) {
-	if !workload.HasHashIdentity(d.Set) {
-		s.Trim(d.end())
-	}
-}
-
-// inherit moves entries of groups that are gone to the groups that replace them: a new key does not end a back-off, nor
+// settle implements maker: it moves entries of groups that are gone to the groups that replace them: a new key does not end a back-off, nor
 // renew a budget. Entries that no group can inherit are dropped.
-func (d *setDecision) inherit(s *restart.Status) {
+func (d *deploymentMaker) settle(s *restart.Status) {
+	d.gated = d.replacements()
 	if d.Deployment.Own() == nil {
 		return
 	}
@@ -119,7 +109,7 @@ func (d *setDecision) since() *metav1.Time {
 }
 
 func (d *setDecision) forgivesStart(leader *corev1.Pod) bool {
-	return restart.ForgivesStart(d.Set, madeUnder(d.Set, d.Revisions, leader.Labels[lwsv1.RevisionKey]), leader)
+	return restart.ForgivesStart(d.live, madeUnder(d.live, d.Revisions, leader.Labels[lwsv1.RevisionKey]), leader)
 }
 
 // leadersAndLeaving returns the leaders of the set's StatefulSet or ReplicaSets, terminating ones too.
@@ -127,18 +117,6 @@ func (d *setDecision) leadersAndLeaving() []*corev1.Pod {
 	return slices.Concat(d.Leaders.Owned, slices.DeleteFunc(slices.Clone(d.Leaders.Previous), func(pod *corev1.Pod) bool {
 		return pod.DeletionTimestamp == nil || !d.Makes(pod)
 	}))
-}
-
-// end returns the index after that of the last group that exists or is wanted.
-func (d *setDecision) end() int32 {
-	end := workload.Replicas(d.Set)
-	if sts := d.leaderStatefulSet(); sts != nil {
-		end = max(end, workload.PodsOf(sts))
-	}
-	if n := len(d.Groups); n > 0 { // by rising index
-		end = max(end, int32(d.Groups[n-1].Index)+1)
-	}
-	return end
 }
 
 // pruned returns a message if the API server drops fields of the status, or is empty: the
@@ -155,10 +133,10 @@ func (d *setDecision) pruned() string {
 // backoffText names the failed groups whose restart waits for the back-off, or is empty.
 func (d *setDecision) backoffText() string {
 	var texts []string
-	for i := range d.Groups {
-		g := &d.Groups[i]
-		if decision := restart.Of(d.live, g.Leader); decision != nil && decision.BackoffText(d.live, g.Index) != "" {
-			texts = append(texts, decision.BackoffText(d.live, g.Index))
+	for i := range d.rows {
+		r := &d.rows[i]
+		if r.decision != nil && r.decision.BackoffText(d.live, r.Index) != "" {
+			texts = append(texts, r.decision.BackoffText(d.live, r.Index))
 		}
 	}
 	return listed(texts, "; ")

@@ -111,9 +111,9 @@ func (d *groupDecision) scaledAway() bool {
 // rolled reports whether the leader StatefulSet replaces a leader by one of its own revision.
 func (d *groupDecision) rolled(leader *corev1.Pod) bool {
 	if d.HasKey {
-		return d.Deployment != nil && leader.Labels[lwsv1.RevisionKey] != keyOfDeployment(d.Deployment)
+		return d.Deployment != nil && leader.Labels[lwsv1.RevisionKey] != ownerOf(nil, d.Deployment).key()
 	}
-	if leader.Labels[lwsv1.RevisionKey] == keyOfLeaders(d.LeaderSet) {
+	if leader.Labels[lwsv1.RevisionKey] == ownerOf(d.LeaderSet, nil).key() {
 		return restart.IsReplaced(d.Set, d.Index, leader) // the template changed back meanwhile
 	}
 	return int32(d.Index) >= livePartition(d.LeaderSet)
@@ -131,14 +131,16 @@ func (d *groupDecision) answered(leader *corev1.Pod) bool {
 	key, started := leader.Labels[lwsv1.RevisionKey], restart.HasStarted(d.Set, d.Index, leader)
 	if !d.Sought && !revision.Knows(d.Revisions, d.Set.Name, key) {
 		d.plan.Needs = NeedRevision
+		if leader == d.Leader && (started || !restart.ForgivesStart(d.Set, d.Set, leader)) {
+			d.plan.Needs = NeedLivePods // which the next decision would ask for
+		}
 		return false
 	}
 	made := madeUnder(d.Set, d.Revisions, key)
 	return restart.Recreates(made) && (started || !restart.ForgivesStart(d.Set, made, leader))
 }
 
-// madeUnder returns a set as its groups at a revision were created. A group whose revision
-// is lost goes by the set.
+// madeUnder returns a set as its groups at a revision were created. A group whose revision is lost goes by the set.
 func madeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) *lwsv1.LeaderWorkerSet {
 	if restored, err := revision.RestoredAt(set, revisions, key); err == nil {
 		return restored
@@ -186,9 +188,8 @@ func AddLogs(leader *corev1.Pod, decision *restart.Decision, logs []restart.Log)
 
 // deleteGroup deletes all pods of a group at once, so that there is one grace period.
 //
-// Workers without a StatefulSet go before the leader: if the process ends in between, the
-// next one still finds them. The StatefulSet goes before its pods: its controller then
-// creates none of them again.
+// Workers without a StatefulSet go before the leader: if the process ends in between, the next one still finds them.
+// The StatefulSet goes before its pods: its controller then creates none of them again.
 //
 // A leader that is terminating stays as it is; decision may then be nil.
 func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decision, isNew bool, reason action.Reason) {
@@ -229,8 +230,7 @@ func (d *groupDecision) unowned(leader *corev1.Pod) []*corev1.Pod {
 	})
 }
 
-// deletionOf deletes a part of the group at any version: the group ends whatever became of the
-// part since.
+// deletionOf deletes a part of the group at any version: the group ends whatever became of the part since.
 func deletionOf(part identity.Ref, reason action.Reason) action.Delete {
 	return action.Delete{Object: part, AnyVersion: true, Because: reason}
 }

@@ -32,7 +32,7 @@ func (t target) title() string { return revision.Title(t.number, t.key) }
 // revision counts if it is genuine, and the set owns it or adopts it.
 func (d *setDecision) newTarget() target {
 	data, err := revision.Data(d.Set)
-	key := d.statefulSetKey()
+	key := d.leadersKey()
 	if err != nil || d.held {
 		return target{key: key}
 	}
@@ -63,27 +63,13 @@ func (d *setDecision) targetOf(key string, data []byte) target {
 	return d.newRevision(data, fmt.Sprintf("Creating revision with key %s for updated LWS", hash))
 }
 
-// statefulSetKey is the revision key of the leader StatefulSet or Deployment, or empty without one. No other
+// leadersKey is the revision key of the leader StatefulSet or Deployment, or empty without one. No other
 // object says which revision is current.
-func (d *setDecision) statefulSetKey() string {
+func (d *setDecision) leadersKey() string {
 	if owner := d.leadersOwner(); owner != nil {
-		return leadersKey(owner)
+		return owner.key()
 	}
 	return ""
-}
-
-// leadersKey is the key of the revision of a leader StatefulSet or Deployment: its label, or else
-// the label of its template.
-func leadersKey(owner *leadersOwner) string {
-	if key := owner.GetLabels()[lwsv1.RevisionKey]; key != "" {
-		return key
-	}
-	return owner.template.Labels[lwsv1.RevisionKey]
-}
-
-// keyOfLeaders is the same of a StatefulSet.
-func keyOfLeaders(sts *appsv1.StatefulSet) string {
-	return leadersKey(&leadersOwner{sts, identity.KindStatefulSet, &sts.Spec.Template})
 }
 
 func (d *setDecision) adoptRevisions() (adopted []action.Action) {
@@ -123,8 +109,7 @@ func (d *setDecision) highestNumber() int64 {
 	return highest
 }
 
-// reuseRevision returns a known revision as the target: out of the history, and with another
-// number unless that is 0.
+// reuseRevision returns a known revision as the target: out of the history, and with another number unless that is 0.
 func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision, number int64) target {
 	ref := identity.RefOf(identity.KindControllerRevision, known)
 	t := target{key: known.Labels[lwsv1.RevisionKey], revision: &ref, number: cmp.Or(number, known.Revision)}

@@ -1,12 +1,12 @@
 package lws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -16,9 +16,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// rolling returns where a rolling update stands, and the partition and replicas that the leader
-// StatefulSet is to have.
-func (d *setDecision) rolling() (rollout.State, rollout.Course) {
+// rolling returns where a rolling update stands, and the partition and replicas that the leader StatefulSet is to have.
+func (d *statefulSetMaker) rolling() (rollout.State, rollout.Course) {
 	if sts := d.leaderStatefulSet(); sts != nil && d.target.key != "" {
 		r := d.rolloutOf(sts)
 		return r, r.Next()
@@ -34,7 +33,7 @@ func (d *setDecision) rolling() (rollout.State, rollout.Course) {
 // inherited is the number of ordinals up to the highest leader that a former StatefulSet left
 // behind, surge groups included, or zero. A StatefulSet that adopts them replaces outdated ones
 // from its partition on at once: until then it replaces and removes none.
-func (d *setDecision) inherited() int32 {
+func (d *statefulSetMaker) inherited() int32 {
 	_, surge := workload.Budget(d.Set)
 	var ordinals int32
 	for _, leader := range d.Leaders.Orphans {
@@ -46,51 +45,40 @@ func (d *setDecision) inherited() int32 {
 }
 
 // leaderStatefulSet is the leader StatefulSet that the set owns or adopts.
-func (d *setDecision) leaderStatefulSet() *appsv1.StatefulSet {
-	if sts := d.StatefulSet.Own(); sts != nil {
-		return sts
-	}
-	return d.StatefulSet.Orphan()
+func (w *SetSnapshot) leaderStatefulSet() *appsv1.StatefulSet {
+	return cmp.Or(w.StatefulSet.Own(), w.StatefulSet.Orphan())
 }
 
-func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
+func (d *statefulSetMaker) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
 	unavailable, surge := workload.Budget(d.Set)
 	r := rollout.State{
 		Replicas: workload.Replicas(d.Set), Keep: workload.Partition(d.Set),
 		Unavailable: min(unavailable, workload.Replicas(d.Set)), Surge: surge,
 		Running: workload.PodsOf(sts), Partition: livePartition(sts), Applied: appliedReplicas(sts, workload.Replicas(d.Set)),
-		Changed:  keyOfLeaders(sts) != d.target.key || d.displaced(d.leadersOwner()),
+		Changed:  ownerOf(sts, nil).key() != d.target.key || d.isDisplaced,
 		Paused:   d.holdsRollout(),
 		Observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
 	}
-	for i := range d.Groups { // by rising index: a place is that of the group of the same position
-		if g := &d.Groups[i]; int32(g.Index) < max(r.Replicas, r.Running) {
-			r.Places = append(r.Places, g.place(d.Set, sts, d.target.key))
+	for i := range d.rows { // by rising index: a place is that of the row of the same position
+		if g := &d.rows[i]; int32(g.Index) < max(r.Replicas, r.Running) {
+			r.Places = append(r.Places, g.place(d.Set.Name))
 		}
 	}
 	return r
 }
 
-// place is the state of a group. A leader that lost its labels counts as absent: no list by
-// labels finds it.
-func (g *Group) place(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, key string) rollout.Place {
-	labelled := workload.IsLeader(g.Leader, set.Name)
-	old := outdated(sts, g.Leader, key)
+// place is the state of a group. A leader that lost its labels counts as absent: no list by labels finds it.
+func (r *row) place(set string) rollout.Place {
+	labelled := workload.IsLeader(r.Leader, set)
 	return rollout.Place{
-		Index:    int32(g.Index),
-		Outdated: old,
-		Ready:    labelled && g.Ready(set),
-		Updated:  labelled && !old && g.complete(set) && g.UpToDate(key),
+		Index:    int32(r.Index),
+		Outdated: r.isOutdated,
+		Ready:    labelled && r.isReady,
+		Updated:  labelled && r.isComplete && r.isAtTarget && !r.isOutdated,
 	}
 }
 
-// outdated reports whether a leader is of another revision or placement than its StatefulSet.
-func outdated(sts *appsv1.StatefulSet, leader *corev1.Pod, key string) bool {
-	return leader.Labels[lwsv1.RevisionKey] != key || workload.LeftBehind(sts, leader)
-}
-
-// livePartition is the ordinal from which a StatefulSet replaces its pods. One with OnDelete
-// replaces none.
+// livePartition is the ordinal from which a StatefulSet replaces its pods. One with OnDelete replaces none.
 func livePartition(sts *appsv1.StatefulSet) int32 {
 	if sts.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return workload.PodsOf(sts)
@@ -114,7 +102,7 @@ func appliedReplicas(sts *appsv1.StatefulSet, otherwise int32) int32 {
 // each kind has a watch of its own, and some lag. A new template relies on the set: one from an
 // earlier spec would replace pods of the present one. A lowered partition relies on groups that
 // count as ready, and on those that are given up because they are down.
-func (d *setDecision) relied() []action.Standing {
+func (d *statefulSetMaker) relied() []action.Standing {
 	if d.rollout.Changed {
 		return []action.Standing{d.unchangedSet()}
 	}
@@ -125,7 +113,7 @@ func (d *setDecision) relied() []action.Standing {
 	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
 	first, end := d.course.Partition, min(d.rollout.Partition, d.rollout.Replicas) // of the groups that are given up
 	for i, p := range d.rollout.Places {
-		g := &d.Groups[i]
+		g := &d.rows[i]
 		switch {
 		case d.rollout.Serves(p):
 			leaders.There = append(leaders.There, g.Leader.UID)
@@ -150,7 +138,7 @@ func (d *setDecision) unchangedSet() action.Standing {
 }
 
 // reliedAbsence adds the precondition that no other pods have the names of leaders in a range.
-func (d *setDecision) reliedAbsence(relied *action.Standing, first, end int32) {
+func (d *statefulSetMaker) reliedAbsence(relied *action.Standing, first, end int32) {
 	names := action.Names{Base: d.Set.Name, First: first, End: end}
 	relied.NoOther = append(relied.NoOther, names)
 	for _, pod := range slices.Concat(d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign) {
@@ -179,7 +167,7 @@ func (g *Group) reliedWorkers(relied *action.Standing) {
 }
 
 // rolloutEvents names the groups that are updated next, and the surge groups that go.
-func (d *setDecision) rolloutEvents() []action.Event {
+func (d *statefulSetMaker) rolloutEvents() []action.Event {
 	var events []action.Event
 	first, last := max(d.course.Replicas, d.rollout.Applied), d.rollout.Running-1 // wanted groups are no surge
 	if first <= last {
@@ -195,7 +183,7 @@ func (d *setDecision) rolloutEvents() []action.Event {
 	return events
 }
 
-func (d *setDecision) surgeReplicas(first, last int32) string {
+func (d *statefulSetMaker) surgeReplicas(first, last int32) string {
 	if first == last {
 		return fmt.Sprintf("surge replica %s-%d", d.Set.Name, first)
 	}

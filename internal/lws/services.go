@@ -37,8 +37,7 @@ func (d *groupDecision) ownService() bool {
 	return true
 }
 
-// keepService makes a Service where none is, adopts one without a controller, and
-// puts right one that was changed.
+// keepService makes a Service where none is, adopts one without a controller, and puts right one that was changed.
 func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev1.Service, owner identity.Ref) {
 	if service := found.Orphan(); service != nil {
 		p.do(adopt(identity.RefOf(identity.KindService, service), owner, &corev1.Service{
@@ -88,9 +87,9 @@ func notHeadless(service *corev1.Service) string {
 // unresolvedLeaders returns why workers cannot resolve the name of their leader, and what to do, or nothing. A group
 // of one has no worker, so it needs no Service.
 func (d *setDecision) unresolvedLeaders() action.Reason {
-	for i := range d.Groups {
-		g, found := &d.Groups[i], d.Service
-		if workload.SizeOf(g.Leader, d.Set) < 2 {
+	for i := range d.rows {
+		g, found := &d.rows[i], d.Service
+		if g.size < 2 {
 			continue
 		}
 		if g.HasOwnSubdomain(d.Set) {

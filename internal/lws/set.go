@@ -10,7 +10,6 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/rollout"
-	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // setDecision is what the rules of a set read: the snapshot, and values derived from it in the
@@ -18,23 +17,33 @@ import (
 type setDecision struct {
 	*SetSnapshot
 	effectiveSpec
+	// Standing counts the rows.
+	Standing
+	// maker makes the leaders.
+	maker maker
 	// Set is the effective set, in place of that of the snapshot.
 	Set *lwsv1.LeaderWorkerSet
 
-	// restarted is what the status is to say about restarts.
-	restarted restart.Status
 	// exhaustedBy has the leaders of groups that exhausted maxGroupRestarts, by index.
 	exhaustedBy map[int]*corev1.Pod
 	// refusal says why the spec is left alone, or is empty.
 	refusal string
 	// hindrance says what is refused that costs a part of the set only, or is empty.
 	hindrance string
-	// waiting is what is said about objects of a previous incarnation, or the zero value.
-	waiting previousWait
-	// held is set when nothing new may be created under the set's names yet.
+	// wait is for the leaders of a previous incarnation. held is set when nothing new may be created under the set's names yet.
+	wait namesWait
 	held bool
 	// target is the revision that groups should be at.
 	target target
+	// isDisplaced is set if the leaders' template has another placement than the set.
+	isDisplaced bool
+	// rows are the groups that have leaders, vacant others of which something is known, and unknown stands for the rest.
+	rows, vacant []row
+	unknown      row
+	// restarted is what the status is to say about restarts.
+	restarted restart.Status
+	// waiting is what is said about objects of a previous incarnation, or the zero value.
+	waiting previousWait
 	// conflict names the foreign objects under names that the set needs, or is empty.
 	conflict string
 	// unresolved says why workers cannot resolve their leaders, or is empty.
@@ -44,8 +53,6 @@ type setDecision struct {
 	// rollout is where a rolling update stands, and course where it goes next.
 	rollout rollout.State
 	course  rollout.Course
-	// gated are the leaders that wait for room, where groups have keys.
-	gated replacements
 	// pvcsPending is set while PVCs would go with what owns them: no leader is replaced then.
 	pvcsPending bool
 }
@@ -57,8 +64,7 @@ type effectiveSpec struct {
 	set, live *lwsv1.LeaderWorkerSet
 	// pending is set while the spec asks for a template that is not taken in.
 	pending bool
-	// otherClaims says that the volumeClaimTemplates of the spec are not those of the set, or is
-	// empty.
+	// otherClaims says that the volumeClaimTemplates of the spec are not those of the set, or is empty.
 	otherClaims string
 }
 
@@ -80,16 +86,13 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).workloadObjects,
 		(*setDecision).leaders,
 		(*setDecision).service,
-		(*setDecision).collisions,
-		(*setDecision).letGo,
-		(*setDecision).admit,
+		func(d *setDecision) Plan { return d.maker.admit() },
 	} {
 		plan.add(rule(d))
 	}
-	// These correct what the StatefulSet controller does, once it has what it needs.
+	// These correct what other controllers do, once they have what they need.
 	for _, rule := range []func(*setDecision) Plan{
-		(*setDecision).replace,
-		(*setDecision).touch,
+		func(d *setDecision) Plan { return d.maker.repair() },
 		(*setDecision).history,
 	} {
 		if len(plan.Actions) == 0 {
@@ -114,30 +117,29 @@ func DecideSet(w SetSnapshot) Plan {
 	return plan
 }
 
-// derive returns the values that the rules read, and the plan that they need first, such as a
-// revision to create.
+// derive returns the values that the rules read, and the plan that they need first, such as a revision to create.
 func derive(w SetSnapshot) (*setDecision, Plan) {
 	var plan Plan
 	d := &setDecision{SetSnapshot: &w, Set: w.Set}
-	d.restarted = d.restartStatus()
-	if key := d.statefulSetKey(); key != "" && !d.HistoryRead && d.revisionWithKey(key) == nil {
+	if key := d.leadersKey(); key != "" && !d.HistoryRead && d.revisionWithKey(key) == nil {
 		plan.Needs = NeedHistory
 	}
 	d.effectiveSpec = d.effective()
-	d.Set = d.set
+	d.Set, d.maker = d.set, newMaker(d)
 	d.exhaustedBy = d.exhaustedLeaders()
 	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
-	d.waiting = d.awaitPrevious()
-	d.held = d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign)+len(d.Deployment.Foreign) > 0
+	d.wait = d.awaitNames()
+	d.held = d.refusal != "" || d.wait.holds || len(d.StatefulSet.Foreign)+len(d.Deployment.Foreign) > 0
 	d.target = d.newTarget()
 	plan.add(d.target.plan)
+	d.tabulate()
+	d.restarted = d.restartStatus()
+	d.waiting = d.awaitPrevious()
 	d.conflict = d.conflicts()
-	d.rollout, d.course = d.rolling()
+	d.rollout, d.course = d.maker.rolling()
+	d.Standing = d.count()
 	d.expectReplacements()
-	if workload.HasHashIdentity(d.Set) {
-		d.gated = d.replacements()
-		d.inherit(&d.restarted)
-	}
+	d.maker.settle(&d.restarted)
 	d.unresolved = d.unresolvedLeaders()
 	d.delay = d.delays()
 	owners, pending := d.pvcs()

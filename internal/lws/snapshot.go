@@ -34,9 +34,8 @@ type SetSnapshot struct {
 	Misspelt []*corev1.Pod
 	// Groups has an entry for each leader that is a member, by rising index.
 	Groups []Group
-	// Vacant has an entry for each group that is wanted and has no leader, by
-	// rising index: its workers of an earlier life may still stand. Where groups have keys, it
-	// has those that have pods and no leader.
+	// Vacant has an entry for each group that is wanted and has no leader, by rising index: its workers of an earlier
+	// life may still stand. Where groups have keys, it has those that have pods and no leader.
 	Vacant []Group
 	// Service holds what bears the name of the Shared headless Service.
 	Service identity.Claim[*corev1.Service]
@@ -58,8 +57,7 @@ type SetSnapshot struct {
 	PodGroups      identity.Claim[*unstructured.Unstructured]
 	PodGroupsInUse map[string]bool
 	PodGroupsLive  bool
-	// LeaderVolumes holds what bears the names of leaders' volume claims. It is
-	// filled only while leaders are missing.
+	// LeaderVolumes holds what bears the names of leaders' volume claims. It is filled only while leaders are missing.
 	LeaderVolumes identity.Claim[*volumes.PVC]
 	// PVCs are those of the set's leaders and workers.
 	PVCs identity.Claim[*volumes.PVC]
@@ -70,8 +68,7 @@ type SetSnapshot struct {
 	Vigil Vigil
 	// Refusal is what the API server said of the present spec, if it refused it.
 	Refusal Refusal
-	// Refused is what it last said of what groups need, and of what the set can do
-	// without, by rising index.
+	// Refused is what it last said of what groups need, and of what the set can do without, by rising index.
 	Refused []Refused
 	// Stalled is since when the leader StatefulSet has lacked pods and created none, or zero.
 	Stalled time.Time

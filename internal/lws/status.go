@@ -46,13 +46,9 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 	want = shared.DeepCopy()
 	want.Started, want.Restarts, want.RestartsSince = d.restarted.Started, d.restarted.Restarts, d.restarted.Since
 	want.GroupRestarts = d.restarted.Total()
-	counts := d.count()
-	want.Replicas, want.ReadyReplicas, want.UpdatedReplicas = 0, counts.ready, counts.updated
-	if sts := d.StatefulSet.Own(); sts != nil {
-		want.Replicas = sts.Status.Replicas
-	}
-	if deployment := d.Deployment.Own(); deployment != nil {
-		want.Replicas = deployment.Status.Replicas
+	want.Replicas, want.ReadyReplicas, want.UpdatedReplicas = 0, d.Ready, d.Updated
+	if owner := ownerOf(d.StatefulSet.Own(), d.Deployment.Own()); owner != nil {
+		want.Replicas = owner.has
 	}
 	if want.HPAPodSelector == "" {
 		want.HPAPodSelector = fmt.Sprintf("%s=%s,%s=%s", lwsv1.SetNameLabelKey, d.Set.Name, lwsv1.WorkerIndexLabelKey, workload.LeaderIndex)

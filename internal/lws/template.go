@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,31 +23,17 @@ import (
 // systemPrefix begins the keys of every label and annotation of the API.
 const systemPrefix = "leaderworkerset.sigs.k8s.io/"
 
-// asFound keeps the template of a StatefulSet that another implementation made until the
-// next revision: a write of the template would restart its pods. Its revision says what the
-// spec says. The templates may still differ, because another version or a webhook wrote this
-// one. An annotation on the StatefulSet records that the template is kept.
-func (d *setDecision) asFound(desired *appsv1.StatefulSet) {
-	live := d.leaderStatefulSet()
-	if live == nil {
-		delete(desired.Annotations, AsFoundAnnotationKey) // an annotation of the set is no record
-		return
-	}
-	if d.otherClaims != "" || workload.SameClaimTemplates(desired.Namespace, live.Spec.VolumeClaimTemplates, desired.Spec.VolumeClaimTemplates) {
-		desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates // a StatefulSet refuses other templates, even with the same meaning
-	}
-	d.templateAsFound(desired, &desired.Spec.Template)
-}
-
-// templateAsFound keeps the template alone.
-func (d *setDecision) templateAsFound(desired metav1.Object, template *corev1.PodTemplateSpec) {
+// asFound keeps the template of a StatefulSet or Deployment that another implementation made until the next revision: a
+// write of the template would restart its pods. Its revision says what the spec says. The templates may still differ,
+// because another version or a webhook wrote this one. An annotation records that the template is kept.
+func (d *setDecision) asFound(desired metav1.Object, template *corev1.PodTemplateSpec) {
 	annotations := desired.GetAnnotations()
 	delete(annotations, AsFoundAnnotationKey) // an annotation of the set is no record
 	live, key := d.leadersOwner(), desired.GetLabels()[lwsv1.RevisionKey]
-	if live == nil || !workload.BearsName(live, d.Set.Name) || leadersKey(live) != key || live.template.Labels[lwsv1.RevisionKey] != key {
+	if live == nil || !workload.BearsName(live, d.Set.Name) || live.key() != key || live.template.Labels[lwsv1.RevisionKey] != key {
 		return
 	}
-	if !d.foundTemplate(live) || d.displaced(live) { // a leader with another placement is replaced anyway
+	if !d.foundTemplate(live) || d.isDisplaced { // a leader with another placement is replaced anyway
 		return
 	}
 	if live.GetAnnotations()[AsFoundAnnotationKey] == key || !madeAlike(live.template, template) {
@@ -61,7 +46,7 @@ func (d *setDecision) templateAsFound(desired metav1.Object, template *corev1.Po
 // leader StatefulSet or Deployment: this operator never wrote it, or kept it as found.
 func (d *setDecision) foundTemplate(live *leadersOwner) bool {
 	annotations := live.GetAnnotations()
-	return annotations[AppliedAnnotationKey] == "" || annotations[AsFoundAnnotationKey] == leadersKey(live)
+	return annotations[AppliedAnnotationKey] == "" || annotations[AsFoundAnnotationKey] == live.key()
 }
 
 // madeAlike reports whether an apply of desired leaves live as it is. Defaults of the API

@@ -23,9 +23,8 @@ func (d *groupDecision) parallel() {
 	}
 }
 
-// endsInParallel reports whether the policy ends the workers of a terminating leader now. The spec
-// decides while the leader's set exists, and what is written on the group once it is gone. Workers
-// that are orphaned stay.
+// endsInParallel reports whether the policy ends the workers of a terminating leader now. The spec decides while the
+// leader's set exists, and what is written on the group once it is gone. Workers that are orphaned stay.
 func (d *groupDecision) endsInParallel(leader *corev1.Pod) bool {
 	if leader == nil || slices.Contains(leader.Finalizers, metav1.FinalizerOrphanDependents) {
 		return false

@@ -22,7 +22,7 @@ const (
 )
 
 // touch wakes the StatefulSet controller when the name of a leader is free again.
-func (d *setDecision) touch() (p Plan) {
+func (d *statefulSetMaker) touch() (p Plan) {
 	sts := d.StatefulSet.Own()
 	if sts == nil || !workload.LacksPods(sts) {
 		return p
@@ -53,13 +53,12 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFre
 
 // isFirstFree reports whether a leader is missing, and no other owner's pod or PVC has the name of
 // the first missing one. Once it has, the leaders after it are created by the operator.
-func (d *setDecision) isFirstFree(sts *appsv1.StatefulSet) bool {
+func (d *statefulSetMaker) isFirstFree(sts *appsv1.StatefulSet) bool {
 	others := slices.Concat(d.previousLeaders(), bearersOf(identity.KindPod, slices.Concat(d.Misspelt, d.Leaders.Foreign)), d.previousPVCs())
 	return isFirstFree(sts, ownOrdinals(d.Leaders, sts), ordinalsOf(others), 0)
 }
 
-// isFirstFree reports the same of workers. A status that lags behind the pods counts as nothing
-// missing.
+// isFirstFree reports the same of workers. A status that lags behind the pods counts as nothing missing.
 func (g *Group) isFirstFree(sts *appsv1.StatefulSet) bool {
 	others := slices.Concat(bearersOf(identity.KindPod, slices.Concat(g.Misspelt, g.OthersPods())), bearersOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
 	return isFirstFree(sts, ownOrdinals(g.Pods, sts), ordinalsOf(others), 1)

@@ -57,11 +57,11 @@ func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now 
 func (o *Observer) meet(ctx context.Context, need lws.Need, w *lws.GroupSnapshot) error {
 	r := o.continued(w.Set, w.Lives)
 	w.Lives = r.lives
-	if need == lws.NeedLivePods {
-		return r.readLive(ctx, w)
+	err := r.knowRevision(ctx, w, cmp.Or(w.Leader, w.Leaving).Labels[lwsv1.RevisionKey])
+	if w.Sought = true; err == nil && need == lws.NeedLivePods {
+		err = r.readLive(ctx, w)
 	}
-	w.Sought = true
-	return r.knowRevision(ctx, w, cmp.Or(w.Leader, w.Leaving).Labels[lwsv1.RevisionKey])
+	return err
 }
 
 // readLive reads the leader, the workers and their StatefulSet from the API server, and the status where

@@ -164,10 +164,13 @@ func (r State) affordable(c Course) int32 {
 }
 
 // Down is how many groups are down, or may be at any moment. From the partition on only a group
-// that is ready and updated counts as up: the StatefulSet controller may delete any other.
+// that is ready and updated counts as up: the StatefulSet controller may delete any other. It replaces none
+// for a template that it was not given yet.
 func (r State) Down() int32 { return r.Replicas - r.count(0, r.Replicas, r.isUp) }
 
-func (r State) isUp(p Place) bool { return p.Ready && (p.Index < r.Partition || p.Updated) }
+func (r State) isUp(p Place) bool {
+	return p.Ready && (p.Index < r.Partition || p.Updated || r.Changed)
+}
 
 // Serves reports whether a group counts as up, a surge group included.
 func (r State) Serves(p Place) bool {
