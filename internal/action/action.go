@@ -1,17 +1,18 @@
 // Package action is the closed set of writes that Lockstep makes, each with the preconditions that
 // keep it safe and the reason it was decided for.
 //
-// It knows what a write must name: the incarnation it was decided for, and the owner that must
-// still exist, or be gone, at the moment of the write. It refuses to know how a write is carried
-// out and reported.
+// It knows what a write must name: the incarnation it was decided for, and the owner that must still exist, or be gone,
+// at the moment of the write. It refuses to know how a write is carried out and reported.
 package action
 
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -36,6 +37,8 @@ type About struct {
 	Because Reason
 	// Tell is what users are told about it.
 	Tell Telling
+	// Relies is what the write relies on of other objects.
+	Relies []Standing
 }
 
 // Reason is why something is done or waited for.
@@ -81,8 +84,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Create creates an object. If its name is taken, the pass ends: the object with that name must be
-// read first.
+// Create creates an object. If its name is taken, the pass ends: the object with that name must be read first.
 type Create struct {
 	Kind   identity.Kind
 	Object Object
@@ -92,16 +94,14 @@ type Create struct {
 	Tell    Telling
 }
 
-// Apply applies the fields set in Object onto the incarnation and version in Onto. It never
-// creates.
+// Apply applies the fields set in Object onto the incarnation and version in Onto. It never creates.
 type Apply struct {
 	// Object holds the fields to own; it may be a part of an object.
 	Object Object
 	Onto   identity.Ref
 	// FieldOwner is the server-side apply manager that owns the fields.
 	FieldOwner string
-	// Applied is set if FieldOwner owns fields of that version by applies only. Otherwise the
-	// object is read first.
+	// Applied is set if FieldOwner owns fields of that version by applies only. Otherwise the object is read first.
 	Applied bool
 	// Adopter, when set, is read live before the write: same UID, not terminating.
 	Adopter *identity.Ref
@@ -170,17 +170,17 @@ type SetCondition struct {
 func (a SetCondition) Target() identity.Ref { return a.Pod }
 
 // About implements Action.
-func (a SetCondition) About() About { return About{"condition", a.Because, Telling{}} }
+func (a SetCondition) About() About { return About{"condition", a.Because, Telling{}, nil} }
 
 // Target implements Action.
 func (a Ungate) Target() identity.Ref { return a.Pod }
 
 // About implements Action.
-func (a Ungate) About() About { return About{"ungate", a.Because, a.Tell} }
+func (a Ungate) About() About { return About{"remove-gate", a.Because, a.Tell, a.Relies} }
 
-// Tie replaces the ownerReferences of the version of a PVC in Object. They decide when the garbage
+// SetOwner replaces the ownerReferences of the version of a PVC in Object. They decide when the garbage
 // collector deletes the PVC.
-type Tie struct {
+type SetOwner struct {
 	Object identity.Ref
 	Owners []metav1.OwnerReference
 	// To, when set, is an owner that the PVC did not have. It is read live before the write: same
@@ -199,8 +199,7 @@ type Delete struct {
 	OwnerGone *identity.Ref
 	// Relies is read live before the write.
 	Relies []Standing
-	// AnyVersion is set if the reason holds whatever changed since the read: the UID alone is the
-	// precondition.
+	// AnyVersion is set if the reason holds whatever changed since the read: the UID alone is the precondition.
 	AnyVersion bool
 	// After is set if everything before it in the plan is to be gone first: it does not go out
 	// together with its neighbours.
@@ -225,49 +224,49 @@ type WriteStatus struct {
 func (a Create) Target() identity.Ref { return identity.RefOf(a.Kind, a.Object) }
 
 // About implements Action.
-func (a Create) About() About { return About{"create", a.Because, a.Tell} }
+func (a Create) About() About { return About{"create", a.Because, a.Tell, nil} }
 
 // Target implements Action.
 func (a Apply) Target() identity.Ref { return a.Onto }
 
 // About implements Action.
-func (a Apply) About() About { return About{"apply", a.Because, a.Tell} }
+func (a Apply) About() About { return About{"apply", a.Because, a.Tell, a.Relies} }
 
 // Target implements Action.
 func (a Relabel) Target() identity.Ref { return a.Object }
 
 // About implements Action.
-func (a Relabel) About() About { return About{"relabel", a.Because, a.Tell} }
+func (a Relabel) About() About { return About{"relabel", a.Because, a.Tell, a.Relies} }
 
 // Target implements Action.
 func (a Annotate) Target() identity.Ref { return a.Object }
 
 // About implements Action.
-func (a Annotate) About() About { return About{"annotate", a.Because, a.Tell} }
+func (a Annotate) About() About { return About{"annotate", a.Because, a.Tell, nil} }
 
 // Target implements Action.
 func (a SetFinalizers) Target() identity.Ref { return a.Object }
 
 // About implements Action.
-func (a SetFinalizers) About() About { return About{"dress", a.Because, a.Tell} }
+func (a SetFinalizers) About() About { return About{"set-finalizers", a.Because, a.Tell, a.Relies} }
 
 // Target implements Action.
-func (a Tie) Target() identity.Ref { return a.Object }
+func (a SetOwner) Target() identity.Ref { return a.Object }
 
 // About implements Action.
-func (a Tie) About() About { return About{"tie", a.Because, a.Tell} }
+func (a SetOwner) About() About { return About{"set-owner", a.Because, a.Tell, nil} }
 
 // Target implements Action.
 func (a Delete) Target() identity.Ref { return a.Object }
 
 // About implements Action.
-func (a Delete) About() About { return About{"delete", a.Because, a.Tell} }
+func (a Delete) About() About { return About{"delete", a.Because, a.Tell, a.Relies} }
 
 // Target implements Action.
 func (a WriteStatus) Target() identity.Ref { return a.Set }
 
 // About implements Action.
-func (a WriteStatus) About() About { return About{"status", a.Because, a.Tell} }
+func (a WriteStatus) About() About { return About{"status", a.Because, a.Tell, nil} }
 
 // Standing is what a write relies on: objects of one kind, in one namespace. Objects with a
 // deletionTimestamp count as gone.
@@ -290,6 +289,21 @@ type Standing struct {
 	Specified map[types.UID]int64
 	// NoOther are names that no object may have beside those of There and Unchanged.
 	NoOther []Names
+}
+
+// String says what must hold.
+func (s Standing) String() string {
+	kind, others := strings.ToLower(string(s.Kind)), ""
+	if len(s.NoOther) > 0 {
+		others = ", and no other has a name of theirs"
+	}
+	switch {
+	case s.None:
+		return fmt.Sprintf("no %s with %s exists", kind, labels.Set(s.Labels))
+	case s.Name != "":
+		return fmt.Sprintf("%s %s is as it was judged", kind, s.Name)
+	}
+	return fmt.Sprintf("each %s that was judged exists (%d), and %d of them are unchanged%s", kind, len(s.There)+len(s.Unchanged), len(s.Unchanged), others)
 }
 
 // Names are the names of leaders of a set from the first index up to, and without, the end.

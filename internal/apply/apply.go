@@ -95,6 +95,12 @@ type Done struct {
 // Do carries out one action. The error is ErrStale when a precondition did not hold, ErrGone when
 // there was nothing to delete or to change, and the API server's own otherwise.
 func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err error) {
+	if _, isApply := what.(action.Apply); !isApply { // which reads the object to write as well
+		err = a.standing(ctx, what.About().Relies)
+	}
+	if err != nil {
+		return done, err
+	}
 	switch what := what.(type) {
 	case action.Create:
 		err = a.create(ctx, what)
@@ -102,7 +108,7 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err erro
 		err = a.apply(ctx, what)
 	case action.Relabel:
 		err = a.relabel(ctx, what)
-	case action.Tie:
+	case action.SetOwner:
 		err = a.setOwners(ctx, what)
 	case action.Annotate:
 		return a.annotate(ctx, what)
@@ -136,9 +142,6 @@ func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 		if err := a.gone(ctx, *what.OwnerGone); err != nil {
 			return err
 		}
-	}
-	if err := a.standing(ctx, what.Relies); err != nil {
-		return err
 	}
 	exactly := client.Preconditions{UID: &what.Object.UID, ResourceVersion: &what.Object.ResourceVersion}
 	if what.AnyVersion {

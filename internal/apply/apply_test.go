@@ -129,10 +129,10 @@ func TestPatchesNameTheVersionThatWasJudged(t *testing.T) {
 		{"labels that enter the cache", revision, func(o client.Object) action.Action {
 			return action.Relabel{Object: ref(o), Labels: map[string]string{lwsv1.SetNameLabelKey: "w", "h": ""}, Number: 3}
 		}, `{"metadata":{"labels":{"h":null,"leaderworkerset.sigs.k8s.io/name":"w"}},"revision":3}`, true},
-		{"no owners", previous, func(o client.Object) action.Action { return action.Tie{Object: ref(o)} },
+		{"no owners", previous, func(o client.Object) action.Action { return action.SetOwner{Object: ref(o)} },
 			`{"metadata":{"ownerReferences":[]}}`, true},
 		{"an owner", aPVC(), func(o client.Object) action.Action {
-			return action.Tie{Object: ref(o), Owners: []metav1.OwnerReference{owner}, Annotations: map[string]string{"x/a": ""}}
+			return action.SetOwner{Object: ref(o), Owners: []metav1.OwnerReference{owner}, Annotations: map[string]string{"x/a": ""}}
 		}, `{"metadata":{"annotations":{"x/a":null},"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"w-0","uid":"p"}]}}`, true},
 		{"finalizers", aPVC(), func(o client.Object) action.Action {
 			return action.SetFinalizers{Object: ref(o), Finalizers: []string{"a/b", "c/d"}}
@@ -248,7 +248,7 @@ func TestOwnersThatAWebhookChangesAreAnError(t *testing.T) {
 	s.Webhook = func(object client.Object) {
 		fakeapi.OwnedBy(object, "apps/v1", fakeapi.Former(identity.KindStatefulSet, "w-0"))
 	}
-	if _, err := s.Do(t.Context(), action.Tie{Object: s.add(aPVC())}); err == nil || errors.Is(err, ErrStale) {
+	if _, err := s.Do(t.Context(), action.SetOwner{Object: s.add(aPVC())}); err == nil || errors.Is(err, ErrStale) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -270,7 +270,7 @@ func TestNothingIsWrittenForAnOwnerThatIsNotAlive(t *testing.T) {
 		for _, a := range []action.Action{
 			action.Create{Kind: identity.KindService, Object: aService(), Owner: owner},
 			action.Apply{Object: aService(), Onto: owner, Adopter: &owner},
-			action.Tie{Object: onto, To: &owner},
+			action.SetOwner{Object: onto, To: &owner},
 		} {
 			if _, err := s.Do(t.Context(), a); !errors.Is(err, ErrStale) || len(s.Requests) > 0 {
 				t.Errorf("%s: %s: %v", name, a.About().Verb, err)

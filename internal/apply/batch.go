@@ -29,7 +29,7 @@ func Batch(actions []action.Action) [][]action.Action {
 // goesWith reports whether an action need not wait for the one before it.
 func goesWith(before, a action.Action) bool {
 	deletion, deletes := a.(action.Delete)
-	_, setsOwners := a.(action.Tie)
+	_, setsOwners := a.(action.SetOwner)
 	kind := a.Target().Kind
 	return (deletes || setsOwners || kind == identity.KindPod) && !deletion.After &&
 		before.About().Verb == a.About().Verb && (deletion.Beside || before.Target().Kind == kind)

@@ -50,7 +50,7 @@ func TestOnlyNeighbouringDeletesGoTogether(t *testing.T) {
 
 func ties(n int) (actions []action.Action) {
 	for i := range n {
-		actions = append(actions, action.Tie{Object: named(fmt.Sprint(i))})
+		actions = append(actions, action.SetOwner{Object: named(fmt.Sprint(i))})
 	}
 	return actions
 }

@@ -81,9 +81,6 @@ func (a *Actor) annotate(ctx context.Context, what action.Annotate) (Done, error
 // relabel merges labels into the version of a revision that was judged. An apply could remove
 // only labels that it owns.
 func (a *Actor) relabel(ctx context.Context, what action.Relabel) error {
-	if err := a.standing(ctx, what.Relies); err != nil {
-		return err
-	}
 	var options []client.PatchOption
 	if name, changed := what.Labels[lwsv1.SetNameLabelKey]; changed && name == "" {
 		options = append(options, client.DisableReadYourWritesConsistency) // it leaves the caches
@@ -98,7 +95,7 @@ func (a *Actor) relabel(ctx context.Context, what action.Relabel) error {
 
 // setOwners replaces the owners of the version of a PVC that was judged. The PVC has the form
 // that the caches hold: the next read waits to see the write.
-func (a *Actor) setOwners(ctx context.Context, what action.Tie) error {
+func (a *Actor) setOwners(ctx context.Context, what action.SetOwner) error {
 	if what.To != nil {
 		if err := a.alive(ctx, *what.To); err != nil {
 			return err
@@ -134,9 +131,6 @@ func ownersNamed(references []metav1.OwnerReference) string {
 
 // setFinalizers replaces the finalizers of the version that was judged, and changes its annotations.
 func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) error {
-	if err := a.standing(ctx, what.Relies); err != nil {
-		return err
-	}
 	metadata := fields{"finalizers": listed(what.Finalizers)}
 	if len(what.Annotations) > 0 {
 		metadata["annotations"] = withNulls(what.Annotations)
@@ -160,9 +154,6 @@ func mergeByKey(onto identity.Ref, metadata, others fields) (client.Patch, error
 // ungate removes one gate of a pod. Annotations are changed in the version that was judged: others write them too.
 // The answer shows the pod: what it is to own next in the pass needs no other read.
 func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
-	if err := a.standing(ctx, what.Relies); err != nil {
-		return err
-	}
 	metadata := fields{}
 	if len(what.Annotations) > 0 {
 		metadata["annotations"], metadata["resourceVersion"] = withNulls(what.Annotations), what.Pod.ResourceVersion

@@ -38,7 +38,7 @@ func (d *setDecision) pvcs() (p Plan, pending bool) {
 	for _, pvc := range d.livePVCs() {
 		if write := volumes.SetOwner(pvc, d.live, d.inService(pvc, sts), former); write != nil {
 			write.Because = because(CodeTie, "PVC "+pvc.Name+" ends as the retention policy of its set says")
-			write.Tell.Refused = warning("FailedTie", "Update", "Failed to set ownerReferences of PersistentVolumeClaim "+pvc.Name, nil)
+			write.Tell.Refused = warning("FailedUpdate", "Update", "Failed to set ownerReferences of PersistentVolumeClaim "+pvc.Name, nil)
 			p.do(*write)
 		}
 	}

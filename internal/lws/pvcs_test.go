@@ -60,7 +60,7 @@ func checkPVCs(c *cluster, when string, want map[string]types.UID) {
 func TestAPVCKeepsTheOwnersThatOthersGaveIt(t *testing.T) {
 	c := running(t, 1, 2, fakeapi.Volumes(deleteClaims, retainClaims))
 	then(foreign[PVC]("data-w-0-1"), on("data-w-0-1", func(pvc PVC) { *pvc.OwnerReferences[0].Controller = false }))(c)
-	if tie := one[action.Tie](t, c.decideSet()); len(tie.Owners) != 2 || tie.Owners[0].Name != "stranger" {
+	if tie := one[action.SetOwner](t, c.decideSet()); len(tie.Owners) != 2 || tie.Owners[0].Name != "stranger" {
 		t.Errorf("takes from a PVC the owners that others gave it: %v", tie.Owners)
 	}
 }

@@ -19,11 +19,10 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner. Where
-// groups have keys, that is the name of the set for leaders, and of the leader for what belongs to it.
-// It finds revisions and PVCs by the UID of their controller ("uid:…") too, and PVCs by the name
-// of their set ("under:…"). It finds what a group consists of, but for its leader, by the name that
-// the group's is made of ("group:…").
+// indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner. Where groups have keys,
+// that is the name of the set for leaders, and of the leader for what belongs to it. It finds revisions and PVCs by the
+// UID of their controller ("uid:…") too, and PVCs by the name of their set ("under:…"). It finds what a group consists
+// of, but for its leader, by the name that the group's is made of ("group:…").
 const indexClaim = "lockstep.claim"
 
 // ownPrefix begins every key of the LeaderWorkerSet API.

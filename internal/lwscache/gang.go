@@ -36,9 +36,8 @@ func (o *Observer) WithGangs(gangs GangObjects) *Observer {
 	return o
 }
 
-// WithScheduler names the scheduler that places sets with spec.scheduling. Without one, such sets are left
-// alone. Objects of Kubernetes' own scheduler are read from memory, or live where that is nil. It returns
-// the observer.
+// WithScheduler names the scheduler that places sets with spec.scheduling. Without one, such sets are left alone.
+// Objects of Kubernetes' own scheduler are read from memory, or live where that is nil. It returns the observer.
 func (o *Observer) WithScheduler(name string, workloads, podGroups GangObjects) *Observer {
 	o.scheduler, o.workloads, o.podGroups = name, workloads, podGroups
 	return o

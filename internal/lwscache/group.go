@@ -24,8 +24,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// GroupPlan reads a group and decides about it. What the decision asks for is read too,
-// and the group is decided again.
+// GroupPlan reads a group and decides about it. What the decision asks for is read too, and the group is decided again.
 func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, lws.Plan, error) {
 	setName, group, err := o.groupNamed(ctx, key)
 	if err != nil {

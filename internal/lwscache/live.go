@@ -18,8 +18,7 @@ import (
 // readMissing is how many names of missing leaders are read live at most.
 const readMissing = 5
 
-// unlabelledLeaders reads live the pods under names of missing leaders. A pod without our labels
-// is not in the cache.
+// unlabelledLeaders reads live the pods under names of missing leaders. A pod without our labels is not in the cache.
 func (r *reading) unlabelledLeaders(ctx context.Context, shown []*corev1.Pod) (found []*corev1.Pod, err error) {
 	names := make(map[string]bool, len(shown))
 	for _, pod := range shown {

@@ -59,8 +59,7 @@ type setMemory struct {
 	// refusal is what the API server last refused to the set as it was then.
 	refusal   lws.Refusal
 	refusedAs wish
-	// refused is what it refused to groups, by the names of their leaders, and to the set under
-	// no name.
+	// refused is what it refused to groups, by the names of their leaders, and to the set under no name.
 	refused map[string][]lws.Refusal
 	// inTheWay holds the objects that the set waits for. One of them last came or went at moved.
 	inTheWay []types.UID
@@ -254,8 +253,7 @@ func (m *Memory) StatusWritten(set client.Object, at time.Time) {
 	m.of(set).statusAt = at
 }
 
-// Accepted records that the API server took what the spec of a set leads to: the next refusal
-// is the first one.
+// Accepted records that the API server took what the spec of a set leads to: the next refusal is the first one.
 func (m *Memory) Accepted(set client.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,9 +273,8 @@ func (m *Memory) Refused(set client.Object, refusal lws.Refusal) lws.Refusal {
 	return refusal
 }
 
-// RefusedTo records what the API server refused in the last reconcile of a group, or of the set
-// if leader is empty. It returns the refusals with the time of the first one, and whether they
-// have changed.
+// RefusedTo records what the API server refused in the last reconcile of a group, or of the set if leader is empty. It
+// returns the refusals with the time of the first one, and whether they have changed.
 func (m *Memory) RefusedTo(set client.Object, leader string, refusals []lws.Refusal) (going []lws.Refusal, news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -42,16 +42,14 @@ func New(cached, live client.Reader, memory *Memory) *Observer {
 	return &Observer{cached: cached, live: live, memory: memory}
 }
 
-// WithPods makes the observer list pods from the store of the cache itself: the cache copies each
-// pod, and a set that comes has the pods of all its groups listed at each event. It returns the
-// observer.
+// WithPods makes the observer list pods from the store of the cache itself: the cache copies each pod, and a set that
+// comes has the pods of all its groups listed at each event. It returns the observer.
 func (o *Observer) WithPods(store toolscache.Indexer) *Observer {
 	o.podStore = store
 	return o
 }
 
-// WithDefinition makes the observer look for fields of sets that this version lacks. It returns
-// the observer.
+// WithDefinition makes the observer look for fields of sets that this version lacks. It returns the observer.
 func (o *Observer) WithDefinition(definition *Definition) *Observer {
 	o.definition = definition
 	return o
@@ -108,10 +106,9 @@ func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind
 // Taken records that a create found a name taken: an object without our labels may have it.
 func (o *Observer) Taken(ref identity.Ref) { o.memory.Taken(ref) }
 
-// Pods returns the cached pods that are named as a StatefulSet would name its own, whatever their
-// owner, or those that belong to a set or a leader in the same way where groups have keys. It does
-// not wait, so event handlers may call it. Writes to pods need no wait: a second
-// create of a pod is refused, and so is a delete.
+// Pods returns the cached pods that are named as a StatefulSet would name its own, whatever their owner, or those that
+// belong to a set or a leader in the same way where groups have keys. It does not wait, so event handlers may call it.
+// Writes to pods need no wait: a second create of a pod is refused, and so is a delete.
 func (o *Observer) Pods(ctx context.Context, statefulSet types.NamespacedName) ([]*corev1.Pod, error) {
 	return o.podsWith(ctx, statefulSet.Namespace, byName(statefulSet.Name))
 }

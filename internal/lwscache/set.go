@@ -23,8 +23,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// SetPlan reads a set and decides about it. What the decision asks for is read too, and the
-// set is decided again.
+// SetPlan reads a set and decides about it. What the decision asks for is read too, and the set is decided again.
 func (o *Observer) SetPlan(ctx context.Context, key types.NamespacedName, now time.Time) (lws.SetSnapshot, lws.Plan, error) {
 	w, err := o.Set(ctx, key, now)
 	if err != nil {

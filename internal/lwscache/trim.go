@@ -42,8 +42,7 @@ func trimReplicaSet(object any) (any, error) {
 	return object, nil
 }
 
-// trimManagedFields keeps the entry that a create left behind, without its fields: an apply must
-// take it over.
+// trimManagedFields keeps the entry that a create left behind, without its fields: an apply must take it over.
 func trimManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	i := slices.IndexFunc(entries, lws.LeftByCreate)
 	if i < 0 {

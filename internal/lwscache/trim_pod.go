@@ -42,8 +42,7 @@ func withResources(containers []corev1.Container) []corev1.Container {
 	return kept
 }
 
-// trimConditions keeps the conditions that decisions read. Of a ready pod, those on the way to
-// readiness are dropped.
+// trimConditions keeps the conditions that decisions read. Of a ready pod, those on the way to readiness are dropped.
 func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	isReady := slices.ContainsFunc(conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

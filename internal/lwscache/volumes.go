@@ -78,8 +78,7 @@ func (r *reading) fillVolumes(ctx context.Context, w *lws.SetSnapshot) error {
 	return r.fillPVCs(ctx, w, made, sts)
 }
 
-// fillPVCs reads all PVCs of the set, and which groups beyond its StatefulSet's replicas
-// still have pods beside theirs.
+// fillPVCs reads all PVCs of the set, and which groups beyond its StatefulSet's replicas still have pods beside theirs.
 func (r *reading) fillPVCs(ctx context.Context, w *lws.SetSnapshot, made *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet) error {
 	if sts == nil {
 		return nil

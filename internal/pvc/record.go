@@ -225,7 +225,7 @@ type Lifting struct {
 func (l Lifting) Gates() []corev1.PodSchedulingGate { return slices.Clone(l.stays) }
 
 // About implements action.Action.
-func (l Lifting) About() action.About { return action.About{Verb: "lift", Because: l.because} }
+func (l Lifting) About() action.About { return action.About{Verb: "remove-gate", Because: l.because} }
 
 // Gated reports whether a pod waits under UseGate. A terminating pod does not.
 func Gated(pod *corev1.Pod) bool {

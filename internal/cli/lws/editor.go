@@ -35,8 +35,7 @@ type Change struct {
 	After *lwsv1.LeaderWorkerSet
 }
 
-// Decide decides what to change, or why nothing can be changed. read reads the revisions of the set, by rising
-// number.
+// Decide decides what to change, or why nothing can be changed. read reads the revisions of the set, by rising number.
 type Decide func(set *lwsv1.LeaderWorkerSet, read undo.Revisions) (Change, error)
 
 // Editor changes sets. It writes nothing but patches of sets.

@@ -154,8 +154,7 @@ const CodeNotAllowed = "NotAllowedToSee"
 // stuckFor is the least age of objects that the status calls stuck.
 const stuckFor = time.Minute
 
-// recall adds what the operator has written into the status: that objects of the previous incarnation
-// are stuck.
+// recall adds what the operator has written into the status: that objects of the previous incarnation are stuck.
 func recall(v lws.Vigil, set *lwsv1.LeaderWorkerSet, now time.Time) lws.Vigil {
 	if !lws.ToldStuck(set) {
 		return v
@@ -270,9 +269,8 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// Open starts to read a namespace, and returns when the cache is synced. Nothing can be written
-// through a session. It ends with ctx, or when the API server refuses a list or watch. Other errors of
-// watches are printed to warn.
+// Open starts to read a namespace, and returns when the cache is synced. Nothing can be written through a session. It
+// ends with ctx, or when the API server refuses a list or watch. Other errors of watches are printed to warn.
 func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Writer) (s *Session, err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer func() {

@@ -15,8 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// ClaimWhy is what "why pvc/NAME -o json" prints. The fields of the explanation stand
-// beside these.
+// ClaimWhy is what "why pvc/NAME -o json" prints. The fields of the explanation stand beside these.
 type ClaimWhy struct {
 	metav1.TypeMeta `json:",inline"`
 

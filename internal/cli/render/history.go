@@ -92,13 +92,7 @@ func revisionOf(s clilws.Survey, stored *appsv1.ControllerRevision) Revision {
 
 // groupsAt returns how many groups run a revision.
 func groupsAt(s clilws.Survey, key string) int {
-	groups := 0
-	for i := range s.Groups {
-		if leader := s.Groups[i].Leader; leader != nil && leader.Labels[lwsv1.RevisionKey] == key {
-			groups++
-		}
-	}
-	return groups
+	return len(only(s.Groups, func(g clilws.Group) bool { return g.Leader != nil && g.Leader.Labels[lwsv1.RevisionKey] == key }))
 }
 
 // write writes the history as a table.

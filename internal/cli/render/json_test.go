@@ -44,7 +44,8 @@ func TestFieldsForPrograms(t *testing.T) {
 		"SetStatus": {[]Report{Status(status)}, object + `apiVersion generation createdAt desired size ready upToDate revision conditions.reason due
 			groups.index groups.leader groups.wanted groups.exists groups.ready groups.readyPods groups.pods groups.revision groups.upToDate
 			groups.nodes groups.createdAt groups.restarts groups.waiting.reason groups.waiting.message groups.ghosts.kind groups.ghosts.name
-			groups.ghosts.uid groups.ghosts.deletedAt groups.ghosts.node groups.ghosts.finalizers`},
+			groups.ghosts.uid groups.ghosts.deletedAt groups.ghosts.node groups.ghosts.finalizers groups.previous.kind groups.previous.name
+			groups.previous.uid groups.previous.deletedAt groups.previous.node groups.previous.finalizers`},
 		"SetPlan": {[]Report{Plan(planned())}, object + `apiVersion exists inStep parts.group parts.actions.verb parts.actions.object.kind
 			parts.actions.object.namespace parts.actions.object.name parts.actions.object.uid parts.actions.reason parts.actions.message
 			parts.actions.preconditions.absent parts.actions.preconditions.uid parts.actions.preconditions.resourceVersion

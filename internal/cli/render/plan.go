@@ -51,17 +51,19 @@ type Part struct {
 
 // Action is one write.
 type Action struct {
-	// Verb is create, apply, delete or status.
+	// Verb is create, apply, annotate, relabel, set-finalizers, set-owner, remove-gate, condition, delete or status.
 	Verb   string       `json:"verb"`
 	Object identity.Ref `json:"object"`
 	// Reason is a stable code, Message a sentence for people.
 	Reason        string        `json:"reason"`
 	Message       string        `json:"message"`
 	Preconditions Preconditions `json:"preconditions"`
+	// Foreground is set where what the object owns is deleted first, and After where what precedes it must be gone first.
+	Foreground bool `json:"foreground,omitempty"`
+	After      bool `json:"after,omitempty"`
 }
 
-// Preconditions must hold at the moment of a write. Otherwise the operator writes nothing and
-// reconciles again.
+// Preconditions must hold at the moment of a write. Otherwise the operator writes nothing and reconciles again.
 type Preconditions struct {
 	// Absent: no object has the name.
 	Absent bool `json:"absent,omitempty"`
@@ -72,6 +74,8 @@ type Preconditions struct {
 	Alive *identity.Ref `json:"alive,omitempty"`
 	// Gone is an owner that must not exist any more under its UID.
 	Gone *identity.Ref `json:"gone,omitempty"`
+	// Relies says what must hold of other objects, which are read live before the write.
+	Relies []string `json:"relies,omitempty"`
 }
 
 // SetPlanList holds the plans for several sets of one file.
@@ -147,18 +151,22 @@ func actionOf(a action.Action) Action {
 		shown.Preconditions = Preconditions{Absent: true, Alive: &a.Owner}
 	case action.Apply:
 		shown.Preconditions.Alive = a.Adopter
-	case action.Tie:
+	case action.SetOwner:
 		shown.Preconditions.Alive = a.To
 	case action.Delete:
 		if shown.Preconditions.Gone = a.OwnerGone; a.AnyVersion {
 			shown.Preconditions.ResourceVersion = ""
 		}
+		shown.Foreground, shown.After = a.Foreground, a.After
 	case action.Ungate:
 		if len(a.Annotations) == 0 {
 			shown.Preconditions.ResourceVersion = ""
 		}
 	case action.SetCondition:
 		shown.Preconditions.ResourceVersion = ""
+	}
+	for _, standing := range about.Relies {
+		shown.Preconditions.Relies = append(shown.Preconditions.Relies, standing.String())
 	}
 	return shown
 }
@@ -218,6 +226,9 @@ func (p Part) write(to *page) {
 		if needs := a.Preconditions.needs(); len(needs) > 0 {
 			to.linef("      only if %s", strings.Join(needs, ", "))
 		}
+		if a.After {
+			to.linef("      once the objects above are gone")
+		}
 	}
 	for _, w := range p.Waits {
 		again := ""
@@ -244,5 +255,5 @@ func (p Preconditions) needs() (all []string) {
 	if p.Gone != nil {
 		all = append(all, fmt.Sprintf("%s (uid %s) is gone", p.Gone, p.Gone.UID))
 	}
-	return all
+	return append(all, p.Relies...)
 }

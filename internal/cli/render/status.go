@@ -52,14 +52,13 @@ type SetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Waiting is what the set itself waits for.
 	Waiting []Wait `json:"waiting,omitempty"`
-	// Due is the number of writes that the operator has yet to make. It stays above zero only if no
-	// operator runs.
+	// Due is the number of writes that the operator has yet to make. It stays above zero only if no operator runs.
 	Due int `json:"due"`
 	// Groups are those that are wanted and those that have an object, by rising index. Those in a row of which
 	// nothing exists are one entry.
 	Groups []GroupStatus `json:"groups"`
-	// Ghosts are objects of previous incarnations that belong to no single group.
-	Previous []Previous `json:"ghosts,omitempty"`
+	// Those of a set belong to no single group.
+	leftovers
 }
 
 // GroupStatus is one group of a SetStatus.
@@ -91,10 +90,21 @@ type GroupStatus struct {
 	Restarts int32 `json:"restarts"`
 	// Waiting is why the group is not ready.
 	Waiting []Wait `json:"waiting,omitempty"`
-	// Ghosts are objects of previous incarnations. They are not counted.
-	Previous []Previous `json:"ghosts,omitempty"`
+	leftovers
 	// Failed is absent when the group never failed.
 	Failed *GroupFailure `json:"failed,omitempty"`
+}
+
+// leftovers are objects of previous incarnations. They are not counted.
+type leftovers struct {
+	Previous []Previous `json:"previous,omitempty"`
+	// Ghosts is the same, under the name of releases before v0.2.
+	Ghosts []Previous `json:"ghosts,omitempty"`
+}
+
+func left(lists ...[]Previous) leftovers {
+	all := slices.Concat(lists...)
+	return leftovers{all, all}
 }
 
 // Previous is an object of a previous incarnation, or a terminating one. It has a name of the set.
@@ -141,7 +151,7 @@ func Status(s clilws.Survey) *SetStatus {
 		Waiting:    append(waits(s, s.Plan), leadersRefused(s)...),
 		Due:        due(s),
 		Groups:     groups(s),
-		Previous: slices.Concat(previous(identity.KindStatefulSet, s.Set.StatefulSet.Previous),
+		leftovers: left(previous(identity.KindStatefulSet, s.Set.StatefulSet.Previous),
 			previous(identity.KindService, s.Set.Service.Previous), previous(identity.KindControllerRevision, only(s.Set.Revisions.Previous, ofSet))),
 	}
 }
@@ -186,7 +196,7 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 		Exists: g.Leader != nil,
 		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
 		Pods: sizeOf(g),
-		Previous: slices.Concat(
+		leftovers: left(
 			previous(identity.KindPod, only(s.Set.Leaders.Previous, leader)),
 			previous(identity.KindStatefulSet, g.Workers.Previous),
 			previous(identity.KindPod, g.Pods.Previous),
@@ -227,8 +237,7 @@ func previous[T metav1.Object](k identity.Kind, objects []T) []Previous {
 	var all []Previous
 	for _, object := range objects {
 		p := Previous{
-			Kind: string(k), Name: object.GetName(), UID: object.GetUID(),
-			DeletedAt: timeOf(deletedAt(object)), Finalizers: object.GetFinalizers(),
+			Kind: string(k), Name: object.GetName(), UID: object.GetUID(), DeletedAt: timeOf(deletedAt(object)), Finalizers: object.GetFinalizers(),
 		}
 		if pod, ok := any(object).(*corev1.Pod); ok {
 			p.Node = pod.Spec.NodeName
@@ -274,8 +283,7 @@ func timeOf(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil
 	}
-	t := metav1.NewTime(at)
-	return &t
+	return &metav1.Time{Time: at}
 }
 
 // write writes the status as tables.
@@ -330,18 +338,13 @@ func (s *SetStatus) conditions(p *page) {
 
 // waits lists the waits that no condition shows.
 func (s *SetStatus) waits(p *page) {
-	first := true
-	for _, w := range s.Waiting {
-		shown := slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
-			return c.Status == metav1.ConditionTrue && c.Message == w.Message
-		})
-		if shown {
-			continue
-		}
-		if first {
+	isNew := func(w Wait) bool {
+		return !slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue && c.Message == w.Message })
+	}
+	for i, w := range only(s.Waiting, isNew) {
+		if i == 0 {
 			p.gap()
 		}
-		first = false
 		p.linef("waiting: %s (%s)", w.Message, w.Reason)
 	}
 }

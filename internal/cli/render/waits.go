@@ -143,8 +143,7 @@ func leadersRefused(s clilws.Survey) []Wait {
 	return nil
 }
 
-// podWaits says what a group with a leader lacks. A wait of the plan explains workers that the operator
-// holds back.
+// podWaits says what a group with a leader lacks. A wait of the plan explains workers that the operator holds back.
 func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 	var unscheduled, unready []string
 	pods := podsOf(g)
@@ -181,8 +180,7 @@ func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 // quotaGate is the gate of pods that wait for quota in Kueue.
 const quotaGate = "kueue.x-k8s.io/admission"
 
-// schedulerSays is why a pod has no node: the gates that keep it from the scheduler, or the scheduler's
-// message.
+// schedulerSays is why a pod has no node: the gates that keep it from the scheduler, or the scheduler's message.
 func schedulerSays(pod *corev1.Pod) string {
 	var gates []string
 	why := "held by"
@@ -192,12 +190,8 @@ func schedulerSays(pod *corev1.Pod) string {
 			why = "waits for quota, by"
 		}
 	}
-	switch len(gates) {
-	case 0:
-	case 1:
-		return fmt.Sprintf(": %s the scheduling gate %s", why, gates[0])
-	default:
-		return fmt.Sprintf(": %s the scheduling gates %s", why, few(gates))
+	if len(gates) > 0 {
+		return fmt.Sprintf(": %s the scheduling gate%s %s", why, "s"[:min(len(gates)-1, 1)], few(gates))
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {

@@ -29,8 +29,8 @@ func owner(set *lwsv1.LeaderWorkerSet) metav1.OwnerReference {
 // WhenScaled, or nil if there is nothing to write. Former are the UIDs of owners to remove
 // beside the set; those that others gave the PVC stay. A PVC whose group is not in service
 // loses owners and the annotation, and gets none.
-func SetOwner(pvc *PVC, set *lwsv1.LeaderWorkerSet, inService bool, former []types.UID) *action.Tie {
-	write := &action.Tie{Object: identity.RefOf(identity.KindPersistentVolumeClaim, pvc), Owners: pvc.OwnerReferences}
+func SetOwner(pvc *PVC, set *lwsv1.LeaderWorkerSet, inService bool, former []types.UID) *action.SetOwner {
+	write := &action.SetOwner{Object: identity.RefOf(identity.KindPersistentVolumeClaim, pvc), Owners: pvc.OwnerReferences}
 	keeps, owned := Keeps(set), metav1.IsControlledBy(pvc, set)
 	if keeps || inService {
 		write.Owners = slices.DeleteFunc(slices.Clone(pvc.OwnerReferences), func(o metav1.OwnerReference) bool {
