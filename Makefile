@@ -115,6 +115,12 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 	LOCKSTEP_SEED=1 LOCKSTEP_INTERLEAVINGS=20 go test -count=1 -timeout 20m ./test/integration
 	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestSmoke$$'
 
+.PHONY: quick
+quick: ## Vet, and test the core and the rest on the fake API server, few worlds of each law (2 minutes)
+	go vet ./...
+	go test -timeout 10m $$(go list ./api/... ./cmd/... ./config/... ./internal/... | grep -vxF "$$(go list $(LAWFUL:%=./%))")
+	go test -timeout 10m $(LAWFUL:%=./%) -rapid.seed=1 -rapid.nofailfile -rapid.checks=10
+
 .PHONY: drills
 drills: build ## Run every drill on the local control plane (an hour), ROUNDS of each recreation, and compare rights
 	@rm -f $(RIGHTS)
