@@ -15,34 +15,34 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 42_466
+	wholeAtMost = 42_429
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
 	methodsAtMost = 40
 	limitsAtMost  = 50
 	// keyQuestionsAtMost is of lines that ask whether groups have keys.
-	keyQuestionsAtMost = 78
+	keyQuestionsAtMost = 77
 )
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
 	"internal/lws":           5_545,
-	"internal/lwscache":      2_777,
+	"internal/lwscache":      2_726,
 	"internal/pvc":           2_338,
 	"internal/install":       2_347,
-	"local/internal/plane":   1_993,
+	"local/internal/plane":   1_984,
 	"internal/cli/render":    1_932,
 	"internal/lws/admission": 1_733,
 	"internal/cli":           1_619,
-	"internal/operator":      1_609,
+	"internal/operator":      1_604,
 }
 
 // largeTypes are types above the ceiling.
 var largeTypes = map[string]int{
 	"internal/lws setDecision":   105,
 	"internal/lws groupDecision": 49,
-	"internal/lwscache reading":  53,
+	"internal/lwscache reading":  52,
 }
 
 // keyQuestion is how code asks for the identity of a set.

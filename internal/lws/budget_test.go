@@ -174,7 +174,7 @@ func TestAGroupThatExhaustsItsBudgetIsStopped(t *testing.T) {
 		c := budget(1, 3, 0)(t)
 		then(annotated("w-0", recover, "true"), on("w-0-1", crash))(c)
 		plan := c.decideGroup("w-0")
-		if got, want := short(plan), "dress pod w-0, dress pod w-0-1, dress pod w-0-2, delete pod w-0"; got != want {
+		if got, want := short(plan), "set-finalizers pod w-0, set-finalizers pod w-0-1, set-finalizers pod w-0-2, delete pod w-0"; got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}
 		event := plan.Actions[3].(action.Delete).Tell.Done[0]
@@ -247,7 +247,7 @@ func TestACacheThatLagsLosesNoCount(t *testing.T) {
 	}
 	c.cached = lagging
 	c.awake()
-	if got := spelled(c.decideGroup("w-0")); len(got) != 3 || got[0] != "dress pod w-0" {
+	if got := spelled(c.decideGroup("w-0")); len(got) != 3 || got[0] != "set-finalizers pod w-0" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -354,12 +354,12 @@ func TestRecoveredPodsGoBeforeTheirLeader(t *testing.T) {
 		t.Errorf("counted %d", recreations(c))
 	}
 	plan := c.decideGroup("w-0")
-	if got := short(plan); got != "dress pod w-0-1, dress pod w-0-2" {
+	if got := short(plan); got != "set-finalizers pod w-0-1, set-finalizers pod w-0-2" {
 		t.Errorf("got %q", got)
 	}
 	c.do(plan)
 	gone[Pod]("w-0-1", "w-0-2")(c)
-	if got := short(c.decideGroup("w-0")); got != "dress pod w-0" {
+	if got := short(c.decideGroup("w-0")); got != "set-finalizers pod w-0" {
 		t.Errorf("got %q", got)
 	}
 	c.settle()

@@ -104,7 +104,7 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		{"a revision without label and name", three, lost(func(r Revision) { r.Labels, r.Data.Raw = nil, append([]byte(" "), r.Data.Raw...) }), "w-0", noRevision},
 		{"the Service of a former leader", unique, then(previous[Service]("w-0", "w-0"), withoutWorkers), "w-0", makes + " | Garbage WaitingForPreviousIncarnation"},
 		// What another implementation left on pods is taken off.
-		{"a gated leader", three, on("w-0", gated), "w-0", "ungate pod w-0"},
+		{"a gated leader", three, on("w-0", gated), "w-0", "remove-gate pod w-0"},
 		{"a gated leader beside a worker of a former leader", three, then(on("w-0", gated), previous[Pod]("w-0-1", "w-0"), gone[StatefulSet]("w-0")), "w-0",
 			"| Garbage WaitingForPreviousIncarnation"},
 		{"a gated leader beside a worker above the group's size", three, then(on("w-0", gated), surplus, previous[Pod]("w-0-3", "w-0")), "w-0",

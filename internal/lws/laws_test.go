@@ -137,10 +137,10 @@ func (w *world) checkWaits(d decided) {
 var verbs = map[identity.Kind]string{
 	identity.KindLeaderWorkerSet:       "status",
 	identity.KindStatefulSet:           "create apply annotate relabel delete",
-	identity.KindPod:                   "create annotate dress ungate delete",
+	identity.KindPod:                   "annotate set-finalizers remove-gate delete",
 	identity.KindService:               "create apply delete",
 	identity.KindControllerRevision:    "create apply relabel delete",
-	identity.KindPersistentVolumeClaim: "create tie delete",
+	identity.KindPersistentVolumeClaim: "set-owner delete",
 }
 
 // checkWrite checks that a write has a reason, stays in the namespace, and names an incarnation

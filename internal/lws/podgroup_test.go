@@ -324,7 +324,7 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 		{"in step, all pods", whole, nothing, "", ""},
 		{"lost", group, withoutNative, "w-0", "create podgroup"},
 		{"lost, of all pods", whole, withoutNative, "", "create podgroup"},
-		{"lost, of a leader that waited for the group before it", group, then(withoutNative, on("w-0", gated)), "w-0", "ungate pod w-0, create podgroup"},
+		{"lost, of a leader that waited for the group before it", group, then(withoutNative, on("w-0", gated)), "w-0", "remove-gate pod w-0, create podgroup"},
 		{"of another count", group, onNative(drift), "w-0", "apply podgroup"},
 		{"of another count, of all pods", whole, onNative(drift), "", "apply podgroup"},
 		{"without labels", group, onNative(func(o PodGroup) { o.SetLabels(nil) }), "w-0", "apply podgroup"},

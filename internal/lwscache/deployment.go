@@ -20,11 +20,16 @@ import (
 
 // fillDeployment reads the leader Deployment of a set whose groups have keys, and its ReplicaSets.
 func (r *reading) fillDeployment(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	if !workload.HasHashIdentity(r.set) {
-		return nil
-	}
-	w.Deployment, w.ReplicaSets, err = r.leaderDeployment(ctx)
+	w.Deployment, w.ReplicaSets, err = r.ownDeployment(ctx)
 	return err
+}
+
+// ownDeployment is leaderDeployment, and nothing for a set that has none.
+func (r *reading) ownDeployment(ctx context.Context) (found identity.Claim[*appsv1.Deployment], replicaSets identity.Claimant, err error) {
+	if !workload.HasHashIdentity(r.set) {
+		return found, nil, nil
+	}
+	return r.leaderDeployment(ctx)
 }
 
 func (r *reading) leaderDeployment(ctx context.Context) (found identity.Claim[*appsv1.Deployment], replicaSets identity.Claimant, err error) {
@@ -50,44 +55,6 @@ func (r *reading) leaderDeployment(ctx context.Context) (found identity.Claim[*a
 	return found, replicaSets, nil
 }
 
-// fillHashGroups reads the groups of a set whose groups have keys: those of leaders, and those that have pods and
-// no leader.
-func (r *reading) fillHashGroups(ctx context.Context, w *lws.SetSnapshot) error {
-	known := map[string]bool{}
-	for _, leader := range w.Leaders.Owned {
-		known[leader.Name] = true
-		g := lws.Group{Index: workload.IndexOf(leader), HasKey: true, LeaderName: leader.Name, Leader: leader}
-		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
-			return err
-		}
-		w.Groups = append(w.Groups, g)
-	}
-	slices.SortFunc(w.Groups, func(a, b lws.Group) int { return a.Index - b.Index })
-	workers, err := r.workersUnder(ctx)
-	if err != nil {
-		return err
-	}
-	for _, pod := range workers {
-		leader := workload.LeaderOf(pod)
-		if known[leader] {
-			continue
-		}
-		known[leader] = true
-		g := lws.Group{Index: workload.IndexOfKey(pod), HasKey: true, LeaderName: leader}
-		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
-			return err
-		}
-		w.Vacant = append(w.Vacant, g)
-	}
-	slices.SortFunc(w.Vacant, func(a, b lws.Group) int { return a.Index - b.Index })
-	return nil
-}
-
-// workersUnder returns the workers of a set whose groups have keys, whatever their leaders.
-func (r *reading) workersUnder(ctx context.Context) ([]*corev1.Pod, error) {
-	return r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
-}
-
 // hashGroup returns the set and the index of the group of a leader's name if the group has a key, or "".
 func (o *Observer) hashGroup(ctx context.Context, key types.NamespacedName) (set string, index int, err error) {
 	leader := &corev1.Pod{}
@@ -107,29 +74,6 @@ func (o *Observer) hashGroup(ctx context.Context, key types.NamespacedName) (set
 		}
 	}
 	return "", 0, err
-}
-
-// fillHashLeader is fillLeader for a group that has a key.
-func (r *reading) fillHashLeader(ctx context.Context, w *lws.GroupSnapshot) error {
-	found, replicaSets, err := r.leaderDeployment(ctx)
-	if err != nil {
-		return err
-	}
-	w.Deployment = found.Own()
-	key := types.NamespacedName{Namespace: r.set.Namespace, Name: w.LeaderName}
-	pods, err := named(ctx, r.Observer, identity.KindPod, key, &corev1.Pod{})
-	if err != nil || len(pods) == 0 {
-		return err
-	}
-	w.Kept = append(w.Kept, lws.Kept(r.set.Name, pods)...)
-	owner := metav1.GetControllerOfNoCopy(pods[0])
-	switch {
-	case w.Deployment != nil && owner != nil && slices.Contains(replicaSets, owner.UID):
-		setLeader(w, pods[0])
-	case pods[0].DeletionTimestamp != nil:
-		w.Former = pods[0]
-	}
-	return nil
 }
 
 // workerSets reads the StatefulSets of a group that has a key: those that its leader owns, by any name, and what has the

@@ -267,7 +267,7 @@ func (r *reading) labelledPodGroups(ctx context.Context) (all []*unstructured.Un
 // workersIn returns the workers in memory that may be in a PodGroup of a group.
 func (r *reading) workersIn(ctx context.Context, podGroup *unstructured.Unstructured) ([]*corev1.Pod, error) {
 	if workload.HasHashIdentity(r.set) {
-		return r.workersUnder(ctx)
+		return r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
 	}
 	return r.Pods(ctx, types.NamespacedName{Namespace: r.set.Namespace, Name: r.set.Name + "-" + podGroup.GetLabels()[lwsv1.GroupIndexLabelKey]})
 }

@@ -167,28 +167,32 @@ func (o *Observer) group(ctx context.Context, namespace, setName string, w lws.G
 	return w, nil
 }
 
-// fillLeader reads the set's leader StatefulSet, and the pod of the leader's name that it owns: as
-// Leader, or as Leaving once it is deleted. A terminating pod that it does not own is Former.
+// fillLeader reads what makes the leaders of the set, and the pod of the leader's name that belongs to it: as
+// Leader, or as Leaving once it is deleted. A terminating pod of another owner is Former.
 func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
-	if w.HasKey {
-		return r.fillHashLeader(ctx, w)
-	}
-	found, err := r.leaderStatefulSet(ctx)
+	sets, err := r.leaderStatefulSet(ctx)
 	if err != nil {
 		return err
 	}
-	w.LeaderSet = found.Own()
-	key := types.NamespacedName{Namespace: r.set.Namespace, Name: w.LeaderName}
-	pods, err := named(ctx, r.Observer, identity.KindPod, key, &corev1.Pod{})
-	w.Kept = append(w.Kept, lws.Kept(r.set.Name, pods)...)
-	switch {
-	case err != nil || len(pods) == 0:
+	deployments, owners, err := r.ownDeployment(ctx)
+	if err != nil {
 		return err
-	case w.LeaderSet != nil && metav1.IsControlledBy(pods[0], w.LeaderSet):
+	}
+	if w.LeaderSet, w.Deployment = sets.Own(), deployments.Own(); w.LeaderSet != nil {
+		owners = identity.Claimant{w.LeaderSet.UID}
+	}
+	pods, err := named(ctx, r.Observer, identity.KindPod, types.NamespacedName{Namespace: r.set.Namespace, Name: w.LeaderName}, &corev1.Pod{})
+	w.Kept = append(w.Kept, lws.Kept(r.set.Name, pods)...)
+	if err != nil || len(pods) == 0 {
+		return err
+	}
+	owner := metav1.GetControllerOfNoCopy(pods[0])
+	switch {
+	case owner != nil && (w.LeaderSet != nil || w.Deployment != nil) && slices.Contains(owners, owner.UID):
 		setLeader(w, pods[0])
 	case pods[0].DeletionTimestamp != nil:
 		w.Former = pods[0]
-		for _, sts := range slices.Concat(found.Previous, found.Orphans) {
+		for _, sts := range slices.Concat(sets.Previous, sets.Orphans) {
 			if metav1.IsControlledBy(w.Former, sts) {
 				w.FormerOwner = sts
 			}

@@ -127,35 +127,26 @@ func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
 	return err
 }
 
-// fillGroups reads the groups of leaders, and the objects of wanted groups that have no leader.
+// fillGroups reads the groups of leaders, and the objects of others that have no leader.
 func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
-	if workload.HasHashIdentity(r.set) {
-		return r.fillHashGroups(ctx, w)
-	}
-	w.Groups = make([]lws.Group, 0, len(w.Leaders.Owned))
+	hasKey, known := workload.HasHashIdentity(r.set), map[string]bool{}
 	for _, leader := range w.Leaders.Owned {
-		_, index := identity.ParentAndOrdinal(leader.Name)
-		g := lws.Group{Index: index, LeaderName: leader.Name, Leader: leader}
-		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
+		known[leader.Name] = true
+		w.Groups = append(w.Groups, lws.Group{Index: workload.IndexOf(leader), HasKey: hasKey, LeaderName: leader.Name, Leader: leader})
+	}
+	byIndex := func(a, b lws.Group) int { return a.Index - b.Index }
+	slices.SortFunc(w.Groups, byIndex)
+	for i := range w.Groups {
+		if err := r.fillIncomplete(ctx, &w.Groups[i], w.Now); err != nil {
 			return err
 		}
-		w.Groups = append(w.Groups, g)
 	}
-	slices.SortFunc(w.Groups, func(a, b lws.Group) int { return a.Index - b.Index })
-	wanted := int(workload.Replicas(r.set))
-	if wanted == 0 || len(w.Groups) >= wanted && w.Groups[wanted-1].Index == wanted-1 { // none is vacant
-		return nil
-	}
-	indices, err := r.GroupsWithObjects(ctx, client.ObjectKeyFromObject(r.set))
-	if err != nil {
-		return err
-	}
-	for _, index := range indices {
-		_, hasLeader := slices.BinarySearchFunc(w.Groups, index, func(g lws.Group, index int) int { return g.Index - index })
-		if index >= wanted || hasLeader {
+	vacant, err := r.vacantGroups(ctx, w)
+	for _, g := range vacant {
+		if known[g.LeaderName] {
 			continue
 		}
-		g := lws.Group{Index: index, LeaderName: identity.LeaderName(r.set.Name, index)}
+		known[g.LeaderName] = true
 		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
 			return err
 		}
@@ -163,7 +154,31 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 			w.Vacant = append(w.Vacant, g)
 		}
 	}
-	return nil
+	slices.SortFunc(w.Vacant, byIndex)
+	return err
+}
+
+// vacantGroups returns the groups under whose names there may be objects without a leader: those of pods that have a key, and
+// those below replicas.
+func (r *reading) vacantGroups(ctx context.Context, w *lws.SetSnapshot) (vacant []lws.Group, err error) {
+	if workload.HasHashIdentity(r.set) {
+		workers, err := r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
+		for _, pod := range workers {
+			vacant = append(vacant, lws.Group{Index: workload.IndexOfKey(pod), HasKey: true, LeaderName: workload.LeaderOf(pod)})
+		}
+		return vacant, err
+	}
+	wanted := int(workload.Replicas(r.set))
+	if wanted == 0 || len(w.Groups) >= wanted && w.Groups[wanted-1].Index == wanted-1 { // none is vacant
+		return nil, nil
+	}
+	indices, err := r.GroupsWithObjects(ctx, client.ObjectKeyFromObject(r.set))
+	for _, index := range indices {
+		if index < wanted {
+			vacant = append(vacant, lws.Group{Index: index, LeaderName: identity.LeaderName(r.set.Name, index)})
+		}
+	}
+	return vacant, err
 }
 
 // GroupsWithObjects returns the indices of the groups of a set under whose names there are objects beside leaders, of any
