@@ -13,7 +13,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -94,10 +93,7 @@ func TestAQuotaOfNoPodLeavesTheOperatorAtRest(t *testing.T) {
 	s := newScene(t)
 	s.Create(&corev1.ResourceQuota{ObjectMeta: s.Meta("none"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}})
 	s.Create(s.newSet("w", 1_000_000, 2, imageA))
-	s.Until("the set says what refuses its pods", func() bool {
-		progressing := meta.FindStatusCondition(s.Set("w").Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
-		return progressing != nil && progressing.Reason == "FailedCreate" && strings.Contains(progressing.Message, "exceeded quota")
-	})
+	s.awaitHolds("w", lwsv1.LeaderWorkerSetProgressing, "FailedCreate")
 	const rest = 20 * time.Second
 	from, used := s.Position(), s.cpu()
 	time.Sleep(rest)
