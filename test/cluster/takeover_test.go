@@ -120,7 +120,7 @@ func (e *standinSet) checkPlan() {
 			case "apply StatefulSet":
 				leaders++
 			case "status LeaderWorkerSet":
-			case "tie PersistentVolumeClaim":
+			case "set-owner PersistentVolumeClaim":
 				owners++
 			default:
 				e.Errorf("set %s: the plan says %s %s %s for %s", e.name, a.Verb, a.Object.Kind, a.Object.Name, a.Reason)
