@@ -37,7 +37,7 @@ type About struct {
 	Because Reason
 	// Tell is what users are told about it.
 	Tell Telling
-	// Relies is what the write relies on of other objects.
+	// Relies says what must hold of other objects. They are read live before the write.
 	Relies []Standing
 }
 
@@ -295,15 +295,15 @@ type Standing struct {
 func (s Standing) String() string {
 	kind, others := strings.ToLower(string(s.Kind)), ""
 	if len(s.NoOther) > 0 {
-		others = ", and no other has a name of theirs"
+		others = ", and no other has one of their names"
 	}
 	switch {
 	case s.None:
 		return fmt.Sprintf("no %s with %s exists", kind, labels.Set(s.Labels))
 	case s.Name != "":
-		return fmt.Sprintf("%s %s is as it was judged", kind, s.Name)
+		return fmt.Sprintf("%s %s did not change since it was read", kind, s.Name)
 	}
-	return fmt.Sprintf("each %s that was judged exists (%d), and %d of them are unchanged%s", kind, len(s.There)+len(s.Unchanged), len(s.Unchanged), others)
+	return fmt.Sprintf("the judged %ss exist (%d, unchanged: %d)%s", kind, len(s.There)+len(s.Unchanged), len(s.Unchanged), others)
 }
 
 // Names are the names of leaders of a set from the first index up to, and without, the end.

@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// leadersOwner is what makes the leaders of a set: its StatefulSet, or its Deployment where groups have keys.
+// leadersOwner is the StatefulSet or Deployment that creates the leaders of a set.
 type leadersOwner struct {
 	metav1.Object
 	kind     identity.Kind
@@ -50,7 +50,7 @@ func ownerOf(sts *appsv1.StatefulSet, deployment *appsv1.Deployment) *leadersOwn
 // noun names its kind in a sentence.
 func (o *leadersOwner) noun() string { return strings.ToLower(string(o.kind)) }
 
-// key is that of its revision: its label, or else the label of its template.
+// key returns its revision key: its label, or else the label of its template.
 func (o *leadersOwner) key() string {
 	return cmp.Or(o.GetLabels()[lwsv1.RevisionKey], o.template.Labels[lwsv1.RevisionKey])
 }

@@ -18,7 +18,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// leaders creates what makes the leaders, or applies it onto the version that was judged if it differs from the spec.
+// leaders creates the StatefulSet or Deployment of the leaders, or applies it onto the version that was judged if it differs
+// from the spec.
 func (d *setDecision) leaders() (p Plan) {
 	desired := d.wantedLeaders()
 	if desired == nil || d.awaitsWorkload() {
@@ -31,7 +32,7 @@ func (d *setDecision) leaders() (p Plan) {
 		p.do(d.createLeaders(desired))
 	case live == nil:
 	case d.StatefulSet.Own() == nil && d.Deployment.Own() == nil:
-		owner, why := setRef(d.Set), fmt.Sprintf("%s %s has no controller and bears this set's labels", live.noun(), d.Set.Name)
+		owner, why := setRef(d.Set), fmt.Sprintf("%s %s has no controller and has the labels of this set", live.noun(), d.Set.Name)
 		desired.GetAnnotations()[AppliedAnnotationKey] = d.maker.record(desired, applied)
 		p.do(d.applyLeaders(live, desired, &owner, because(CodeOrphan, why)))
 	case d.maker.differs(desired, applied):
@@ -41,8 +42,7 @@ func (d *setDecision) leaders() (p Plan) {
 	return p
 }
 
-// wantedLeaders returns what makes the leaders as it is applied, without the record of the apply, or nil
-// while none is wanted.
+// wantedLeaders returns that object as it is applied, without the record of the apply, or nil while none is wanted.
 func (d *setDecision) wantedLeaders() action.Object {
 	if d.held || d.target.key == "" {
 		return nil

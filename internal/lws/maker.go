@@ -4,15 +4,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/rollout"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// maker is what makes the leaders of a set: a StatefulSet, or a Deployment where groups have keys. No rule asks which of
-// them it is.
+// maker answers what differs between Ordinal sets, whose leaders a StatefulSet creates, and Hash sets, whose leaders a
+// Deployment creates.
 type maker interface {
 	// desired is the object that makes the leaders as the spec wants it, and its template.
 	desired() (action.Object, *corev1.PodTemplateSpec)
@@ -50,10 +49,10 @@ type maker interface {
 	settle(*restart.Status)
 }
 
-// statefulSetMaker makes leaders that have ordinals.
+// statefulSetMaker answers for Ordinal sets.
 type statefulSetMaker struct{ *setDecision }
 
-// deploymentMaker makes leaders that have keys: any of them is as good as another.
+// deploymentMaker answers for Hash sets: any leader is as good as another.
 type deploymentMaker struct {
 	*setDecision
 	// gated are the leaders that wait for room.

@@ -12,7 +12,7 @@ import (
 )
 
 // row says what a rule of the set may ask of one group. derive makes one for each group, once: counts, conditions, places
-// of a rollout and metrics are folds over rows, and no rule judges a group again.
+// of a rollout and metrics are folds over rows.
 type row struct {
 	*Group
 	// size is how many pods the group has, or is to have.

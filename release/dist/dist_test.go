@@ -249,6 +249,9 @@ func blockWith(t *testing.T, text string) string {
 func TestAReleaseIsVerified(t *testing.T) {
 	for _, tool := range []string{"openssl", "sha256sum"} {
 		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatal(err)
+			}
 			t.Skipf("%s is not installed: the commands of the page do not run", tool)
 		}
 	}

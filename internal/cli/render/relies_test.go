@@ -22,9 +22,9 @@ func TestAPlanSaysWhatAWriteReliesOn(t *testing.T) {
 		write action.Action
 		want  []string
 	}{
-		{action.Apply{Onto: pod, Relies: []action.Standing{set}}, []string{"statefulset w is as it was judged"}},
-		{action.Delete{Object: pod, Relies: []action.Standing{leaders}}, []string{"each pod that was judged exists (2), and 1 of them are unchanged, and no other has a name of theirs"}},
-		{action.Relabel{Object: pod, Relies: []action.Standing{set, none}}, []string{"statefulset w is as it was judged", "no pod with a=b exists"}},
+		{action.Apply{Onto: pod, Relies: []action.Standing{set}}, []string{"statefulset w did not change since it was read"}},
+		{action.Delete{Object: pod, Relies: []action.Standing{leaders}}, []string{"the judged pods exist (2, unchanged: 1), and no other has one of their names"}},
+		{action.Relabel{Object: pod, Relies: []action.Standing{set, none}}, []string{"statefulset w did not change since it was read", "no pod with a=b exists"}},
 		{action.SetFinalizers{Object: pod, Relies: []action.Standing{none}}, []string{"no pod with a=b exists"}},
 		{action.Ungate{Pod: pod, Relies: []action.Standing{none}}, []string{"no pod with a=b exists"}},
 	} {

@@ -98,7 +98,7 @@ type GroupStatus struct {
 // leftovers are objects of previous incarnations. They are not counted.
 type leftovers struct {
 	Previous []Previous `json:"previous,omitempty"`
-	// Ghosts is the same, under the name of releases before v0.2.
+	// Ghosts is the former name of Previous, for one release.
 	Ghosts []Previous `json:"ghosts,omitempty"`
 }
 
