@@ -357,7 +357,7 @@ func TestDrainedPodsDoNotCount(t *testing.T) {
 func TestARevertedRolloutIsNoFailure(t *testing.T) {
 	each(t, map[string][]edit{
 		"one at a time": {budget(1, 0, 0)}, "three at a time": {budget(3, 0, 0)}, "with surge": {budget(1, 1, 0)}, "with keys": {withKeys},
-		"after the start": {restartPolicy(lwsv1.RecreateGroupAfterStart)},
+		"after the start": {budget(1, 0, 0), restartPolicy(lwsv1.RecreateGroupAfterStart)},
 	}, func(s *scene, how []edit) {
 		set := s.newSet("a", 5, 2, imageA, append(how, slowly("1s"))...)
 		s.Create(set)

@@ -61,6 +61,9 @@ func TestTakeover(t *testing.T) {
 			sts := e.StatefulSet(e.name)
 			return sts != nil && sts.Annotations[appliedAnnotation] != ""
 		})
+		if e.unplaced { // The delay is reported some seconds after the pods were created, and that is a write.
+			s.Until("Lockstep reports that no node fits the pods of "+e.name, func() bool { return e.progress() == lws.CodeUnschedulable })
+		}
 	}
 	outlast(t)
 	t.Run("undisturbed", func(t *testing.T) { undisturbed(t, s, all, mark) })
@@ -217,6 +220,9 @@ func fewWrites(t *testing.T, s *scene, all []*standinSet, since int) {
 		}
 		allowed := 1
 		if e.posted {
+			allowed++
+		}
+		if e.unplaced { // its status is written again when the delay has lasted long enough
 			allowed++
 		}
 		if refused[object] > 0 { // the StatefulSet controller wrote in between
@@ -551,6 +557,15 @@ func (e *standinSet) tell(updated int32, updating bool) {
 		Conditions: conditions, ReadyReplicas: ready, UpdatedReplicas: updated, Replicas: int32(len(e.keys)), ObservedGeneration: e.set.Generation,
 		HPAPodSelector: fmt.Sprintf("%s=%s,%s=0", lwsv1.SetNameLabelKey, e.name, lwsv1.WorkerIndexLabelKey),
 	}))
+}
+
+// progress returns the reason of the condition Progressing.
+func (e *standinSet) progress() string {
+	e.Check("read of set "+e.name, e.Client.Get(e.Context(), client.ObjectKeyFromObject(e.set), e.set))
+	if told := meta.FindStatusCondition(e.set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing)); told != nil {
+		return told.Reason
+	}
+	return ""
 }
 
 // judged checks that the other implementation finds the revision of the set current.
