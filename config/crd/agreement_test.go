@@ -102,7 +102,7 @@ var goodSet = rapid.Custom(func(t *rapid.T) *lwsv1.LeaderWorkerSet {
 	for {
 		set := anySet.Draw(t, "set")
 		admission.Default(set)
-		if len(admission.ValidateCreate(set)) == 0 {
+		if len((admission.Scheduling{}).ValidateCreate(set)) == 0 {
 			return set
 		}
 	}
@@ -130,7 +130,7 @@ func TestDefinitionAndWebhookAgreeOnNewSets(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		set := anySet.Draw(rt, "set")
 		admission.Default(set)
-		byWebhook := inBoth(admission.ValidateCreate(set))
+		byWebhook := inBoth(admission.Scheduling{}.ValidateCreate(set))
 		byDefinition := g.create(t, treeOf(rt, set))
 		if (len(byWebhook) == 0) != (len(byDefinition) == 0) {
 			rt.Fatalf("the webhook says %v, the definition %v", byWebhook, byDefinition)
@@ -156,7 +156,7 @@ func TestDefinitionAndWebhookAgreeOnUpdates(t *testing.T) {
 			set.Spec.LeaderWorkerTemplate = *old.Spec.LeaderWorkerTemplate.DeepCopy()
 		}
 		admission.Default(set)
-		byWebhook := inBoth(admission.ValidateUpdate(set, old))
+		byWebhook := inBoth(admission.Scheduling{}.ValidateUpdate(set, old))
 		byDefinition := g.update(t, treeOf(rt, set), treeOf(rt, old))
 		if len(byDefinition) == 0 && len(byWebhook) == 1 && byWebhook[0].Detail == "must not be 0 when `maxSurge` is 0" &&
 			cmp.Equal(set.Spec.RolloutStrategy, old.Spec.RolloutStrategy) {
@@ -179,7 +179,7 @@ func TestOldFaultsStopNoOtherChange(t *testing.T) {
 		if rapid.Bool().Draw(rt, "image") {
 			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "new"
 		}
-		faults := append(inBoth(admission.ValidateUpdate(set, old)), g.update(t, treeOf(rt, set), treeOf(rt, old))...)
+		faults := append(inBoth(admission.Scheduling{}.ValidateUpdate(set, old)), g.update(t, treeOf(rt, set), treeOf(rt, old))...)
 		if len(faults) > 0 {
 			rt.Fatalf("refused: %v", faults)
 		}

@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 42_429
+	wholeAtMost = 42_262
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -27,13 +27,13 @@ const (
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           5_545,
+	"internal/lws":           5_544,
 	"internal/lwscache":      2_726,
 	"internal/pvc":           2_338,
 	"internal/install":       2_347,
 	"local/internal/plane":   1_984,
 	"internal/cli/render":    1_932,
-	"internal/lws/admission": 1_733,
+	"internal/lws/admission": 1_567,
 	"internal/cli":           1_619,
 	"internal/operator":      1_604,
 }

@@ -66,7 +66,7 @@ func TestTemplatesWithoutContainersAreRefused(t *testing.T) {
 			"worker template without use":  {[]change{withSize(1), withLeaderTemplate(), withWorkers(without)}, nil},
 			"leader template without peer": {[]change{withSize(1), withLeaderTemplate(without)}, []string{leaderContainers}},
 		} {
-			faults := admission.ValidateCreate(newSet(tt.changes...))
+			faults := admission.Scheduling{}.ValidateCreate(newSet(tt.changes...))
 			if len(faults) != len(tt.paths) {
 				t.Errorf("%s, %s: %v", name, what, faults)
 				continue
@@ -82,10 +82,10 @@ func TestTemplatesWithoutContainersAreRefused(t *testing.T) {
 func TestUpdateThatNeedsATemplateWithoutContainersIsRefused(t *testing.T) {
 	lone := []change{withSize(1), withLeaderTemplate(), withWorkers(bare)}
 	old := newSet(lone...)
-	checkRefused(t, "workers", admission.ValidateUpdate(newSet(append(lone, withSize(2))...), old).ToAggregate(), workerContainers)
+	checkRefused(t, "workers", admission.Scheduling{}.ValidateUpdate(newSet(append(lone, withSize(2))...), old).ToAggregate(), workerContainers)
 	noLeaders := func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.LeaderTemplate = nil }
-	checkRefused(t, "no leader template", admission.ValidateUpdate(newSet(append(lone, noLeaders)...), old).ToAggregate(), workerContainers)
-	checkRefused(t, "emptied", admission.ValidateUpdate(newSet(withWorkers(bare)), newSet()).ToAggregate(), workerContainers)
+	checkRefused(t, "no leader template", admission.Scheduling{}.ValidateUpdate(newSet(append(lone, noLeaders)...), old).ToAggregate(), workerContainers)
+	checkRefused(t, "emptied", admission.Scheduling{}.ValidateUpdate(newSet(withWorkers(bare)), newSet()).ToAggregate(), workerContainers)
 }
 
 // A set that was stored without containers takes each other change, and is mended.
@@ -93,15 +93,15 @@ func TestStoredSetWithoutContainersIsStillWritten(t *testing.T) {
 	old := newSet(withWorkers(bare))
 	for what, touch := range touches {
 		set := newSet(withWorkers(bare), touch)
-		checkFaults(t, admission.ValidateUpdate(set, old), nil)
+		checkFaults(t, admission.Scheduling{}.ValidateUpdate(set, old), nil)
 		checkWarned(t, what, set, old, workerContainers)
 	}
-	checkFaults(t, admission.ValidateUpdate(newSet(withWorkers(bare), withReplicas(7)), old), nil)
-	checkFaults(t, admission.ValidateUpdate(newSet(), old), nil)
+	checkFaults(t, admission.Scheduling{}.ValidateUpdate(newSet(withWorkers(bare), withReplicas(7)), old), nil)
+	checkFaults(t, admission.Scheduling{}.ValidateUpdate(newSet(), old), nil)
 	if warnings := admission.Warnings(newSet(), old); len(warnings) > 0 {
 		t.Errorf("a mended set is warned of: %v", warnings)
 	}
-	checkRefused(t, "the other template too", admission.ValidateUpdate(newSet(withWorkers(bare), withLeaderTemplate(bare)), old).ToAggregate(), leaderContainers)
+	checkRefused(t, "the other template too", admission.Scheduling{}.ValidateUpdate(newSet(withWorkers(bare), withLeaderTemplate(bare)), old).ToAggregate(), leaderContainers)
 }
 
 // A set that was stored with too long a name takes each change that leaves it so, whatever the limit becomes.
@@ -114,7 +114,7 @@ func TestStoredSetWithTooLongANameIsStillWritten(t *testing.T) {
 		old := newSet(long...)
 		for what, touch := range touches {
 			set := newSet(append(long[:len(long):len(long)], touch)...)
-			checkFaults(t, admission.ValidateUpdate(set, old), nil)
+			checkFaults(t, admission.Scheduling{}.ValidateUpdate(set, old), nil)
 			checkWarned(t, name+"/"+what, set, old, "metadata.name: ")
 		}
 	}
@@ -123,5 +123,5 @@ func TestStoredSetWithTooLongANameIsStillWritten(t *testing.T) {
 // A set that gets workers needs room for their names.
 func TestWorkersThatMakeANameTooLongAreRefused(t *testing.T) {
 	long := withName(strings.Repeat("a", 52))
-	checkRefused(t, "workers", admission.ValidateUpdate(newSet(withSize(2), long), newSet(withSize(1), long)).ToAggregate(), "metadata.name: ")
+	checkRefused(t, "workers", admission.Scheduling{}.ValidateUpdate(newSet(withSize(2), long), newSet(withSize(1), long)).ToAggregate(), "metadata.name: ")
 }

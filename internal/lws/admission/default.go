@@ -16,7 +16,8 @@ import (
 func Default(set *lwsv1.LeaderWorkerSet) {
 	defaultRestartPolicy(&set.Spec.LeaderWorkerTemplate)
 	defaultRolloutStrategy(&set.Spec.RolloutStrategy)
-	defaultNetworkConfig(&set.Spec)
+	set.Spec.NetworkConfig = cmp.Or(set.Spec.NetworkConfig, &lwsv1.NetworkConfig{})
+	set.Spec.NetworkConfig.SubdomainPolicy = cmp.Or(set.Spec.NetworkConfig.SubdomainPolicy, ptr.To(lwsv1.SubdomainShared))
 	set.Spec.PodTerminationPolicy = cmp.Or(set.Spec.PodTerminationPolicy, lwsv1.DefaultPodTermination)
 	set.Spec.GroupIdentity = cmp.Or(set.Spec.GroupIdentity, lwsv1.OrdinalGroupIdentity)
 	set.Spec.GroupReplacementPolicy = cmp.Or(set.Spec.GroupReplacementPolicy, lwsv1.PostTerminationGroupReplacement)
@@ -42,14 +43,5 @@ func defaultRolloutStrategy(strategy *lwsv1.RolloutStrategy) {
 		Partition:      ptr.To[int32](0),
 		MaxUnavailable: intstr.FromInt32(1),
 		MaxSurge:       intstr.FromInt32(0),
-	}
-}
-
-func defaultNetworkConfig(spec *lwsv1.LeaderWorkerSetSpec) {
-	if spec.NetworkConfig == nil {
-		spec.NetworkConfig = &lwsv1.NetworkConfig{}
-	}
-	if spec.NetworkConfig.SubdomainPolicy == nil {
-		spec.NetworkConfig.SubdomainPolicy = ptr.To(lwsv1.SubdomainShared)
 	}
 }

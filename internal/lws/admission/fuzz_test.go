@@ -126,15 +126,15 @@ func checkSet(t testing.TB, set, old *lwsv1.LeaderWorkerSet) {
 		t.Fatalf("(-once +twice):\n%s", cmp.Diff(once, set))
 	}
 	judge(t, set, old)
-	if faults := admission.ValidateUpdate(set, once); len(faults) > 0 {
+	if faults := (admission.Scheduling{}).ValidateUpdate(set, once); len(faults) > 0 {
 		t.Fatalf("refused without a change: %v", faults)
 	}
 }
 
 func judge(t testing.TB, set, old *lwsv1.LeaderWorkerSet) {
 	wasSet, wasOld := set.DeepCopy(), old.DeepCopy()
-	_ = admission.ValidateCreate(set).ToAggregate()
-	_ = admission.ValidateUpdate(set, old).ToAggregate()
+	_ = admission.Scheduling{}.ValidateCreate(set).ToAggregate()
+	_ = admission.Scheduling{}.ValidateUpdate(set, old).ToAggregate()
 	admission.Warnings(set, nil)
 	admission.Warnings(set, old)
 	if !equality.Semantic.DeepEqual(wasSet, set) || !equality.Semantic.DeepEqual(wasOld, old) {

@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -26,40 +27,31 @@ func checkHashIdentity(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	if !workload.HasHashIdentity(set) {
 		return nil
 	}
-	var faults field.ErrorList
-	refuse := func(isWrong bool, why string) {
-		if isWrong {
-			faults = append(faults, field.Invalid(identityPath, set.Spec.GroupIdentity, why+" with groupIdentity Hash"))
-		}
+	refuse := func(isWrong bool, why string) field.ErrorList {
+		return when(isWrong, field.Invalid(identityPath, set.Spec.GroupIdentity, why+" with groupIdentity Hash"))
 	}
-	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
-	refuse(len(set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates) > 0, "volumeClaimTemplates are not supported")
-	refuse(rolling != nil && ptr.Deref(rolling.Partition, 0) != 0, "rollingUpdateConfiguration.partition is not supported")
-	refuse(leaderTemplate(set).Spec.Hostname != "", "a leader pod hostname is not supported")
+	rolling := ptr.Deref(set.Spec.RolloutStrategy.RollingUpdateConfiguration, lwsv1.RollingUpdateConfiguration{})
 	limit := maxHashName
 	if workload.Size(set) < 2 {
 		limit = maxLoneHashName
 	}
-	if len(set.Name) > limit {
-		faults = append(faults, field.Invalid(field.NewPath("metadata", "name"), set.Name,
-			fmt.Sprintf("must be no more than %d characters with groupIdentity Hash", limit)))
-	}
-	return faults
+	return slices.Concat(
+		refuse(len(set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates) > 0, "volumeClaimTemplates are not supported"),
+		refuse(ptr.Deref(rolling.Partition, 0) != 0, "rollingUpdateConfiguration.partition is not supported"),
+		refuse(leaderTemplate(set).Spec.Hostname != "", "a leader pod hostname is not supported"),
+		when(len(set.Name) > limit, field.Invalid(field.NewPath("metadata", "name"), set.Name,
+			fmt.Sprintf("must be no more than %d characters with groupIdentity Hash", limit))),
+	)
 }
 
 func checkGroupReplacement(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	if set.Spec.GroupReplacementPolicy != lwsv1.ImmediateGroupReplacement || workload.HasHashIdentity(set) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(specPath.Child("groupReplacementPolicy"), set.Spec.GroupReplacementPolicy,
-		"Immediate is only supported with groupIdentity Hash")}
+	policy := set.Spec.GroupReplacementPolicy
+	return when(policy == lwsv1.ImmediateGroupReplacement && !workload.HasHashIdentity(set),
+		field.Invalid(specPath.Child("groupReplacementPolicy"), policy, "Immediate is only supported with groupIdentity Hash"))
 }
 
 // checkIdentityChange keeps the identity that groups were made with: absent is Ordinal.
 func checkIdentityChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 	is, was := cmp.Or(set.Spec.GroupIdentity, lwsv1.OrdinalGroupIdentity), cmp.Or(old.Spec.GroupIdentity, lwsv1.OrdinalGroupIdentity)
-	if is == was {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(identityPath, is, "groupIdentity is immutable")}
+	return when(is != was, field.Invalid(identityPath, is, "groupIdentity is immutable"))
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"math"
+	"slices"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -25,53 +26,42 @@ func checkRollingUpdate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	if rolling == nil {
 		return nil
 	}
-	faults := checkIntOrPercent(rolling.MaxUnavailable, unavailablePath)
-	faults = append(faults, checkIntOrPercent(rolling.MaxSurge, surgePath)...)
-	if partition := ptr.Deref(rolling.Partition, 0); partition < 0 {
-		faults = append(faults, field.Invalid(partitionPath, partition, apivalidation.IsNegativeErrorMsg))
-	}
-	return faults
+	partition := ptr.Deref(rolling.Partition, 0)
+	return slices.Concat(
+		checkIntOrPercent(rolling.MaxUnavailable, unavailablePath),
+		checkIntOrPercent(rolling.MaxSurge, surgePath),
+		when(partition < 0, field.Invalid(partitionPath, partition, apivalidation.IsNegativeErrorMsg)),
+	)
 }
 
 // checkIntOrPercent takes whole numbers from 0 and percentages from 0% to 100%.
-func checkIntOrPercent(value intstr.IntOrString, path *field.Path) field.ErrorList {
+func checkIntOrPercent(value intstr.IntOrString, path *field.Path) (faults field.ErrorList) {
 	if value.Type == intstr.Int {
-		if value.IntVal < 0 {
-			return field.ErrorList{field.Invalid(path, value, apivalidation.IsNegativeErrorMsg)}
-		}
-		return nil
+		return when(value.IntVal < 0, field.Invalid(path, value, apivalidation.IsNegativeErrorMsg))
 	}
-	var faults field.ErrorList
 	for _, why := range validation.IsValidPercent(value.StrVal) {
 		faults = append(faults, field.Invalid(path, value, why))
 	}
 	percent, err := intstr.GetScaledValueFromIntOrPercent(&value, 100, false)
-	if len(faults) == 0 && (err != nil || percent < 0 || percent > 100) {
-		faults = append(faults, field.Invalid(path, value, "must not be greater than 100%"))
-	}
-	return faults
+	isMore := len(faults) == 0 && (err != nil || percent < 0 || percent > 100)
+	return append(faults, when(isMore, field.Invalid(path, value, "must not be greater than 100%"))...)
 }
 
 // checkBudget requires that a rollout can proceed: one group may be unavailable, or one may surge.
 func checkBudget(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
+	rolling, groups := set.Spec.RolloutStrategy.RollingUpdateConfiguration, int(workload.Replicas(set))
 	if rolling == nil {
 		return nil
 	}
-	var faults field.ErrorList
-	groups := int(workload.Replicas(set))
-	unavailable, err := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxUnavailable, groups, false)
-	if err != nil {
-		faults = append(faults, field.Invalid(unavailablePath, rolling.MaxUnavailable, "invalid value"))
-	}
-	surge, err := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxSurge, groups, true)
-	if err != nil {
-		faults = append(faults, field.Invalid(surgePath, rolling.MaxSurge, "invalid value"))
-	}
-	if len(faults) == 0 && groups != 0 && unavailable == 0 && surge == 0 {
-		faults = append(faults, field.Invalid(unavailablePath, rolling.MaxUnavailable, "must not be 0 when `maxSurge` is 0"))
-	}
-	return faults
+	unavailable, badUnavailable := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxUnavailable, groups, false)
+	surge, badSurge := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxSurge, groups, true)
+	isRead := badUnavailable == nil && badSurge == nil
+	return slices.Concat(
+		when(badUnavailable != nil, field.Invalid(unavailablePath, rolling.MaxUnavailable, "invalid value")),
+		when(badSurge != nil, field.Invalid(surgePath, rolling.MaxSurge, "invalid value")),
+		when(isRead && groups != 0 && unavailable == 0 && surge == 0,
+			field.Invalid(unavailablePath, rolling.MaxUnavailable, "must not be 0 when `maxSurge` is 0")),
+	)
 }
 
 // The StatefulSet controller allocates memory for every pod of a StatefulSet before it creates the
@@ -83,33 +73,24 @@ const (
 )
 
 func checkReplicas(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	switch n := workload.Replicas(set); {
-	case n < 0:
-		return field.ErrorList{field.Invalid(replicasPath, n, "replicas must be equal or greater than 0")}
-	case n > maxReplicas:
-		return field.ErrorList{field.Invalid(replicasPath, n, "replicas must be equal or less than 1000000")}
-	}
-	return nil
+	n := workload.Replicas(set)
+	return append(when(n < 0, field.Invalid(replicasPath, n, "replicas must be equal or greater than 0")),
+		when(n > maxReplicas, field.Invalid(replicasPath, n, "replicas must be equal or less than 1000000"))...)
 }
 
 func checkSize(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	switch n := workload.Size(set); {
-	case n < 1:
-		return field.ErrorList{field.Invalid(sizePath, n, "size must be equal or greater than 1")}
-	case n > maxSize:
-		return field.ErrorList{field.Invalid(sizePath, n, "size must be equal or less than 1000000: more pods than a cluster holds; use more groups")}
-	}
-	return nil
+	n := workload.Size(set)
+	return append(when(n < 1, field.Invalid(sizePath, n, "size must be equal or greater than 1")),
+		when(n > maxSize, field.Invalid(sizePath, n,
+			"size must be equal or less than 1000000: more pods than a cluster holds; use more groups"))...)
 }
 
 // checkProduct keeps the number of pods of a set within an int32, in which
 // others count them.
 func checkProduct(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	if int64(workload.Replicas(set))*int64(workload.Size(set)) > math.MaxInt32 {
-		return field.ErrorList{field.Invalid(replicasPath, workload.Replicas(set),
-			"the product of replicas and worker replicas must not exceed 2147483647")}
-	}
-	return nil
+	groups, size := workload.Replicas(set), workload.Size(set)
+	return when(int64(groups)*int64(size) > math.MaxInt32,
+		field.Invalid(replicasPath, groups, "the product of replicas and worker replicas must not exceed 2147483647"))
 }
 
 var subgroupSizePath = templatePath.Child("subGroupPolicy", "subGroupSize")
@@ -118,53 +99,42 @@ var subgroupSizePath = templatePath.Child("subGroupPolicy", "subGroupSize")
 // leader left over.
 func checkSubgroups(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	policy := set.Spec.LeaderWorkerTemplate.SubGroupPolicy
-	if policy == nil {
+	switch {
+	case policy == nil:
 		return nil
-	}
-	if policy.SubGroupSize == nil {
+	case policy.SubGroupSize == nil:
 		return field.ErrorList{field.Required(subgroupSizePath, "subGroupSize is required")}
+	case *policy.SubGroupSize < 1:
+		return field.ErrorList{field.Invalid(subgroupSizePath, *policy.SubGroupSize, "subGroupSize must be equal or greater than 1")}
 	}
 	whole, part := workload.Size(set), *policy.SubGroupSize
-	if part < 1 {
-		return field.ErrorList{field.Invalid(subgroupSizePath, part, "subGroupSize must be equal or greater than 1")}
+	isLeaderExcluded := ptr.Deref(policy.Type, "") == lwsv1.SubGroupPolicyTypeLeaderExcluded
+	refuse := func(isWrong bool, why string) field.ErrorList {
+		return when(isWrong, field.Invalid(subgroupSizePath, part, why))
 	}
-	var faults field.ErrorList
-	if whole%part != 0 && (whole-1)%part != 0 {
-		faults = append(faults, field.Invalid(subgroupSizePath, part, "size or size - 1 must be divisible by subGroupSize"))
-	}
-	if whole < part {
-		faults = append(faults, field.Invalid(subgroupSizePath, part, "subGroupSize cannot be larger than size"))
-	}
-	if leaderExcluded(policy) && (whole-1)%part != 0 {
-		faults = append(faults, field.Invalid(subgroupSizePath, part, "size-1 must be divisible by subGroupSize when using LeaderExcluded"))
-	}
-	return faults
-}
-
-func leaderExcluded(policy *lwsv1.SubGroupPolicy) bool {
-	return policy.Type != nil && *policy.Type == lwsv1.SubGroupPolicyTypeLeaderExcluded
+	return slices.Concat(
+		refuse(whole%part != 0 && (whole-1)%part != 0, "size or size - 1 must be divisible by subGroupSize"),
+		refuse(whole < part, "subGroupSize cannot be larger than size"),
+		refuse(isLeaderExcluded && (whole-1)%part != 0, "size-1 must be divisible by subGroupSize when using LeaderExcluded"),
+	)
 }
 
 // checkSubgroupChange keeps subgroups as they were made: pods carry their
 // subgroup for life, and groups of two layouts would overlap.
 func checkSubgroupChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 	is, was := subgroupSize(set), subgroupSize(old)
+	why := apivalidation.FieldImmutableErrorMsg
 	switch {
-	case is == nil && was == nil:
+	case ptr.Equal(is, was):
 		return nil
 	case was == nil:
-		return field.ErrorList{field.Invalid(subgroupSizePath, *is, "cannot enable subGroupSize after the lws is already created")}
+		why = "cannot enable subGroupSize after the lws is already created"
 	case is == nil:
 		return field.ErrorList{field.Invalid(subgroupSizePath, is, "cannot remove subGroupSize after enabled")}
-	case *is != *was:
-		return field.ErrorList{field.Invalid(subgroupSizePath, *is, apivalidation.FieldImmutableErrorMsg)}
 	}
-	return nil
+	return field.ErrorList{field.Invalid(subgroupSizePath, *is, why)}
 }
 
 func subgroupSize(set *lwsv1.LeaderWorkerSet) *int32 {
-	if policy := set.Spec.LeaderWorkerTemplate.SubGroupPolicy; policy != nil {
-		return policy.SubGroupSize
-	}
-	return nil
+	return ptr.Deref(set.Spec.LeaderWorkerTemplate.SubGroupPolicy, lwsv1.SubGroupPolicy{}).SubGroupSize
 }

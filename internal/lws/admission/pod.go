@@ -46,7 +46,7 @@ func placeInGroup(pod *corev1.Pod, groupSize int) error {
 	if err := placeLeader(pod); err != nil {
 		return err
 	}
-	return placeLeaderInSubgroup(pod)
+	return placeInSubgroup(pod, pod.Name, groupSize, 0)
 }
 
 // Gate holds a leader back until the pods of the group before it are gone: an old worker would join the new leader, and
@@ -97,7 +97,8 @@ func madeBy(pod *corev1.Pod) string {
 func placeLeader(pod *corev1.Pod) error {
 	pod.Labels[lwsv1.WorkerIndexLabelKey] = "0"
 	if workload.IsHashLeader(pod) {
-		return placeHashLeader(pod)
+		placeHashLeader(pod)
+		return nil
 	}
 	if _, known := pod.Labels[lwsv1.GroupIndexLabelKey]; !known {
 		ordinal, err := podOrdinal(pod)
@@ -131,7 +132,7 @@ func placeWorker(pod *corev1.Pod, groupSize int) error {
 		return err
 	}
 	pod.Labels[lwsv1.WorkerIndexLabelKey] = strconv.Itoa(ordinal)
-	return placeWorkerInSubgroup(pod, groupSize, ordinal)
+	return placeInSubgroup(pod, pod.Annotations[lwsv1.LeaderPodNameAnnotationKey], groupSize, ordinal)
 }
 
 func podOrdinal(pod *corev1.Pod) (int, error) {

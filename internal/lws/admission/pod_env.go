@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,13 +18,20 @@ func addEnvironment(pod *corev1.Pod, groupSize int) error {
 	if err != nil {
 		return err
 	}
-	for i := range pod.Spec.Containers {
-		pod.Spec.Containers[i].Env = firstOfEach(ours, pod.Spec.Containers[i].Env)
-	}
-	for i := range pod.Spec.InitContainers {
-		pod.Spec.InitContainers[i].Env = firstOfEach(ours, pod.Spec.InitContainers[i].Env)
+	for _, container := range containersOf(&pod.Spec) {
+		container.Env = firstOfEach(ours, container.Env)
 	}
 	return nil
+}
+
+// containersOf returns the containers of a pod, init containers last.
+func containersOf(spec *corev1.PodSpec) (all []*corev1.Container) {
+	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
 }
 
 func environment(pod *corev1.Pod, groupSize int) ([]corev1.EnvVar, error) {
@@ -52,15 +60,10 @@ func environment(pod *corev1.Pod, groupSize int) ([]corev1.EnvVar, error) {
 
 // firstOfEach joins two lists and keeps, of every name, the first variable.
 func firstOfEach(ours, theirs []corev1.EnvVar) []corev1.EnvVar {
-	joined := make([]corev1.EnvVar, 0, len(ours)+len(theirs))
 	seen := make(map[string]bool, len(ours)+len(theirs))
-	for _, list := range [][]corev1.EnvVar{ours, theirs} {
-		for _, variable := range list {
-			if !seen[variable.Name] {
-				seen[variable.Name] = true
-				joined = append(joined, variable)
-			}
-		}
-	}
-	return joined
+	return slices.DeleteFunc(slices.Concat(ours, theirs), func(variable corev1.EnvVar) bool {
+		isAgain := seen[variable.Name]
+		seen[variable.Name] = true
+		return isAgain
+	})
 }

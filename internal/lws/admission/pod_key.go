@@ -32,7 +32,7 @@ func SetKey(leader *corev1.Pod, random string) {
 
 // placeHashLeader tells a leader with a key its group. It has no name yet: its host name stands in for that. It is
 // scheduled once the set has room for it.
-func placeHashLeader(pod *corev1.Pod) error {
+func placeHashLeader(pod *corev1.Pod) {
 	pod.Spec.Hostname = cmp.Or(pod.Spec.Hostname, workload.HostName(pod))
 	if pod.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
 		pod.Spec.Subdomain = pod.Spec.Hostname
@@ -42,14 +42,10 @@ func placeHashLeader(pod *corev1.Pod) error {
 		delete(pod.Labels, lwsv1.SubGroupUniqueHashLabelKey)
 	}
 	excludeOthers(pod)
-	if pod.Spec.NodeName != "" {
-		return nil
-	}
 	Gate(pod)
-	if pod.Annotations[corev1.PodDeletionCost] == "" {
+	if pod.Spec.NodeName == "" && pod.Annotations[corev1.PodDeletionCost] == "" {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.PodDeletionCost, GatedDeletionCost)
 	}
-	return nil
 }
 
 // hostOfLeader is the host name of the leader of a pod's group that has a key. A worker knows it from the address of

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -12,28 +13,17 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// placeLeaderInSubgroup puts a leader into subgroup 0, unless subgroups are for
-// workers only or the pod already knows better.
-func placeLeaderInSubgroup(pod *corev1.Pod) error {
-	if !dividesGroup(pod) || excludesLeader(pod) {
-		return nil
-	}
-	if _, err := countAnnotation(pod, lwsv1.SubGroupSizeAnnotationKey); err != nil {
-		return err
-	}
-	joinSubgroup(pod, subgroupsOf(pod, pod.Name), 0)
-	return nil
-}
-
-func placeWorkerInSubgroup(pod *corev1.Pod, groupSize, worker int) error {
-	if !dividesGroup(pod) {
+// placeInSubgroup puts a pod into its subgroup, unless it knows that already. A leader has the index 0, and no subgroup
+// where these are for workers only.
+func placeInSubgroup(pod *corev1.Pod, leader string, groupSize, index int) error {
+	if !dividesGroup(pod) || IsLeader(pod) && excludesLeader(pod) {
 		return nil
 	}
 	part, err := countAnnotation(pod, lwsv1.SubGroupSizeAnnotationKey)
 	if err != nil {
 		return err
 	}
-	joinSubgroup(pod, subgroupsOf(pod, pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]), subgroupOf(worker, groupSize, part))
+	joinSubgroup(pod, subgroupsOf(pod, leader), subgroupOf(index, groupSize, part))
 	return nil
 }
 
@@ -57,14 +47,13 @@ func excludesLeader(pod *corev1.Pod) bool {
 	return pod.Annotations[lwsv1.SubGroupPolicyTypeAnnotationKey] == string(lwsv1.SubGroupPolicyTypeLeaderExcluded)
 }
 
-// subgroupOf is the subgroup of a worker. When the parts divide the group, the
-// leader is one of part 0; when they only divide the group without its leader,
-// the leader is left over.
-func subgroupOf(worker, groupSize, part int) int {
-	if leaderLeftOver(groupSize, part) {
-		return (worker - 1) / part
+// subgroupOf is the subgroup of a pod. When the parts divide the group, the leader is one of part 0; when they only
+// divide the group without its leader, it joins part 0 on top.
+func subgroupOf(index, groupSize, part int) int {
+	if index > 0 && leaderLeftOver(groupSize, part) {
+		index--
 	}
-	return worker / part
+	return index / part
 }
 
 func leaderLeftOver(groupSize, part int) bool {
@@ -91,23 +80,18 @@ func joinSubgroup(pod *corev1.Pod, from string, index int) {
 // for that topology is left alone: it was done before, or the user knows better.
 // Otherwise the terms come on top of what is there.
 func SetExclusiveAffinities(pod *corev1.Pod, uniqueKey, topologyKey, podAffinityKey string) {
-	if hasExclusiveAffinities(pod.Spec.Affinity, topologyKey) {
+	affinity := cmp.Or(pod.Spec.Affinity, &corev1.Affinity{})
+	pod.Spec.Affinity = affinity
+	affinity.PodAffinity = cmp.Or(affinity.PodAffinity, &corev1.PodAffinity{})
+	affinity.PodAntiAffinity = cmp.Or(affinity.PodAntiAffinity, &corev1.PodAntiAffinity{})
+	together := &affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	apart := &affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if hasTerm(*together, topologyKey) && hasTerm(*apart, topologyKey) {
 		return
 	}
-	if pod.Spec.Affinity == nil {
-		pod.Spec.Affinity = &corev1.Affinity{}
-	}
-	if pod.Spec.Affinity.PodAffinity == nil {
-		pod.Spec.Affinity.PodAffinity = &corev1.PodAffinity{}
-	}
-	if pod.Spec.Affinity.PodAntiAffinity == nil {
-		pod.Spec.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{}
-	}
-	together := &pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	*together = append(*together, affinityTerm(topologyKey,
 		metav1.LabelSelectorRequirement{Key: podAffinityKey, Operator: metav1.LabelSelectorOpIn, Values: []string{uniqueKey}},
 	))
-	apart := &pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	*apart = append(*apart, affinityTerm(topologyKey,
 		metav1.LabelSelectorRequirement{Key: podAffinityKey, Operator: metav1.LabelSelectorOpExists},
 		metav1.LabelSelectorRequirement{Key: podAffinityKey, Operator: metav1.LabelSelectorOpNotIn, Values: []string{uniqueKey}},
@@ -119,14 +103,6 @@ func affinityTerm(topologyKey string, requirements ...metav1.LabelSelectorRequir
 		LabelSelector: &metav1.LabelSelector{MatchExpressions: requirements},
 		TopologyKey:   topologyKey,
 	}
-}
-
-func hasExclusiveAffinities(affinity *corev1.Affinity, topologyKey string) bool {
-	if affinity == nil || affinity.PodAffinity == nil || affinity.PodAntiAffinity == nil {
-		return false
-	}
-	return hasTerm(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, topologyKey) &&
-		hasTerm(affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, topologyKey)
 }
 
 func hasTerm(terms []corev1.PodAffinityTerm, topologyKey string) bool {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -37,14 +38,13 @@ func (s Scheduling) check(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	if set.Spec.Scheduling == nil {
 		return nil
 	}
+	levels := gang.Levels(set.Spec.Scheduling)
 	switch {
 	case !s.IsEnabled:
-		return field.ErrorList{field.Forbidden(schedulingPath, "requires the "+v1alpha1.WorkloadAwareScheduling+" feature gate")}
+		return forbid(true, "requires the "+v1alpha1.WorkloadAwareScheduling+" feature gate")
 	case s.Provider == "":
 		return field.ErrorList{field.Required(schedulingPath, "requires a configured scheduler provider")}
-	}
-	levels := gang.Levels(set.Spec.Scheduling)
-	if len(levels) > 1 {
+	case len(levels) > 1:
 		return field.ErrorList{field.Invalid(schedulingPath, field.OmitValueType{}, fmt.Sprintf("exactly one active scheduling level is required, got %v", levels))}
 	}
 	faults := slices.Concat(
@@ -65,55 +65,41 @@ func (s Scheduling) checkServed() field.ErrorList {
 	}
 	for _, kind := range []string{gang.WorkloadKind.Kind, gang.NativePodGroupKind.Kind} {
 		if err := s.Unserved(kind); err != nil {
-			return field.ErrorList{field.Forbidden(schedulingPath, fmt.Sprintf("%s %s API is not available: %v", gang.WorkloadKind.GroupVersion(), kind, err))}
+			return forbid(true, fmt.Sprintf("%s %s API is not available: %v", gang.WorkloadKind.GroupVersion(), kind, err))
 		}
 	}
 	return nil
 }
 
+// forbid returns a fault of spec.scheduling if a rule is broken, and nothing else.
+func forbid(isBroken bool, why string) field.ErrorList {
+	return when(isBroken, field.Forbidden(schedulingPath, why))
+}
+
 // checkUnits refuses counts that are not those of all pods. Who calls this checks the unions, too.
 func checkUnits(set *lwsv1.LeaderWorkerSet, level gang.Level) field.ErrorList {
-	faults := checkGroupCounts(set.Spec.Scheduling)
-	if level == gang.RoleLevel && workload.Size(set) < 2 {
-		faults = append(faults, field.Invalid(sizePath, workload.Size(set), "leader/worker scheduling requires size >= 2"))
-	}
+	size := workload.Size(set)
+	faults := append(checkGroupCounts(set.Spec.Scheduling), when(level == gang.RoleLevel && size < 2,
+		field.Invalid(sizePath, size, "leader/worker scheduling requires size >= 2"))...)
 	for _, unit := range gang.UnitsOf(set) {
-		if count := minCount(&unit); count != nil && *count != unit.Members {
-			faults = append(faults, field.Invalid(schedulingPath, *count,
-				fmt.Sprintf("must equal complete leaf membership %d", unit.Members)))
+		if unit.Policy != nil && unit.Policy.Gang != nil {
+			count := ptr.Deref(unit.Policy.Gang.MinCount, unit.Members)
+			faults = append(faults, when(count != unit.Members, field.Invalid(schedulingPath, count,
+				fmt.Sprintf("must equal complete leaf membership %d", unit.Members)))...)
 		}
 		faults = append(faults, checkClaims(set, &unit)...)
 	}
 	return faults
 }
 
-func unitPath(unit *gang.Unit) *field.Path {
-	path := schedulingPath
-	for _, element := range unit.Path {
-		path = path.Child(element)
-	}
-	return path
-}
-
-func minCount(unit *gang.Unit) *int32 {
-	if unit.Policy == nil || unit.Policy.Gang == nil {
-		return nil
-	}
-	return unit.Policy.Gang.MinCount
-}
-
 // checkGroupCounts refuses counts of groups: a PodGroup waits for pods.
-func checkGroupCounts(s *lwsv1.Scheduling) (faults field.ErrorList) {
-	refuse := func(policy *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy) {
-		if policy != nil && policy.Gang != nil && policy.Gang.MinGroupCount != nil {
-			faults = append(faults, field.Forbidden(schedulingPath, "minGroupCount is not supported"))
-		}
+func checkGroupCounts(s *lwsv1.Scheduling) field.ErrorList {
+	refuse := func(policy *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy) field.ErrorList {
+		return when(policy != nil && policy.Gang != nil && policy.Gang.MinGroupCount != nil,
+			field.Forbidden(schedulingPath, "minGroupCount is not supported"))
 	}
-	refuse(s.SchedulingPolicy)
-	if s.Replica != nil {
-		refuse(s.Replica.SchedulingPolicy)
-	}
-	return faults
+	replica := ptr.Deref(s.Replica, lwsv1.ReplicaScheduling{})
+	return append(refuse(s.SchedulingPolicy), refuse(replica.SchedulingPolicy)...)
 }
 
 // checkClaims requires that the pods of a role use what their PodGroup claims.
@@ -134,29 +120,24 @@ func checkClaims(set *lwsv1.LeaderWorkerSet, unit *gang.Unit) (faults field.Erro
 }
 
 // checkGangPods refuses gangs of pods that wait for one another elsewhere: they would never be placed.
-func checkGangPods(set *lwsv1.LeaderWorkerSet, level gang.Level) (faults field.ErrorList) {
+func checkGangPods(set *lwsv1.LeaderWorkerSet, level gang.Level) field.ErrorList {
 	units := gang.UnitsOf(set)
 	isGang := slices.ContainsFunc(units, func(u gang.Unit) bool { return u.IsGang() })
 	isConstrained := slices.ContainsFunc(units, func(u gang.Unit) bool { return u.IsConstrained() })
-	if level != gang.RoleLevel && isGang && workload.Size(set) > 1 && set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy {
-		faults = append(faults, field.Forbidden(schedulingPath, "a gang containing the leader and workers is incompatible with startupPolicy LeaderReady"))
-	}
-	if set.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "" && (isGang || isConstrained) {
-		faults = append(faults, field.Forbidden(schedulingPath,
-			"gang scheduling or workload topology constraints cannot be combined with exclusive topology in alpha"))
-	}
-	return faults
+	hasBoth := level != gang.RoleLevel && isGang && workload.Size(set) > 1
+	isExclusive := set.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != ""
+	return append(
+		forbid(hasBoth && set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy,
+			"a gang containing the leader and workers is incompatible with startupPolicy LeaderReady"),
+		forbid(isExclusive && (isGang || isConstrained),
+			"gang scheduling or workload topology constraints cannot be combined with exclusive topology in alpha")...)
 }
 
 // checkManagedTemplates refuses templates whose pods would be in another PodGroup, or of two priorities.
-func checkManagedTemplates(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
+func checkManagedTemplates(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	templates := templatesInUse(set)
-	for _, template := range templates {
-		if template.Spec.SchedulingGroup != nil {
-			faults = append(faults, field.Forbidden(schedulingPath, "managed pod templates must not set spec.schedulingGroup"))
-			break
-		}
-	}
+	hasGroup := slices.ContainsFunc(templates, func(t podTemplate) bool { return t.Spec.SchedulingGroup != nil })
+	faults := forbid(hasGroup, "managed pod templates must not set spec.schedulingGroup")
 	for _, template := range templates[1:] {
 		if class := template.Spec.PriorityClassName; class != templates[0].Spec.PriorityClassName {
 			faults = append(faults, field.Invalid(schedulingPath, class, "all managed pod templates must use the same priorityClassName"))
@@ -166,48 +147,39 @@ func checkManagedTemplates(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) 
 }
 
 // checkDelegation checks the annotations of a controller above the set.
-func checkDelegation(set *lwsv1.LeaderWorkerSet, level gang.Level) (faults field.ErrorList) {
+func checkDelegation(set *lwsv1.LeaderWorkerSet, level gang.Level) field.ErrorList {
 	template, hasTemplate := set.Annotations[lwsv1.GroupTemplateNameAnnotationKey]
 	parent, hasParent := set.Annotations[lwsv1.ParentPodGroupAnnotationKey]
 	if !hasTemplate && !hasParent {
 		return nil
 	}
-	at, parentAt := annotationsPath.Key(lwsv1.GroupTemplateNameAnnotationKey), annotationsPath.Key(lwsv1.ParentPodGroupAnnotationKey)
-	if hasTemplate && len(validation.IsDNS1123Label(template)) > 0 {
-		faults = append(faults, field.Invalid(at, shortened(template), "must name a parent Workload template"))
+	refuse := func(isWrong bool, key, why string) field.ErrorList {
+		return when(isWrong, field.Invalid(annotationsPath.Key(key), shortened(set.Annotations[key]), why))
 	}
-	if hasParent && !hasTemplate {
-		faults = append(faults, field.Invalid(parentAt, shortened(parent), "requires the group-template-name delegation annotation"))
-	}
-	if hasParent && len(validation.IsDNS1123Subdomain(parent)) > 0 {
-		faults = append(faults, field.Invalid(parentAt, shortened(parent), "must name a parent CompositePodGroup"))
-	}
-	if metav1.GetControllerOfNoCopy(set) == nil {
-		faults = append(faults, field.Forbidden(schedulingPath, "delegated scheduling requires a controller owner"))
-	}
-	if level == gang.RoleLevel {
-		faults = append(faults, field.Forbidden(schedulingPath, "delegated scheduling supports only whole-LWS or replica mode"))
-	}
-	return faults
+	isLabel, isSubdomain := len(validation.IsDNS1123Label(template)) == 0, len(validation.IsDNS1123Subdomain(parent)) == 0
+	return slices.Concat(
+		refuse(hasTemplate && !isLabel, lwsv1.GroupTemplateNameAnnotationKey, "must name a parent Workload template"),
+		refuse(hasParent && !hasTemplate, lwsv1.ParentPodGroupAnnotationKey, "requires the group-template-name delegation annotation"),
+		refuse(hasParent && !isSubdomain, lwsv1.ParentPodGroupAnnotationKey, "must name a parent CompositePodGroup"),
+		forbid(metav1.GetControllerOfNoCopy(set) == nil, "delegated scheduling requires a controller owner"),
+		forbid(level == gang.RoleLevel, "delegated scheduling supports only whole-LWS or replica mode"),
+	)
 }
 
 // checkVolcano refuses what Volcano's PodGroups cannot say.
-func checkVolcano(s *lwsv1.Scheduling, level gang.Level) (faults field.ErrorList) {
+func checkVolcano(s *lwsv1.Scheduling, level gang.Level) field.ErrorList {
 	if level != gang.ReplicaLevel {
-		return field.ErrorList{field.Forbidden(schedulingPath, "the Volcano provider supports the typed API only at replica level")}
+		return forbid(true, "the Volcano provider supports the typed API only at replica level")
 	}
-	if s.Replica == nil {
-		return nil
+	refuse := func(isGiven bool, what string) field.ErrorList {
+		return forbid(isGiven, "the Volcano provider does not support "+what)
 	}
-	refuse := func(isGiven bool, what string) {
-		if isGiven {
-			faults = append(faults, field.Forbidden(schedulingPath, "the Volcano provider does not support "+what))
-		}
-	}
-	refuse(s.Replica.SchedulingPolicy != nil && s.Replica.SchedulingPolicy.Basic != nil, "the Basic policy")
-	refuse(s.Replica.SchedulingConstraints != nil, "scheduling constraints")
-	refuse(s.Replica.DisruptionMode != nil, "a disruption mode")
-	return faults
+	replica := ptr.Deref(s.Replica, lwsv1.ReplicaScheduling{})
+	return slices.Concat(
+		refuse(replica.SchedulingPolicy != nil && replica.SchedulingPolicy.Basic != nil, "the Basic policy"),
+		refuse(replica.SchedulingConstraints != nil, "scheduling constraints"),
+		refuse(replica.DisruptionMode != nil, "a disruption mode"),
+	)
 }
 
 // checkSchedulingChange keeps the pods of a set in the PodGroups that they were made for.
@@ -215,20 +187,17 @@ func checkSchedulingChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 	is, was := set.Spec.Scheduling, old.Spec.Scheduling
 	switch {
 	case is != nil && was == nil:
-		return field.ErrorList{field.Forbidden(schedulingPath, "cannot add scheduling after creation")}
+		return forbid(true, "cannot add scheduling after creation")
 	case is == nil && was != nil:
-		return field.ErrorList{field.Forbidden(schedulingPath, "cannot remove scheduling after creation")}
+		return forbid(true, "cannot remove scheduling after creation")
 	case is == nil:
 		return nil
+	case !slices.Equal(gang.Levels(is), gang.Levels(was)):
+		return forbid(true, "cannot switch the active scheduling level after creation")
 	}
-	if !slices.Equal(gang.Levels(is), gang.Levels(was)) {
-		return field.ErrorList{field.Forbidden(schedulingPath, "cannot switch the active scheduling level after creation")}
-	}
-	faults := slices.Concat(checkUnitChange(set, old), checkDelegationChange(set, old))
-	if leaderTemplate(set).Spec.PriorityClassName != leaderTemplate(old).Spec.PriorityClassName {
-		faults = append(faults, field.Forbidden(templatePath, "cannot change priorityClassName while workload-aware scheduling is configured"))
-	}
-	return faults
+	return slices.Concat(checkUnitChange(set, old), checkDelegationChange(set, old),
+		when(leaderTemplate(set).Spec.PriorityClassName != leaderTemplate(old).Spec.PriorityClassName,
+			field.Forbidden(templatePath, "cannot change priorityClassName while workload-aware scheduling is configured")))
 }
 
 // checkUnitChange keeps policies and constraints: PodGroups cannot take a change. Counts may follow the
@@ -236,26 +205,21 @@ func checkSchedulingChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 func checkUnitChange(set, old *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	is, was := gang.UnitsOf(set), gang.UnitsOf(old)
 	for i := range is {
-		if !means(&is[i], &was[i]) {
-			faults = append(faults, field.Invalid(unitPath(&is[i]), field.OmitValueType{}, apivalidation.FieldImmutableErrorMsg))
-		}
+		path := field.NewPath("spec", append([]string{"scheduling"}, is[i].Path...)...)
+		isChanged := !means(&is[i], &was[i])
+		faults = append(faults, when(isChanged, field.Invalid(path, field.OmitValueType{}, apivalidation.FieldImmutableErrorMsg))...)
 	}
 	return faults
 }
 
 // means reports whether two units place pods in the same way.
 func means(one, other *gang.Unit) bool {
+	none := schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints{}
 	return one.IsGang() == other.IsGang() &&
-		equality.Semantic.DeepEqual(topology(one), topology(other)) &&
+		equality.Semantic.DeepEqual(
+			ptr.Deref(one.Constraints, none).Topology, ptr.Deref(other.Constraints, none).Topology) &&
 		equality.Semantic.DeepEqual(one.Disruption, other.Disruption) &&
 		equality.Semantic.DeepEqual(sortedClaims(one), sortedClaims(other))
-}
-
-func topology(unit *gang.Unit) []schedulingv1alpha3.TopologyConstraint {
-	if unit.Constraints == nil {
-		return nil
-	}
-	return unit.Constraints.Topology
 }
 
 func sortedClaims(unit *gang.Unit) []schedulingv1alpha3.WorkloadPodGroupResourceClaim {
@@ -266,9 +230,9 @@ func sortedClaims(unit *gang.Unit) []schedulingv1alpha3.WorkloadPodGroupResource
 
 func checkDelegationChange(set, old *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	for _, key := range []string{lwsv1.GroupTemplateNameAnnotationKey, lwsv1.ParentPodGroupAnnotationKey} {
-		if is, was := set.Annotations[key], old.Annotations[key]; is != was {
-			faults = append(faults, field.Invalid(annotationsPath.Key(key), shortened(is), "is immutable once spec.scheduling is set"))
-		}
+		is, was := set.Annotations[key], old.Annotations[key]
+		faults = append(faults, when(is != was,
+			field.Invalid(annotationsPath.Key(key), shortened(is), "is immutable once spec.scheduling is set"))...)
 	}
 	return faults
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -62,37 +63,21 @@ func addTPUEnvironment(pod *corev1.Pod, groupSize int) error {
 	return nil
 }
 
-// tpuContainers are the containers that ask for TPUs, init containers last.
+// tpuContainers are the containers that ask for TPUs.
 func tpuContainers(spec *corev1.PodSpec) []*corev1.Container {
-	var found []*corev1.Container
-	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
-		for i := range list {
-			if workload.RequestsTPU(&list[i]) {
-				found = append(found, &list[i])
-			}
-		}
-	}
-	return found
+	return slices.DeleteFunc(containersOf(spec), func(c *corev1.Container) bool { return !workload.RequestsTPU(c) })
 }
 
 func defines(container *corev1.Container, name string) bool {
-	return variable(container, name) != nil
-}
-
-func variable(container *corev1.Container, name string) *corev1.EnvVar {
-	for i := range container.Env {
-		if container.Env[i].Name == name {
-			return &container.Env[i]
-		}
-	}
-	return nil
+	return slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == name })
 }
 
 // portOf is the port the user gave to the k-th container, or the k-th from 8476.
 // One that comes from elsewhere cannot be known here.
 func portOf(container *corev1.Container, k int) string {
-	if given := variable(container, tpuPort); given != nil && given.Value != "" {
-		return given.Value
+	given := slices.IndexFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == tpuPort })
+	if given >= 0 && container.Env[given].Value != "" {
+		return container.Env[given].Value
 	}
 	return strconv.Itoa(tpuFirstPort + k)
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
@@ -51,20 +53,17 @@ var changes = []func(set, old *lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkSchedulingChange,
 }
 
-// ValidateCreate returns what is wrong with a new set. Run it after Default.
-func ValidateCreate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	return Scheduling{}.ValidateCreate(set)
-}
-
-// ValidateUpdate is the same of a set as the successor of another.
-func ValidateUpdate(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
-	return Scheduling{}.ValidateUpdate(set, old)
+// when returns a fault if a rule is broken, and nothing else.
+func when(isBroken bool, fault *field.Error) field.ErrorList {
+	if isBroken {
+		return field.ErrorList{fault}
+	}
+	return nil
 }
 
 // ValidateCreate returns what is wrong with a new set where spec.scheduling is served so. Run it after
 // Default.
-func (s Scheduling) ValidateCreate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	var faults field.ErrorList
+func (s Scheduling) ValidateCreate(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	for _, check := range rules {
 		faults = append(faults, check(set)...)
 	}
@@ -79,6 +78,22 @@ func (s Scheduling) ValidateUpdate(set, old *lwsv1.LeaderWorkerSet) field.ErrorL
 		faults = append(faults, check(set, old)...)
 	}
 	return faults
+}
+
+// Made returns the faults that a write makes: those that the stored set does not have. A set may be older
+// than a rule. It must stay open to all other changes, also to those of the garbage collector.
+func Made(faults, stored field.ErrorList) field.ErrorList {
+	return slices.DeleteFunc(slices.Clone(faults), func(f *field.Error) bool { return isIn(stored, f) })
+}
+
+// isIn knows a fault by its text, or by its origin: the number in its text may follow from other fields.
+func isIn(faults field.ErrorList, fault *field.Error) bool {
+	return slices.ContainsFunc(faults, func(f *field.Error) bool {
+		if fault.Origin != "" {
+			return f.Field == fault.Field && f.Origin == fault.Origin
+		}
+		return f.Error() == fault.Error()
+	})
 }
 
 var (
@@ -113,9 +128,8 @@ func nameTooLong(set *lwsv1.LeaderWorkerSet) string {
 // checkContainers refuses a template without containers, as one without a spec: no pod is made from it.
 func checkContainers(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	for _, template := range templatesInUse(set) {
-		if len(template.Spec.Containers) == 0 {
-			faults = append(faults, field.Required(template.path.Child("spec", "containers"), "a pod needs at least one container"))
-		}
+		faults = append(faults, when(len(template.Spec.Containers) == 0,
+			field.Required(template.path.Child("spec", "containers"), "a pod needs at least one container"))...)
 	}
 	return faults
 }
@@ -123,25 +137,17 @@ func checkContainers(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 // checkSubdomainChange refuses to remove the policy. After Default it is never absent.
 func checkSubdomainChange(set, _ *lwsv1.LeaderWorkerSet) field.ErrorList {
 	network := set.Spec.NetworkConfig
-	if network == nil || network.SubdomainPolicy != nil {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(specPath.Child("networkConfig", "subdomainPolicy"),
-		network.SubdomainPolicy, "cannot set subdomainPolicy as null")}
+	path, none := specPath.Child("networkConfig", "subdomainPolicy"), (*lwsv1.SubdomainPolicy)(nil)
+	return when(network != nil && network.SubdomainPolicy == nil, field.Invalid(path, none, "cannot set subdomainPolicy as null"))
 }
 
 // checkGroupRestarts refuses a budget of restarts where no group is restarted.
 func checkGroupRestarts(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	limit, path := set.Spec.LeaderWorkerTemplate.MaxGroupRestarts, templatePath.Child("maxGroupRestarts")
-	switch {
-	case limit == nil:
-		return nil
-	case *limit < 0:
-		return field.ErrorList{field.Invalid(path, *limit, apivalidation.IsNegativeErrorMsg)}
-	case !restart.Recreates(set):
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "maxGroupRestarts is only supported when restartPolicy recreates the group")}
-	}
-	return nil
+	given, path := set.Spec.LeaderWorkerTemplate.MaxGroupRestarts, templatePath.Child("maxGroupRestarts")
+	limit := ptr.Deref(given, 0)
+	return append(when(limit < 0, field.Invalid(path, limit, apivalidation.IsNegativeErrorMsg)),
+		when(given != nil && limit >= 0 && !restart.Recreates(set), field.Invalid(path, field.OmitValueType{},
+			"maxGroupRestarts is only supported when restartPolicy recreates the group"))...)
 }
 
 // podTemplate is a template pods are made from, and where the user wrote it.
@@ -174,18 +180,14 @@ func templatesInUse(set *lwsv1.LeaderWorkerSet) []podTemplate {
 
 // checkPodLifetime refuses pods that end by themselves: StatefulSets do not take
 // them.
-func checkPodLifetime(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	var faults field.ErrorList
+func checkPodLifetime(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	for _, template := range templatesInUse(set) {
-		spec := template.path.Child("spec")
-		if policy := template.Spec.RestartPolicy; policy != "" && policy != corev1.RestartPolicyAlways {
-			faults = append(faults, field.Invalid(spec.Child("restartPolicy"), policy,
-				"must be Always: the pods of a StatefulSet are always restarted"))
-		}
-		if template.Spec.ActiveDeadlineSeconds != nil {
-			faults = append(faults, field.Forbidden(spec.Child("activeDeadlineSeconds"),
-				"the pods of a StatefulSet have no deadline; remove it"))
-		}
+		spec, policy := template.path.Child("spec"), template.Spec.RestartPolicy
+		faults = slices.Concat(faults,
+			when(policy != "" && policy != corev1.RestartPolicyAlways, field.Invalid(spec.Child("restartPolicy"), policy,
+				"must be Always: the pods of a StatefulSet are always restarted")),
+			when(template.Spec.ActiveDeadlineSeconds != nil, field.Forbidden(spec.Child("activeDeadlineSeconds"),
+				"the pods of a StatefulSet have no deadline; remove it")))
 	}
 	return faults
 }
@@ -194,42 +196,33 @@ func checkPodLifetime(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 // no workers, lest workers be given workers without end.
 func checkLeaderMark(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	template := leaderTemplate(set)
-	if _, marked := template.Annotations[lwsv1.LeaderPodNameAnnotationKey]; !marked || workload.Size(set) < 2 {
-		return nil
-	}
-	return field.ErrorList{field.Forbidden(template.path.Child("metadata", "annotations").Key(lwsv1.LeaderPodNameAnnotationKey),
-		"a leader with this annotation gets no workers; remove it")}
+	_, isMarked := template.Annotations[lwsv1.LeaderPodNameAnnotationKey]
+	path := template.path.Child("metadata", "annotations").Key(lwsv1.LeaderPodNameAnnotationKey)
+	return when(isMarked && workload.Size(set) > 1, field.Forbidden(path, "a leader with this annotation gets no workers; remove it"))
 }
 
 // checkRetention is stricter than the schema, whose fields are plain strings. An
 // empty one is the StatefulSet's default.
 func checkRetention(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	policy := set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
-	if policy == nil {
-		return nil
-	}
+	policy := ptr.Deref(set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy,
+		appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	path := templatePath.Child("persistentVolumeClaimRetentionPolicy")
-	return append(checkRetentionType(policy.WhenDeleted, path.Child("whenDeleted")),
-		checkRetentionType(policy.WhenScaled, path.Child("whenScaled"))...)
-}
-
-func checkRetentionType(policy appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
-	switch policy {
-	case "", appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
-		return nil
+	known := []appsv1.PersistentVolumeClaimRetentionPolicyType{
+		"", appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
 	}
-	return field.ErrorList{field.Invalid(path, policy, "must be Retain or Delete")}
+	refuse := func(what appsv1.PersistentVolumeClaimRetentionPolicyType, name string) field.ErrorList {
+		return when(!slices.Contains(known, what), field.Invalid(path.Child(name), what, "must be Retain or Delete"))
+	}
+	return append(refuse(policy.WhenDeleted, "whenDeleted"), refuse(policy.WhenScaled, "whenScaled")...)
 }
 
 // checkClaimsChange keeps the claims as they were made. The StatefulSets cannot
 // take a change, and would refuse every later update of the set with it. What
 // does not reach them may change.
 func checkClaimsChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
-	if workload.SameClaimTemplates(set.Namespace, set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, old.Spec.LeaderWorkerTemplate.VolumeClaimTemplates) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(claimsPath, field.OmitValueType{},
-		"field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay")}
+	is, was := set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, old.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
+	return when(!workload.SameClaimTemplates(set.Namespace, is, was), field.Invalid(claimsPath, field.OmitValueType{},
+		"field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay"))
 }
 
 // The rules below refuse annotations that cannot be read: the operator would ignore them,
@@ -242,57 +235,50 @@ func checkAnnotations(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	for _, rule := range []struct {
 		key     string
 		choices []string
-		check   func(path *field.Path, value string) *field.Error
+		parse   func(value string) error
 	}{
 		{lwsv1.PausedAnnotationKey, []string{lwsv1.PausedValue, "false"}, nil},
-		{lwsv1.HistoryLimitAnnotationKey, nil, checkHistoryLimit},
+		{lwsv1.HistoryLimitAnnotationKey, nil, parseHistoryLimit},
 		{lwsv1.GangSchedulerAnnotationKey, []string{gang.Volcano, lwsv1.NoGangScheduler}, nil},
-		{backoff.AnnotationKey, nil, checkBackoff},
-		{lwsv1.GroupRestartCountsAnnotationKey, nil, checkRestartCounts},
+		{backoff.AnnotationKey, nil, errorOf(backoff.Parse)},
+		{lwsv1.GroupRestartCountsAnnotationKey, nil, errorOf(restart.OthersCounts)},
 	} {
-		value, given := set.Annotations[rule.key]
+		value, isGiven := set.Annotations[rule.key]
 		path := annotationsPath.Key(rule.key)
 		switch {
-		case !given, rule.key == lwsv1.GangSchedulerAnnotationKey && value == "":
-		case rule.check != nil:
-			if fault := rule.check(path, value); fault != nil {
-				faults = append(faults, fault)
+		case !isGiven, rule.key == lwsv1.GangSchedulerAnnotationKey && value == "":
+		case rule.parse == nil:
+			isKnown := slices.Contains(rule.choices, value)
+			faults = append(faults, when(!isKnown, field.NotSupported(path, value, rule.choices))...)
+		default:
+			if err := rule.parse(value); err != nil {
+				faults = append(faults, field.Invalid(path, shortened(value), err.Error()))
 			}
-		case !slices.Contains(rule.choices, value):
-			faults = append(faults, field.NotSupported(path, value, rule.choices))
 		}
 	}
 	return faults
 }
 
-func checkHistoryLimit(path *field.Path, value string) *field.Error {
-	if limit, err := strconv.Atoi(value); err == nil && limit >= 0 {
-		return nil
+// errorOf is a parser of which only the error counts.
+func errorOf[T any](parse func(string) (T, error)) func(string) error {
+	return func(value string) error {
+		_, err := parse(value)
+		return err
 	}
-	return field.Invalid(path, shortened(value), "must be a whole number from 0")
 }
 
-func checkBackoff(path *field.Path, value string) *field.Error {
-	if _, err := backoff.Parse(value); err != nil {
-		return field.Invalid(path, value, err.Error())
-	}
-	return nil
-}
-
-func checkRestartCounts(path *field.Path, value string) *field.Error {
-	if _, err := restart.OthersCounts(value); err != nil {
-		return field.Invalid(path, shortened(value), err.Error())
+func parseHistoryLimit(value string) error {
+	if limit, err := strconv.Atoi(value); err != nil || limit < 0 {
+		return errors.New("must be a whole number from 0")
 	}
 	return nil
 }
 
 func checkSubgroupTopology(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	topology, wanted := set.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]
-	if !wanted || set.Spec.LeaderWorkerTemplate.SubGroupPolicy != nil {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(annotationsPath.Child(lwsv1.SubGroupExclusiveKeyAnnotationKey), topology,
-		"cannot have subgroup-exclusive-topology without subGroupSize set")}
+	topology, isWanted := set.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]
+	path := annotationsPath.Child(lwsv1.SubGroupExclusiveKeyAnnotationKey)
+	return when(isWanted && set.Spec.LeaderWorkerTemplate.SubGroupPolicy == nil,
+		field.Invalid(path, topology, "cannot have subgroup-exclusive-topology without subGroupSize set"))
 }
 
 // topologyKeys are the annotations that name a node label.
@@ -301,15 +287,12 @@ var topologyKeys = []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclu
 // checkTopologies refuses what is no node label: it goes into the affinity of
 // every leader, and the API server would refuse them one by one. An empty value
 // is the same as none.
-func checkTopologies(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	var faults field.ErrorList
+func checkTopologies(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	for _, key := range topologyKeys {
 		topology := set.Annotations[key]
-		if topology == "" {
-			continue
-		}
 		for _, why := range validation.IsQualifiedName(topology) {
-			faults = append(faults, field.Invalid(annotationsPath.Child(key), topology, "must be the key of a node label: "+why))
+			faults = append(faults, when(topology != "",
+				field.Invalid(annotationsPath.Child(key), topology, "must be the key of a node label: "+why))...)
 		}
 	}
 	return faults

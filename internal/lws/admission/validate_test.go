@@ -202,7 +202,7 @@ func TestValidateCreate(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checkFaults(t, admission.ValidateCreate(tt.set), tt.want)
+			checkFaults(t, admission.Scheduling{}.ValidateCreate(tt.set), tt.want)
 		})
 	}
 }
@@ -296,7 +296,7 @@ func TestUpdates(t *testing.T) {
 		{"shared for one", changes{withClaims(data)}, changes{many}, []string{immutableText}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			checkFaults(t, admission.ValidateUpdate(newSet(tt.is...), newSet(tt.old...)), tt.want)
+			checkFaults(t, admission.Scheduling{}.ValidateUpdate(newSet(tt.is...), newSet(tt.old...)), tt.want)
 		})
 	}
 }
@@ -335,10 +335,10 @@ func TestUpdateLeavesOldFaultsAlone(t *testing.T) {
 		for what, touch := range touches {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				old := newSet(fault)
-				if len(admission.ValidateCreate(old)) == 0 {
+				if len((admission.Scheduling{}).ValidateCreate(old)) == 0 {
 					t.Fatal("the set has no fault to begin with")
 				}
-				checkFaults(t, admission.ValidateUpdate(newSet(fault, touch), old), nil)
+				checkFaults(t, admission.Scheduling{}.ValidateUpdate(newSet(fault, touch), old), nil)
 			})
 		}
 	}

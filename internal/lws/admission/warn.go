@@ -41,8 +41,7 @@ func warnStored(set *lwsv1.LeaderWorkerSet) (warnings []string) {
 
 // warnTopologyChange: an annotation is quickly changed, and here all groups pay for
 // it.
-func warnTopologyChange(set, old *lwsv1.LeaderWorkerSet) []string {
-	var warnings []string
+func warnTopologyChange(set, old *lwsv1.LeaderWorkerSet) (warnings []string) {
 	for _, key := range topologyKeys {
 		if set.Annotations[key] != old.Annotations[key] {
 			warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s]: changing it replaces every group, within maxUnavailable and from the partition on", key))
@@ -52,14 +51,10 @@ func warnTopologyChange(set, old *lwsv1.LeaderWorkerSet) []string {
 }
 
 // warnGangScheduler warns of pods with another scheduler: only Volcano reads PodGroups.
-func warnGangScheduler(set *lwsv1.LeaderWorkerSet) []string {
+func warnGangScheduler(set *lwsv1.LeaderWorkerSet) (warnings []string) {
 	name := set.Annotations[lwsv1.GangSchedulerAnnotationKey]
-	if name != gang.Volcano {
-		return nil
-	}
-	var warnings []string
 	for _, template := range templatesInUse(set) {
-		if template.Spec.SchedulerName != name {
+		if name == gang.Volcano && template.Spec.SchedulerName != name {
 			warnings = append(warnings, fmt.Sprintf("%s: is not %q, so these pods are placed one by one", template.path.Child("spec", "schedulerName"), name))
 		}
 	}

@@ -61,7 +61,7 @@ func TestAScaleThatMakesANameTooLongIsRefused(t *testing.T) {
 	for text, after := range map[string]*lwsv1.LeaderWorkerSet{
 		"replicas": newSet(name, withReplicas(11)), "surge": newSet(name, withReplicas(10), withBudget("1", "1")),
 	} {
-		if faults := admission.ValidateUpdate(after, before); len(faults) != 1 || faults[0].Field != "metadata.name" {
+		if faults := (admission.Scheduling{}).ValidateUpdate(after, before); len(faults) != 1 || faults[0].Field != "metadata.name" {
 			t.Errorf("%s: %v", text, faults)
 		}
 	}
@@ -80,7 +80,7 @@ func TestATemplateWithoutContainersIsRefused(t *testing.T) {
 		"leaders": {newSet(leader), []string{path}}, "both": {newSet(empty, leader), []string{path, worker}},
 	} {
 		var got []string
-		for _, fault := range admission.ValidateCreate(tt.set) {
+		for _, fault := range (admission.Scheduling{}).ValidateCreate(tt.set) {
 			got = append(got, fault.Field)
 		}
 		if !slices.Equal(got, tt.want) {
@@ -88,7 +88,7 @@ func TestATemplateWithoutContainersIsRefused(t *testing.T) {
 		}
 		scaled := tt.set.DeepCopy()
 		scaled.Spec.Replicas = ptr.To[int32](5)
-		checkFaults(t, admission.ValidateUpdate(scaled, tt.set), nil)
+		checkFaults(t, admission.Scheduling{}.ValidateUpdate(scaled, tt.set), nil)
 	}
 }
 
@@ -109,16 +109,16 @@ func TestANameWithWhichNoPodStartsIsRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			fits := newSet(append(tt.changes, withName(strings.Repeat("a", tt.limit)))...)
-			checkFaults(t, admission.ValidateCreate(fits), nil)
+			checkFaults(t, admission.Scheduling{}.ValidateCreate(fits), nil)
 			exceeds := newSet(append(tt.changes, withName(strings.Repeat("a", tt.limit+1)))...)
-			faults := admission.ValidateCreate(exceeds)
+			faults := admission.Scheduling{}.ValidateCreate(exceeds)
 			if len(faults) != 1 || faults[0].Field != "metadata.name" || !strings.Contains(faults[0].Error(), fmt.Sprintf("use at most %d ", tt.limit)) {
 				t.Errorf("%d characters: %v", tt.limit+1, faults)
 			}
 			// A stored set is changed and scaled all the same, with a warning.
 			for _, change := range []change{func(*lwsv1.LeaderWorkerSet) {}, withReplicas(2_000), withReplicas(0)} {
 				after := newSet(append(tt.changes, withName(exceeds.Name), withBudget("1", "0"), change)...)
-				checkFaults(t, admission.ValidateUpdate(after, exceeds), nil)
+				checkFaults(t, admission.Scheduling{}.ValidateUpdate(after, exceeds), nil)
 			}
 			if got := admission.Warnings(exceeds, exceeds); len(got) != 1 || !strings.HasPrefix(got[0], "metadata.name: has ") {
 				t.Errorf("%d characters: got %q, want one warning", tt.limit+1, got)
