@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -28,7 +29,9 @@ import (
 // Redactor redacts the objects and texts of one bundle. Learn must see all objects first.
 type Redactor struct {
 	key    []byte
-	fields map[string]keep // the lists by field
+	fields map[string]keep // by field, as its list says
+	// keys are the maps with keys that are names.
+	keys sets.Set[string]
 	// known are the words of the names that stay: a text may have them.
 	known map[string]bool
 	// hashes are words that were made from redacted content, and what stands for each.
@@ -37,15 +40,18 @@ type Redactor struct {
 
 // New returns a redactor with a random key.
 func New() *Redactor {
-	r := &Redactor{key: make([]byte, 32), fields: map[string]keep{}, known: map[string]bool{}, hashes: map[string]string{}}
-	_, _ = rand.Read(r.key) // never fails
-	for fields, keep := range map[string]keep{
-		names: r.name, images: r.image, hashed: r.hash, texts: r.Text, amounts: r.amount, secrets: r.token, documents: r.document, dropped: nil,
-	} {
-		for _, field := range strings.Fields(fields) {
-			r.fields[field] = keep
-		}
+	r := &Redactor{key: []byte(rand.Text()), fields: map[string]keep{}, keys: sets.New[string](), known: map[string]bool{}, hashes: map[string]string{}}
+	rules := map[string]keep{
+		"names": r.name, "images": r.image, "hashed": r.hash, "texts": r.Text, "amounts": r.amount, "secrets": r.token,
+		"documents": r.document, // and none for those that are dropped
 	}
+	eachField(func(list, field string) {
+		if list == "keys" {
+			r.keys.Insert(field)
+		} else {
+			r.fields[field] = rules[list]
+		}
+	})
 	return r
 }
 
@@ -107,7 +113,7 @@ func (r *Redactor) mapping(parent string, values map[string]any) map[string]any 
 			continue
 		}
 		key := r.Text(field)
-		if keysStay.Has(parent) {
+		if r.keys.Has(parent) {
 			key = r.name(field)
 		}
 		redacted[key] = r.value(field, value, keep)
