@@ -15,20 +15,8 @@ import (
 
 func (o *options) checkCommand() *cobra.Command {
 	var before bool
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Check whether Lockstep is installed well, or with --pre whether it can be",
-		Long: `Check definitions, webhooks and their certificate, policies, roles, leader, versions and features of
-an installation, and find what another implementation left. Each line is ok, warning or failure. What you
-may not read is a warning that names the missing right. It ends with 1 if there is a failure.
-
-With --pre check whether an installation would go well: Kubernetes version, features, your rights, a
-definition that is newer, and another implementation. Nothing is written: a set is created as a dry run.`,
-		Example: `  kubectl lockstep check --pre
-  kubectl lockstep check
-  kubectl lockstep check -o json`,
-		Args: cobra.NoArgs,
-	}
+	cmd := describe("check")
+	cmd.Args = cobra.NoArgs
 	cmd.Flags().BoolVar(&before, "pre", false, "check whether Lockstep can be installed")
 	out := o.addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

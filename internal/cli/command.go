@@ -6,6 +6,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	_ "embed" // the helps
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/help"
 	"lockstep.dev/lockstep/internal/terminal"
 	"lockstep.dev/lockstep/internal/version"
 )
@@ -46,6 +48,14 @@ func (o *options) forPrograms() io.Writer {
 	return o.stdout
 }
 
+// texts are the helps of the commands, by their names.
+//
+//go:embed help.txt
+var texts string
+
+// describe returns a command with its help.
+func describe(name string) *cobra.Command { return help.Command(texts, name) }
+
 // NewCommand returns kubectl lockstep.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: genericclioptions.NewConfigFlags(true), IOStreams: streams, stdout: streams.Out}
@@ -56,30 +66,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		config.WarningHandler = rest.NoWarnings{}
 		return config
 	}
-	root := &cobra.Command{
-		Use:   "kubectl-lockstep",
-		Short: "Show and roll out LeaderWorkerSets, and explain and release PersistentVolumeClaims",
-		Long: `Show the state of LeaderWorkerSets, what each group waits for, and what the operator will do and
-why. Follow, undo, restart, pause and resume rollouts. Explain why a PersistentVolumeClaim is in use
-or is not deleted, and release it. Check the installation, and write an archive for a report of a problem.
-
-Only rollout undo, restart, pause and resume, and release, write to the cluster. With kubectl-lockstep
-on the PATH, run it as kubectl lockstep.`,
-		Example: `  kubectl lockstep status llama
-  kubectl lockstep status llama --watch
-  kubectl lockstep plan llama
-  kubectl lockstep plan -f llama.yaml
-  kubectl lockstep rollout status llama
-  kubectl lockstep rollout undo llama
-  kubectl lockstep why pvc/data-llama-0
-  kubectl lockstep release pvc/data-llama-0
-  kubectl lockstep check
-  kubectl lockstep report llama`,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lockstep"},
-		Version:       version.Get().String(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-	}
+	root := describe("kubectl-lockstep")
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lockstep"}
+	root.Version, root.SilenceErrors, root.SilenceUsage = version.Get().String(), true, true
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
@@ -102,12 +91,10 @@ on the PATH, run it as kubectl lockstep.`,
 }
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version.Get()) },
-	}
+	cmd := describe("version")
+	cmd.Args = cobra.NoArgs
+	cmd.Run = func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version.Get()) }
+	return cmd
 }
 
 // A kind is one that arguments name objects of: KIND/NAME, or KIND NAME.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -223,5 +224,21 @@ func TestACompletionIsSilentAndBounded(t *testing.T) {
 				t.Errorf("%q on %q: got %q, %v", args, server, out, err)
 			}
 		}
+	}
+}
+
+// A section without a command, or a command without a section, is a slip in help.txt.
+func TestEveryCommandHasItsHelp(t *testing.T) {
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	count, commands := 0, []*cobra.Command{NewCommand(streams)}
+	for len(commands) > 0 {
+		cmd := commands[0]
+		commands = append(commands[1:], cmd.Commands()...)
+		if count++; cmd.Use == "" || cmd.Short == "" {
+			t.Errorf("%q has no help", cmd.CommandPath())
+		}
+	}
+	if sections := strings.Count("\n"+texts, "\n== "); sections != count {
+		t.Errorf("help.txt has %d sections for %d commands", sections, count)
 	}
 }

@@ -15,20 +15,7 @@ import (
 
 func (o *options) statusCommand() *cobra.Command {
 	var watch bool
-	cmd := &cobra.Command{
-		Use:   "status NAME",
-		Short: "Show the state of a LeaderWorkerSet and its groups, and what they wait for",
-		Long: `Show the conditions of a LeaderWorkerSet, and for each group its ready pods, revision, nodes, age,
-container restarts and what it waits for. Terminating pods and those of a previous incarnation are
-listed apart, and not counted.
-
-It needs get, list and watch on leaderworkersets, statefulsets, controllerrevisions, pods and services
-in the set's namespace.`,
-		Example: `  kubectl lockstep status llama
-  kubectl lockstep status llama -n inference --watch
-  kubectl lockstep status llama -o json
-  kubectl lockstep status llama -o jsonpath='{.groups[*].nodes}'`,
-	}
+	cmd := describe("status")
 	out := o.addOutput(cmd)
 	addWatch(cmd, &watch)
 	o.completeNames(cmd, 1, sets)
@@ -79,30 +66,18 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 func (o *options) planCommand() *cobra.Command {
 	var watch bool
 	var file string
-	cmd := &cobra.Command{
-		Use:   "plan NAME | -f FILE",
-		Short: "Show what the operator would do now, and why; nothing is written",
-		Long: `Show what the operator would do now, for the set and each group: every write with its reason and
-preconditions, and every wait. The plan is the operator's own decision. Nothing is written.
-
-With -f, show the plan as if kubectl apply -f applied the file now. The API server defaults and
-validates the sets in a dry run; this needs the permission to create or patch them. The sets need not exist.`,
-		Example: `  kubectl lockstep plan llama
-  kubectl lockstep plan llama -o json
-  kubectl lockstep plan -f llama.yaml
-  kustomize build . | kubectl lockstep plan -f -`,
-		Args: func(_ *cobra.Command, args []string) error {
-			names, err := sets.names(args)
-			switch {
-			case err != nil:
-				return err
-			case (len(names) == 1) == (file != ""), len(names) > 1:
-				return errors.New("give either the name of one LeaderWorkerSet or a file: plan NAME, or plan -f FILE")
-			case watch && file != "":
-				return errors.New("--watch shows a set of the cluster, not a file: plan NAME --watch")
-			}
-			return nil
-		},
+	cmd := describe("plan")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		names, err := sets.names(args)
+		switch {
+		case err != nil:
+			return err
+		case (len(names) == 1) == (file != ""), len(names) > 1:
+			return errors.New("give either the name of one LeaderWorkerSet or a file: plan NAME, or plan -f FILE")
+		case watch && file != "":
+			return errors.New("--watch shows a set of the cluster, not a file: plan NAME --watch")
+		}
+		return nil
 	}
 	out := o.addOutput(cmd)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "`file` with LeaderWorkerSets, in YAML or JSON; - is standard input")

@@ -30,45 +30,22 @@ type question struct {
 
 func (o *options) whyCommand() *cobra.Command {
 	q := &question{}
-	cmd := &cobra.Command{
-		Use:   "why pvc/NAME... | pvc",
-		Short: "Say why a PersistentVolumeClaim is in use or is not removed, and what frees it",
-		Long: `Say why a PersistentVolumeClaim is in use or is not removed: its holders, with the field that
-proves each; the owner of each finalizer; the next step for each holder; and what becomes of the
-data.
-
-Without a name, list the PVCs of the namespace that are in use or being deleted.
-
-It only reads, live, and needs no Lockstep in the cluster. It reads persistentvolumeclaims, pods
-and workloads of the namespace, and nodes and persistentvolumes. What you may not read is listed
-as such, and never taken for absent.
-
-With --if-deleted the API server also says what it would answer to a DELETE, by a dry run.
-
-For programs, -o json prints a ClaimWhy of cli.lockstep.dev/v1, or a ClaimWhyList for several
-PVCs. Fields are added, and never renamed. A state is one of Free, Held, Cooling, Draining,
-Doomed (being deleted, and a workload still wants it) and Unknown.`,
-		Example: `  kubectl lockstep why pvc/data-llama-0
-  kubectl lockstep why pvc data-llama-0 data-llama-1 -n inference
-  kubectl lockstep why pvc/data-llama-0 --if-deleted
-  kubectl lockstep why pvc -A
-  kubectl lockstep why pvc/data-llama-0 -o json`,
-		Args: func(_ *cobra.Command, args []string) (err error) {
-			q.names, err = claims.names(args)
-			switch {
-			case len(args) == 0:
-				return errors.New("name a PVC: pvc/NAME, or pvc for all of the namespace")
-			case err != nil:
-				return err
-			case q.everywhere && len(q.names) > 0:
-				return errors.New("give either names or --all-namespaces")
-			case q.ifDeleted && len(q.names) == 0:
-				return errors.New("--if-deleted needs the name of a PVC: why pvc/NAME --if-deleted")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.why(cmd.Context(), q) },
+	cmd := describe("why")
+	cmd.Args = func(_ *cobra.Command, args []string) (err error) {
+		q.names, err = claims.names(args)
+		switch {
+		case len(args) == 0:
+			return errors.New("name a PVC: pvc/NAME, or pvc for all of the namespace")
+		case err != nil:
+			return err
+		case q.everywhere && len(q.names) > 0:
+			return errors.New("give either names or --all-namespaces")
+		case q.ifDeleted && len(q.names) == 0:
+			return errors.New("--if-deleted needs the name of a PVC: why pvc/NAME --if-deleted")
+		}
+		return nil
 	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.why(cmd.Context(), q) }
 	q.out = o.addOutput(cmd)
 	o.completeNames(cmd, many, claims)
 	cmd.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "list the PVCs of all namespaces")
@@ -176,29 +153,14 @@ type release struct {
 
 func (o *options) releaseCommand() *cobra.Command {
 	r := &release{}
-	cmd := &cobra.Command{
-		Use:   "release pvc/NAME | namespace/NAME",
-		Short: "Let a PersistentVolumeClaim be deleted while it is in use",
-		Long: `Let a PersistentVolumeClaim be deleted although it is in use, or a namespace although PVCs in it
-are.
-
-It shows the holders and what becomes of the data. With --yes, it then writes the annotation
-protection.lockstep.dev/release with the UID of the PVC: a later PVC of the same name is
-not released. This works while no operator runs; an operator removes the token after an hour,
-unless it is configured otherwise. Nothing is deleted.
-
-It takes the verb "release" on claims.protection.lockstep.dev, and patch on the PVC.`,
-		Example: `  kubectl lockstep release pvc/data-llama-0
-  kubectl lockstep release pvc/data-llama-0 --yes
-  kubectl lockstep release namespace/inference --yes`,
-		Args: func(_ *cobra.Command, args []string) error { return r.read(args) },
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			var live client.Client
-			if r.cluster, live, err = o.client(cmd.Context()); err != nil {
-				return err
-			}
-			return r.run(cmd.Context(), live)
-		},
+	cmd := describe("release")
+	cmd.Args = func(_ *cobra.Command, args []string) error { return r.read(args) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		var live client.Client
+		if r.cluster, live, err = o.client(cmd.Context()); err != nil {
+			return err
+		}
+		return r.run(cmd.Context(), live)
 	}
 	o.completeNames(cmd, 1, claims, namespaces)
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "release it; without, only show what that means")

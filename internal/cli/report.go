@@ -20,28 +20,14 @@ const readReport = "get, list and watch what status and why read"
 func (o *options) reportCommand() *cobra.Command {
 	var file string
 	var force bool
-	cmd := &cobra.Command{
-		Use:   "report [NAME...]",
-		Short: "Write a redacted archive for a report of a problem",
-		Long: `Write one archive (tar.gz) about the LeaderWorkerSets that are named, or about all of the namespace
-and its PersistentVolumeClaims. Read report.md in it first: versions, configuration, nodes, status, plan
-and events. The objects, the operator's log and its metrics are beside it.
-
-Values of environment variables, arguments, commands, annotations and configuration are replaced by
-tokens. Names, labels, images, resources and numbers stay. Look through it before you send it.
-
-It only reads, with your rights: what you may not read is listed in report.md. A reader of the archive
-can ask status, plan and why as you did, on a copy: lockstep-local up --from FILE.`,
-		Example: `  kubectl lockstep report llama
-  kubectl lockstep report -n inference -o problem.tar.gz`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			names, err := sets.names(args)
-			if err != nil {
-				return err
-			}
-			command := strings.Join(append([]string{cmd.CommandPath()}, args...), " ")
-			return o.report(cmd.Context(), names, command, file, force)
-		},
+	cmd := describe("report")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names, err := sets.names(args)
+		if err != nil {
+			return err
+		}
+		command := strings.Join(append([]string{cmd.CommandPath()}, args...), " ")
+		return o.report(cmd.Context(), names, command, file, force)
 	}
 	o.completeNames(cmd, many, sets)
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it exists")

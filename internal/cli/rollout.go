@@ -23,23 +23,13 @@ import (
 )
 
 func (o *options) rolloutCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "rollout",
-		Short: "Follow, undo, restart, pause and resume rollouts, as kubectl rollout does",
-		Long: `Follow, undo, restart, pause and resume the rollouts of LeaderWorkerSets, as kubectl rollout does
-for Deployments. Name a set as NAME, lws/NAME or leaderworkerset/NAME. status, history and diff only read.
-The others change the set in one write.`,
-		Example: `  kubectl lockstep rollout status llama
-  kubectl lockstep rollout history llama
-  kubectl lockstep rollout diff llama
-  kubectl lockstep rollout undo llama --to-revision=3
-  kubectl lockstep rollout restart llama
-  kubectl lockstep rollout pause llama`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(o.rolloutStatusCommand(), o.rolloutHistoryCommand(), o.rolloutDiffCommand(),
-		o.rolloutUndoCommand(), o.rolloutRestartCommand(), o.rolloutPauseCommand(), o.rolloutResumeCommand())
+	cmd := describe("rollout")
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(o.rolloutStatusCommand(), o.rolloutHistoryCommand(), o.rolloutDiffCommand(), o.rolloutUndoCommand(),
+		o.amendCommand(describe("rollout restart"), func() lws.Decide { return lws.Restart(time.Now()) }),
+		o.amendCommand(describe("rollout pause"), func() lws.Decide { return lws.Pause }),
+		o.amendCommand(describe("rollout resume"), func() lws.Decide { return lws.Resume }))
 	return cmd
 }
 
@@ -140,59 +130,14 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 
 func (o *options) rolloutUndoCommand() *cobra.Command {
 	var revision int64
-	cmd := &cobra.Command{
-		Use:   "undo NAME...",
-		Short: "Restore an earlier revision",
-		Long: `Restore the template, network configuration and change cause of an earlier revision: the previous
-one, or that of --to-revision. It is rolled out like any change. Replicas and strategy stay, and so does
-a pause: undo a paused rollout before you resume it.`,
-		Example: `  kubectl lockstep rollout undo llama
-  kubectl lockstep rollout undo llama --to-revision=3 --dry-run=server`,
-		PreRunE: func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) },
-	}
+	cmd := describe("rollout undo")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) }
 	o.addRevision(cmd, &revision, "to-revision", "the revision to restore; zero means the previous one")
 	return o.amendCommand(cmd, func() lws.Decide { return lws.Undo(revision) })
 }
 
-func (o *options) rolloutRestartCommand() *cobra.Command {
-	return o.amendCommand(&cobra.Command{
-		Use:   "restart NAME...",
-		Short: "Replace every group by one of the same template, at the pace of a rollout",
-		Long: `Replace every group, leaders and workers, at the pace of a rollout. It writes the time into an
-annotation of the templates, as kubectl rollout restart does.`,
-		Example: `  kubectl lockstep rollout restart llama
-  kubectl get leaderworkersets -l team=inference -o name | xargs kubectl lockstep rollout restart`,
-	}, func() lws.Decide { return lws.Restart(time.Now()) })
-}
-
-func (o *options) rolloutPauseCommand() *cobra.Command {
-	return o.amendCommand(&cobra.Command{
-		Use:   "pause NAME...",
-		Short: "Pause a rollout",
-		Long: `Pause a rollout: the operator replaces no further group, and a change of the template waits. Groups
-that were already given up come back at the new revision, groups that fail at their own.`,
-		Example: `  kubectl lockstep rollout pause llama`,
-	}, func() lws.Decide { return lws.Pause })
-}
-
-func (o *options) rolloutResumeCommand() *cobra.Command {
-	return o.amendCommand(&cobra.Command{
-		Use:     "resume NAME...",
-		Short:   "Continue a paused rollout, with the changes made meanwhile",
-		Example: `  kubectl lockstep rollout resume llama`,
-	}, func() lws.Decide { return lws.Resume })
-}
-
 func (o *options) rolloutHistoryCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "history NAME...",
-		Short: "List the revisions of a set, and how many groups run each",
-		Long: `List the revisions of a set by rising number: how many groups run each, when it was first rolled
-out, and its change cause (kubernetes.io/change-cause). The annotation
-lockstep.dev/revision-history-limit on the set is the number of unused revisions to keep, 5 when absent.`,
-		Example: `  kubectl lockstep rollout history llama
-  kubectl lockstep rollout history llama -o yaml`,
-	}
+	cmd := describe("rollout history")
 	out := o.addOutput(cmd)
 	o.completeNames(cmd, many, sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -233,25 +178,16 @@ func (s *session) history(ctx context.Context, key types.NamespacedName) (lws.Su
 
 func (o *options) rolloutDiffCommand() *cobra.Command {
 	var of render.Comparison
-	cmd := &cobra.Command{
-		Use:   "diff NAME",
-		Short: "Show what differs between two revisions, or a revision and the spec",
-		Long: `Show what differs between two revisions, or between a revision and the set's spec, as diff -u
-does. Without --revision, show the change that is not rolled out yet, as while the rollout is
-paused; or, if there is none, the last rollout.`,
-		Example: `  kubectl lockstep rollout diff llama
-  kubectl lockstep rollout diff llama --revision=3
-  kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if of.To != render.Live && of.From == render.Live {
-				return errors.New("--to-revision needs --revision, the one to compare with")
-			}
-			names, err := setNames(cmd, args, 1)
-			if err != nil {
-				return err
-			}
-			return o.rolloutDiff(cmd.Context(), names[0], of)
-		},
+	cmd := describe("rollout diff")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if of.To != render.Live && of.From == render.Live {
+			return errors.New("--to-revision needs --revision, the one to compare with")
+		}
+		names, err := setNames(cmd, args, 1)
+		if err != nil {
+			return err
+		}
+		return o.rolloutDiff(cmd.Context(), names[0], of)
 	}
 	o.completeNames(cmd, 1, sets)
 	o.addRevision(cmd, &of.From, "revision", "compare this revision")
@@ -290,18 +226,7 @@ type follow struct {
 
 func (o *options) rolloutStatusCommand() *cobra.Command {
 	var f follow
-	cmd := &cobra.Command{
-		Use:   "status NAME...",
-		Short: "Follow a rollout until it is done",
-		Long: `Follow a rollout until every group of the target is updated and ready. Each change of what it
-waits for is one line. With --watch=false, print the state once.
-
-It ends with 0 when the rollout is done, or when the state was printed once; and with 1 when the
-time is up, the set is deleted, or another revision than --revision is rolled out.`,
-		Example: `  kubectl lockstep rollout status llama
-  kubectl lockstep rollout status lws/llama --timeout=10m
-  kubectl lockstep rollout status llama --watch=false`,
-	}
+	cmd := describe("rollout status")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
 		if err := errors.Join(err, notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {

@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 42_233
+	wholeAtMost = 42_045
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -30,11 +30,11 @@ var largePackages = map[string]int{
 	"internal/lws":           5_544,
 	"internal/lwscache":      2_726,
 	"internal/pvc":           2_338,
-	"internal/install":       2_347,
+	"internal/install":       2_338,
 	"local/internal/plane":   1_984,
 	"internal/cli/render":    1_932,
 	"internal/lws/admission": 1_567,
-	"internal/cli":           1_619,
+	"internal/cli":           1_442,
 	"internal/operator":      1_604,
 }
 

@@ -92,6 +92,7 @@ var floors = map[string]floor{
 	"config":            apart, // embedded manifests
 	"config/crd":        apart,
 	"internal/terminal": apart, // which characters are shown
+	"internal/help":     apart, // the texts of commands
 
 	"internal/floors": tests,
 	"test/...":        tests,

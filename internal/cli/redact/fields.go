@@ -2,7 +2,6 @@ package redact
 
 import (
 	_ "embed" // the lists of fields
-	"regexp"
 	"strings"
 )
 
@@ -30,9 +29,6 @@ func eachField(see func(list, field string)) {
 
 // keep redacts a string of a field.
 type keep func(value string) string
-
-// lastWord is the end of the name of a field such as imagePullPolicy.
-var lastWord = regexp.MustCompile(`[A-Z][a-z]+$`)
 
 // rule returns what redacts the strings of a field. It is nil if the field is dropped.
 func (r *Redactor) rule(parent, field string) keep {

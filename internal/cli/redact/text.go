@@ -21,6 +21,8 @@ var (
 	credentials = regexp.MustCompile(`//[^\s"'<>]*@|\?[^\s"'<>]+|#[^\s"'<>]*=[^\s"'<>]*`)
 	// part is a word within a name such as FailedCreate or maxUnavailable.
 	part = regexp.MustCompile(`[A-Z]+[a-z]+|[a-z]+|[A-Z]+|[0-9]+`)
+	// lastWord is the end of the name of a field such as imagePullPolicy.
+	lastWord = regexp.MustCompile(`[A-Z][a-z]+$`)
 	// safe are the words that Kubernetes makes of hashes, without vowels.
 	safe = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5,10}$`)
 	// piece matches credentials, a time, an address or a word. Each is judged as a whole.
