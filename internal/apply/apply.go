@@ -57,7 +57,7 @@ type Actor struct {
 	writer client.Client
 	live   client.Reader
 	survey Survey
-	// found holds the UIDs of owners found alive in this pass, or is nil outside of one.
+	// found holds the UIDs of owners found alive in this reconcile, or is nil outside of one.
 	found *sync.Map
 }
 
@@ -78,12 +78,12 @@ func (a *Actor) Surveying(survey Survey) *Actor {
 	return a
 }
 
-// Pass returns an Actor for one pass: it reads each owner live once, before the first write that
-// needs it, and not after the pass lifted its gate. It must not outlive the pass.
-func (a *Actor) Pass() *Actor {
-	pass := *a
-	pass.found = &sync.Map{}
-	return &pass
+// ForReconcile returns an Actor for one reconcile: it reads each owner live once, before the first write that
+// needs it, and not after the reconcile removed its gate. It must not outlive the reconcile.
+func (a *Actor) ForReconcile() *Actor {
+	once := *a
+	once.found = &sync.Map{}
+	return &once
 }
 
 // Done is what the API server answered.

@@ -282,20 +282,20 @@ func TestNothingIsWrittenForAnOwnerThatIsNotAlive(t *testing.T) {
 func TestAnOwnerIsReadOnceAPass(t *testing.T) {
 	s := newScene()
 	missing := action.Create{Kind: identity.KindService, Object: aService(), Owner: fakeapi.Former(identity.KindPod, "w-0")}
-	pass := s.Pass()
-	if _, err := pass.Do(t.Context(), missing); !errors.Is(err, ErrStale) {
+	once := s.ForReconcile()
+	if _, err := once.Do(t.Context(), missing); !errors.Is(err, ErrStale) {
 		t.Fatal(err)
 	}
 	owner := s.add(fakeapi.Pod("w-0", "w", 0)) // an owner found gone is read again
 	reads := s.live.Reads
 	for range 2 {
 		for range 3 {
-			if _, err := pass.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner}); err != nil {
+			if _, err := once.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner}); err != nil {
 				t.Fatal(err)
 			}
 			fakeapi.Drop[*corev1.Service](s.Server, "w")
 		}
-		pass = s.Pass()
+		once = s.ForReconcile()
 	}
 	if got := s.live.Reads - reads; got != 2 {
 		t.Errorf("%d reads of an owner in two passes", got)
@@ -310,12 +310,12 @@ func TestAnOwnerWithoutItsGateIsReadOnlyIfItIsBeingDeleted(t *testing.T) {
 		if isDeleted {
 			pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		}
-		owner, pass := s.add(pod), s.Pass()
-		if _, err := pass.Do(t.Context(), action.Ungate{Pod: owner, Gate: "a"}); err != nil {
+		owner, once := s.add(pod), s.ForReconcile()
+		if _, err := once.Do(t.Context(), action.Ungate{Pod: owner, Gate: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		reads := s.live.Reads
-		_, err := pass.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner})
+		_, err := once.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner})
 		if isRead := s.live.Reads > reads; !errors.Is(err, want) || isRead != isDeleted {
 			t.Errorf("being deleted %t: read %t, %v", isDeleted, isRead, err)
 		}

@@ -43,10 +43,10 @@ const (
 	atMost = 64
 )
 
-// SlowStart calls do for each action of a run: for one, then for two at a time, then four, up to a bound. A run
+// SlowStart calls do for each action of a run: for one, then for two together, then four, up to a bound. A run
 // that is bound to fail costs one round: it ends after the first round in which a call failed. Of
 // the errors of a round it returns those that are not ErrStale, joined, or else ErrStale.
-func SlowStart(ctx context.Context, run []action.Action, do func(context.Context, action.Action) error) error {
+func SlowStart(ctx context.Context, run []action.Action, together func(int, func(int)), do func(context.Context, action.Action) error) error {
 	width := 1
 	if len(run) > 0 && run[0].About().Verb == (action.Delete{}).About().Verb {
 		width = atOnce
@@ -54,20 +54,21 @@ func SlowStart(ctx context.Context, run []action.Action, do func(context.Context
 	for ; len(run) > 0; width = min(2*width, atMost) {
 		round := run[:min(width, len(run))]
 		run = run[len(round):]
-		if err := together(ctx, round, do); err != nil {
+		errs := make([]error, len(round))
+		together(len(round), func(i int) { errs[i] = do(ctx, round[i]) })
+		others := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, ErrStale) })
+		if err := cmp.Or(errors.Join(others...), errors.Join(errs...)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func together(ctx context.Context, round []action.Action, do func(context.Context, action.Action) error) error {
-	errs := make([]error, len(round))
+// AtOnce calls do for each number below n, all at once.
+func AtOnce(n int, do func(int)) {
 	var group sync.WaitGroup
-	for i, a := range round {
-		group.Go(func() { errs[i] = do(ctx, a) })
+	for i := range n {
+		group.Go(func() { do(i) })
 	}
 	group.Wait()
-	others := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, ErrStale) })
-	return cmp.Or(errors.Join(others...), errors.Join(errs...))
 }

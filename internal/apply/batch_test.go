@@ -80,7 +80,7 @@ func TestSlowStartBeginsWithOneAndDoubles(t *testing.T) {
 	} {
 		var mu sync.Mutex
 		calls := 0
-		err := SlowStart(t.Context(), ties(tt.run), func(_ context.Context, a action.Action) error {
+		err := SlowStart(t.Context(), ties(tt.run), AtOnce, func(_ context.Context, a action.Action) error {
 			mu.Lock()
 			defer mu.Unlock()
 			calls++
@@ -102,7 +102,7 @@ func TestDeletesOfAGroupGoOutTogether(t *testing.T) {
 	}
 	var begun sync.WaitGroup
 	begun.Add(len(deletes))
-	err := SlowStart(t.Context(), deletes, func(context.Context, action.Action) error {
+	err := SlowStart(t.Context(), deletes, AtOnce, func(context.Context, action.Action) error {
 		begun.Done()
 		begun.Wait() // for ever, if one of them waits for another
 		return nil

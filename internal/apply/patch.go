@@ -152,7 +152,7 @@ func mergeByKey(onto identity.Ref, metadata, others fields) (client.Patch, error
 }
 
 // ungate removes one gate of a pod. Annotations are changed in the version that was judged: others write them too.
-// The answer shows the pod: what it is to own next in the pass needs no other read.
+// The answer shows the pod: what it is to own next in the reconcile needs no other read.
 func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
 	metadata := fields{}
 	if len(what.Annotations) > 0 {

@@ -16,7 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// alive reads an owner live, once in a pass: the same UID, without deletionTimestamp.
+// alive reads an owner live, once in a reconcile: the same UID, without deletionTimestamp.
 func (a *Actor) alive(ctx context.Context, owner identity.Ref) error {
 	if a.found != nil {
 		if _, known := a.found.Load(owner.UID); known {
@@ -38,7 +38,7 @@ func (a *Actor) alive(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
-// foundAlive spares the pass a read of an object that the API server has just answered with.
+// foundAlive spares the reconcile a read of an object that the API server has just answered with.
 func (a *Actor) foundAlive(object metav1.Object) {
 	if a.found != nil && object.GetDeletionTimestamp() == nil {
 		a.found.Store(object.GetUID(), true)

@@ -221,8 +221,8 @@ func TestARecreationIsCountedBeforeTheGroupGoes(t *testing.T) {
 	if got := short(c.decideGroup("w-0")); got != "| Restart" {
 		t.Errorf("before it is counted: %q", got)
 	}
-	c.do(c.decideSet())
-	c.do(c.decideSet())
+	c.reconcileSet()
+	c.reconcileSet()
 	if recreations(c) != 1 {
 		t.Errorf("counted %d", recreations(c))
 	}
@@ -328,17 +328,8 @@ func TestWhatEndsTheRetention(t *testing.T) {
 // settleAnyhow is settle for a set that may be gone.
 func settleAnyhow(c *cluster) {
 	for range 40 {
-		if fakeapi.Find[Set](c.Server, "w") != nil {
-			c.do(c.decideSet())
-		}
-		for name := range c.leaders() {
-			_, plan, err := c.observer.GroupPlan(ctx, key(name), c.Now)
-			if err == nil {
-				c.do(plan)
-			}
-		}
-		c.others()
-		c.pass(3 * time.Second)
+		c.reconcileSet()
+		c.turn()
 	}
 }
 
@@ -349,7 +340,7 @@ func TestRecoveredPodsGoBeforeTheirLeader(t *testing.T) {
 	if got := short(c.decideGroup("w-0")); got != "| ReplicaRestartBudgetExceeded" {
 		t.Errorf("before the count is cleared: %q", got)
 	}
-	c.do(c.decideSet())
+	c.reconcileSet()
 	if recreations(c) != -1 {
 		t.Errorf("counted %d", recreations(c))
 	}
@@ -463,7 +454,7 @@ func TestAStoppedSurgeGroupIsTold(t *testing.T) {
 		if fakeapi.Find[Pod](c.Server, "w-4-1") != nil {
 			break
 		}
-		c.do(c.decideSet())
+		c.reconcileSet()
 		c.turn()
 	}
 	then(on("w-4-1", crash), settled)(c)
@@ -517,7 +508,7 @@ func TestConditionsOfAStoppedGroup(t *testing.T) {
 		"a limit":          {budget(2, 2, 0), nothing, over, said{"True", "AllGroupsReady", "All replicas are ready"}, said{"False", "NoGroupsProgressing", "No replica is progressing"}, none, false},
 		"a group stopped":  {budget(2, 2, 0), failures(1), degraded, unavailable, stopped, idle, true},
 		"the limit is off": {budget(2, 2, 0), then(failures(1), user(atMost(-1)), settled), degraded, unavailable, stopped, idle, true},
-		"another starts": {budget(2, 2, 0), then(failures(1), on("w-1", unready), func(c *cluster) { c.pass(time.Minute); c.do(c.decideSet()) }),
+		"another starts": {budget(2, 2, 0), then(failures(1), on("w-1", unready), func(c *cluster) { c.pass(time.Minute); c.reconcileSet() }),
 			degraded, unavailable, progressing, idle, true},
 		"recovered": {budget(2, 2, 0), then(failures(1), recovered, settled), over, said{"True", "AllGroupsReady", "All replicas are ready"},
 			said{"False", "NoGroupsProgressing", "No replica is progressing"}, said{"False", "NoGroupsUpdating", "No rolling update is in progress"}, false},

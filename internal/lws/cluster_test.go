@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -19,6 +21,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/reconcile"
+	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -28,7 +32,7 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// cluster is a fake API server that decisions are made and carried out on. Time
+// cluster is a fake API server on which the loop of the operator decides and carries out plans. Time
 // stands still but for what a test adds.
 type cluster struct {
 	*fakeapi.Controllers
@@ -36,7 +40,10 @@ type cluster struct {
 	cached   *fakeapi.Reader
 	memory   *lwscache.Memory
 	observer *lwscache.Observer
-	executor *apply.Actor
+	actor    *apply.Actor
+	loop     *reconcile.Loop
+	// writer returns what writes in one reconcile of the operator: mustWrite, where a test sets nothing else.
+	writer func(reconcile.Writer) reconcile.Writer
 	// scheduler places sets with spec.scheduling, or is empty.
 	scheduler string
 }
@@ -47,6 +54,7 @@ func newCluster(t fatal) *cluster {
 		t.Fatalf("index: %v", err)
 	}
 	c := &cluster{Controllers: fakeapi.Control(store), t: t, cached: store.Cached()}
+	c.writer = func(w reconcile.Writer) reconcile.Writer { return mustWrite{t, w} }
 	c.Added, c.cached.Trim = c.tieLeader, trim
 	c.awake()
 	return c
@@ -64,8 +72,40 @@ func trim(object client.Object) {
 // awake starts the operator anew: it remembers nothing.
 func (c *cluster) awake() {
 	c.memory = lwscache.NewMemory()
-	c.observer = lwscache.New(c.cached, c.Live(), c.memory).WithScheduler(c.scheduler, nil, nil)
-	c.executor = apply.New(c.Server, c.Live()).Surveying(c.observer.Standing)
+	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
+	c.observer.Scheduler = c.scheduler
+	c.actor = apply.New(c.Server, c.Live()).Surveying(c.observer.Standing)
+	c.loop = &reconcile.Loop{
+		Observer: c.observer,
+		Memory:   c.memory,
+		Writer:   func() reconcile.Writer { return c.writer(c.actor.ForReconcile()) },
+		Together: inTurn,
+		Report:   report.New(&events.FakeRecorder{}),
+		Now:      func() time.Time { return c.Now },
+		WakeSet:  func(client.Object) {},
+	}
+}
+
+// inTurn makes a run of writes repeatable: none is under way beside another.
+func inTurn(n int, do func(int)) {
+	for i := range n {
+		do(i)
+	}
+}
+
+// mustWrite is a writer whose every precondition must hold.
+type mustWrite struct {
+	t fatal
+	reconcile.Writer
+}
+
+func (w mustWrite) Do(ctx context.Context, a action.Action) (apply.Done, error) {
+	done, err := w.Writer.Do(ctx, a)
+	if err != nil {
+		w.t.Helper()
+		w.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
+	}
+	return done, err
 }
 
 // tieLeader ties the new leaders of a set that asks for gangs to Volcano, as the pod webhook
@@ -98,12 +138,6 @@ func (c *cluster) unprotect() {
 	}
 }
 
-// Do carries out an action.
-func (c *cluster) Do(a action.Action) error {
-	_, err := c.executor.Do(ctx, a)
-	return err
-}
-
 func (c *cluster) pass(d time.Duration) { c.Now = c.Now.Add(d) }
 
 // ctx is that of every look.
@@ -113,13 +147,35 @@ func key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}
 }
 
+func request(name string) ctrl.Request { return ctrl.Request{NamespacedName: key(name)} }
+
+// setPlan reads the set called w and decides about it, as the operator does.
+func setPlan(o *lwscache.Observer, now time.Time) (lws.SetSnapshot, lws.Plan, error) {
+	w, err := o.Set(ctx, key("w"), now)
+	if err != nil {
+		return w, lws.Plan{}, err
+	}
+	plan, err := reconcile.PlanSet(ctx, o, &w)
+	return w, plan, err
+}
+
+// groupPlan is the same for a group.
+func groupPlan(o *lwscache.Observer, name string, now time.Time) (lws.GroupSnapshot, lws.Plan, error) {
+	w, err := o.Group(ctx, key(name), now)
+	if err != nil {
+		return w, lws.Plan{}, err
+	}
+	plan, err := reconcile.PlanGroup(ctx, o, &w)
+	return w, plan, err
+}
+
 func (c *cluster) set() lws.SetSnapshot {
 	c.t.Helper()
-	world, _, err := c.observer.SetPlan(ctx, key("w"), c.Now)
+	w, _, err := setPlan(c.observer, c.Now)
 	if err != nil {
 		c.t.Fatalf("read set: %v", err)
 	}
-	return world
+	return w
 }
 
 // decide is what a set called w, and each group that it could have, asks for.
@@ -130,37 +186,39 @@ func (c *cluster) decideGroup(name string) lws.Plan {
 	return plan
 }
 
-// groupPlan reads a group and decides about it, as the operator does.
 func (c *cluster) groupPlan(name string) (lws.GroupSnapshot, lws.Plan) {
 	c.t.Helper()
-	world, plan, err := c.observer.GroupPlan(ctx, key(name), c.Now)
+	w, plan, err := groupPlan(c.observer, name, c.Now)
 	if err != nil {
 		c.t.Fatalf("read group %q: %v", name, err)
 	}
-	return world, plan
+	return w, plan
 }
+
 func (c *cluster) status() lwsv1.LeaderWorkerSetStatus {
 	return find[*lwsv1.LeaderWorkerSet](c, "w").Status
 }
 
-// do carries out a plan; every precondition must hold.
-func (c *cluster) do(plan lws.Plan) {
+// reconcileSet and reconcileGroup are one reconcile of the operator.
+func (c *cluster) reconcileSet() {
 	c.t.Helper()
-	for _, a := range plan.Actions {
-		if err := c.Do(a); err != nil {
-			c.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
-		}
-		c.remember(a)
+	if _, _, err := c.loop.Set(ctx, request("w")); err != nil {
+		c.t.Fatalf("set: %v", err)
 	}
 }
 
-// remember updates the memory of the operator after a write.
-func (c *cluster) remember(a action.Action) {
-	switch a := a.(type) {
-	case action.Delete:
-		c.memory.Deleted(a.Object.UID, c.Now)
-	case action.WriteStatus:
-		c.memory.StatusWritten(fakeapi.Find[Set](c.Server, "w"), c.Now)
+func (c *cluster) reconcileGroup(name string) {
+	c.t.Helper()
+	if _, err := c.loop.Group(ctx, request(name)); err != nil {
+		c.t.Fatalf("group %q: %v", name, err)
+	}
+}
+
+// do carries out a plan that a test has judged.
+func (c *cluster) do(plan lws.Plan) {
+	c.t.Helper()
+	if _, err := c.loop.CarryOut(ctx, reconcile.Request{Object: find[Set](c, "w")}, plan); err != nil {
+		c.t.Fatalf("%v", err)
 	}
 }
 
@@ -172,7 +230,7 @@ func (c *cluster) settle() {
 			c.t.Fatalf("the cluster never settles")
 		}
 		before := c.version()
-		c.do(c.decideSet())
+		c.reconcileSet()
 		c.turn()
 		if !maps.Equal(c.version(), before) {
 			still = -1
@@ -184,7 +242,7 @@ func (c *cluster) settle() {
 func (c *cluster) turn() {
 	c.t.Helper()
 	for name := range c.leaders() {
-		c.do(c.decideGroup(name))
+		c.reconcileGroup(name)
 	}
 	c.others()
 	c.pass(3 * time.Second)

@@ -51,7 +51,7 @@ func down(sts string) step { return on(sts, func(s StatefulSet) { s.Status.Avail
 
 // touched is a StatefulSet that lacks pods, and still does after it was touched.
 func touched(lacks step) step {
-	decide := func(c *cluster) { c.do(c.decideSet()); c.do(c.decideGroup("w-0")) }
+	decide := func(c *cluster) { c.reconcileSet(); c.reconcileGroup("w-0") }
 	return then(lacks, decide, after(11*time.Second), decide, after(11*time.Second))
 }
 
@@ -124,7 +124,7 @@ func TestADelayIsWrittenOnce(t *testing.T) {
 	c := running(t, 4, 1)
 	c.pass(time.Minute)
 	unscheduledPods("Unschedulable", "w-1", "w-2", "w-3")(c)
-	c.do(c.decideSet())
+	c.reconcileSet()
 	c.pass(time.Minute)
 	plan := c.decideSet()
 	if len(of[action.WriteStatus](plan)) != 1 || len(notes(one[action.WriteStatus](t, plan))) > 0 {
@@ -151,7 +151,7 @@ func TestADelayCountsTheGroupsOfTheSpec(t *testing.T) {
 	c := running(t, 3, 1)
 	then(touched(lacks("w", "w-1", "w-2")), carriedOut, user(replicas(10)))(c)
 	for range 3 { // the StatefulSet still creates none
-		c.do(c.decideSet())
+		c.reconcileSet()
 		on("w", func(sts StatefulSet) { sts.Status.ObservedGeneration = sts.Generation })(c)
 		c.pass(time.Second)
 	}
@@ -202,7 +202,7 @@ func TestAvailableIsWhatItSays(t *testing.T) {
 	}
 	brokenSurge := then(user(fakeapi.Image("image:2"), surge), func(c *cluster) {
 		for fakeapi.Find[Pod](c.Server, "w-2") == nil {
-			c.do(c.decideSet())
+			c.reconcileSet()
 			c.turn()
 		}
 	}, on("w-2", unready))
@@ -301,7 +301,7 @@ func TestAConditionAtRestSaysSo(t *testing.T) {
 		state.happens(c)
 		c.pass(time.Minute)
 		whileTrue := map[string]string{}
-		for _, set := range []Set{told(c, state.seen), func() Set { carriedOut(c); c.pass(time.Minute); c.do(c.decideSet()); return find[Set](c, "w") }()} {
+		for _, set := range []Set{told(c, state.seen), func() Set { carriedOut(c); c.pass(time.Minute); c.reconcileSet(); return find[Set](c, "w") }()} {
 			for _, said := range set.Status.Conditions {
 				switch {
 				case said.Status == metav1.ConditionTrue:

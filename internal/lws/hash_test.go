@@ -32,7 +32,7 @@ func keyed(t *testing.T, replicas, size int32, edits ...edit) *cluster {
 	c := newCluster(t)
 	edits = append([]edit{func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }}, edits...)
 	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
-	c.do(c.decideSet())
+	c.reconcileSet()
 	c.observed()
 	return c
 }
@@ -137,7 +137,7 @@ func TestLeadersAreAdmittedByRoom(t *testing.T) {
 	if superseded := admittedBy(c.decideSet()); len(superseded) > 0 {
 		t.Errorf("before the rollout is seen: %v", superseded)
 	}
-	c.do(c.decideSet())
+	c.reconcileSet()
 	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
 	if superseded := admittedBy(c.decideSet()); len(superseded) > 0 {
 		t.Errorf("before the new template is seen: %v", superseded)
@@ -165,7 +165,7 @@ func (c *cluster) roll() {
 		set.Generation++
 	})
 	for range 3 {
-		c.do(c.decideSet())
+		c.reconcileSet()
 	}
 	c.observed()
 }
@@ -224,7 +224,7 @@ func TestARolloutAtOneRevisionHasItsSurge(t *testing.T) {
 	c.lead("w-r-a", keyOf("a"), runs)
 	c.lead("w-r-b", keyOf("b"), runs)
 	for range 3 {
-		c.do(c.decideSet())
+		c.reconcileSet()
 	}
 	fakeapi.Edit(c.Server, "w", func(d Deployment) {
 		d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "now"
@@ -238,7 +238,7 @@ func TestARolloutAtOneRevisionHasItsSurge(t *testing.T) {
 	updating := func(want metav1.ConditionStatus) {
 		t.Helper()
 		for range 3 {
-			c.do(c.decideSet())
+			c.reconcileSet()
 			c.pass(time.Minute)
 		}
 		if got := condition(c.status(), string(lwsv1.LeaderWorkerSetUpdateInProgress)).Status; got != want {
@@ -263,7 +263,7 @@ func TestAPausedDeploymentStaysPaused(t *testing.T) {
 	paused := func(want bool) {
 		t.Helper()
 		for range 3 {
-			c.do(c.decideSet())
+			c.reconcileSet()
 		}
 		if got := fakeapi.Find[Deployment](c.Server, "w").Spec.Paused; got != want {
 			t.Errorf("paused: %v", got)
@@ -314,7 +314,7 @@ func TestTwoLeadersOfOneSecondTakeOnePlaceOnce(t *testing.T) {
 		t.Fatalf("admitted %v", got)
 	}
 	fakeapi.Edit(c.Server, "w-r-b", runs) // in the reconcile before, which the cache did not show
-	if err := c.Do(one[action.Ungate](t, plan)); !errors.Is(err, apply.ErrStale) {
+	if _, err := c.actor.Do(ctx, one[action.Ungate](t, plan)); !errors.Is(err, apply.ErrStale) {
 		t.Errorf("a second leader is admitted: %v", err)
 	}
 }
@@ -345,7 +345,7 @@ func TestTheYoungerLeaderOfOneNameGoes(t *testing.T) {
 func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 	c := keyed(t, 1, 1, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
 	old := c.lead("w-r-a", keyOf("a"), runs)
-	c.do(c.decideSet())
+	c.reconcileSet()
 	available := func() bool {
 		return meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetAvailable))
 	}
@@ -382,7 +382,7 @@ func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 		plan := c.decideSet()
 		c.do(plan)
 		if dropped(plan) {
-			if c.do(c.decideSet()); !available() {
+			if c.reconcileSet(); !available() {
 				t.Errorf("conditions %+v", c.status().Conditions)
 			}
 			return
@@ -399,7 +399,7 @@ func TestASetIsAvailableOnceItsDeploymentIsSeen(t *testing.T) {
 	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
 	available := func(want bool) {
 		t.Helper()
-		c.do(c.decideSet())
+		c.reconcileSet()
 		if got := meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetAvailable)); got != want {
 			t.Errorf("conditions %+v", c.status().Conditions)
 		}
@@ -418,7 +418,7 @@ func TestAGroupWithAKeyIsOfItsRevision(t *testing.T) {
 		fakeapi.UniquePerReplica(set)
 	})
 	for range 2 {
-		c.do(c.decideGroup(leader.Name))
+		c.reconcileGroup(leader.Name)
 	}
 	if services := fakeapi.All[*corev1.Service](c.Objects); slices.ContainsFunc(services, func(s *corev1.Service) bool { return s.Name != "w" }) {
 		t.Errorf("the group has a Service of its own: %v", services)
@@ -432,7 +432,7 @@ func TestAGroupWithAKeyIsOfItsRevision(t *testing.T) {
 func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	c := keyed(t, 1, 2)
 	leader := c.lead("w-r-a", keyOf("a"))
-	c.do(c.decideGroup(leader.Name))
+	c.reconcileGroup(leader.Name)
 	if workers := fakeapi.All[StatefulSet](c.Objects); len(workers) > 0 {
 		t.Fatalf("a gated leader has workers: %v", workers[0].Name)
 	}
@@ -440,7 +440,7 @@ func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	condition := func(want corev1.ConditionStatus) {
 		t.Helper()
 		for range 4 {
-			c.do(c.decideGroup(leader.Name))
+			c.reconcileGroup(leader.Name)
 		}
 		if got := lws.GroupReadyOf(find[Pod](c, leader.Name)); got != want {
 			t.Fatalf("condition %q, want %q", got, want)
@@ -466,7 +466,7 @@ func TestReadinessIsShownBesideARefusedService(t *testing.T) {
 	c := keyed(t, 1, 2, func(set Set) { set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &unique} })
 	leader := c.lead("w-r-a", keyOf("a"), runs)
 	for range 2 {
-		c.do(c.decideGroup(leader.Name))
+		c.reconcileGroup(leader.Name)
 	}
 	fakeapi.Edit(c.Server, "w-aaaaaaaa", func(sts StatefulSet) { sts.Status.Replicas, sts.Status.AvailableReplicas = 1, 1 })
 	fakeapi.Drop[*corev1.Service](c.Server, "w-aaaaaaaa")
@@ -480,9 +480,9 @@ func TestReadinessIsShownBesideARefusedService(t *testing.T) {
 func TestWorkersLeftBehindAreNamed(t *testing.T) {
 	c := keyed(t, 1, 2, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
 	c.lead("w-r-a", keyOf("a"), runs)
-	c.do(c.decideSet())
+	c.reconcileSet()
 	for range 2 {
-		c.do(c.decideGroup("w-r-a"))
+		c.reconcileGroup("w-r-a")
 	}
 	workers := fakeapi.Find[StatefulSet](c.Server, "w-aaaaaaaa")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -495,7 +495,7 @@ func TestWorkersLeftBehindAreNamed(t *testing.T) {
 	c.roll()
 	c.lead("w-s-b", keyOf("b"))
 	for range 3 {
-		c.do(c.decideSet()) // no write is refused, as that of the history would be
+		c.reconcileSet() // no write is refused, as that of the history would be
 	}
 	says := "names are taken: pod w-aaaaaaaa-1 belongs to statefulset w-aaaaaaaa; "
 	if got := condition(c.status(), lws.CodeNameConflict); got.Status != metav1.ConditionTrue || !strings.HasPrefix(got.Message, says) {
@@ -517,10 +517,10 @@ func TestWorkersLeftBehindAreNamed(t *testing.T) {
 func TestAnotherTopologyReplacesGroupsWithKeys(t *testing.T) {
 	c := keyed(t, 1, 1)
 	c.lead("w-r-a", keyOf("a"), runs)
-	c.do(c.decideSet())
+	c.reconcileSet()
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: "rack"} })
 	for range 2 {
-		c.do(c.decideSet())
+		c.reconcileSet()
 	}
 	if d := fakeapi.Find[Deployment](c.Server, "w"); d.Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "rack" {
 		t.Errorf("template %v", d.Spec.Template.Annotations)
@@ -539,7 +539,7 @@ func TestATemplateOfAnotherImplementationStays(t *testing.T) {
 	})
 	before := fakeapi.Find[Deployment](c.Server, "w").Spec.Template
 	for range 3 {
-		c.do(c.decideSet())
+		c.reconcileSet()
 	}
 	now := fakeapi.Find[Deployment](c.Server, "w")
 	if diff := cmp.Diff(before, now.Spec.Template); diff != "" || now.Annotations[lws.AsFoundAnnotationKey] == "" {
@@ -585,16 +585,16 @@ func mutates(t *testing.T, snapshot any, decide func()) {
 func TestTheRevisionOfAReplicaSetStays(t *testing.T) {
 	c := keyed(t, 1, 1, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
 	old := c.lead("w-r-a", keyOf("a"), runs)
-	c.do(c.decideSet())
+	c.reconcileSet()
 	fakeapi.Edit(c.Server, "w", func(set Set) {
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
 		set.Generation++
 	})
-	c.do(c.decideSet())
+	c.reconcileSet()
 	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
 	fakeapi.Drop[Pod](c.Server, old.Name)
 	for range 4 {
-		c.do(c.decideSet())
+		c.reconcileSet()
 	}
 	if left := fakeapi.All[*appsv1.ControllerRevision](c.Objects); len(left) != 2 {
 		t.Errorf("%d revisions are left", len(left))

@@ -2,6 +2,7 @@ package lws_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,6 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -69,6 +71,7 @@ func newHashWorld(t *rapid.T) *hashWorld {
 		cluster: newCluster(t), t: t, size: rapid.Int32Range(1, 2).Draw(t, "size"),
 		unavailable: rapid.Int32Range(0, 2).Draw(t, "unavailable"), surge: rapid.Int32Range(0, 2).Draw(t, "surge"),
 	}
+	w.writer = func(actor reconcile.Writer) reconcile.Writer { return mayBeStale{mustWrite{t, actor}} }
 	if w.unavailable+w.surge == 0 {
 		w.unavailable = 1
 	}
@@ -91,17 +94,15 @@ func (w *hashWorld) round() {
 	w.pass(3 * time.Second)
 }
 
-// carry carries out a plan until a write finds the cluster changed.
-func (w *hashWorld) carry(plan lws.Plan) {
-	for _, a := range plan.Actions {
-		switch err := w.Do(a); {
-		case errors.Is(err, apply.ErrStale):
-			return
-		case err != nil && !errors.Is(err, apply.ErrGone):
-			w.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
-		}
-		w.remember(a)
+// mayBeStale is a writer that may find the cluster changed since the read.
+type mayBeStale struct{ mustWrite }
+
+func (w mayBeStale) Do(ctx context.Context, a action.Action) (apply.Done, error) {
+	done, err := w.Writer.Do(ctx, a)
+	if err != nil && !errors.Is(err, apply.ErrStale) && !errors.Is(err, apply.ErrGone) {
+		w.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
 	}
+	return done, err
 }
 
 func (w *hashWorld) reconcileSet() {
@@ -113,7 +114,7 @@ func (w *hashWorld) reconcileSet() {
 		w.t.Fatalf("released %v: %d groups run, %d are stopped, of %d", released, w.active(), w.stopped(), w.allowed(w.differs))
 	}
 	before := w.deployment()
-	w.carry(plan)
+	w.cluster.reconcileSet()
 	after := w.deployment()
 	if before == nil || lws.Fingerprint(before.Spec) != lws.Fingerprint(after.Spec) {
 		fakeapi.Edit(w.Server, "w", func(d Deployment) { d.Generation++ })
@@ -138,7 +139,7 @@ func (w *hashWorld) reconcileGroups() {
 		names[cmp.Or(workload.LeaderOf(pod), pod.Name)] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		w.carry(w.decideGroup(name))
+		w.reconcileGroup(name)
 	}
 }
 

@@ -107,7 +107,7 @@ func (w *world) checkLaws() {
 	if fakeapi.Find[Set](w.Server, "w") == nil {
 		return
 	}
-	if _, _, err := w.observer.SetPlan(ctx, key("w"), w.Now); err != nil {
+	if _, _, err := setPlan(w.observer, w.Now); err != nil {
 		return // no cache shows it yet
 	}
 	for _, d := range w.decideAll() {
@@ -126,6 +126,7 @@ func (w *world) checkLaws() {
 // checkWaits: a wait ends later than now. One that does not would make the operator read again and again while nothing
 // changes.
 func (w *world) checkWaits(d decided) {
+	w.met.waits(d.plan)
 	for _, wait := range d.plan.Waits {
 		if !wait.Until.IsZero() && !wait.Until.After(w.Now) {
 			d.t.Fatalf("%s waits until %s, and it is %s: %+v", d.what, wait.Until, w.Now, wait)

@@ -27,7 +27,7 @@ func TestUndoOfAPausedRolloutReplacesNoHealthyGroup(t *testing.T) {
 			c := running(t, 4, size, onRestart)
 			user(fakeapi.Image("image:2"))(c)
 			for range 20 { // until the first group is deleted
-				c.do(c.decideSet())
+				c.reconcileSet()
 				if c.others(); *find[StatefulSet](c, "w").Spec.UpdateStrategy.RollingUpdate.Partition == 3 {
 					break
 				}

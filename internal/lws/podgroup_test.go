@@ -123,7 +123,7 @@ func TestZeroAndBackAtOnce(t *testing.T) {
 		c := atLevel(gang.SetLevel, 4, 2)(t)
 		user(replicas(0))(c)
 		for range turns {
-			c.do(c.decideSet())
+			c.reconcileSet()
 			c.turn()
 		}
 		user(replicas(2))(c)
@@ -205,10 +205,10 @@ func keyedNatively(t *testing.T, level gang.Level, replicas, size int32) *cluste
 func (c *cluster) turnKeyed() {
 	c.t.Helper()
 	for range 8 {
-		c.do(c.decideSet())
+		c.reconcileSet()
 		for _, pod := range fakeapi.All[Pod](c.Objects) {
 			if pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
-				c.do(c.decideGroup(pod.Name))
+				c.reconcileGroup(pod.Name)
 			}
 		}
 		c.others()
@@ -232,7 +232,7 @@ func TestGroupsWithKeysAreInPodGroups(t *testing.T) {
 			t.Errorf("level %s, a group recreated: %s", level, fault)
 		}
 		user(replicas(0))(c)
-		c.do(c.decideSet())
+		c.reconcileSet()
 		c.observed()
 		then(removed[Pod]("w-r-b"), removed[Pod]("w-r-c"))(c)
 		c.turnKeyed()
@@ -247,7 +247,7 @@ func TestMinCountOfGroupsWithKeys(t *testing.T) {
 	c := keyedNatively(t, gang.SetLevel, 2, 3)
 	check := func(what string, want int64) {
 		t.Helper()
-		c.do(c.decideSet())
+		c.reconcileSet()
 		if got := nativeGroups(c)[gang.SetPodGroupName(find[Set](c, "w"))]; got != want {
 			t.Errorf("%s: %d pods are waited for, want %d", what, got, want)
 		}
@@ -282,7 +282,7 @@ func TestWorkersOfAPreviousOperator(t *testing.T) {
 	c := natively(t, 1, 2, levels[gang.ReplicaLevel], onRestart, func(set Set) { set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = new(int32(0)) })
 	user(func(set Set) { set.Status.Started, set.Status.Restarts = nil, nil })(c)
 	then(gone[StatefulSet]("w-0"), gone[Pod]("w-0-1"))(c)
-	c.do(c.decideGroup("w-0"))
+	c.reconcileGroup("w-0")
 	apart(c)
 	c.sync()
 	then(on("w-0-1", unscheduled))(c)
@@ -431,7 +431,7 @@ func TestPodsAreNeverWaitedForInVain(t *testing.T) {
 					if rapid.Bool().Draw(t, "settles") {
 						c.settle()
 					} else {
-						c.do(c.decideSet())
+						c.reconcileSet()
 						c.turn()
 					}
 				}
@@ -483,7 +483,7 @@ func TestWorkloadSchedulingCreated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := atLevel(gang.ReplicaLevel, 1, 2)(t)
 			tt.happens(c)
-			c.do(c.decideSet())
+			c.reconcileSet()
 			got := condition(c.status(), string(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated))
 			if string(got.Status) != tt.status || got.Reason != tt.says {
 				t.Errorf("got %+v", got)

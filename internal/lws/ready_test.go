@@ -115,7 +115,7 @@ func backingOff(c *cluster) {
 		c.settle()
 		on("w-1", crash)(c)
 	}
-	c.do(c.decideGroup("w-1"))
+	c.reconcileGroup("w-1")
 }
 
 func refusing(err error) func(*lws.SetSnapshot) {

@@ -124,8 +124,8 @@ func TestFailures(t *testing.T) {
 // starting brings group 0 so far that all but its last worker run.
 func starting(c *cluster) {
 	for range 4 {
-		c.do(c.decideSet())
-		c.do(c.decideGroup("w-0"))
+		c.reconcileSet()
+		c.reconcileGroup("w-0")
 		c.sync()
 		for _, pod := range fakeapi.All[Pod](c.Objects) {
 			if pod.Name != "w-0-2" || pod.DeletionTimestamp != nil {
@@ -226,8 +226,8 @@ func both(first, second func(Pod)) func(Pod) {
 
 // decided has the group decide and the set record it.
 func (c *cluster) decided() {
-	c.do(c.decideGroup("w-0"))
-	c.do(c.decideSet())
+	c.reconcileGroup("w-0")
+	c.reconcileSet()
 }
 
 func disrupted(pod Pod) {
@@ -252,7 +252,7 @@ func TestARevertedRolloutIsNoFailure(t *testing.T) {
 	for name, replaced := range map[string]step{
 		"terminating":  leaving[Pod]("w-3"),
 		"gone":         gone[Pod]("w-3"),
-		"with workers": then(leaving[Pod]("w-3"), func(c *cluster) { c.do(c.decideGroup("w-3")) }),
+		"with workers": then(leaving[Pod]("w-3"), func(c *cluster) { c.reconcileGroup("w-3") }),
 	} {
 		for policy, back := range map[lwsv1.RestartPolicyType]step{
 			lwsv1.RecreateGroupOnPodRestart: user(fakeapi.Image("image:1")), lwsv1.RecreateGroupAfterStart: user(fakeapi.Image("image:1")),
@@ -270,7 +270,7 @@ func TestARevertedRolloutIsNoFailure(t *testing.T) {
 				c.Sync(before)
 				granted := c.Now
 				for range 5 { // until the partition is lowered
-					c.do(c.decideSet())
+					c.reconcileSet()
 					c.pass(time.Second)
 				}
 				if sts := find[StatefulSet](c, "w"); *sts.Spec.UpdateStrategy.RollingUpdate.Partition != 3 {
@@ -278,7 +278,7 @@ func TestARevertedRolloutIsNoFailure(t *testing.T) {
 				}
 				then(replaced, back, carriedOut)(c)
 				if c.leaders()["w-3"] != "" {
-					c.do(c.decideGroup("w-3"))
+					c.reconcileGroup("w-3")
 				}
 				then(carriedOut, settled, after(time.Minute), settled)(c)
 				if r := c.status().Restarts; len(r) != 0 {
@@ -298,7 +298,7 @@ func TestALeaderThatVanishesInAPausedRolloutIsCounted(t *testing.T) {
 	c := running(t, 4, 2, onRestart)
 	user(fakeapi.Image("image:2"))(c)
 	for range 20 {
-		if c.do(c.decideSet()); imagesOf(c)["image:2"] > 0 {
+		if c.reconcileSet(); imagesOf(c)["image:2"] > 0 {
 			break
 		}
 		c.turn()

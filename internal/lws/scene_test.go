@@ -121,7 +121,7 @@ func unready(pod Pod)            { pod.Status.Conditions = nil }
 func ends(pod Pod)               { pod.Status.Phase = corev1.PodFailed }
 func unscheduled(pod Pod)        { pod.Spec.NodeName = "" }
 func withoutRevision(c *cluster) { gone[Revision](revision(c).Name)(c) }
-func carriedOut(c *cluster)      { c.do(c.decideSet()) }
+func carriedOut(c *cluster)      { c.reconcileSet() }
 
 func image(c *cluster, image string) { user(fakeapi.Image(image))(c) }
 

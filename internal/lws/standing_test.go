@@ -113,7 +113,7 @@ func TestGroupsThatHaveNotStarted(t *testing.T) {
 	}
 	then(gone[Pod]("w-1", "w-1-1", "w-1-2"), gone[StatefulSet]("w-1"))(c)
 	c.sync()
-	c.do(c.decideGroup("w-1"))
+	c.reconcileGroup("w-1")
 	c.sync()
 	want := []lws.UnstartedGroup{{Index: 1, Leader: c.leaders()["w-1"], Pods: 3}}
 	if diff := cmp.Diff(want, c.decideSet().Standing.Unstarted); diff != "" {

@@ -175,7 +175,7 @@ func TestAvailableTellsWhetherEveryWantedGroupIsReady(t *testing.T) {
 	}
 	broken := func(c *cluster) { // the surge group never becomes ready
 		for range 90 {
-			c.do(c.decideSet())
+			c.reconcileSet()
 			c.others()
 			if pod := fakeapi.Find[Pod](c.Server, "w-3"); pod != nil {
 				on("w-3", unready)(c)
@@ -221,7 +221,7 @@ func TestAvailableDoesNotChangeWithEachStep(t *testing.T) {
 		var turns []string
 		for range 400 {
 			for range 2 { // the write of a step is read before the StatefulSet controller acts on it
-				c.do(c.decideSet())
+				c.reconcileSet()
 				if now := string(condition(c.status(), available).Status); len(turns) == 0 || turns[len(turns)-1] != now {
 					turns = append(turns, now)
 				}

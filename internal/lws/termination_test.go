@@ -137,7 +137,7 @@ func TestAGroupEndsAsItSaysOnceItsSetIsGone(t *testing.T) {
 			}
 			live := c.Live()
 			observer := lwscache.New(c.cached, live, lwscache.NewMemory()) // of a process that never saw the set
-			_, plan, err := observer.GroupPlan(ctx, key("w-0"), c.Now)
+			_, plan, err := groupPlan(observer, "w-0", c.Now)
 			if err != nil && !apierrors.IsNotFound(err) {
 				t.Fatalf("%s: %v", name, err)
 			}

@@ -85,7 +85,7 @@ func TestWhatNoRuleMeetsIsLeftAlone(t *testing.T) {
 			t.Errorf("%s: condition %+v", name, told)
 		}
 		for range 3 {
-			c.do(c.decideSet())
+			c.reconcileSet()
 			for _, leader := range []string{"w-0", "w-1"} {
 				if plan := c.decideGroup(leader); len(plan.Actions) > 0 {
 					t.Errorf("%s: written to group %s: %v", name, leader, spelled(plan))

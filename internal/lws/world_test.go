@@ -1,6 +1,7 @@
 package lws_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,11 +17,13 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -58,6 +61,8 @@ type world struct {
 	current bool
 	// paused is set while the plan of a paused set is carried out.
 	paused bool
+	// faults is set while writes may fail.
+	faults bool
 
 	judge func(action.Action) error // a law of writes beside those of every world
 	fails func(Pod, string)         // hears of every pod that is made to fail
@@ -89,8 +94,9 @@ func newWorld(t *rapid.T, m *met, may scenario, set Set) *world {
 	return w
 }
 
-// lag lets the caches lag from now on.
+// lag lets the caches lag from now on, and judges writes.
 func (w *world) lag() {
+	w.writer = func(actor reconcile.Writer) reconcile.Writer { return &process{world: w, actor: actor} }
 	w.cached, w.former = w.Lagging(), w.Lagging()
 	w.awake()
 }
@@ -114,19 +120,20 @@ func (w *world) restart() {
 }
 
 func (w *world) reconcileSet(faults bool) {
-	snapshot, plan, err := w.observer.SetPlan(ctx, key("w"), w.Now)
-	if err != nil {
-		return
-	}
-	w.paused = lws.Paused(snapshot.Set)
-	w.carryOut(plan, faults)
-	w.paused = false
+	set := &lwsv1.LeaderWorkerSet{}
+	w.paused = w.cached.Get(ctx, key("w"), set) == nil && lws.Paused(set)
+	w.faults = faults
+	_, _, _ = w.loop.Set(ctx, request("w")) // a write that failed is written again
+	w.paused, w.faults = false, false
 }
 
 func (w *world) reconcileGroup(name string, faults bool) {
-	if _, plan, err := w.observer.GroupPlan(ctx, key(name), w.Now); err == nil {
-		w.carryOut(plan, faults)
+	if w.faults = faults; faults { // most waits end before the world settles
+		_, plan, _ := groupPlan(w.observer, name, w.Now)
+		w.met.waits(plan)
 	}
+	_, _ = w.loop.Group(ctx, request(name))
+	w.faults = false
 }
 
 // reconcileAll reconciles the set and all groups, with caches up to date.
@@ -143,72 +150,68 @@ func (w *world) reconcileAll(faults bool) {
 	}
 }
 
-// carryOut writes a plan as a reconcile does: a failed delete does not end it.
-func (w *world) carryOut(plan lws.Plan, faults bool) {
-	for _, wait := range plan.Waits {
-		w.met.when(wait.Code, true)
-	}
-	for _, a := range plan.Actions {
-		write := w.write
-		if faults {
-			write = w.writeFaultily
-		}
-		err := write(a)
-		if _, deletes := a.(action.Delete); errors.Is(err, errCrash) || err != nil && !deletes {
-			return
-		}
-	}
+// process is the operator in one reconcile: its writes may fail, and the process may end.
+type process struct {
+	*world
+	actor reconcile.Writer
+	ended bool
 }
 
-// errCrash ends a reconcile, whatever was written.
-var errCrash = errors.New("the process ended")
+func (p *process) Do(ctx context.Context, a action.Action) (done apply.Done, err error) {
+	switch {
+	case p.ended:
+		return done, context.Canceled
+	case p.faults:
+		return done, p.writeFaultily(ctx, a)
+	}
+	return done, p.write(ctx, a)
+}
 
-func (w *world) writeFaultily(a action.Action) error {
-	switch rapid.IntRange(0, 24).Draw(w.t, "fault") {
+func (p *process) writeFaultily(ctx context.Context, a action.Action) error {
+	switch rapid.IntRange(0, 24).Draw(p.t, "fault") {
 	case 0:
-		w.met.when("a crash before a write", true)
-		w.restart()
-		return errCrash
+		p.met.when("a crash before a write", true)
+		return p.end()
 	case 1:
-		w.met.when("a crash after a write", w.write(a) == nil)
-		w.restart()
-		return errCrash
+		p.met.when("a crash after a write", p.write(ctx, a) == nil)
+		return p.end()
 	case 2:
-		w.met.when("an answer lost", w.judged(a) == nil)
+		p.met.when("an answer lost", p.judged(ctx, a) == nil)
 		return errors.New("timeout")
 	case 3:
-		w.met.when("a write refused", true)
+		p.met.when("a write refused", true)
 		return errors.New("internal error")
 	}
-	return w.write(a)
+	return p.write(ctx, a)
+}
+
+func (p *process) end() error {
+	p.ended = true
+	p.restart()
+	return context.Canceled
 }
 
 // judged makes a write that the laws of the world judge. What the API server refuses is not judged.
-func (w *world) judged(a action.Action) error {
-	wrong := errors.Join(w.judgeWrite(a), w.judge(a))
-	err := w.Do(a)
-	w.met.when("a write refused", err != nil)
+func (p *process) judged(ctx context.Context, a action.Action) error {
+	wrong := errors.Join(p.judgeWrite(a), p.judge(a))
+	_, err := p.actor.Do(ctx, a)
+	p.met.when("a write refused", err != nil)
 	if err == nil && wrong != nil {
-		w.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), wrong)
+		p.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), wrong)
 	}
 	if err == nil {
-		w.met.when(a.About().Because.Code, true)
+		p.met.when(a.About().Because.Code, true)
 	}
 	return err
 }
 
-// write makes a write and remembers what the operator does.
-func (w *world) write(a action.Action) error {
-	err := w.judged(a)
-	if taken := (*apply.TakenError)(nil); errors.As(err, &taken) {
-		w.observer.Taken(a.Target())
+// write makes a write that the cache shows at once.
+func (p *process) write(ctx context.Context, a action.Action) error {
+	err := p.judged(ctx, a)
+	if err == nil {
+		p.cached.Deliver(a.Target().Kind)
 	}
-	if err != nil {
-		return err
-	}
-	w.cached.Deliver(a.Target().Kind)
-	w.remember(a)
-	return nil
+	return err
 }
 
 // pick draws one of some objects.
@@ -356,7 +359,7 @@ func (w *world) settleAfter(d time.Duration) {
 
 // live is the set as a cache without lag shows it.
 func (w *world) live() lws.SetSnapshot {
-	snapshot, _, err := lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory()).SetPlan(ctx, key("w"), w.Now)
+	snapshot, _, err := setPlan(lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory()), w.Now)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}
@@ -397,6 +400,13 @@ func (m *met) when(premise string, holds bool) bool {
 		m.counts[premise]++
 	}
 	return holds
+}
+
+// waits counts the waits of a plan, by their codes.
+func (m *met) waits(plan lws.Plan) {
+	for _, wait := range plan.Waits {
+		m.when(wait.Code, true)
+	}
 }
 
 // otherWorlds moves a seed that was given on, or every round would see the same worlds.

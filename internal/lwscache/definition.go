@@ -123,19 +123,19 @@ func compared(inCluster *unstructured.Unstructured) (theirs, ours *definition.Sc
 // beyond returns what a set has that this version lacks: fields and values, or what its leaders show of a field that
 // the API server removed since.
 func (r *reading) beyond(ctx context.Context, leaders *appsv1.StatefulSet) ([]string, error) {
-	if found, err := workload.Unmet(r.set, r.scheduler); r.definition == nil || err != nil || len(found) > 0 {
+	if found, err := workload.Unmet(r.set, r.Scheduler); r.Definition == nil || err != nil || len(found) > 0 {
 		return found, err
 	}
 	if leaders != nil && r.set.Spec.Scheduling == nil && leaders.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey] != "" {
 		return []string{fmt.Sprintf("annotation %s of statefulset %s", lwsv1.WorkloadNameAnnotationKey, leaders.Name)}, nil
 	}
-	return r.definition.BeyondOf(ctx, client.ObjectKeyFromObject(r.set))
+	return r.Definition.BeyondOf(ctx, client.ObjectKeyFromObject(r.set))
 }
 
 // fillBeyond is beyond for a set. A Deployment of a set of Ordinal groups shows that it had Hash groups.
 func (r *reading) fillBeyond(ctx context.Context, w *lws.SetSnapshot) (err error) {
 	leaders := w.StatefulSet.Own()
-	if w.Beyond, err = r.beyond(ctx, leaders); err != nil || leaders != nil || r.definition == nil || workload.HasHashIdentity(r.set) {
+	if w.Beyond, err = r.beyond(ctx, leaders); err != nil || leaders != nil || r.Definition == nil || workload.HasHashIdentity(r.set) {
 		return err
 	}
 	found, _, err := r.leaderDeployment(ctx)

@@ -29,20 +29,6 @@ type GangObjects interface {
 	Store() (store cache.Indexer, isAbsent bool)
 }
 
-// WithGangs makes the observer read Volcano's PodGroups from memory. Without, each
-// read asks the API server. It returns the observer.
-func (o *Observer) WithGangs(gangs GangObjects) *Observer {
-	o.gangs = gangs
-	return o
-}
-
-// WithScheduler names the scheduler that places sets with spec.scheduling. Without one, such sets are left alone.
-// Objects of Kubernetes' own scheduler are read from memory, or live where that is nil. It returns the observer.
-func (o *Observer) WithScheduler(name string, workloads, podGroups GangObjects) *Observer {
-	o.scheduler, o.workloads, o.podGroups = name, workloads, podGroups
-	return o
-}
-
 // Watched watches one kind of a gang scheduler while the API server serves it.
 type Watched struct {
 	kind    *kinds.Kind
@@ -135,17 +121,17 @@ type gangKind struct {
 
 func (o *Observer) volcano() gangKind {
 	return gangKind{
-		GroupVersionKind: gang.Kind, is: identity.KindPodGroup, objects: o.gangs, unserved: notServed,
+		GroupVersionKind: gang.Kind, is: identity.KindPodGroup, objects: o.Gangs, unserved: notServed,
 		forbidden: fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs", gang.Resource.GroupResource(), gang.Volcano),
 	}
 }
 
 func (o *Observer) workloadKind() gangKind {
-	return native(gang.WorkloadKind, identity.KindWorkload, o.workloads)
+	return native(gang.WorkloadKind, identity.KindWorkload, o.Workloads)
 }
 
 func (o *Observer) podGroupKind() gangKind {
-	return native(gang.NativePodGroupKind, identity.KindPodGroup, o.podGroups)
+	return native(gang.NativePodGroupKind, identity.KindPodGroup, o.PodGroups)
 }
 
 func native(kind schema.GroupVersionKind, is identity.Kind, objects GangObjects) gangKind {
@@ -182,7 +168,7 @@ func (r *reading) fillGang(ctx context.Context, g *lws.Group) error {
 
 // isNative reports whether Kubernetes' own scheduler places the set.
 func (r *reading) isNative() bool {
-	return r.scheduler == gang.Kubernetes && r.set.Spec.Scheduling != nil
+	return r.Scheduler == gang.Kubernetes && r.set.Spec.Scheduling != nil
 }
 
 // fillPodGroups reads the PodGroups that a group needs.
@@ -242,7 +228,7 @@ func (r *reading) fillPodGroupsOfSet(ctx context.Context, w *lws.SetSnapshot) er
 
 // labelledPodGroups returns the PodGroups with the label of a set.
 func (r *reading) labelledPodGroups(ctx context.Context) (all []*unstructured.Unstructured, err error) {
-	if r.podGroups == nil {
+	if r.PodGroups == nil {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(gang.NativePodGroupKind)
 		list.SetKind(gang.NativePodGroupKind.Kind + "List")
@@ -251,7 +237,7 @@ func (r *reading) labelledPodGroups(ctx context.Context) (all []*unstructured.Un
 		}
 		return pointers(list.Items), nil
 	}
-	store, _ := r.podGroups.Store()
+	store, _ := r.PodGroups.Store()
 	if store == nil {
 		return nil, nil // the set is read again once memory has them
 	}
@@ -289,7 +275,7 @@ func (r *reading) sortNative(ctx context.Context, found []*unstructured.Unstruct
 
 // fillWorkload reads the Workload of a set, and the PodGroup of all its pods if it has one.
 func (r *reading) fillWorkload(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	if w.Scheduler = r.scheduler; !r.isNative() {
+	if w.Scheduler = r.Scheduler; !r.isNative() {
 		return nil
 	}
 	if w.Workload, w.GangMissing, err = r.nativeObject(ctx, r.workloadKind(), gang.WorkloadName(r.set)); err != nil || w.GangMissing != "" {

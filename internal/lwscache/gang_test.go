@@ -46,7 +46,7 @@ func aGang(t *testing.T) (*eyes, string) {
 
 func (e *eyes) group(name string) lws.GroupSnapshot {
 	e.t.Helper()
-	w, _, err := e.observer.GroupPlan(context.Background(), key(name), e.Now)
+	w, _, err := e.groupPlan(name)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func podGroup(name string, labels map[string]string) *unstructured.Unstructured 
 
 func TestAPodGroupThatIsNotInMemoryIsReadLive(t *testing.T) {
 	e, name := aGang(t)
-	e.observer.WithGangs(known{})
+	e.observer.Gangs = known{}
 	ours := podGroup(name, map[string]string{lwsv1.SetNameLabelKey: "w"})
 	leader := fakeapi.Find[*corev1.Pod](e.Server, "w-0")
 	fakeapi.OwnedBy(ours, "v1", identity.RefOf(identity.KindPod, leader))
@@ -73,7 +73,7 @@ func TestAPodGroupThatIsNotInMemoryIsReadLive(t *testing.T) {
 
 func TestTheSetReadsAPodGroupWithoutOurLabels(t *testing.T) {
 	e, name := aGang(t)
-	e.observer.WithGangs(known{})
+	e.observer.Gangs = known{}
 	fakeapi.Add(e.Server, podGroup(name, nil))
 	if got := e.group("w-0"); len(got.Gang.Foreign) != 1 {
 		t.Errorf("got %+v", got.Gang)
@@ -106,7 +106,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e, _ := aGang(t)
 			if tt.memory != nil {
-				e.observer.WithGangs(tt.memory)
+				e.observer.Gangs = tt.memory
 			}
 			e.live.Fail = func(n fakeapi.Name) error {
 				if n.Kind == identity.KindPodGroup {
@@ -114,7 +114,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 				}
 				return nil
 			}
-			got, _, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now)
+			got, _, err := e.groupPlan("w-0")
 			if (err != nil) != tt.fails {
 				t.Fatalf("got %v", err)
 			}
@@ -173,7 +173,7 @@ func (e *eyes) native(name string) *unstructured.Unstructured {
 // A set reads all of its PodGroups, to delete those without pods. A group reads those that its leader needs.
 func TestASetReadsAllOfItsNativePodGroups(t *testing.T) {
 	e, _ := natively(t)
-	e.observer.WithScheduler(gang.Kubernetes, nil, nil)
+	e.observer.Scheduler = gang.Kubernetes
 	e.native("w-h.abcde-0-r")
 	e.native("w-h.fghij-0-r")
 	if got := e.group("w-0").PodGroups.Owned; len(got) != 1 || got[0].GetName() != "w-h.abcde-0-r" {
@@ -192,7 +192,7 @@ func TestNativePodGroupsAreReadOnlyForTheirScheduler(t *testing.T) {
 	if w := e.group("w-0"); len(w.Beyond) == 0 || !w.PodGroups.Empty() {
 		t.Errorf("got %v, %v", w.Beyond, w.PodGroups)
 	}
-	e.observer.WithScheduler(gang.Volcano, nil, nil)
+	e.observer.Scheduler = gang.Volcano
 	if w := e.group("w-0"); len(w.Beyond) > 0 || !w.PodGroups.Empty() {
 		t.Errorf("Volcano places the set: %v, %v", w.Beyond, w.PodGroups)
 	}
@@ -200,7 +200,7 @@ func TestNativePodGroupsAreReadOnlyForTheirScheduler(t *testing.T) {
 
 func TestKindsThatAreNotServedAreMissing(t *testing.T) {
 	e, _ := natively(t)
-	e.observer.WithScheduler(gang.Kubernetes, known{missing: true}, known{missing: true})
+	e.observer.Scheduler, e.observer.Workloads, e.observer.PodGroups = gang.Kubernetes, known{missing: true}, known{missing: true}
 	if w := e.set("w"); !strings.Contains(w.GangMissing, "does not serve scheduling.k8s.io/v1beta1 Workload") {
 		t.Errorf("got %q", w.GangMissing)
 	}

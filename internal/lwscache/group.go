@@ -24,36 +24,54 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// GroupPlan reads a group and decides about it. What the decision asks for is read too, and the group is decided again.
-func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, lws.Plan, error) {
+// Group returns the snapshot of the group whose leader has, or would have, a name: without a set if that is gone. It
+// returns a NotFound error if no set can have such a group.
+func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, error) {
 	setName, group, err := o.groupNamed(ctx, key)
 	if err != nil {
-		return lws.GroupSnapshot{}, lws.Plan{}, err
+		return lws.GroupSnapshot{}, err
 	}
-	w, err := o.group(ctx, key.Namespace, setName, lws.GroupSnapshot{Now: now, Group: group})
+	w := lws.GroupSnapshot{Now: now, Group: group}
+	// PVCs are read before the set: the spec is never older than their annotations.
+	pvcs, err := o.volumes(ctx, key.Namespace, byName(w.LeaderName))
+	if err != nil {
+		return w, err
+	}
+	set := &lwsv1.LeaderWorkerSet{}
+	err = o.cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: setName}, set)
 	if apierrors.IsNotFound(err) {
-		var failed error
-		w, failed = o.abandoned(ctx, key.Namespace, setName, lws.GroupSnapshot{Now: now, Group: group})
-		if plan := lws.DecideGroup(w); failed == nil && len(plan.Actions) > 0 {
-			return w, plan, nil
-		}
-		err = cmp.Or(failed, err)
+		return o.abandoned(ctx, key.Namespace, setName, w)
 	}
 	if err != nil {
-		return w, lws.Plan{}, err
+		return w, err
 	}
-	plan := lws.DecideGroup(w)
-	for plan.Needs != "" { // each need once, for it is met then
-		if err := o.meet(ctx, plan.Needs, &w); err != nil {
-			return w, plan, err
+	r := o.continued(set, nil)
+	w.Set, w.Lives, w.KeepsLogs = set, r.lives, o.Logs != nil
+	fillVolumes := func(ctx context.Context, w *lws.GroupSnapshot) error {
+		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed(w)...)
+	}
+	fillGroup := func(ctx context.Context, w *lws.GroupSnapshot) error { return r.fillGroup(ctx, &w.Group) }
+	if err := r.fillLeader(ctx, &w); err != nil {
+		return w, err
+	}
+	if set.DeletionTimestamp == nil {
+		if w.Beyond, err = r.beyond(ctx, w.LeaderSet); err != nil || len(w.Beyond) > 0 {
+			return w, err
 		}
-		plan = lws.DecideGroup(w)
 	}
-	return w, plan, nil
+	for _, fill := range []func(context.Context, *lws.GroupSnapshot) error{
+		fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang, r.fillGroupWorkload,
+	} {
+		if err := fill(ctx, &w); err != nil {
+			return w, err
+		}
+	}
+	w.Vigil = lws.Vigil{Seen: o.memory.firstSeen(inTheWayOfGroup(&w.Group), w.Now)}
+	return w, nil
 }
 
-// meet reads what a decision asks for.
-func (o *Observer) meet(ctx context.Context, need lws.Need, w *lws.GroupSnapshot) error {
+// ReadForGroup reads what the decision about a group needs.
+func (o *Observer) ReadForGroup(ctx context.Context, need lws.Need, w *lws.GroupSnapshot) error {
 	r := o.continued(w.Set, w.Lives)
 	w.Lives = r.lives
 	err := r.knowRevision(ctx, w, cmp.Or(w.Leader, w.Leaving).Labels[lwsv1.RevisionKey])
@@ -129,42 +147,6 @@ func (o *Observer) groupNamed(ctx context.Context, key types.NamespacedName) (se
 		return "", g, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
 	return setName, lws.Group{Index: index, LeaderName: key.Name}, nil
-}
-
-// group fills the snapshot of a group of a set. It returns a NotFound error if the set is gone.
-func (o *Observer) group(ctx context.Context, namespace, setName string, w lws.GroupSnapshot) (lws.GroupSnapshot, error) {
-	// PVCs are read before the set: the spec is never older than their annotations.
-	pvcs, err := o.volumes(ctx, namespace, byName(w.LeaderName))
-	if err != nil {
-		return w, err
-	}
-	set := &lwsv1.LeaderWorkerSet{}
-	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: setName}, set); err != nil {
-		return w, err
-	}
-	r := o.continued(set, nil)
-	w.Set, w.Lives, w.KeepsLogs = set, r.lives, o.logs != nil
-	fillVolumes := func(ctx context.Context, w *lws.GroupSnapshot) error {
-		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed(w)...)
-	}
-	fillGroup := func(ctx context.Context, w *lws.GroupSnapshot) error { return r.fillGroup(ctx, &w.Group) }
-	if err := r.fillLeader(ctx, &w); err != nil {
-		return w, err
-	}
-	if set.DeletionTimestamp == nil {
-		if w.Beyond, err = r.beyond(ctx, w.LeaderSet); err != nil || len(w.Beyond) > 0 {
-			return w, err
-		}
-	}
-	for _, fill := range []func(context.Context, *lws.GroupSnapshot) error{
-		fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang, r.fillGroupWorkload,
-	} {
-		if err := fill(ctx, &w); err != nil {
-			return w, err
-		}
-	}
-	w.Vigil = lws.Vigil{Seen: o.memory.firstSeen(inTheWayOfGroup(&w.Group), w.Now)}
-	return w, nil
 }
 
 // fillLeader reads what makes the leaders of the set, and the pod of the leader's name that belongs to it: as

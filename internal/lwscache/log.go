@@ -29,12 +29,6 @@ type Logs struct {
 	Open func(context.Context, types.NamespacedName, *corev1.PodLogOptions) (io.ReadCloser, error)
 }
 
-// WithLogs makes the observer read the logs of failed containers. It returns the observer.
-func (o *Observer) WithLogs(logs Logs) *Observer {
-	o.logs = &logs
-	return o
-}
-
 // LogPlan reads the logs of the containers that failed with the group of a leader, and plans to add
 // their ends to the decision on it. It returns the set of the leader.
 func (o *Observer) LogPlan(ctx context.Context, leader types.NamespacedName) (*lwsv1.LeaderWorkerSet, lws.Plan, error) {
@@ -93,7 +87,7 @@ func (o *Observer) readLog(ctx context.Context, namespace string, failed lwsv1.C
 	if !found {
 		return "", fmt.Errorf("pod %q is another one, or its container ended again", failed.Pod)
 	}
-	log, err := o.logs.Open(ctx, name, &corev1.PodLogOptions{Container: failed.Name, Previous: startedAgain, TailLines: &o.logs.Lines})
+	log, err := o.Logs.Open(ctx, name, &corev1.PodLogOptions{Container: failed.Name, Previous: startedAgain, TailLines: &o.Logs.Lines})
 	if err != nil {
 		return "", err
 	}

@@ -45,7 +45,7 @@ func TestLogsAreAddedToTheDecision(t *testing.T) {
 		asked = append(asked, fmt.Sprintf("%s %s previous %t lines %d", pod.Name, o.Container, o.Previous, *o.TailLines))
 		return io.NopCloser(strings.NewReader(strings.Repeat("x", 9000) + "\nno shard 7\n")), fails
 	}}
-	e.observer.WithLogs(logs)
+	e.observer.Logs = &logs
 	plan := func() []action.Action {
 		_, plan, err := e.observer.LogPlan(t.Context(), key("w-0"))
 		if err != nil {

@@ -25,34 +25,24 @@ type Observer struct {
 	cached client.Reader
 	live   client.Reader
 	memory *Memory
-	gangs  GangObjects
-	// scheduler places sets with spec.scheduling, or is empty.
-	scheduler            string
-	workloads, podGroups GangObjects
-	// podStore is what cached reads pods from, or nil.
-	podStore toolscache.Indexer
-	// logs is nil where no logs are kept.
-	logs *Logs
-	// definition is nil where all fields of sets are known.
-	definition *Definition
+	// Gangs holds Volcano's PodGroups. Without it, each read asks the API server.
+	Gangs GangObjects
+	// Scheduler places sets with spec.scheduling. Without one, such sets are left alone.
+	Scheduler string
+	// Workloads and PodGroups hold objects of Kubernetes' own scheduler. Without them, each read asks the API server.
+	Workloads, PodGroups GangObjects
+	// PodStore is the store of the cache itself, or nil: the cache copies each pod, and a set that comes has the pods of
+	// all its groups listed at each event.
+	PodStore toolscache.Indexer
+	// Logs is nil where no logs are kept.
+	Logs *Logs
+	// Definition is nil where all fields of sets are known.
+	Definition *Definition
 }
 
 // New returns an Observer. cached must have CacheOptions and Index; live must not be a cache.
 func New(cached, live client.Reader, memory *Memory) *Observer {
 	return &Observer{cached: cached, live: live, memory: memory}
-}
-
-// WithPods makes the observer list pods from the store of the cache itself: the cache copies each pod, and a set that
-// comes has the pods of all its groups listed at each event. It returns the observer.
-func (o *Observer) WithPods(store toolscache.Indexer) *Observer {
-	o.podStore = store
-	return o
-}
-
-// WithDefinition makes the observer look for fields of sets that this version lacks. It returns the observer.
-func (o *Observer) WithDefinition(definition *Definition) *Observer {
-	o.definition = definition
-	return o
 }
 
 // reading is one read of a set or a group: what it finds out about owners serves all of it.
@@ -115,8 +105,8 @@ func (o *Observer) Pods(ctx context.Context, statefulSet types.NamespacedName) (
 
 // podsWith returns the cached pods with a key of the index.
 func (o *Observer) podsWith(ctx context.Context, namespace, key string) ([]*corev1.Pod, error) {
-	if o.podStore != nil {
-		return storedPods(o.podStore, namespace, key)
+	if o.PodStore != nil {
+		return storedPods(o.PodStore, namespace, key)
 	}
 	var list corev1.PodList
 	err := o.cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{indexClaim: key}, client.DisableReadYourWritesConsistency)

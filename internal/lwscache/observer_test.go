@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -56,6 +57,16 @@ func (e *eyes) set(name string) lws.SetSnapshot {
 	return w
 }
 
+// groupPlan reads a group and decides about it, as the operator does.
+func (e *eyes) groupPlan(name string) (lws.GroupSnapshot, lws.Plan, error) {
+	w, err := e.observer.Group(context.Background(), key(name), e.Now)
+	if err != nil {
+		return w, lws.Plan{}, err
+	}
+	plan, err := reconcile.PlanGroup(context.Background(), e.observer, &w)
+	return w, plan, err
+}
+
 // chained is a set with a leader StatefulSet and one leader, all members.
 func chained(t *testing.T) (*eyes, *lwsv1.LeaderWorkerSet, *appsv1.StatefulSet) {
 	e := open(t)
@@ -74,8 +85,11 @@ func TestASetThatDoesNotExistIsNotFound(t *testing.T) {
 	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); !apierrors.IsNotFound(err) {
 		t.Errorf("set: %v", err)
 	}
-	for _, name := range []string{"w-0", "w", "w-00", "w-x", ""} {
-		if _, _, err := e.observer.GroupPlan(context.Background(), key(name), e.Now); !apierrors.IsNotFound(err) {
+	if w, plan, err := e.groupPlan("w-0"); w.Set != nil || len(plan.Actions) > 0 || err != nil {
+		t.Errorf("its group: %v, %v, %v", w.Set, plan, err)
+	}
+	for _, name := range []string{"w", "w-00", "w-x", ""} {
+		if _, err := e.observer.Group(context.Background(), key(name), e.Now); !apierrors.IsNotFound(err) {
 			t.Errorf("group %q: %v", name, err)
 		}
 	}
@@ -182,7 +196,7 @@ func TestALeaderIsOwnedThroughTheWholeChain(t *testing.T) {
 	} {
 		e, _, _ := chained(t)
 		tt.harm(e)
-		w, _, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now)
+		w, _, err := e.groupPlan("w-0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,18 +216,18 @@ func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
 		fakeapi.OwnedBy(pod, "apps/v1", identity.Ref{Kind: identity.KindStatefulSet, Name: leader, UID: "gone"})
 		fakeapi.Add(e.Server, pod)
 	}
-	if _, plan, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now); !apierrors.IsNotFound(err) {
+	if _, plan, err := e.groupPlan("w-0"); err != nil || len(plan.Actions) > 0 {
 		t.Fatalf("pods that do not end are left alone: %v, %v", plan, err)
 	}
 	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lwsv1.GroupRestartBudgetFinalizer)
 	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lwsv1.GroupRestartBudgetFinalizer)
 	for _, name := range []string{"w", "w-0-1"} { // StatefulSets and pods have these names, and no group
-		if _, plan, _ := e.observer.GroupPlan(context.Background(), key(name), e.Now); len(plan.Actions) > 0 {
+		if _, plan, _ := e.groupPlan(name); len(plan.Actions) > 0 {
 			t.Fatalf("as of group %s: %v", name, plan.Actions)
 		}
 	}
 	for _, name := range []string{"w-0-1", "w-0"} {
-		_, plan, err := e.observer.GroupPlan(context.Background(), key("w-0"), e.Now)
+		_, plan, err := e.groupPlan("w-0")
 		if err != nil || len(plan.Actions) != 1 {
 			t.Fatalf("%s: %v, %v", name, plan.Actions, err)
 		}
@@ -237,7 +251,7 @@ func TestPodsOfASetWithANumberAreKept(t *testing.T) {
 		if add {
 			fakeapi.Add(e.Server, fakeapi.Set("llama", 5, 2))
 		}
-		if _, plan, _ := e.observer.GroupPlan(context.Background(), key("llama-3"), e.Now); len(plan.Actions) > 0 {
+		if _, plan, _ := e.groupPlan("llama-3"); len(plan.Actions) > 0 {
 			t.Errorf("%s: %v", name, plan.Actions)
 		}
 	}

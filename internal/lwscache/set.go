@@ -23,30 +23,18 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// SetPlan reads a set and decides about it. What the decision asks for is read too, and the set is decided again.
-func (o *Observer) SetPlan(ctx context.Context, key types.NamespacedName, now time.Time) (lws.SetSnapshot, lws.Plan, error) {
-	w, err := o.Set(ctx, key, now)
-	if err != nil {
-		return w, lws.Plan{}, err
-	}
+// ReadForSet reads what the decision about a set needs.
+func (o *Observer) ReadForSet(ctx context.Context, need lws.Need, w *lws.SetSnapshot) (err error) {
 	r := o.continued(w.Set, w.Lives)
 	w.Lives = r.lives
-	for {
-		plan := lws.DecideSet(w)
-		switch plan.Needs {
-		case lws.NeedHistory:
-			w.Revisions, err = r.revisions(ctx, true)
-			w.HistoryRead = true
-		case lws.NeedPodGroupsInUse:
-			w.PodGroupsInUse, err = r.podGroupsInUse(ctx)
-			w.PodGroupsLive = true
-		default:
-			return w, plan, nil
-		}
-		if err != nil {
-			return w, lws.Plan{}, err
-		}
+	if need == lws.NeedPodGroupsInUse {
+		w.PodGroupsInUse, err = r.podGroupsInUse(ctx)
+		w.PodGroupsLive = true
+		return err
 	}
+	w.Revisions, err = r.revisions(ctx, true)
+	w.HistoryRead = true
+	return err
 }
 
 // Set returns the snapshot of a set. It returns a NotFound error if there is no such set.

@@ -34,6 +34,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/reconcile"
 )
 
 // Survey is a set and those of its groups that have an object, with the plan for each. Its objects
@@ -80,17 +81,19 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 	if err := cached.Get(ctx, key, set); err != nil {
 		return found, err
 	}
-	observer.WithScheduler(schedulerOf(set), nil, nil)
+	observer.Scheduler = schedulerOf(set)
 	if condition.IsTrue(set.Status.Conditions, lws.CodeNameConflict) { // the cache shows no Service without the labels of the set
 		observer.Taken(identity.Ref{Kind: identity.KindService, Namespace: key.Namespace, Name: key.Name})
 	}
-	found.Set, _, err = observer.SetPlan(ctx, key, now)
-	if err != nil {
+	if found.Set, err = observer.Set(ctx, key, now); err != nil {
 		return found, err
 	}
+	recall(&found.Set.Vigil, found.Set.Set, now)
+	if found.Plan, err = reconcile.PlanSet(ctx, observer, &found.Set); err != nil {
+		return found, err
+	}
+	found.Standing = standingOf(found.Set, found.Plan)
 	told := toldUnsupported(found.Set.Set)
-	found.Set.Vigil = recall(found.Set.Vigil, found.Set.Set, now)
-	found.Plan, found.Standing = lws.DecideSet(found.Set), lws.Stand(found.Set)
 	if told != nil {
 		found.Plan = lws.Plan{Waits: told}
 	}
@@ -100,7 +103,11 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 	}
 	for _, leader := range leaders {
 		var g Group
-		g.GroupSnapshot, _, err = observer.GroupPlan(ctx, types.NamespacedName{Namespace: key.Namespace, Name: leader}, now)
+		g.GroupSnapshot, err = observer.Group(ctx, types.NamespacedName{Namespace: key.Namespace, Name: leader}, now)
+		if err == nil && g.Set != nil {
+			recall(&g.Vigil, g.Set, now)
+			g.Plan, err = reconcile.PlanGroup(ctx, observer, &g.GroupSnapshot)
+		}
 		switch {
 		case apierrors.IsNotFound(err) && workload.HasHashIdentity(found.Set.Set):
 			continue // the group went after it was listed
@@ -112,9 +119,6 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 			return found, err
 		case g.Set == nil: // it went after it was read
 			return found, apierrors.NewNotFound(schema.GroupResource{Group: lwsv1.GroupVersion.Group, Resource: "leaderworkersets"}, key.Name)
-		default:
-			g.Vigil = recall(g.Vigil, g.Set, now)
-			g.Plan = lws.DecideGroup(g.GroupSnapshot)
 		}
 		if told != nil {
 			g.Plan = lws.Plan{Waits: told}
@@ -155,15 +159,22 @@ const CodeNotAllowed = "NotAllowedToSee"
 const stuckFor = time.Minute
 
 // recall adds what the operator has written into the status: that objects of the previous incarnation are stuck.
-func recall(v lws.Vigil, set *lwsv1.LeaderWorkerSet, now time.Time) lws.Vigil {
+func recall(v *lws.Vigil, set *lwsv1.LeaderWorkerSet, now time.Time) {
 	if !lws.ToldStuck(set) {
-		return v
+		return
 	}
 	for uid := range v.Seen {
 		v.Seen[uid] = now.Add(-stuckFor)
 	}
 	v.Moved = time.Time{}
-	return v
+}
+
+// standingOf returns what a plan was decided from, counted: the plan of a set that is being deleted counts nothing.
+func standingOf(w lws.SetSnapshot, plan lws.Plan) lws.Standing {
+	if plan.Standing != nil {
+		return *plan.Standing
+	}
+	return lws.Stand(w)
 }
 
 // overlay reads a set that is not stored, and everything else from the cache.

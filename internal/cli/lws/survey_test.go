@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -20,6 +22,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/reconcile"
+	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -49,19 +53,24 @@ func surveyed(t *testing.T, s *Session, name string) Survey {
 	return found
 }
 
-// advance carries out the plans of a set, and has the controllers of StatefulSets and pods act.
+// advance reconciles a set and its groups, and has the controllers of StatefulSets and pods act.
 func advance(t *testing.T, s *fakeapi.Server, name string) {
 	t.Helper()
-	found, controllers := surveyed(t, sessionOf(s), name), fakeapi.Control(s)
-	plans := []lws.Plan{found.Plan}
-	for _, g := range found.Groups {
-		plans = append(plans, g.Plan)
+	memory, actor, controllers := lwscache.NewMemory(), apply.New(s, s.Live()), fakeapi.Control(s)
+	loop := &reconcile.Loop{
+		Observer: lwscache.New(s.Cached(), s.Live(), memory), Memory: memory, Report: report.New(&events.FakeRecorder{}),
+		Writer: func() reconcile.Writer { return actor.ForReconcile() }, Together: apply.AtOnce,
+		Now: func() time.Time { return epoch.Add(time.Minute) }, WakeSet: func(client.Object) {},
 	}
-	for _, plan := range plans {
-		for _, a := range plan.Actions {
-			if _, err := apply.New(s, s.Live()).Do(t.Context(), a); err != nil {
-				t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
-			}
+	request := func(name string) ctrl.Request {
+		return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}}
+	}
+	if _, _, err := loop.Set(t.Context(), request(name)); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range fakeapi.All[*corev1.Pod](s.Objects) {
+		if _, err := loop.Group(t.Context(), request(pod.Name)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	for _, sts := range fakeapi.All[*appsv1.StatefulSet](s.Objects) {

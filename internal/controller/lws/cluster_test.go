@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -32,7 +33,7 @@ type cluster struct {
 	// woken counts how often the set was woken.
 	woken  int
 	events *events.FakeRecorder
-	*pass
+	loop   *reconcile.Loop
 }
 
 func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *cluster {
@@ -42,13 +43,15 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 		t.Fatal(err)
 	}
 	c := &cluster{Controllers: fakeapi.Control(store), t: t, slow: slow, events: events.NewFakeRecorder(10_000)}
-	c.pass = &pass{
-		report:  report.New(c.events),
-		now:     func() time.Time { return store.Now.Add(-c.slow) },
-		wakeSet: func(client.Object) { c.woken++ },
+	actor := apply.New(store, store.Live()).Surveying(lwscache.New(store, store.Live(), lwscache.NewMemory()).Standing)
+	c.loop = &reconcile.Loop{
+		Writer:   func() reconcile.Writer { return actor.ForReconcile() },
+		Together: apply.AtOnce,
+		Report:   report.New(c.events),
+		Now:      func() time.Time { return store.Now.Add(-c.slow) },
+		WakeSet:  func(client.Object) { c.woken++ },
 	}
 	c.restart()
-	c.act = apply.New(store, store.Live()).Surveying(c.observe.Standing)
 	store.Now = store.Now.Add(time.Minute)
 	fakeapi.Add(store, set)
 	return c
@@ -57,7 +60,7 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 // restart replaces the process by one that remembers nothing.
 func (c *cluster) restart() {
 	memory := lwscache.NewMemory()
-	c.memory, c.observe = memory, lwscache.New(c.Cached(), c.Live(), memory)
+	c.loop.Memory, c.loop.Observer = memory, lwscache.New(c.Cached(), c.Live(), memory)
 }
 
 func request(name string) ctrl.Request {
@@ -65,11 +68,12 @@ func request(name string) ctrl.Request {
 }
 
 func (c *cluster) reconcileSet() (ctrl.Result, error) {
-	return (&setReconciler{pass: c.pass, pace: newPace(c.pass.now)}).Reconcile(context.Background(), request("w"))
+	_, result, err := c.loop.Set(context.Background(), request("w"))
+	return result, err
 }
 
 func (c *cluster) reconcileGroup(name string) (ctrl.Result, error) {
-	return (&groupReconciler{c.pass}).Reconcile(context.Background(), request(name))
+	return c.loop.Group(context.Background(), request(name))
 }
 
 // run runs all controllers in turn, a second apart. The operator sees its own writes before the

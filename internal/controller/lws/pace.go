@@ -33,8 +33,12 @@ func newPace(now func() time.Time) *pace {
 	return &pace{now: now, next: map[types.NamespacedName]time.Time{}}
 }
 
-// read records that a set was read, and how large it is.
+// read records that a set was read, and how large it is, or drops one that was not.
 func (p *pace) read(key types.NamespacedName, w lws.SetSnapshot) {
+	if w.Set == nil {
+		p.forget(key)
+		return
+	}
 	rest := time.Duration(len(w.Groups)+len(w.Vacant)) * restPerGroup
 	if coming(w) {
 		rest *= restComing
@@ -44,7 +48,7 @@ func (p *pace) read(key types.NamespacedName, w lws.SetSnapshot) {
 	p.next[key] = p.now().Add(min(rest, restAtMost))
 }
 
-// forget drops a set that does not exist.
+// forget drops a set.
 func (p *pace) forget(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +67,7 @@ func (p *pace) in(key types.NamespacedName, least time.Duration) time.Duration {
 
 // coming reports whether most groups of a set are incomplete.
 func coming(w lws.SetSnapshot) bool {
-	if w.Set == nil || workload.Size(w.Set) == 1 {
+	if workload.Size(w.Set) == 1 {
 		return false
 	}
 	complete := 0

@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -32,7 +33,7 @@ func invalid() error {
 // tryAgain reconciles the set, and once more if a refusal is yet to be written to its status.
 func (c *cluster) tryAgain() (ctrl.Result, error) {
 	result, err := c.reconcileSet()
-	if err == nil && result.RequeueAfter == readAgain {
+	if err == nil && result.RequeueAfter == reconcile.ReadAgain {
 		return c.reconcileSet()
 	}
 	return result, err

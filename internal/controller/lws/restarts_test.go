@@ -13,6 +13,8 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -31,7 +33,8 @@ func TestADeleteOfWhatIsGoneIsNotReported(t *testing.T) {
 		Object: fakeapi.Former(identity.KindPod, "w-0"),
 		Tell:   action.Telling{Done: []action.Event{{Reason: "RecreateGroup", Action: "Delete", Note: "gone"}}},
 	}
-	if err := c.do(t.Context(), c.act, fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w"), gone); err != nil {
+	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	if _, err := c.loop.CarryOut(t.Context(), reconcile.Request{Object: set}, lws.Plan{Actions: []action.Action{gone}}); err != nil {
 		t.Fatal(err)
 	}
 	if len(c.events.Events) != 0 {

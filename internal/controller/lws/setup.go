@@ -1,35 +1,41 @@
 // Package lws reconciles LeaderWorkerSets and their groups.
 //
-// It knows which watch event concerns which set or group, and the order of a reconcile: read
-// once, decide once, write what was decided, report. It refuses to know what is decided and how
-// it is written.
+// It knows which watch event concerns which set or group. It refuses to know what a reconcile does: package reconcile
+// does that.
 //
-// Both reconcilers share the pass that carries out a plan, its memory and most watches: one
-// package holds them.
+// All reconcilers share one loop, its memory and most watches: one package holds them.
 package lws
 
 import (
 	"context"
+	"io"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	runtimereconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/kinds"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/turn"
 )
@@ -40,6 +46,8 @@ const Name = "leaderworkerset"
 const (
 	setWorkers   = 16
 	groupWorkers = 32
+	// logWorkers is how many groups have the logs of their failed containers read at once.
+	logWorkers = 8
 
 	retrySoonest = 5 * time.Millisecond
 	// retryAtMost bounds how long an error that is over may go on to cost.
@@ -73,31 +81,33 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, crashLogL
 		return err
 	}
 	if shared, ok := pods.(toolscache.SharedIndexInformer); ok {
-		observer.WithPods(shared.GetIndexer())
+		observer.PodStore = shared.GetIndexer()
 	}
 	definition := lwscache.NewDefinition(mgr.GetAPIReader())
-	observer.WithDefinition(definition)
+	observer.Definition = definition
 	starter.OnDefinition(lwscache.DefinitionName, func(is metav1.Object) {
 		if definition.Changed(is) {
 			sets.add(gather, observer.SetNames(context.Background())...)
 			groups.add(0, everyGroup(observer)...)
 		}
 	})
-	p := &pass{
-		observe: observer,
-		memory:  memory,
-		act:     apply.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing),
-		report:  reporter,
-		now:     time.Now,
-		wakeSet: func(set client.Object) { sets.add(0, keyOf(set)) },
+	actor := apply.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing)
+	loop := &reconcile.Loop{
+		Observer: observer,
+		Memory:   memory,
+		Writer:   func() reconcile.Writer { return actor.ForReconcile() },
+		Together: apply.AtOnce,
+		Report:   reporter,
+		Now:      time.Now,
+		WakeSet:  func(set client.Object) { sets.add(0, keyOf(set)) },
 	}
-	if err := setupSets(mgr, p, sets); err != nil {
+	if err := setupSets(mgr, loop, sets); err != nil {
 		return err
 	}
-	if err := setupGroups(mgr, p, groups); err != nil || crashLogLines == 0 {
+	if err := setupGroups(mgr, loop, groups); err != nil || crashLogLines == 0 {
 		return err
 	}
-	return setupLogs(mgr, p, crashLogLines)
+	return setupLogs(mgr, loop, crashLogLines)
 }
 
 // watchGangs makes the observer read the objects of gang schedulers from memory, and wakes the sets and groups
@@ -111,16 +121,16 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 		sets.add(gather, setOf(object)...)
 		groups.add(0, groupsOfPodGroup(observer, object)...)
 	}
-	observer.WithGangs(lwscache.NewPodGroups(starter, podGroup, turned))
+	observer.Gangs, observer.Scheduler = lwscache.NewPodGroups(starter, podGroup, turned), scheduler
 	if scheduler != gang.Kubernetes {
-		observer.WithScheduler(scheduler, nil, nil)
 		return
 	}
 	workload := func(object *unstructured.Unstructured) {
 		sets.add(0, setOf(object)...)
 		groups.add(0, groupsUnder(observer, labelledSet(object))...)
 	}
-	observer.WithScheduler(scheduler, lwscache.NewNative(starter, gang.WorkloadKind, workload, turned), lwscache.NewNative(starter, gang.NativePodGroupKind, podGroup, turned))
+	observer.Workloads = lwscache.NewNative(starter, gang.WorkloadKind, workload, turned)
+	observer.PodGroups = lwscache.NewNative(starter, gang.NativePodGroupKind, podGroup, turned)
 }
 
 // options fill the caches of a replica that does not lead, so that it can take over at once. A
@@ -132,8 +142,8 @@ func options(workers int) controller.Options {
 	}
 }
 
-func setupSets(mgr ctrl.Manager, p *pass, added *requests) error {
-	pace := newPace(p.now)
+func setupSets(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
+	pace := newPace(loop.Now)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		WithOptions(options(setWorkers)).
@@ -142,29 +152,53 @@ func setupSets(mgr ctrl.Manager, p *pass, added *requests) error {
 		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, statefulSetProgress, gather)).
 		Watches(&appsv1.Deployment{}, pace.watch(setsOf, deploymentProgress, gather)).
 		Watches(&appsv1.ReplicaSet{}, pace.watch(setOf, ownership, gather)).
-		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
+		Watches(&corev1.Pod{}, pace.watch(setOfPod(loop.Memory), podProgress, gather)).
 		Watches(&corev1.Pod{}, pace.restarts()).
 		Watches(&corev1.Pod{}, pace.members()).
 		Watches(&corev1.Service{}, pace.watch(setsOf, serviceChanged, 0)).
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
 		WatchesMetadata(volumes.Named("", ""), pace.watch(setOf, ownership, gather)).
 		WatchesRawSource(added).
-		Complete(&setReconciler{pass: p, pace: pace})
+		Complete(runtimereconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+			snapshot, result, err := loop.Set(ctx, req)
+			pace.read(req.NamespacedName, snapshot)
+			return result, err
+		}))
 }
 
-func setupGroups(mgr ctrl.Manager, p *pass, added *requests) error {
+func setupGroups(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		WithOptions(options(groupWorkers)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
-		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), workersChanged, 0)).
-		Watches(&appsv1.Deployment{}, watch(groupsOf(p.observe, labelledSet), deploymentChanged, 0)).
-		Watches(&appsv1.ReplicaSet{}, watch(groupsOf(p.observe, labelledSet), ownership, 0)).
+		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(loop.Observer), workersChanged, 0)).
+		Watches(&appsv1.Deployment{}, watch(groupsOf(loop.Observer, labelledSet), deploymentChanged, 0)).
+		Watches(&appsv1.ReplicaSet{}, watch(groupsOf(loop.Observer, labelledSet), ownership, 0)).
 		Watches(&corev1.Service{}, watch(groupOfService, serviceChanged, 0)).
 		WatchesMetadata(volumes.Named("", ""), watch(groupOfVolume, ownership, 0)).
-		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(p.observe), never, 0)).
-		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
-		Watches(&lwsv1.LeaderWorkerSet{}, recorded(p.observe)).
+		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(loop.Observer), never, 0)).
+		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(loop.Observer, keyOf), groupDesire, 0)).
+		Watches(&lwsv1.LeaderWorkerSet{}, recorded(loop.Observer)).
 		WatchesRawSource(added).
-		Complete(&groupReconciler{p})
+		Complete(runtimereconcile.Func(loop.Group))
+}
+
+// setupLogs adds the controller that reads the logs of failed containers. It has a queue of its own: no restart waits
+// for it.
+func setupLogs(mgr ctrl.Manager, loop *reconcile.Loop, lines int64) error {
+	pods, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	loop.Observer.Logs = &lwscache.Logs{Lines: lines, Open: func(ctx context.Context, pod types.NamespacedName, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+		return pods.Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
+	}}
+	decision := func(object client.Object) string { return object.GetAnnotations()[restart.AnnotationKey] }
+	decided := func(before, after client.Object) bool { return decision(before) != decision(after) }
+	failed := predicate.NewPredicateFuncs(func(object client.Object) bool { return decision(object) != "" })
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("crashlog").
+		WithOptions(options(logWorkers)).
+		Watches(&corev1.Pod{}, watch(byOwnName, decided, 0), builder.WithPredicates(failed)).
+		Complete(runtimereconcile.Func(loop.Logs))
 }
