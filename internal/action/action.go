@@ -84,7 +84,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Create creates an object. If its name is taken, the pass ends: the object with that name must be read first.
+// Create creates an object. If its name is taken, the reconcile ends: the object with that name must be read first.
 type Create struct {
 	Kind   identity.Kind
 	Object Object

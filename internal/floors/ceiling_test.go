@@ -15,20 +15,20 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 42_045
+	wholeAtMost = 42_042
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
 	methodsAtMost = 40
 	limitsAtMost  = 50
 	// keyQuestionsAtMost is of lines that ask whether groups have keys.
-	keyQuestionsAtMost = 77
+	keyQuestionsAtMost = 70
 )
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
 	"internal/lws":           5_544,
-	"internal/lwscache":      2_726,
+	"internal/lwscache":      2_666,
 	"internal/pvc":           2_338,
 	"internal/install":       2_338,
 	"local/internal/plane":   1_984,

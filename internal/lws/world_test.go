@@ -128,10 +128,9 @@ func (w *world) reconcileSet(faults bool) {
 }
 
 func (w *world) reconcileGroup(name string, faults bool) {
-	if w.faults = faults; faults { // most waits end before the world settles
-		_, plan, _ := groupPlan(w.observer, name, w.Now)
-		w.met.waits(plan)
-	}
+	_, plan, _ := groupPlan(w.observer, name, w.Now)
+	w.met.waits(plan)
+	w.faults = faults
 	_, _ = w.loop.Group(ctx, request(name))
 	w.faults = false
 }

@@ -109,7 +109,7 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 			g.Plan, err = reconcile.PlanGroup(ctx, observer, &g.GroupSnapshot)
 		}
 		switch {
-		case apierrors.IsNotFound(err) && workload.HasHashIdentity(found.Set.Set):
+		case apierrors.IsNotFound(err):
 			continue // the group went after it was listed
 		case apierrors.IsForbidden(err):
 			g.Plan = lws.Plan{Waits: []lws.Wait{{Reason: action.Reason{

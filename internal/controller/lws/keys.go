@@ -73,7 +73,7 @@ func withOwner(object client.Object, labelled types.NamespacedName, kind identit
 func setOfPod(memory *lwscache.Memory) keysOf {
 	return func(object client.Object) []types.NamespacedName {
 		labelled := labelledSet(object)
-		if leader := leaderWithKey(object); leader != "" {
+		if leader := workload.LeaderOf(object); leader != "" {
 			if leader == object.GetName() || object.GetDeletionTimestamp() != nil { // a group that goes makes room
 				return []types.NamespacedName{labelled}
 			}
@@ -92,18 +92,10 @@ func setOfPod(memory *lwscache.Memory) keysOf {
 	}
 }
 
-// leaderWithKey is the name of the leader of a pod whose group has a key, or empty.
-func leaderWithKey(pod client.Object) string {
-	if pod, ok := pod.(*corev1.Pod); ok {
-		return workload.LeaderOf(pod)
-	}
-	return ""
-}
-
 // groupOfPod returns the groups that a pod belongs to by its name: its own for a leader, its
 // parent's for a worker. A pod may be both, to different sets.
 func groupOfPod(object client.Object) []types.NamespacedName {
-	if leader := leaderWithKey(object); leader != "" {
+	if leader := workload.LeaderOf(object); leader != "" {
 		return []types.NamespacedName{beside(object, leader)}
 	}
 	parent, ordinal := identity.ParentAndOrdinal(object.GetName())
@@ -124,13 +116,20 @@ func groupsOf(o *lwscache.Observer, set func(client.Object) types.NamespacedName
 	return func(object client.Object) []types.NamespacedName { return groupsUnder(o, set(object)) }
 }
 
-func groupsUnder(o *lwscache.Observer, set types.NamespacedName) (keys []types.NamespacedName) {
+func groupsUnder(o *lwscache.Observer, set types.NamespacedName) []types.NamespacedName {
+	return groupsWhere(o, set, func(*corev1.Pod) bool { return true })
+}
+
+// groupsWhere returns the groups of the leaders of a set that match.
+func groupsWhere(o *lwscache.Observer, set types.NamespacedName, matches func(leader *corev1.Pod) bool) (keys []types.NamespacedName) {
 	pods, err := o.Pods(context.Background(), set)
 	if err != nil {
 		return nil // the cache has the index or the process would not have started
 	}
 	for _, pod := range pods {
-		keys = append(keys, keyOf(pod))
+		if matches(pod) {
+			keys = append(keys, keyOf(pod))
+		}
 	}
 	return keys
 }
@@ -157,10 +156,7 @@ func groupsOfRevision(o *lwscache.Observer) keysOf {
 // StatefulSet, those of its leaders: a leader may be read before the StatefulSet that owns it.
 func groupsOfStatefulSet(o *lwscache.Observer) keysOf {
 	return func(object client.Object) []types.NamespacedName {
-		keys := byOwnName(object)
-		if workload.HasKey(object) {
-			return []types.NamespacedName{beside(object, workload.LeaderOf(object))}
-		}
+		keys := withOwner(object, keyOf(object), identity.KindPod)
 		if labelledSet(object) == keyOf(object) {
 			keys = append(keys, groupsUnder(o, keyOf(object))...)
 		}
@@ -187,21 +183,12 @@ func labelledGroup(object client.Object) types.NamespacedName {
 }
 
 // groupsOfPodGroup is groupOfGang, also where groups have keys: the label has the key of the leader.
-func groupsOfPodGroup(o *lwscache.Observer, object client.Object) (keys []types.NamespacedName) {
+func groupsOfPodGroup(o *lwscache.Observer, object client.Object) []types.NamespacedName {
 	label := object.GetLabels()[lwsv1.GroupIndexLabelKey]
 	if _, err := strconv.Atoi(label); label == "" || err == nil {
 		return groupOfGang(object)
 	}
-	pods, err := o.Pods(context.Background(), labelledSet(object))
-	if err != nil {
-		return nil // the cache has the index or the process would not have started
-	}
-	for _, pod := range pods {
-		if pod.Labels[lwsv1.GroupIndexLabelKey] == label {
-			keys = append(keys, keyOf(pod))
-		}
-	}
-	return keys
+	return groupsWhere(o, labelledSet(object), func(leader *corev1.Pod) bool { return leader.Labels[lwsv1.GroupIndexLabelKey] == label })
 }
 
 // groupOfGang returns the group whose leader owns a gang scheduler's object, and the group of its

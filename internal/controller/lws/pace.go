@@ -35,24 +35,17 @@ func newPace(now func() time.Time) *pace {
 
 // read records that a set was read, and how large it is, or drops one that was not.
 func (p *pace) read(key types.NamespacedName, w lws.SetSnapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if w.Set == nil {
-		p.forget(key)
+		delete(p.next, key)
 		return
 	}
 	rest := time.Duration(len(w.Groups)+len(w.Vacant)) * restPerGroup
 	if coming(w) {
 		rest *= restComing
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.next[key] = p.now().Add(min(rest, restAtMost))
-}
-
-// forget drops a set.
-func (p *pace) forget(key types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.next, key)
 }
 
 // in returns how soon a set is read: not before least, and not before its pause ends.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -13,7 +14,7 @@ import (
 // A set is read rarely while it is large, and four times as rarely until half of its groups are
 // complete.
 func TestTheLargerASetTheLongerItsPause(t *testing.T) {
-	key := request("w").NamespacedName
+	key, other := types.NamespacedName{Namespace: "default", Name: "w"}, types.NamespacedName{Namespace: "default", Name: "other"}
 	for _, tt := range []struct {
 		name           string
 		groups, vacant int
@@ -45,10 +46,10 @@ func TestTheLargerASetTheLongerItsPause(t *testing.T) {
 		if got := p.in(key, tt.least); got != tt.want {
 			t.Errorf("%s: in %v, want %v", tt.name, got, tt.want)
 		}
-		if got := p.in(request("other").NamespacedName, 0); got != 0 {
+		if got := p.in(other, 0); got != 0 {
 			t.Errorf("another set waits %v", got)
 		}
-		p.forget(key)
+		p.read(key, lws.SetSnapshot{})
 		if got := p.in(key, 0); got != 0 {
 			t.Errorf("a set that does not exist waits %v", got)
 		}

@@ -90,14 +90,13 @@ func groupDesire(before, after client.Object) bool {
 }
 
 // podProgress reports whether an update of a pod changed what groups are judged by: its owners,
-// its node, whether it runs and is ready, and whether a user recovers its group. A gate counts for a
-// leader with a key, which takes room. A group that lifts one goes on in the same pass.
+// its node, its gate, whether it runs and is ready, and whether a user recovers its group.
 func podProgress(before, after client.Object) bool {
 	was, is, ok := both[*corev1.Pod](before, after)
 	return !ok || ownership(before, after) || was.Spec.NodeName != is.Spec.NodeName ||
 		was.Status.Phase != is.Status.Phase || restart.Restarts(was) != restart.Restarts(is) || lws.PodReady(was) != lws.PodReady(is) ||
 		restart.IsRecovered(was) != restart.IsRecovered(is) ||
-		workload.IsHashLeader(is) && workload.IsGated(was) != workload.IsGated(is) || lws.StartsWorkers(was) != lws.StartsWorkers(is) || lws.GroupReadyOf(was) != lws.GroupReadyOf(is) ||
+		workload.IsGated(was) != workload.IsGated(is) || lws.StartsWorkers(was) != lws.StartsWorkers(is) || lws.GroupReadyOf(was) != lws.GroupReadyOf(is) ||
 		workload.Unschedulable(was) != workload.Unschedulable(is) || !maps.Equal(was.Labels, is.Labels)
 }
 

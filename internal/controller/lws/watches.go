@@ -16,7 +16,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -125,14 +124,12 @@ func recorded(o *lwscache.Observer) handler.EventHandler {
 			return
 		}
 		news := slices.Concat(restart.NewlyStarted(before, after), restart.NewlyCounted(before, after))
-		if workload.HasHashIdentity(after) && len(news) > 0 {
-			for _, group := range groupsUnder(o, keyOf(after)) {
-				q.Add(ctrl.Request{NamespacedName: group})
-			}
+		if len(news) == 0 {
 			return
 		}
-		for _, leader := range news {
-			q.Add(ctrl.Request{NamespacedName: beside(after, identity.LeaderName(after.Name, leader))})
+		isNew := func(leader *corev1.Pod) bool { return slices.Contains(news, workload.IndexOf(leader)) }
+		for _, group := range groupsWhere(o, keyOf(after), isNew) {
+			q.Add(ctrl.Request{NamespacedName: group})
 		}
 	}}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/volumes"
@@ -101,6 +102,7 @@ func TestTheKeysOfAnEvent(t *testing.T) {
 		{"a statefulset's own history: no group", groupsOfRevision(observer), history, nil},
 		{"a leader statefulset: its name, and its groups", groupsOfStatefulSet(observer), sts("w", "w"), []string{"w", "w-0", "w-1"}},
 		{"a worker statefulset: its group", groupsOfStatefulSet(observer), sts("w-0", "w"), []string{"w-0"}},
+		{"a worker statefulset of a hash group: its leader's", groupsOfStatefulSet(observer), owned(sts("w-5f6d7", "w"), "v1", "Pod", "w-a-b"), []string{"w-5f6d7", "w-a-b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var names []string
@@ -144,10 +146,6 @@ func TestWhichUpdatesMatter(t *testing.T) {
 	gated := func(p *corev1.Pod) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: lwsv1.GroupReplacementGate}}
 	}
-	withKey := func(p *corev1.Pod) {
-		p.OwnerReferences = nil
-		metav1.SetMetaDataAnnotation(&p.ObjectMeta, lwsv1.GroupIdentityAnnotationKey, string(lwsv1.HashGroupIdentity))
-	}
 	for _, tt := range []struct {
 		name          string
 		matters       func(before, after client.Object) bool
@@ -160,8 +158,7 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"pod: phase", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
 		{"pod: a restart", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} }), true},
 		{"pod: node", podProgress, leader(), leader(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), true},
-		{"pod: its group lifted its gate", podProgress, leader(gated), leader(), false},
-		{"pod: its set lifted its gate", podProgress, leader(withKey, gated), leader(withKey), true},
+		{"pod: its gate", podProgress, leader(gated), leader(), true},
 		{"pod: deleted", podProgress, leader(), leader(func(p *corev1.Pod) { p.DeletionTimestamp = now }), true},
 		{"pod: labels", podProgress, leader(), leader(func(p *corev1.Pod) { p.Labels["x"] = "y" }), true},
 		{"statefulset: nothing", statefulSetProgress, sts(), sts(func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"x": "y"} }), false},
@@ -237,6 +234,14 @@ func TestEventsOfRestarts(t *testing.T) {
 		}
 		return set
 	}
+	store := fakeapi.New()
+	if err := lwscache.Index(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	observer := lwscache.New(store.Cached(), store.Live(), lwscache.NewMemory())
+	for i := range 3 {
+		fakeapi.Add(store, fakeapi.Pod(identity.LeaderName("w", i), "w", 0))
+	}
 	decided := func(pod *corev1.Pod) { pod.Annotations = map[string]string{restart.AnnotationKey: "x"} }
 	runs := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning }
 	for name, tt := range map[string]struct {
@@ -247,9 +252,9 @@ func TestEventsOfRestarts(t *testing.T) {
 		"a leader is decided":      {newPace(time.Now).restarts(), pod(), pod(decided), []string{"w"}},
 		"a pod begins to run":      {newPace(time.Now).restarts(), pod(), pod(runs), []string{"w"}},
 		"a pod changes":            {newPace(time.Now).restarts(), pod(runs, decided), pod(runs, decided), nil},
-		"a record is new":          {recorded(nil), set("a"), set("a", "b"), []string{"w-1"}},
-		"a record of a new leader": {recorded(nil), set("a", "b"), set("c", "b"), []string{"w-0"}},
-		"a record stays":           {recorded(nil), set("a"), set("a"), nil},
+		"a record is new":          {recorded(observer), set("a"), set("a", "b"), []string{"w-1"}},
+		"a record of a new leader": {recorded(observer), set("a", "b"), set("c", "b"), []string{"w-0"}},
+		"a record stays":           {recorded(observer), set("a"), set("a"), nil},
 	} {
 		q := &fakeQueue{added: map[string]time.Duration{}}
 		tt.handler.Update(t.Context(), event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}, q)

@@ -1,4 +1,4 @@
-package lws
+package reconcile_test
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package lws
+package reconcile_test
 
 import (
 	"os"
@@ -9,18 +9,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// walks are events and the one reconcile that answers each. A function of the table brings a cluster to the event, and
+// walks are events and the one reconcile that answers each, and the one read of a user. A function of the table brings a cluster to the event, and
 // returns the reconcile and what must be true after it. internal/floors counts the functions that the reconcile touches.
 var walks = map[string]func(*testing.T) (reconcile func() error, isDone func() bool){
 	"failed worker":    failedWorker,
 	"rolling update":   rollingUpdate,
 	"hash replacement": hashReplacement,
+	"survey":           survey,
 }
 
 // walkUnended is set in a run that ends before the reconcile: what it covers is not of the walk.
@@ -80,6 +82,19 @@ func hashReplacement(t *testing.T) (reconcile func() error, isDone func() bool) 
 	leader := c.replica()
 	fakeapi.Add(c.Server, leader)
 	return c.reconcileOnce, func() bool { return !workload.IsGated(fakeapi.Find[*corev1.Pod](c.Server, leader.Name)) }
+}
+
+// survey is a set of two groups that a user looks at.
+func survey(t *testing.T) (read func() error, isDone func() bool) {
+	c := newCluster(t, 0, fakeapi.Set("w", 2, 2))
+	c.run(20, "w-0", "w-1")
+	session, found := &clilws.Session{Cached: c.Cached(), Live: c.Live()}, clilws.Survey{}
+	return func() (err error) {
+			found, err = session.Set(t.Context(), request("w").NamespacedName, c.Now)
+			return err
+		}, func() bool {
+			return found.Standing.Ready == 2 && len(found.Groups) == 2
+		}
 }
 
 func (c *cluster) reconcileOnce() error {
