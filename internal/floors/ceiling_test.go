@@ -31,7 +31,7 @@ var largePackages = map[string]int{
 	"internal/lwscache":      2_666,
 	"internal/pvc":           2_338,
 	"internal/install":       2_338,
-	"local/internal/plane":   1_984,
+	"local/internal/plane":   1_859,
 	"internal/cli/render":    1_932,
 	"internal/lws/admission": 1_567,
 	"internal/cli":           1_442,

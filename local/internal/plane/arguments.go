@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"embed"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -262,67 +263,23 @@ func address(port int) string {
 	return net.JoinHostPort(Loopback, strconv.Itoa(port))
 }
 
-// auditPolicyText logs the metadata of every request, once, when it is
-// answered.
-const auditPolicyText = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted, Panic]
-rules:
-- level: Metadata
-`
-
-// schedulerTemplate takes a kubeconfig and a client limit with its burst. There
-// are two profiles, and every pod chooses by its schedulerName: the scheduler as it
-// is released, and the same with Lockstep's plugin.
-const schedulerTemplate = `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: %q
-  qps: %d
-  burst: %d
-leaderElection:
-  leaderElect: false
-profiles:
-- schedulerName: default-scheduler
-- schedulerName: lockstep-scheduler
-  plugins:
-    preFilter:
-      enabled:
-      - name: ClaimProtection
-    multiPoint:
-      enabled:
-      - name: ClaimProtection
-`
-
-// kwokOptions raise kwok's parallelism above its default of four, so that
-// simulated kubelets are never what a test waits for, and keep its kubelet-like
-// debugging endpoints closed.
-const kwokOptions = `apiVersion: config.kwok.x-k8s.io/v1alpha1
-kind: KwokConfiguration
-options:
-  enableDebuggingHandlers: false
-  nodePlayStageParallelism: 16
-  nodeLeaseParallelism: 16
-  podPlayStageParallelism: 16
-  podsOnNodeSyncParallelism: 4
----
-`
-
-// egressTemplate takes the path of a Unix socket. Webhooks with a URL are still called directly.
-const egressTemplate = `apiVersion: apiserver.k8s.io/v1beta1
-kind: EgressSelectorConfiguration
-egressSelections:
-- name: cluster
-  connection:
-    proxyProtocol: HTTPConnect
-    transport:
-      uds:
-        udsName: %q
-`
-
 // stockSchedulerQPS is the scheduler's default client limit, with twice that as
 // burst.
 const stockSchedulerQPS = 50
+
+// manifests are the configurations of the components, and what a cluster is seeded with.
+//
+//go:embed manifests
+var manifests embed.FS
+
+// manifest returns one of them. It panics on another name.
+func manifest(name string) string {
+	text, err := manifests.ReadFile("manifests/" + name)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
 
 // writeConfiguration writes the configuration files that depend on settings.
 func writeConfiguration(l Layout, s Settings) error {
@@ -331,10 +288,10 @@ func writeConfiguration(l Layout, s Settings) error {
 		return err
 	}
 	files := map[string]string{
-		auditPolicy:   auditPolicyText,
+		auditPolicy:   manifest(auditPolicy),
 		schedulerFile: schedulerConfiguration(l, s),
-		kwokFile:      kwokOptions + kwokStages,
-		egressFile:    fmt.Sprintf(egressTemplate, s.Egress),
+		kwokFile:      manifest(kwokFile) + kwokStages,
+		egressFile:    fmt.Sprintf(manifest(egressFile), s.Egress),
 	}
 	for name, text := range files {
 		if err := writeFile(l.config(name), []byte(text), 0o644); err != nil {
@@ -348,5 +305,5 @@ func writeConfiguration(l Layout, s Settings) error {
 // manager: a raised limit is meant to run pods sooner.
 func schedulerConfiguration(l Layout, s Settings) string {
 	qps := max(stockSchedulerQPS, s.ControllerQPS)
-	return fmt.Sprintf(schedulerTemplate, l.kubeconfigOf(Scheduler), qps, 2*qps)
+	return fmt.Sprintf(manifest(schedulerFile), l.kubeconfigOf(Scheduler), qps, 2*qps)
 }

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -25,64 +24,21 @@ const RackLabel = "local.lockstep.dev/rack"
 // A rack holds four nodes and a zone is every third rack.
 const nodesPerRack, zones = 4, 3
 
-// simulatedNode is node number i: large enough that what a test waits for is
-// never room, with GPUs few enough that running out of them can be tried. It is
-// born with all that the controller manager would add to it, because that does
-// so at its client's limit: hundreds of nodes would take minutes.
+// simulatedNode is node number i, which its manifest describes.
 func simulatedNode(i int) *corev1.Node {
-	name := nodeName(i)
-	rack := i / nodesPerRack
-	capacity := corev1.ResourceList{
-		corev1.ResourceCPU:              resource.MustParse("256"),
-		corev1.ResourceMemory:           resource.MustParse("2Ti"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("8Ti"),
-		corev1.ResourcePods:             resource.MustParse("1000"),
-		"nvidia.com/gpu":                resource.MustParse("8"),
+	node, rack, now := decoded[corev1.Node]("node.yaml"), i/nodesPerRack, metav1.Now()
+	node.Name = nodeName(i)
+	node.Labels[corev1.LabelHostname] = node.Name
+	node.Labels[corev1.LabelTopologyZone] = fmt.Sprintf("zone-%c", 'a'+rack%zones)
+	node.Labels[RackLabel] = fmt.Sprintf("rack-%02d", rack)
+	node.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.64.%d.%d", i/250, i%250+1)},
+		{Type: corev1.NodeHostName, Address: node.Name},
 	}
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Annotations: map[string]string{simulatedKey: simulatedValue},
-			Labels: map[string]string{
-				corev1.LabelHostname:       name,
-				corev1.LabelOSStable:       "linux",
-				corev1.LabelArchStable:     "amd64",
-				"beta.kubernetes.io/os":    "linux",
-				"beta.kubernetes.io/arch":  "amd64",
-				corev1.LabelTopologyRegion: "local",
-				corev1.LabelTopologyZone:   fmt.Sprintf("zone-%c", 'a'+rack%zones),
-				RackLabel:                  fmt.Sprintf("rack-%02d", rack),
-			},
-		},
-		Status: corev1.NodeStatus{
-			Capacity:    capacity,
-			Allocatable: capacity,
-			Conditions:  healthy(),
-			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.64.%d.%d", i/250, i%250+1)},
-				{Type: corev1.NodeHostName, Address: name},
-			},
-			NodeInfo: corev1.NodeSystemInfo{
-				OperatingSystem: "linux", Architecture: "amd64",
-				KubeletVersion: "simulated", ContainerRuntimeVersion: "simulated", OSImage: "simulated", KernelVersion: "simulated",
-			},
-		},
+	for i := range node.Status.Conditions {
+		node.Status.Conditions[i].LastHeartbeatTime, node.Status.Conditions[i].LastTransitionTime = now, now
 	}
-}
-
-// healthy is what a kubelet in good health reports. kwok keeps it up.
-func healthy() []corev1.NodeCondition {
-	now := metav1.Now()
-	conditions := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
-	for _, trouble := range []corev1.NodeConditionType{
-		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable,
-	} {
-		conditions = append(conditions, corev1.NodeCondition{Type: trouble, Status: corev1.ConditionFalse, Reason: "Simulated"})
-	}
-	for i := range conditions {
-		conditions[i].LastHeartbeatTime, conditions[i].LastTransitionTime = now, now
-	}
-	return conditions
+	return node
 }
 
 // createNode creates node number i, and takes the taint off it that admission

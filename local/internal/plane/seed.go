@@ -2,7 +2,6 @@ package plane
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -11,24 +10,24 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/local/stages"
 )
 
-// provisioner creates volumes; stages/volume.yaml has its name.
-const provisioner = "local.lockstep.dev/kwok"
-
-// seed puts into an empty cluster what a user finds in it: storage classes,
-// nodes, and a guard against kwok.
+// seed puts into an empty cluster what a user finds in it: storage classes, nodes, and a guard against kwok. A class
+// binds a claim at once, and another waits for the pod.
 func seed(ctx context.Context, client kubernetes.Interface, settings Settings) error {
-	for _, class := range storageClasses() {
+	for _, name := range []string{"class-local.yaml", "class-wait.yaml"} {
+		class := decoded[storagev1.StorageClass](name)
 		if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); existsNot(err) {
 			return err
 		}
 	}
 	if settings.Stages != stages.Stock { // stock stages delete by name, unguarded
-		if err := seedGuard(ctx, client); err != nil {
+		if err := seedGuard(ctx, client.AdmissionregistrationV1()); err != nil {
 			return err
 		}
 	}
@@ -39,61 +38,24 @@ func seed(ctx context.Context, client kubernetes.Interface, settings Settings) e
 // carried out although its answer was lost.
 func existsNot(err error) bool { return err != nil && !apierrors.IsAlreadyExists(err) }
 
-// storageClasses are the default one, which binds a claim at once, and one that
-// waits for the pod, as most real ones do.
-func storageClasses() []*storagev1.StorageClass {
-	immediate, wait := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
-	reclaim := corev1.PersistentVolumeReclaimDelete
-	return []*storagev1.StorageClass{{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        "local",
-			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
-		},
-		Provisioner: provisioner, VolumeBindingMode: &immediate, ReclaimPolicy: &reclaim,
-	}, {
-		ObjectMeta:  metav1.ObjectMeta{Name: "local-wait"},
-		Provisioner: provisioner, VolumeBindingMode: &wait, ReclaimPolicy: &reclaim,
-	}}
+// decoded returns the object of a manifest. It panics on a mistake in one, which is compiled in.
+func decoded[T any](name string) *T {
+	object := new(T)
+	if err := yaml.UnmarshalStrict([]byte(manifest(name)), object); err != nil {
+		panic(err)
+	}
+	return object
 }
 
-// seedGuard makes up for a difference between kwok and a kubelet. A kubelet
-// deletes a pod by its UID; kwok by its name, and may so hit the next pod of
-// that name. Admission sees the exact object that would be deleted, and lets
-// kwok delete only pods that are terminating.
-func seedGuard(ctx context.Context, client kubernetes.Interface) error {
-	const name = "local.lockstep.dev-kwok-ends-only-deleted-pods"
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{
-				ResourceRules: []admissionv1.NamedRuleWithOperations{{
-					RuleWithOperations: admissionv1.RuleWithOperations{
-						Operations: []admissionv1.OperationType{admissionv1.Delete},
-						Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-					},
-				}},
-			},
-			MatchConditions: []admissionv1.MatchCondition{{
-				Name: "by-kwok", Expression: fmt.Sprintf("request.userInfo.username == %q", kwokUser),
-			}},
-			Validations: []admissionv1.Validation{{
-				Expression: "has(oldObject.metadata.deletionTimestamp)",
-				Message:    "this is not the pod that was deleted, but its successor of the same name",
-			}},
-		},
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName:        name,
-			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		},
-	}
-	admission := client.AdmissionregistrationV1()
+// seedGuard makes up for a difference between kwok and a kubelet: see its manifest.
+func seedGuard(ctx context.Context, admission admissionclient.AdmissionregistrationV1Interface) error {
+	policy := decoded[admissionv1.ValidatingAdmissionPolicy]("guard.yaml")
 	if _, err := admission.ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); existsNot(err) {
 		return err
 	}
-	if _, err := admission.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{}); existsNot(err) {
+	binding := decoded[admissionv1.ValidatingAdmissionPolicyBinding]("guard-binding.yaml")
+	_, err := admission.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{})
+	if existsNot(err) {
 		return err
 	}
 	return nil
