@@ -47,8 +47,10 @@ func Expect(ctx context.Context, c client.Client, lacks []string) (e Expected, e
 	return e, err
 }
 
-// Plan returns what install writes into a cluster that has nothing, with an operator.
-func Plan(lacks []string) (Expected, error) { return Options{Image: "any"}.expected(lacks) }
+// Plan is the same for a cluster that has nothing, with an operator. It reads nothing.
+func Plan(_ context.Context, _ client.Client, lacks []string) (Expected, error) {
+	return Options{Image: "any"}.expected(lacks)
+}
 
 func (o Options) expected(lacks []string) (Expected, error) {
 	s, err := o.shape(lacks)

@@ -62,7 +62,7 @@ func (g grant) isUsedBy(right drill.Right) bool {
 // operatorGrants returns what the roles grant that are bound to the operator's account.
 func operatorGrants(t *testing.T) (all []grant) {
 	t.Helper()
-	plan, err := install.Plan(nil)
+	plan, err := install.Plan(t.Context(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/operator"
 )
 
 // Options say where and when to check.
@@ -44,25 +45,32 @@ type Table []check
 
 // Installed are the checks of an installation.
 var Installed = Table{
-	{"configuration", []read{installation}, configuration},
+	{"configuration", []read{expect(install.Expect)}, configuration},
 	{"kubernetes", []read{serverVersion}, kubernetes},
 	{"features", []read{maxUnavailable}, features},
-	{"definition", []read{objects(definitions.wanted), list(setKind)}, definitions.judge},
-	{"webhooks", []read{objects(webhooks.wanted), endpointsOfWebhooks}, webhooks.judge},
+	compare("definition", Failure, "definitions of this version", map[string]rule{crd: definition}, list(setKind)),
+	compare("webhooks", Failure, "webhook configurations as install writes them, with a CA bundle",
+		map[string]rule{mutatingKind.Kind: webhook, validatingKind.Kind: webhook}, endpointsOfWebhooks),
 	{"admission", []read{dryRun}, admission},
-	{"certificate", []read{objects(certificates.wanted)}, certificates.judge},
-	{"policies", []read{objects(policies.wanted)}, policies.judge},
-	{"roles", []read{objects(roles.wanted)}, roles.judge},
+	compare("certificate", Failure, "webhook configurations that trust an authority for 30 days and more",
+		map[string]rule{"Secret": certificate, mutatingKind.Kind: certificate, validatingKind.Kind: certificate}),
+	compare("policies", Failure, "policies and bindings that exist", map[string]rule{
+		operator.ValidatingPolicy: policy, operator.ValidatingPolicy + "Binding": policy,
+		operator.MutatingPolicy: policy, operator.MutatingPolicy + "Binding": policy,
+	}),
+	compare("roles", Failure, "roles and bindings with their rights and subjects", map[string]rule{
+		"ClusterRole": role, "ClusterRoleBinding": unlike(Failure), "Role": role, "RoleBinding": unlike(Failure),
+	}),
 	{"leader", []read{operatorLease}, leader},
 	{"version", []read{operatorLease}, operatorVersion},
 	{"leftovers", others, leftovers},
 }
 
-// Before are the checks whether an installation would go well.
+// Before are the checks whether an installation would go well: into a cluster that has nothing of it.
 var Before = Table{
-	{"kubernetes", []read{plan, serverVersion}, kubernetes},
+	{"kubernetes", []read{expect(install.Plan), serverVersion}, kubernetes},
 	{"features", []read{maxUnavailable}, features},
-	{"definition", []read{objects(replaced.wanted), list(setKind)}, replaced.judge},
+	compare("definition", OK, "definitions that lose no field by install", map[string]rule{crd: replacement}, list(setKind)),
 	{"rights", []read{rightsOfInstall}, rights},
 	{"leftovers", others, leftovers},
 }

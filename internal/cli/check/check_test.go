@@ -48,7 +48,7 @@ func TestKubernetesVersion(t *testing.T) {
 func TestDiffers(t *testing.T) {
 	type fields = map[string]any
 	list := []any{fields{"a": int64(1)}}
-	want := fields{"spec": fields{"list": list, "none": []any{}, "text": "x"}, "metadata": fields{"a": "b"}}
+	want := fields{"spec": fields{"list": list, "none": []any{}, "text": "x", "empty": ""}}
 	for name, c := range map[string]struct {
 		live fields
 		at   string
@@ -61,7 +61,7 @@ func TestDiffers(t *testing.T) {
 		"a field is missing": {fields{"spec": fields{"list": list}}, "spec.text"},
 		"nothing":            {nil, "spec.list"},
 	} {
-		if got := differs(want, c.live); got != c.at {
+		if got := differs(want, c.live, ""); got != c.at {
 			t.Errorf("%s: got %q, want %q", name, got, c.at)
 		}
 	}
@@ -124,6 +124,7 @@ func TestRoleLacks(t *testing.T) {
 	}
 	want, live := role("get"), role("watch")
 	got := findings{}
+	roles := Installed[slices.IndexFunc(Installed, func(c check) bool { return c.name == "roles" })]
 	roles.judge(&site{Expected: install.Expected{Objects: []*object{want}}, live: map[*object]*object{want: live}}, &got)
 	if len(got.lines) != 1 || !strings.Contains(got.lines[0].Message, "get pods, get /metrics;") {
 		t.Errorf("got %v", got.lines)
@@ -166,10 +167,12 @@ func TestADefinitionThatIsNotEstablishedFails(t *testing.T) {
 	for name, conditions := range map[string][]any{
 		"new": nil, "refused": {map[string]any{"type": "Established", "status": "False"}}, "served": {map[string]any{"type": "Established", "status": "True"}},
 	} {
-		live := install.Bare("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "a")
-		live.Object["status"] = map[string]any{"conditions": conditions}
-		if is := isEstablished(live); is != (name == "served") {
-			t.Errorf("%s: %v", name, is)
+		live := install.Bare("apiextensions.k8s.io/v1", crd, "", "a")
+		live.Object["spec"], live.Object["status"] = map[string]any{"versions": []any{}}, map[string]any{"conditions": conditions}
+		f := &findings{}
+		definition(&site{}, f, live, live)
+		if isRefused := len(f.lines) > 0; isRefused != (name != "served") {
+			t.Errorf("%s: %v", name, f.lines)
 		}
 	}
 }

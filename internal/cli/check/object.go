@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -121,78 +122,67 @@ func found[T any](s *site, f *findings, kind string) (all []T) {
 	return all
 }
 
-// rules judge the objects of some kinds by those that install would write.
-type rules struct {
-	// missing is the result if an object does not exist.
-	missing Result
-	// well are all these objects if nothing is found.
-	well   string
-	byKind map[string]rule
-}
-
+// rule judges an object in the cluster by the one that install would write.
 type rule func(s *site, f *findings, want, live *object)
 
-// wanted returns the objects that install would write, and that have a rule.
-func (r rules) wanted(s *site) []*object {
-	return slices.DeleteFunc(slices.Clone(s.Objects), func(u *object) bool { return r.byKind[u.GetKind()] == nil })
-}
-
-func (r rules) judge(s *site, f *findings) {
-	wanted, missing := r.wanted(s), []string(nil)
-	f.otherwise("%s: %d of %[2]d", r.well, len(wanted))
-	for _, want := range wanted {
-		live, isRead := s.live[want]
-		switch {
-		case live != nil:
-			r.byKind[want.GetKind()](s, f, want, live)
-		case isRead:
-			missing = append(missing, title(want))
+// compare is a check of the objects of some kinds. missing is the result if one does not exist, and well are all of
+// them if nothing is found.
+func compare(name string, missing Result, well string, rules map[string]rule, more ...read) check {
+	wanted := func(s *site) []*object {
+		return slices.DeleteFunc(slices.Clone(s.Objects), func(u *object) bool { return rules[u.GetKind()] == nil })
+	}
+	return check{name, append([]read{objects(wanted)}, more...), func(s *site, f *findings) {
+		all, absent := wanted(s), []string(nil)
+		f.otherwise("%s: %d of %[2]d", well, len(all))
+		for _, want := range all {
+			live, isRead := s.live[want]
+			switch {
+			case live != nil:
+				rules[want.GetKind()](s, f, want, live)
+			case isRead:
+				absent = append(absent, title(want))
+			}
 		}
-	}
-	if len(missing) > 0 {
-		f.add(r.missing, "%d of %d do not exist: %s; run: %s", len(missing), len(wanted), install.Few(missing), s.Command)
-	}
+		if len(absent) > 0 {
+			f.add(missing, "%d of %d do not exist: %s; run: %s", len(absent), len(all), install.Few(absent), s.Command)
+		}
+	}}
 }
 
-// unlike is the rule that objects are as install writes them.
+// unlike is the rule that objects are as install writes them, but for their metadata.
 func unlike(result Result) rule {
 	return func(s *site, f *findings, want, live *object) {
-		if path := differs(want.Object, live.Object); path != "" {
+		wanted := maps.Clone(want.Object)
+		delete(wanted, "metadata")
+		if path := differs(wanted, live.Object, ""); path != "" {
 			f.add(result, "%s differs at %s from what install writes; to write it again: %s", title(want), path, s.Command)
 		}
 	}
 }
 
-// differs returns the first path at which a live object lacks a wanted value, or nothing. The API
-// server adds defaults to maps, and nothing to lists.
-func differs(want, live map[string]any) string {
-	wanted, found := map[string]string{}, map[string]string{}
-	flatten(want, "", wanted)
-	flatten(live, "", found)
-	for _, path := range slices.Sorted(maps.Keys(wanted)) {
-		if wanted[path] != found[path] && !strings.HasPrefix(path, ".metadata.") {
-			return strings.TrimPrefix(path, ".")
-		}
-	}
-	return ""
-}
-
-// flatten adds the values of an object by their paths as text: numbers of JSON and YAML have different
-// types. The text of a list has its length, so that none is an empty one.
-func flatten(value any, at string, into map[string]string) {
-	switch value := value.(type) {
+// differs returns the first path at which a live value lacks a wanted one, or nothing. The API server adds defaults to
+// maps, and nothing to lists. Numbers of JSON and YAML have different types.
+func differs(want, live any, at string) (path string) {
+	switch want := want.(type) {
 	case map[string]any:
-		for name, field := range value {
-			flatten(field, at+"."+name, into)
+		has, _ := live.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			path = cmp.Or(path, differs(want[name], has[name], strings.TrimPrefix(at+"."+name, ".")))
 		}
 	case []any:
-		into[at] = strings.Repeat(",", len(value))
-		for i, element := range value {
-			flatten(element, fmt.Sprintf("%s[%d]", at, i), into)
+		has, _ := live.([]any)
+		if len(has) != len(want) {
+			return at
+		}
+		for i := range want {
+			path = cmp.Or(path, differs(want[i], has[i], fmt.Sprintf("%s[%d]", at, i)))
 		}
 	default:
-		into[at] = fmt.Sprint(value)
+		if isAbsent := live == nil && want == ""; !isAbsent && fmt.Sprint(want) != fmt.Sprint(live) {
+			return at
+		}
 	}
+	return path
 }
 
 // title names an object as kubectl does.

@@ -4,11 +4,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-helpers/auth/rbac/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -16,23 +25,17 @@ import (
 	"lockstep.dev/lockstep/internal/operator"
 )
 
-// installation reads what install would write in place of what is there.
-func installation(ctx context.Context, r *reader) (err error) {
-	if r.lacks, err = operator.Lacks(r.Discovery); err == nil {
-		r.Expected, err = install.Expect(ctx, r.Client, r.lacks)
+// expect reads what install would write.
+func expect(of func(context.Context, client.Client, []string) (install.Expected, error)) read {
+	return func(ctx context.Context, r *reader) (err error) {
+		if r.lacks, err = operator.Lacks(r.Discovery); err == nil {
+			r.Expected, err = of(ctx, r.Client, r.lacks)
+		}
+		for _, unread := range r.Unread {
+			r.note(unread)
+		}
+		return err
 	}
-	for _, unread := range r.Unread {
-		r.note(unread)
-	}
-	return err
-}
-
-// plan reads what install would write into an empty cluster.
-func plan(_ context.Context, r *reader) (err error) {
-	if r.lacks, err = operator.Lacks(r.Discovery); err == nil {
-		r.Expected, err = install.Plan(r.lacks)
-	}
-	return err
 }
 
 // configuration says what kind of installation was found.
@@ -70,12 +73,7 @@ func kubernetes(s *site, f *findings) {
 // on or not.
 func maxUnavailable(ctx context.Context, r *reader) error {
 	r.found["StatefulSet"] = nil // discovery tells what else is missing
-	probe := install.Bare("apps/v1", "StatefulSet", r.TestNamespace, "lockstep-check")
-	probe.Object["spec"] = map[string]any{
-		"selector":       map[string]any{"matchLabels": map[string]any{"app": "lockstep-check"}},
-		"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(2)}},
-		"template":       podTemplate(),
-	}
+	probe := r.probe(statefulSetProbe)
 	err := r.Client.Create(ctx, probe, client.DryRunAll)
 	_, keeps, _ := unstructured.NestedInt64(probe.Object, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
 	if !keeps {
@@ -88,12 +86,24 @@ func maxUnavailable(ctx context.Context, r *reader) error {
 	return err
 }
 
-// podTemplate returns a small template that is valid, without what a typed one would state.
-func podTemplate() map[string]any {
-	return map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{"app": "lockstep-check"}},
-		"spec":     map[string]any{"containers": []any{map[string]any{"name": "check", "image": "check"}}},
+// Objects that are created as dry runs: valid, and without what typed ones would state.
+const (
+	template = `{metadata: {labels: {app: lockstep-check}}, spec: {containers: [{name: check, image: check}]}}`
+	setProbe = `{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {generateName: lockstep-check-},
+		spec: {leaderWorkerTemplate: {workerTemplate: ` + template + `}}}`
+	statefulSetProbe = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: lockstep-check},
+		spec: {selector: {matchLabels: {app: lockstep-check}}, template: ` + template + `,
+		updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 2}}}}`
+)
+
+// probe returns such an object in the namespace for tests.
+func (r *reader) probe(text string) *object {
+	u := &object{}
+	if err := yaml.Unmarshal([]byte(text), u); err != nil {
+		panic(err) // it is compiled in
 	}
+	u.SetNamespace(r.TestNamespace)
+	return u
 }
 
 // features finds what the API server does not serve. A feature that is missing has another behaviour,
@@ -105,15 +115,13 @@ func features(s *site, f *findings) {
 	f.otherwise("the API server has every feature that Lockstep uses")
 }
 
-var (
-	definitions = rules{Failure, "definitions of this version", map[string]rule{"CustomResourceDefinition": definition}}
-	replaced    = rules{OK, "definitions that lose no field by install", map[string]rule{"CustomResourceDefinition": replacement}}
-	setKind     = lwsv1.GroupVersion.WithKind("LeaderWorkerSet")
-)
+const crd = "CustomResourceDefinition"
+
+var setKind = lwsv1.GroupVersion.WithKind("LeaderWorkerSet")
 
 // definition compares a definition with ours, in both directions.
 func definition(s *site, f *findings, want, live *object) {
-	if !isEstablished(live) {
+	if !apihelpers.IsCRDConditionTrue(new(as[apiextensionsv1.CustomResourceDefinition](f, live)), apiextensionsv1.Established) {
 		f.fail("%s is not established; see: kubectl get crd %[1]s -o yaml", want.GetName())
 	}
 	if fields := f.lost(want, live, nil); fields != "" {
@@ -122,14 +130,6 @@ func definition(s *site, f *findings, want, live *object) {
 	if fields := f.lost(live, want, s.found[setKind.Kind]); fields != "" {
 		f.warn("%s has fields that this version lacks: %s; sets that use them are left alone", want.GetName(), fields)
 	}
-}
-
-func isEstablished(definition *object) bool {
-	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		condition, _ := c.(map[string]any)
-		return condition["type"] == "Established" && condition["status"] == "True"
-	})
 }
 
 // replacement finds a definition that install refuses to replace.
@@ -147,4 +147,73 @@ func (f *findings) lost(from, to *object, sets []object) string {
 		f.fail("%s: %v", title(to), err)
 	}
 	return install.Few(fields)
+}
+
+// policy finds a policy that does not refuse what it should.
+func policy(s *site, f *findings, want, live *object) {
+	if s.ConfigRead { // parts of the configuration are in the policies
+		unlike(Warning)(s, f, want, live)
+	}
+}
+
+// role finds rights that a role lacks.
+func role(s *site, f *findings, want, live *object) {
+	_, missing := validation.Covers(as[rbacv1.ClusterRole](f, live).Rules, as[rbacv1.ClusterRole](f, want).Rules)
+	var lacks []string
+	for _, rule := range missing { // each has one verb
+		what := slices.Concat(rule.Resources, rule.NonResourceURLs)
+		lacks = append(lacks, right(rule.Verbs[0], what[0], strings.Join(rule.APIGroups, ""), rule.ResourceNames...))
+	}
+	if len(lacks) > 0 {
+		f.fail("%s lacks rights: %s; run: %s", title(want), install.Few(lacks), s.Command)
+	}
+}
+
+// right names a right as kubectl auth can-i takes it.
+func right(verb, resource, group string, more ...string) string {
+	text := strings.TrimSuffix(verb+" "+resource+"."+group, ".")
+	return strings.TrimSpace(text + " " + strings.Join(more, " "))
+}
+
+// rightsOfInstall asks for the right to read and write the kind of each object, and to read what install
+// reads besides. They are asked for in all namespaces: that of the operator may not exist.
+func rightsOfInstall(ctx context.Context, r *reader) error {
+	type attributes = authorizationv1.ResourceAttributes
+	needed := []attributes{
+		{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"},
+		{Verb: "list", Group: coordinationv1.GroupName, Resource: "leases"},
+		{Verb: "list", Group: lwsv1.GroupVersion.Group, Resource: "leaderworkersets"},
+	}
+	for _, u := range r.Objects {
+		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind()) // all of these plurals are regular
+		for _, verb := range []string{"get", "list", "create", "update"} {
+			needed = append(needed, attributes{Verb: verb, Group: resource.Group, Resource: resource.Resource})
+		}
+	}
+	for i, want := range needed {
+		if slices.Contains(needed[:i], want) {
+			continue
+		}
+		review := authorizationv1.SelfSubjectAccessReview{}
+		review.Spec.ResourceAttributes = &want
+		if err := r.Client.Create(ctx, &review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			r.denied = append(r.denied, right(want.Verb, want.Resource, want.Group))
+		}
+	}
+	return nil
+}
+
+// rights finds what the user may not do, and install does.
+func rights(s *site, f *findings) {
+	lacks := slices.DeleteFunc(slices.Clone(s.denied), func(right string) bool { return strings.HasPrefix(right, "escalate ") })
+	if len(lacks) > 0 {
+		f.fail("install needs rights that you lack: %s", install.Few(lacks))
+	}
+	if len(lacks) < len(s.denied) {
+		f.warn("you may not escalate clusterroles: install succeeds only if you have every right that the operator gets")
+	}
+	f.otherwise("you have the rights that install needs")
 }

@@ -28,11 +28,6 @@ var (
 	validatingKind = admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration")
 	endpointKind   = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 	ofWebhooks     = client.MatchingLabels{discoveryv1.LabelServiceName: v1alpha1.DefaultWebhookServiceName}
-
-	webhooks = rules{Failure, "webhook configurations as install writes them, with a CA bundle",
-		map[string]rule{mutatingKind.Kind: webhook, validatingKind.Kind: webhook}}
-	certificates = rules{Failure, "webhook configurations that trust an authority for 30 days and more",
-		map[string]rule{"Secret": certificate, mutatingKind.Kind: certificate, validatingKind.Kind: certificate}}
 )
 
 // endpointsOfWebhooks reads them where the user may, in the namespace of the operator.
@@ -73,11 +68,7 @@ func dryRun(ctx context.Context, r *reader) error {
 	if r.ProtectOnly {
 		return nil
 	}
-	apiVersion, kind := setKind.ToAPIVersionAndKind()
-	set := install.Bare(apiVersion, kind, r.TestNamespace, "")
-	set.SetGenerateName("lockstep-check-")
-	set.Object["spec"] = map[string]any{"leaderWorkerTemplate": map[string]any{"workerTemplate": podTemplate()}}
-	r.refusal = r.Client.Create(ctx, set, client.DryRunAll)
+	r.refusal = r.Client.Create(ctx, r.probe(setProbe), client.DryRunAll)
 	return nil
 }
 
@@ -103,7 +94,7 @@ func foreign(want, live *object) (names []string) {
 	}
 	for _, hook := range install.Webhooks(live) {
 		connection, _ := hook["clientConfig"].(map[string]any)
-		if ours := connections[hook["name"]]; ours == nil || differs(ours, connection) != "" {
+		if ours := connections[hook["name"]]; ours == nil || differs(ours, connection, "") != "" {
 			names = append(names, fmt.Sprint(hook["name"]))
 		}
 	}
