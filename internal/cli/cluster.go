@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -129,4 +132,44 @@ func (c *cluster) explain(err error, needs string) error {
 		return fmt.Errorf("the webhook does not answer, so nothing was changed: %w; check that the operator runs: kubectl -n lws-system get pods", err)
 	}
 	return err
+}
+
+// replayExtension is an extension of the kubeconfig's context of a replayed report: the time at which its clock
+// stands still. The clock belongs to the connection, so no object of a cluster can stop it.
+const replayExtension = "lockstep.dev/replay"
+
+// now is the time, or the moment of the report that is replayed.
+func (o *options) now() time.Time {
+	if o.at.IsZero() {
+		return time.Now()
+	}
+	return o.at
+}
+
+// readClock reads whether the context of the kubeconfig is that of a replayed report.
+func (o *options) readClock() error {
+	config, err := o.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return noConfig(err)
+	}
+	name := config.CurrentContext
+	if *o.flags.Context != "" {
+		name = *o.flags.Context
+	}
+	context := config.Contexts[name]
+	if context == nil {
+		return nil
+	}
+	replay, ok := context.Extensions[replayExtension].(*runtime.Unknown)
+	if !ok {
+		return nil
+	}
+	var moment struct {
+		At time.Time `json:"at"`
+	}
+	if err := json.Unmarshal(replay.Raw, &moment); err != nil {
+		return fmt.Errorf("extension %s of context %q in the kubeconfig: %w", replayExtension, name, err)
+	}
+	o.at = moment.At
+	return nil
 }

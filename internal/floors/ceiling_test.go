@@ -33,8 +33,8 @@ var largePackages = map[string]int{
 	"internal/install":       2_338,
 	"local/internal/plane":   1_859,
 	"internal/cli/render":    1_932,
-	"internal/lws/admission": 1_567,
-	"internal/cli":           1_442,
+	"internal/lws/admission": 1_566,
+	"internal/cli":           1_436,
 	"internal/operator":      1_604,
 }
 

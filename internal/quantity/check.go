@@ -1,14 +1,25 @@
+// Package quantity finds resource quantities that take too long to decode.
+//
+// A few bytes can be a number of two thousand million digits. The core type for quantities
+// takes minutes to write it, or panics when it is compared. Objects that the API server has
+// not validated are checked here before they are decoded.
+//
+// It knows Go types, JSON and the text of quantities. It refuses to know what an object is
+// for, and checks cost alone: the decoder and admission refuse what is wrong.
 package quantity
 
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilstrings "k8s.io/utils/strings"
 )
 
 // Check reads JSON of the type of p, and returns an error with the path of the first
@@ -186,4 +197,71 @@ func short(text string) bool {
 		return len(digits) <= mostFractionDigits
 	}
 	return len(strings.TrimPrefix(text[mark+1:], "+")) <= mostExponentDigits
+}
+
+// place is where a value is: a step below another place. nil is the whole.
+type place struct {
+	above          *place
+	step           string
+	isKey, isIndex bool // of a map, of a list
+}
+
+// path is the place as errors name it.
+func (at *place) path() *field.Path {
+	switch {
+	case at == nil:
+		return nil
+	case at.isIndex, at.isKey:
+		return at.above.path().Key(utilstrings.ShortenString(at.step, mostShown))
+	}
+	return at.above.path().Child(at.step)
+}
+
+// escape writes a step of a JSON pointer (RFC 6901).
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
+
+// pointer is the place as patches name it.
+func (at *place) pointer() string {
+	if at == nil {
+		return ""
+	}
+	return at.above.pointer() + "/" + escape.Replace(at.step)
+}
+
+// Decimal is a quantity that is a JSON number with a fraction or an exponent. Kubernetes takes it and
+// writes a text. A schema of quantities takes only integers and texts.
+type Decimal struct {
+	// Pointer is where it is (RFC 6901), and Text what Kubernetes writes.
+	Pointer, Text string
+}
+
+// Decimals returns the decimals of what Check lets pass, and the error of Check.
+func (p *Places) Decimals(data []byte) (found []Decimal, err error) {
+	err = p.walk(data, func(token json.Token, at *place) error {
+		text := fmt.Sprint(token)
+		if !Harmless(text) {
+			return field.Invalid(at.path(), utilstrings.ShortenString(text, mostShown), advice)
+		}
+		if _, isNumber := token.(json.Number); isNumber && strings.ContainsAny(text, ".eE") {
+			if q, err := resource.ParseQuantity(text); err == nil {
+				found = append(found, Decimal{at.pointer(), q.String()})
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Mistyped returns an error with the path of the first value that is no quantity, in JSON that Check lets
+// pass, or nil.
+func (p *Places) Mistyped(data []byte) (mistyped *field.Error) {
+	_ = p.walk(data, func(token json.Token, at *place) error {
+		text := fmt.Sprint(token)
+		if _, err := resource.ParseQuantity(strings.TrimSpace(text)); err == nil || token == nil {
+			return nil
+		}
+		mistyped = field.TypeInvalid(at.path(), utilstrings.ShortenString(text, mostShown), "must be a quantity: write it like 500m, 1.5Gi or 1e3")
+		return mistyped
+	})
+	return mistyped
 }

@@ -1,9 +1,18 @@
 package report
 
 import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
 )
 
 var decisions = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -73,4 +82,65 @@ func (c certificate) Collect(to chan<- prometheus.Metric) {
 	if at, err := c.expires(); err == nil {
 		to <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(at.Unix()))
 	}
+}
+
+// watchErrors counts failed lists and watches of informers. While one fails its cache is late; only live
+// reads decide then.
+var watchErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "lockstep_watch_errors_total",
+	Help: "Failed lists and watches of the operator's informers, by type.",
+}, []string{"type"})
+
+// WatchMetrics returns the metric that WatchFailed counts in.
+func WatchMetrics() []prometheus.Collector { return []prometheus.Collector{watchErrors} }
+
+// WatchFailed counts and logs a failed list or watch of an informer. A watch that expired or ended begins again
+// at once, and is not counted.
+func WatchFailed(ctx context.Context, r *cache.Reflector, err error) {
+	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !errors.Is(err, io.EOF) {
+		watchErrors.WithLabelValues(r.TypeDescription()).Inc()
+	}
+	cache.DefaultWatchErrorHandler(ctx, r, err)
+}
+
+// Policies reports policies of protection that are missing: an administrator can delete them.
+type Policies struct {
+	log    logr.Logger
+	metric prometheus.Gauge
+
+	mu sync.Mutex
+	// told is what was logged last.
+	told string
+}
+
+// NewPolicies returns a Policies that logs to log.
+func NewPolicies(log logr.Logger) *Policies {
+	return &Policies{log: log, metric: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "lockstep_protection_policies_missing",
+		Help: "Policies of protection that are not in the API server, or lack their binding.",
+	})}
+}
+
+// Metrics returns the metric of Policies.
+func (p *Policies) Metrics() []prometheus.Collector { return []prometheus.Collector{p.metric} }
+
+// Missing logs the result of one read of the policies if it changed, and counts it for alerts. If the read
+// failed, the metric stays.
+func (p *Policies) Missing(names []string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := strings.Join(slices.Sorted(slices.Values(names)), ", ")
+	if err != nil {
+		now = "unknown: " + err.Error()
+	} else {
+		p.metric.Set(float64(len(names)))
+	}
+	switch now {
+	case p.told:
+	case "":
+		p.log.Info("no policy is missing any more")
+	default:
+		p.log.Error(err, "policies are missing, so what they refuse is not refused; apply them again: lockstep install", "policies", now)
+	}
+	p.told = now
 }
