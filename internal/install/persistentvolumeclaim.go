@@ -156,7 +156,11 @@ func (r *removal) stripAll(ctx context.Context) error {
 	}
 	total, stripped := 0, []any{}
 	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{}, &corev1.NamespaceList{}, &corev1.PodList{}} {
-		count, err := r.strip(ctx, list)
+		var options []client.ListOption
+		if _, isPods := list.(*corev1.PodList); isPods {
+			options = append(options, client.MatchingFields{"spec.nodeName": ""}) // only such a pod has gates
+		}
+		count, err := r.strip(ctx, list, r.stripObject, options...)
 		if err != nil {
 			return fmt.Errorf("take protection off PVCs: %w", err)
 		}
@@ -168,13 +172,25 @@ func (r *removal) stripAll(ctx context.Context) error {
 	return nil
 }
 
-// strip makes passes until one finds nothing to remove. An object that changed is read
-// again, and so is one that a policy guards: API servers learn late of its removal.
-func (r *removal) strip(ctx context.Context, list client.ObjectList) (int, error) {
-	done, options := map[types.UID]bool{}, []client.ListOption{}
-	if _, isPods := list.(*corev1.PodList); isPods {
-		options = append(options, client.MatchingFields{"spec.nodeName": ""}) // only such a pod has gates
+// freePods lets the pods of groups go that exhausted maxGroupRestarts: no operator is left to lift
+// their finalizer. The StatefulSets of such groups create them again.
+func (r *removal) freePods(ctx context.Context) error {
+	freed, err := r.strip(ctx, &corev1.PodList{}, func(o client.Object) bool {
+		return controllerutil.RemoveFinalizer(o, lwsv1.GroupRestartBudgetFinalizer)
+	}, client.HasLabels{lwsv1.SetNameLabelKey})
+	if err != nil {
+		return fmt.Errorf("let pods go that were kept as evidence: %w", err)
 	}
+	if r.stripped += freed; freed > 0 {
+		r.say("finalizer removed from %d pods of stopped groups", freed)
+	}
+	return nil
+}
+
+// strip makes passes until one finds nothing that change removes. An object that changed is read
+// again, and so is one that a policy guards: API servers learn late of its removal.
+func (r *removal) strip(ctx context.Context, list client.ObjectList, change func(client.Object) bool, options ...client.ListOption) (int, error) {
+	done := map[types.UID]bool{}
 	err := r.await(ctx, func(ctx context.Context) (missing string, err error) {
 		if _, isPVCs := list.(*corev1.PersistentVolumeClaimList); isPVCs {
 			if _, err := r.release(ctx); err != nil {
@@ -186,11 +202,11 @@ func (r *removal) strip(ctx context.Context, list client.ObjectList) (int, error
 				missing = named(o) + " is being deleted and needs Lockstep; to see the holders: kubectl lockstep why pvc/NAME -n NAMESPACE"
 			}
 			next := o.DeepCopyObject().(client.Object)
-			if !r.stripObject(next) {
+			if !change(next) {
 				return nil
 			}
 			if done[o.GetUID()] {
-				return fmt.Errorf("%s got back what was removed: an operator still runs and protects; stop it, and run this again", named(o))
+				return fmt.Errorf("%s got back what was removed: an operator still runs; stop it, and run this again", named(o))
 			}
 			err := r.patch(ctx, o, next)
 			if err != nil && !isPassing(err) {

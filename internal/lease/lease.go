@@ -66,32 +66,23 @@ func HolderOf(lease *coordinationv1.Lease, now time.Time) (Holder, bool) {
 // may not list these, in own.
 func Holders(ctx context.Context, client kubernetes.Interface, name, own string, now time.Time) ([]Holder, error) {
 	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
-	list, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, named)
+	leases, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, named)
 	if apierrors.IsForbidden(err) {
-		list, err = one(ctx, client, name, own)
+		var one *coordinationv1.Lease
+		one, err = client.CoordinationV1().Leases(own).Get(ctx, name, metav1.GetOptions{})
+		leases = &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*one}} // one that was not read has no holder
 	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("list leases %s: %w", name, err)
 	}
 	var holders []Holder
-	for i := range list.Items {
-		if holder, held := HolderOf(&list.Items[i], now); held {
+	for i := range leases.Items {
+		if holder, held := HolderOf(&leases.Items[i], now); held {
 			holders = append(holders, holder)
 		}
 	}
 	slices.SortFunc(holders, func(a, b Holder) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	return holders, nil
-}
-
-func one(ctx context.Context, client kubernetes.Interface, name, namespace string) (*coordinationv1.LeaseList, error) {
-	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return &coordinationv1.LeaseList{}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*lease}}, nil
 }
 
 // Ours reports whether the holder is a replica of Lockstep.
