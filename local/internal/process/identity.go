@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -31,11 +33,31 @@ var errGone = errors.New("no such process")
 // Identify returns the identity of the live process with this pid. A zombie is
 // not alive: it holds nothing but its number.
 func Identify(pid int) (Identity, error) {
-	start, err := startOf(pid)
+	start, err := startOf(procfs.DefaultMountPoint, pid)
 	if err != nil {
 		return Identity{}, err
 	}
 	return Identity{PID: pid, Start: start}, nil
+}
+
+// startOf returns the start of a process in ticks since boot, and the boot's id: ticks begin again with every boot. A
+// process whose first thread is a zombie holds its files and ports for as long as other threads of it are on their way
+// out.
+func startOf(root string, pid int) (string, error) {
+	proc, err := procfs.NewFS(root)
+	if err != nil {
+		return "", err
+	}
+	process, err := proc.Proc(pid)
+	if err != nil {
+		return "", errGone
+	}
+	stat, err := process.Stat()
+	if hasEnded := (stat.State == "Z" || stat.State == "X") && stat.NumThreads <= 1; err != nil || hasEnded {
+		return "", errGone
+	}
+	boot, err := os.ReadFile(filepath.Join(root, "sys/kernel/random/boot_id"))
+	return fmt.Sprintf("%s/%d", strings.TrimSpace(string(boot)), stat.Starttime), err
 }
 
 // Alive reports whether exactly this process still runs.
