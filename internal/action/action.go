@@ -206,10 +206,8 @@ type Delete struct {
 	After bool
 	// Foreground is set if the object stays until the garbage collector deleted what it owns.
 	Foreground bool
-	// Beside is set if it goes out together with the delete before it, whatever its kind.
-	Beside  bool
-	Because Reason
-	Tell    Telling
+	Because    Reason
+	Tell       Telling
 }
 
 // WriteStatus replaces the status of a set at the version that was judged.

@@ -32,7 +32,7 @@ func goesWith(before, a action.Action) bool {
 	_, setsOwners := a.(action.SetOwner)
 	kind := a.Target().Kind
 	return (deletes || setsOwners || kind == identity.KindPod) && !deletion.After &&
-		before.About().Verb == a.About().Verb && (deletion.Beside || before.Target().Kind == kind)
+		before.About().Verb == a.About().Verb && before.Target().Kind == kind
 }
 
 // atOnce is how many deletes a run begins with: the pods of a group do not wait for each other,

@@ -20,7 +20,7 @@ func TestOnlyNeighbouringDeletesGoTogether(t *testing.T) {
 	remove, write, apply := action.Delete{Object: named("a")}, action.WriteStatus{}, action.Apply{}
 	make, any := action.Create{Object: &corev1.Pod{}}, action.Delete{Object: named("b"), AnyVersion: true}
 	after := action.Delete{Object: named("a"), After: true}
-	beside := action.Delete{Object: identity.Ref{Kind: identity.KindStatefulSet, Name: "a"}, Beside: true}
+	sts := action.Delete{Object: identity.Ref{Kind: identity.KindStatefulSet, Name: "a"}}
 	for _, tt := range []struct {
 		actions []action.Action
 		want    []int
@@ -31,8 +31,8 @@ func TestOnlyNeighbouringDeletesGoTogether(t *testing.T) {
 		{[]action.Action{remove, apply, remove, remove, write}, []int{1, 1, 2, 1}},
 		{[]action.Action{any, any, remove}, []int{3}}, // a group's leader goes with its workers
 		{[]action.Action{any, any, after}, []int{2, 1}},
-		{[]action.Action{remove, beside, any, any}, []int{2, 2}}, // a group's StatefulSet goes with its leader, and before its workers
-		{[]action.Action{apply, beside, write, beside}, []int{1, 1, 1, 1}},
+		{[]action.Action{sts, remove, any, any}, []int{1, 3}}, // a group's StatefulSet goes before its pods
+		{[]action.Action{apply, sts, write, sts}, []int{1, 1, 1, 1}},
 	} {
 		var sizes []int
 		var all []action.Action

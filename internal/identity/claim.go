@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,13 @@ const (
 
 // Lives are the states of the owners named in a snapshot.
 type Lives map[types.UID]Life
+
+// Gone returns the UIDs of the owners that do not exist.
+func (l Lives) Gone() []types.UID {
+	gone := maps.Clone(l)
+	maps.DeleteFunc(gone, func(_ types.UID, life Life) bool { return life != Gone })
+	return slices.Collect(maps.Keys(gone))
+}
 
 // Class is what an object under a name of the set is to it.
 type Class int8

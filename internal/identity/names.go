@@ -17,12 +17,6 @@ func LeaderName(set string, group int) string {
 	return set + "-" + strconv.Itoa(group)
 }
 
-// WorkerName is the name of a worker. Workers count from 1: 0 is the leader,
-// whose name is LeaderName.
-func WorkerName(set string, group, worker int) string {
-	return LeaderName(set, group) + "-" + strconv.Itoa(worker)
-}
-
 // ParentAndOrdinal splits the name of a pod of a StatefulSet at its last dash.
 // A name that does not end in a dash and digits, or whose digits exceed an
 // int32, has no parent and the ordinal NoOrdinal.

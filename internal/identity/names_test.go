@@ -48,7 +48,7 @@ func TestNamesCanBeTakenApart(t *testing.T) {
 		group := rapid.IntRange(0, math.MaxInt32).Draw(t, "group")
 		worker := rapid.IntRange(1, math.MaxInt32).Draw(t, "worker")
 
-		leader, j := identity.ParentAndOrdinal(identity.WorkerName(set, group, worker))
+		leader, j := identity.ParentAndOrdinal(identity.LeaderName(identity.LeaderName(set, group), worker))
 		if leader != identity.LeaderName(set, group) || j != worker {
 			t.Fatalf("worker of %q: got leader %q, index %d", set, leader, j)
 		}

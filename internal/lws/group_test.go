@@ -69,7 +69,7 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 			orphaned[Pod]("w-0-2"), on("w-0-1", crash)), "w-0", "annotate pod w-0, delete pod w-0-1, delete pod w-0-2, delete pod w-0"},
 		// Workers beyond the size of a group that starts are scaled back, which is no failure.
 		{"a worker fails in the start of its group", with(1, 3, onRestart), then(surplus, on("w-0-2", crash)), "w-0",
-			"annotate pod w-0, delete pod w-0, delete statefulset w-0, delete pod w-0-1, delete pod w-0-2, delete pod w-0-3"},
+			"annotate pod w-0, delete statefulset w-0, delete pod w-0, delete pod w-0-1, delete pod w-0-2, delete pod w-0-3"},
 		{"a worker fails beyond its size", with(1, 3, onRestart), then(surplus, on("w-0-3", crash)), "w-0", ""},
 		{"a container restarts as the policy becomes None", with(1, 3, onRestart), then(
 			user(fakeapi.Policy(lwsv1.NoneRestartPolicy)), on("w-0-1", crash),

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// helpAfter is how long the garbage collector has before the operator deletes an object.
+	// helpAfter is how long the garbage collector has, once the owner of an object is gone, before the operator deletes it.
 	helpAfter = 3 * time.Second
 	// goOnAfter is how long no object may have come or gone before groups whose names are free are created.
 	goOnAfter = 3 * time.Second
@@ -189,12 +189,12 @@ func (p *Plan) helpAlong(now time.Time, vigil Vigil, lives identity.Lives, all [
 		if !identity.IsGarbage(g.object, lives) || g.object.GetLabels()[lwsv1.SetNameLabelKey] == "" {
 			continue
 		}
-		due := vigil.seen(g.Ref, now).Add(helpAfter)
+		owner := identity.OwnerRef(g.Namespace, g.object.GetOwnerReferences()[0])
+		due := cmp.Or(vigil.Gone[owner.UID], now).Add(helpAfter)
 		if now.Before(due) {
 			p.wait(Wait{Reason: because(CodeGarbage, g.String()+" has no owner and is left to the garbage collector"), Until: due})
 			continue
 		}
-		owner := identity.OwnerRef(g.Namespace, g.object.GetOwnerReferences()[0])
 		p.do(action.Delete{
 			Object:    g.Ref,
 			OwnerGone: &owner,
@@ -203,19 +203,11 @@ func (p *Plan) helpAlong(now time.Time, vigil Vigil, lives identity.Lives, all [
 	}
 }
 
-// seen is when the object was first read, or now.
-func (v Vigil) seen(ref identity.Ref, now time.Time) time.Time {
-	if at, ok := v.Seen[ref.UID]; ok {
-		return at
-	}
-	return now
-}
-
 // report names the objects that are older than the set, or have been there for a while. The
 // message depends on the objects alone, not on the time: the next reconcile writes nothing.
 func (d *setDecision) report(blocking []bearer) previousWait {
 	told := slices.DeleteFunc(blocking, func(p bearer) bool {
-		return d.Now.Before(d.Vigil.seen(p.Ref, d.Now).Add(reportAfter)) && !p.isOlder(d.Set)
+		return d.Now.Before(cmp.Or(d.Vigil.Seen[p.UID], d.Now).Add(reportAfter)) && !p.isOlder(d.Set)
 	})
 	if len(told) == 0 {
 		return previousWait{}

@@ -157,3 +157,29 @@ func TestAStuckPodOfThePreviousIncarnation(t *testing.T) {
 		})
 	}
 }
+
+// The garbage collector can delete workers only once their owner is gone, and a leader takes its grace period to end. The
+// operator, which saw them wait for all of that time, used to delete them in the same moment as the collector.
+func TestTheCollectorHasThreeSecondsOnceTheOwnerIsGone(t *testing.T) {
+	c := running(t, 2, 2)
+	leaving[Pod]("w-1", "example.com/held")(c)
+	c.decideGroup("w-1")
+	for _, step := range []struct {
+		after time.Duration
+		goes  step
+		want  string
+	}{
+		{time.Minute, gone[Pod]("w-1"), "| Garbage"},
+		{3*time.Second - time.Nanosecond, nothing, "| Garbage"},
+		{time.Nanosecond, nothing, "delete statefulset w-1"},
+		{time.Minute, gone[StatefulSet]("w-1"), "| Garbage"},
+		{3*time.Second - time.Nanosecond, nothing, "| Garbage"},
+		{time.Nanosecond, nothing, "delete pod w-1-1"},
+	} {
+		c.pass(step.after)
+		step.goes(c)
+		if got := short(c.decideGroup("w-1")); got != step.want {
+			t.Errorf("after %s: got %q, want %q", step.after, got, step.want)
+		}
+	}
+}

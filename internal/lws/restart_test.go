@@ -135,25 +135,41 @@ func starting(c *cluster) {
 	}
 }
 
-// One plan writes the decision and deletes the group: the decision first, then all of the
-// group at once, the StatefulSet before its pods and beside the leader.
+// One plan writes the decision and deletes the group: the decision first, then the StatefulSet, then all pods at once.
 func TestAGroupIsDecidedAndDeletedInOnePlan(t *testing.T) {
 	c := running(t, 2, 3, onRestart)
 	on("w-1-2", crash)(c)
 	plan := c.decideGroup("w-1")
-	want := []string{"annotate pod w-1", "delete pod w-1", "delete statefulset w-1", "delete pod w-1-1", "delete pod w-1-2"}
+	want := []string{"annotate pod w-1", "delete statefulset w-1", "delete pod w-1", "delete pod w-1-1", "delete pod w-1-2"}
 	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
 		t.Fatalf("(-want +got)\n%s", diff)
 	}
-	if deletes := of[action.Delete](plan); !deletes[1].Beside || deletes[2].Beside {
-		t.Errorf("the StatefulSet alone goes beside the leader: %+v", deletes)
-	}
-	events := of[action.Delete](plan)[0].Tell.Done
+	events := of[action.Delete](plan)[1].Tell.Done
 	if len(events) != 1 || events[0].Reason != "RecreateGroup" || events[0].Related.Name != "w-1" {
 		t.Errorf("got %+v", events)
 	}
 	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
 		t.Errorf("the other group: %v", got)
+	}
+}
+
+// The StatefulSet controller replaces a worker that is gone within milliseconds, and the group has a ninth pod of eight. Its
+// StatefulSet is deleted before all else. If the operator ends after that, the group is recreated all the same.
+func TestAWorkerThatIsGoneIsNotReplacedInItsOldGroup(t *testing.T) {
+	for _, policy := range []lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart} {
+		c := running(t, 2, 3, fakeapi.Policy(policy))
+		gone[Pod]("w-1-1")(c)
+		plan, before := c.decideGroup("w-1"), c.leaders()["w-1"]
+		want := []string{"delete statefulset w-1", "annotate pod w-1", "delete pod w-1", "delete pod w-1-2"}
+		if diff := cmp.Diff(want, spelled(plan)); diff != "" {
+			t.Fatalf("(-want +got)\n%s", diff)
+		}
+		c.do(lws.Plan{Actions: plan.Actions[:1]})
+		c.awake()
+		c.settle()
+		if c.leaders()["w-1"] == before {
+			t.Errorf("%s: a crash after the first write leaves the group as it is", policy)
+		}
 	}
 }
 

@@ -189,27 +189,28 @@ func AddLogs(leader *corev1.Pod, decision *restart.Decision, logs []restart.Log)
 // deleteGroup deletes all pods of a group at once, so that there is one grace period.
 //
 // Workers without a StatefulSet go before the leader: if the process ends in between, the next one still finds them.
-// The StatefulSet goes before its pods: its controller then creates none of them again.
+// The StatefulSet goes before its pods: its controller then creates none of them again. Where a worker is gone it is about
+// to do so, and the StatefulSet goes before the decision is written: a group without it has failed as well.
 //
 // A leader that is terminating stays as it is; decision may then be nil.
 func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decision, isNew bool, reason action.Reason) {
-	ends, unowned := leader.DeletionTimestamp == nil, sorted(bearersOf(identity.KindPod, d.unowned(leader)))
-	for _, pod := range unowned {
-		d.plan.do(deletionOf(pod.Ref, reason))
-	}
-	if ends {
-		deletion := d.deletionOfLeader(leader, decision, isNew)
-		deletion.After = len(unowned) > 0
-		d.plan.do(deletion)
+	unowned, first := sorted(bearersOf(identity.KindPod, d.unowned(leader))), len(d.plan.Actions)
+	if isNew && decision.Failure.Reason == restart.CodePodGone {
+		first = 0
 	}
 	var owners []types.UID
 	for _, sts := range WorkersOf(&d.Group, leader) {
-		owners = append(owners, sts.UID)
-		if sts.DeletionTimestamp == nil {
-			deletion := deletionOf(identity.RefOf(identity.KindStatefulSet, sts), reason)
-			deletion.Beside = ends
-			d.plan.do(deletion)
+		if owners = append(owners, sts.UID); sts.DeletionTimestamp == nil {
+			d.plan.Actions = slices.Insert(d.plan.Actions, first, deletionOf(identity.RefOf(identity.KindStatefulSet, sts), reason))
 		}
+	}
+	for _, pod := range unowned {
+		d.plan.do(deletionOf(pod.Ref, reason))
+	}
+	if leader.DeletionTimestamp == nil {
+		deletion := d.deletionOfLeader(leader, decision, isNew)
+		deletion.After = len(unowned) > 0
+		d.plan.do(deletion)
 	}
 	for _, pod := range sorted(bearersOf(identity.KindPod, slices.Concat(d.Pods.Owned, d.Pods.Previous))) {
 		owner := metav1.GetControllerOfNoCopy(pod.object)
@@ -231,7 +232,7 @@ func (d *groupDecision) unowned(leader *corev1.Pod) []*corev1.Pod {
 }
 
 // deletionOf deletes a part of the group at any version: the group ends whatever became of the part since.
-func deletionOf(part identity.Ref, reason action.Reason) action.Delete {
+func deletionOf(part identity.Ref, reason action.Reason) action.Action {
 	return action.Delete{Object: part, AnyVersion: true, Because: reason}
 }
 

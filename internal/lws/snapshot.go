@@ -150,8 +150,8 @@ type Group struct {
 // Vigil is when objects came and went that a set or group waits for, as this process saw it.
 // It only delays or hastens writes: a process that starts without it waits a little longer.
 type Vigil struct {
-	// Seen is when each of them was first read.
-	Seen map[types.UID]time.Time
+	// Seen is when each of them was first read, and Gone is when each owner that is gone was first missed.
+	Seen, Gone map[types.UID]time.Time
 	// Moved is when one of them last came or went, or zero.
 	Moved time.Time
 }

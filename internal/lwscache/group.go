@@ -66,7 +66,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 			return w, err
 		}
 	}
-	w.Vigil = lws.Vigil{Seen: o.memory.firstSeen(inTheWayOfGroup(&w.Group), w.Now)}
+	w.Vigil = o.memory.vigil(inTheWayOfGroup(&w.Group), w.Lives, w.Now)
 	return w, nil
 }
 
@@ -104,18 +104,15 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	if err := r.live.List(ctx, &list, client.InNamespace(leader.Namespace), labels); err != nil {
 		return fmt.Errorf("list the pods of group %q: %w", leader, err)
 	}
-	var workers []*appsv1.StatefulSet
-	sts, name := &appsv1.StatefulSet{}, leader
+	workers := []*appsv1.StatefulSet{{}}
+	name := types.NamespacedName{Namespace: leader.Namespace, Name: workload.HostName(w.Leader)}
 	if known := w.Workers.Own(); known != nil {
 		name.Name = known.Name
-	} else {
-		name.Name = workload.HostName(w.Leader)
 	}
-	switch err := r.live.Get(ctx, name, sts); {
-	case err == nil:
-		workers = append(workers, sts)
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("read worker statefulset %q: %w", leader, err)
+	if err := r.live.Get(ctx, name, workers[0]); apierrors.IsNotFound(err) {
+		workers = nil
+	} else if err != nil {
+		return fmt.Errorf("read worker statefulset %q: %w", name, err)
 	}
 	uid := w.Leader.UID
 	w.Live, w.Leader, w.Leaving = true, nil, nil

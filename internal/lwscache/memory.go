@@ -35,8 +35,8 @@ type Memory struct {
 	gone *lru.Cache
 	// deleted holds when this process deleted an object, by UID.
 	deleted *lru.Cache
-	// seen holds when an object of another incarnation or owner was first read, by UID.
-	seen *lru.Cache
+	// seen holds when an object of another incarnation or owner was first read, and missed when an owner was first missed.
+	seen, missed *lru.Cache
 	// lacking holds the StatefulSets that lack pods, by UID.
 	lacking *lru.Cache
 
@@ -87,6 +87,7 @@ func NewMemory() *Memory {
 		gone:    lru.New(mostUIDs),
 		deleted: lru.New(mostUIDs),
 		seen:    lru.New(mostUIDs),
+		missed:  lru.New(mostUIDs),
 		lacking: lru.New(mostUIDs),
 		sets:    map[types.NamespacedName]*setMemory{},
 		taken:   map[identity.Ref]bool{},
@@ -155,27 +156,29 @@ func (m *Memory) stalledSince(sts *appsv1.StatefulSet, now time.Time) time.Time 
 	return l.since
 }
 
-// firstSeen returns when this process first read each of the objects.
-func (m *Memory) firstSeen(objects []types.UID, now time.Time) map[types.UID]time.Time {
-	if len(objects) == 0 {
-		return nil
-	}
-	seen := make(map[types.UID]time.Time, len(objects))
+// vigil returns when this process first read each of the objects, and first missed each owner that is gone.
+func (m *Memory) vigil(objects []types.UID, lives identity.Lives, now time.Time) lws.Vigil {
+	return lws.Vigil{Seen: first(m.seen, objects, now), Gone: first(m.missed, lives.Gone(), now)}
+}
+
+// first returns when each of the objects was first noted.
+func first(noted *lru.Cache, objects []types.UID, now time.Time) map[types.UID]time.Time {
+	times := make(map[types.UID]time.Time, len(objects))
 	for _, uid := range objects {
-		known, _ := m.seen.Get(uid)
+		known, _ := noted.Get(uid)
 		at, ok := known.(time.Time)
 		if !ok {
 			at = now
-			m.seen.Add(uid, at)
+			noted.Add(uid, at)
 		}
-		seen[uid] = at
+		times[uid] = at
 	}
-	return seen
+	return times
 }
 
 // awaits records the objects that a set waits for.
-func (m *Memory) awaits(set client.Object, objects []types.UID, now time.Time) lws.Vigil {
-	vigil := lws.Vigil{Seen: m.firstSeen(objects, now)}
+func (m *Memory) awaits(set client.Object, objects []types.UID, lives identity.Lives, now time.Time) lws.Vigil {
+	vigil := m.vigil(objects, lives, now)
 	slices.Sort(objects)
 	m.mu.Lock()
 	defer m.mu.Unlock()

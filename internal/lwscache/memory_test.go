@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,7 +52,7 @@ func TestAVigilDatesWhatComesAndGoes(t *testing.T) {
 		{"one goes", 5, []types.UID{"b"}, lws.Vigil{Moved: after(5), Seen: times{"b": after(4)}}},
 		{"the last goes", 6, nil, lws.Vigil{Moved: after(6)}},
 	} {
-		if diff := cmp.Diff(step.want, m.awaits(incarnation("1"), step.objects, after(step.at))); diff != "" {
+		if diff := cmp.Diff(step.want, m.awaits(incarnation("1"), step.objects, nil, after(step.at)), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", step.name, diff)
 		}
 		if got := m.Awaits(key, "a"); got != slices.Contains(step.objects, "a") {
@@ -123,7 +124,7 @@ func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
 
 func TestASetThatIsGoneIsForgotten(t *testing.T) {
 	m := NewMemory()
-	m.awaits(incarnation("1"), []types.UID{"a"}, after(1))
+	m.awaits(incarnation("1"), []types.UID{"a"}, nil, after(1))
 	m.StatusWritten(incarnation("1"), after(1))
 	m.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w-0"})
 	if w := recalled(m, incarnation("1")); !w.StatusWritten.Equal(after(1)) {

@@ -72,7 +72,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 		_, index = identity.ParentAndOrdinal(leader)
 		return index, index < int(workload.Replicas(set)) && !workload.HasHashIdentity(set)
 	})
-	w.Vigil = o.memory.awaits(set, inTheWayOfSet(w), now)
+	w.Vigil = o.memory.awaits(set, inTheWayOfSet(w), w.Lives, now)
 	return w, nil
 }
 

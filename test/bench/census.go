@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -194,6 +195,7 @@ type cost struct {
 	nodes   time.Duration // CPU of the simulated nodes
 	server  time.Duration // CPU of the API server
 	writes  int           // of the operator, without events
+	refused int           // of these writes
 	dryRuns int           // of the operator
 	events  int
 	reads   int // of the operator, without watches
@@ -204,7 +206,8 @@ type cost struct {
 func (c cost) plus(d cost) cost {
 	return cost{
 		time: c.time + d.time, cpu: c.cpu + d.cpu, nodes: c.nodes + d.nodes, server: c.server + d.server,
-		writes: c.writes + d.writes, dryRuns: c.dryRuns + d.dryRuns, events: c.events + d.events, reads: c.reads + d.reads, pods: c.pods + d.pods,
+		writes: c.writes + d.writes, refused: c.refused + d.refused, dryRuns: c.dryRuns + d.dryRuns,
+		events: c.events + d.events, reads: c.reads + d.reads, pods: c.pods + d.pods,
 	}
 }
 
@@ -230,6 +233,9 @@ func (s *stage) spend(what string, do func() error, done func() bool) (c cost) {
 			c.dryRuns++
 		case drill.IsWrite(r):
 			c.writes++
+			if r.Code >= http.StatusBadRequest {
+				c.refused++
+			}
 		case r.Verb != "watch":
 			c.reads++
 		}
@@ -245,6 +251,7 @@ func (b *bed) tellCost(c, floor cost) {
 		b.tell("ratio", c.time.Seconds()/floor.time.Seconds())
 	}
 	b.tell("writes", float64(c.writes))
+	b.tell("refused-writes", float64(c.refused))
 	b.tell("dry-runs", float64(c.dryRuns))
 	b.tell("events", float64(c.events))
 	b.tell("reads", float64(c.reads))

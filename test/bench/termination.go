@@ -37,6 +37,7 @@ func ended(do func(*stage) cost) func(*bed) {
 		b.tellCost(measured(lwsv1.ParallelPodTermination), cost{})
 		b.tell("default-seconds", byDefault.time.Seconds())
 		b.tell("default-writes", float64(byDefault.writes))
+		b.tell("default-refused-writes", float64(byDefault.refused))
 	}
 }
 

@@ -163,8 +163,10 @@ func recall(v *lws.Vigil, set *lwsv1.LeaderWorkerSet, now time.Time) {
 	if !lws.ToldStuck(set) {
 		return
 	}
-	for uid := range v.Seen {
-		v.Seen[uid] = now.Add(-stuckFor)
+	for _, times := range []map[types.UID]time.Time{v.Seen, v.Gone} {
+		for uid := range times {
+			times[uid] = now.Add(-stuckFor)
+		}
 	}
 	v.Moved = time.Time{}
 }

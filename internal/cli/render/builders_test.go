@@ -61,7 +61,7 @@ func with(s clilws.Survey, index int, pods string) clilws.Survey {
 	}}
 	for i, state := range pods[1:] {
 		if state != '.' {
-			g.Pods.Owned = append(g.Pods.Owned, newPod(identity.WorkerName("llama", index, i+1), state))
+			g.Pods.Owned = append(g.Pods.Owned, newPod(identity.LeaderName(identity.LeaderName("llama", index), i+1), state))
 		}
 	}
 	s.Groups = append(s.Groups, g)
