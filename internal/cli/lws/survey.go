@@ -8,6 +8,7 @@ package lws
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,6 +33,7 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
@@ -358,4 +361,57 @@ func (s *Session) Await() error {
 	case <-time.After(beat):
 		return nil
 	}
+}
+
+// Codes of why no operator acts on a set. They are stable.
+const (
+	CodeNoOperator  = "NoOperator"
+	CodeNotObserved = "NotObserved"
+)
+
+// observedWithin is how soon an operator that is well observes a new spec.
+const observedWithin = 30 * time.Second
+
+// unattended returns why no operator acts on a set, or nil. Where the lease cannot be read, or an operator has none, only
+// a spec that was not observed tells.
+func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) *action.Reason {
+	if s.Lease.Name == "" {
+		return nil
+	}
+	found := &coordinationv1.Lease{}
+	err := s.Live.Get(ctx, s.Lease, found)
+	if _, isHeld := lease.HolderOf(found, now); err == nil && !isHeld {
+		return reasonf(CodeNoOperator, "no operator holds lease %s in namespace %s, so what is shown may be old; see: kubectl -n %[2]s get pods",
+			s.Lease.Name, s.Lease.Namespace)
+	}
+	if set.Status.ObservedGeneration >= set.Generation {
+		return nil
+	}
+	stored := &lwsv1.LeaderWorkerSet{} // the cache keeps no managed fields
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(set), stored); err != nil || stored.Generation != set.Generation {
+		return nil
+	}
+	if written := specWritten(stored); !written.IsZero() && now.Sub(written) >= observedWithin {
+		return reasonf(CodeNotObserved, "the operator has not observed generation %d, which was written at %s; see its log in namespace %s",
+			set.Generation, written.UTC().Format(time.RFC3339), s.Lease.Namespace)
+	}
+	return nil
+}
+
+func reasonf(code, format string, args ...any) *action.Reason {
+	return &action.Reason{Code: code, Sentence: fmt.Sprintf(format, args...)}
+}
+
+// specWritten is when the spec was written last, by its managed fields, or zero. The scale subresource writes it too.
+func specWritten(set *lwsv1.LeaderWorkerSet) (at time.Time) {
+	for _, entry := range set.ManagedFields {
+		var owned map[string]json.RawMessage
+		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+			continue
+		}
+		if owned["f:spec"] != nil && entry.Subresource != "status" && entry.Time.After(at) {
+			at = entry.Time.Time
+		}
+	}
+	return at
 }

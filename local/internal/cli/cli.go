@@ -4,12 +4,16 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -168,4 +172,186 @@ func over(remembered plane.Settings, given *pflag.FlagSet) (plane.Settings, erro
 		}
 	})
 	return remembered, problem
+}
+
+func (a *app) upCommand() *cobra.Command {
+	settings := plane.DefaultSettings()
+	var timeout time.Duration
+	var from string
+	cmd := &cobra.Command{
+		Use:   "up --dir DIR",
+		Short: "Bring a fresh cluster up, and print the path of its kubeconfig",
+		Long: `Bring a fresh cluster up. It returns when the API server, the controllers, the
+scheduler and all nodes are ready, and prints the path of the kubeconfig on standard
+output; progress goes to standard error. The cluster runs on until down. What an
+earlier cluster left in DIR is removed; other files in it are not touched.
+
+With --from, etcd and the API server alone come up, with the objects of an archive of
+kubectl lockstep report. Under the kubeconfig that is printed, the clock of kubectl
+lockstep stands at the moment of the report.`,
+		Example: `  lockstep-local up --dir .demo
+  lockstep-local up --dir .replay --from lockstep-report.tar.gz
+  kubectl lockstep plan llama --kubeconfig .replay/kubeconfig`,
+		Args: cobra.NoArgs,
+	}
+	addRestartable(cmd.Flags(), &settings)
+	cmd.Flags().IntVar(&settings.Nodes, "nodes", settings.Nodes, "number of simulated nodes")
+	cmd.Flags().StringVar(&settings.Stages, "stages", settings.Stages, "pod stages of kwok: guarded deletes a pod by UID, as a kubelet does; stock is what kwok ships, and deletes by name")
+	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
+	cmd.Flags().StringVar(&from, "from", "", "archive of kubectl lockstep report to replay")
+	cmd.MarkFlagsMutuallyExclusive("from", "nodes")
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
+		if err := settings.Validate(); err != nil {
+			return err
+		}
+		bringUp := cluster.Up
+		if from != "" {
+			recording, err := plane.ReadRecording(ctx, from)
+			if err != nil {
+				return err
+			}
+			bringUp = func(ctx context.Context, settings plane.Settings) error {
+				return cluster.Replay(ctx, settings, recording)
+			}
+		}
+		ctx, cancel, err := limited(ctx, timeout)
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		if err := bringUp(ctx, settings); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.out, cluster.Kubeconfig())
+		return nil
+	})
+}
+
+func limited(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc, error) {
+	if timeout <= 0 {
+		return nil, nil, fmt.Errorf("--timeout %s: give a time above zero, for example 3m", timeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, cancel, nil
+}
+
+func (a *app) downCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "down --dir DIR",
+		Short: "End the cluster; its data goes, its logs stay until the next up",
+		Args:  cobra.NoArgs,
+	}
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
+		was, err := cluster.Down(ctx)
+		switch {
+		case err != nil:
+			return err
+		case was:
+			fmt.Fprintf(a.err, "cluster in %s ended\n", cluster.Dir)
+		default:
+			fmt.Fprintf(a.err, "no cluster in %s: nothing to end\n", cluster.Dir)
+		}
+		return nil
+	})
+}
+
+func (a *app) killCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kill COMPONENT --dir DIR",
+		Short: "End one component without warning (SIGKILL); it stays dead until restart",
+		Args:  componentArg,
+	}
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, args []string) error {
+		component := plane.Component(args[0])
+		if err := cluster.Kill(ctx, component); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.err, "%s killed\n", component)
+		return nil
+	})
+}
+
+func (a *app) restartCommand() *cobra.Command {
+	settings := plane.DefaultSettings()
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "restart COMPONENT --dir DIR",
+		Short: "Start one component again, with other settings if given, and wait until it is ready",
+		Long: `Start one component again: end it in good order first, if it runs. Settings given here
+replace those that the cluster was brought up with, and are remembered; each takes
+effect in the components that read it when they are restarted.`,
+		Example: `  lockstep-local restart kube-controller-manager --kcm-controllers '*,-garbage-collector-controller' --dir DIR
+  lockstep-local restart kube-controller-manager --kcm-controllers '*' --dir DIR`,
+		Args: componentArg,
+	}
+	addRestartable(cmd.Flags(), &settings)
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long the component may take to become ready")
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, args []string) error {
+		ctx, cancel, err := limited(ctx, timeout)
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		return cluster.Restart(ctx, plane.Component(args[0]), func(remembered plane.Settings) (plane.Settings, error) {
+			settings, err := over(remembered, cmd.Flags())
+			return settings, errors.Join(err, settings.Validate())
+		})
+	})
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status --dir DIR",
+		Short: "Show the components; exits 1 unless all of them are ready",
+		Args:  cobra.NoArgs,
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json for programs; a table otherwise")
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
+		write, known := map[string]func(io.Writer, plane.Status) error{"": writeTable, "json": writeJSON}[output]
+		if !known {
+			return fmt.Errorf("--output %q: give json, or nothing for a table", output)
+		}
+		status, err := cluster.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if err := write(a.out, status); err != nil {
+			return err
+		}
+		if !status.Ready() {
+			return errNotReady
+		}
+		return nil
+	})
+}
+
+// errNotReady is the exit code of status; the output has said why.
+var errNotReady = errors.New("not every component is ready")
+
+func writeJSON(out io.Writer, status plane.Status) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(status)
+}
+
+func writeTable(out io.Writer, status plane.Status) error {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "COMPONENT\tSTATE\tPID\tADDRESS\tDETAIL")
+	for _, c := range status.Components {
+		pid := "-"
+		if c.PID != 0 {
+			pid = strconv.Itoa(c.PID)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.Name, c.State, pid, c.Address, c.Detail)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	nodes := "unknown: the API server does not answer"
+	if status.Nodes != nil {
+		nodes = fmt.Sprintf("%d of %d ready", status.Nodes.Ready, status.Nodes.Total)
+	}
+	_, err := fmt.Fprintf(out, "\nnodes: %s\nkubeconfig: %s\n", nodes, status.Kubeconfig)
+	return err
 }
