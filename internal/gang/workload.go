@@ -75,7 +75,7 @@ func UnitsOf(set *lwsv1.LeaderWorkerSet) []Unit {
 // Builder describes a unit of a set to the scheduler, and checks it. at is the path of spec.scheduling.
 func (u *Unit) Builder(set *lwsv1.LeaderWorkerSet, at *field.Path) *workloadbuilder.Builder {
 	return workloadbuilder.NewBuilder(u.item(set, at), workloadbuilder.BuildOptions{
-		Name: WorkloadName(set), Namespace: set.Namespace, Owner: controllerOf(set),
+		Name: WorkloadName(set), Namespace: set.Namespace, Owner: metav1.NewControllerRef(set, lwsv1.GroupVersion.WithKind("LeaderWorkerSet")),
 		AllowedPolicies:        []workloadbuilder.SchedulingPolicyOption{workloadbuilder.BasicPolicy, workloadbuilder.GangPolicy},
 		AllowedDisruptionModes: []workloadbuilder.DisruptionModeOption{workloadbuilder.SingleMode, workloadbuilder.AllMode},
 	})
@@ -113,10 +113,6 @@ func priorityClass(set *lwsv1.LeaderWorkerSet) string {
 		return leader.Spec.PriorityClassName
 	}
 	return set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.PriorityClassName
-}
-
-func controllerOf(set *lwsv1.LeaderWorkerSet) *metav1.OwnerReference {
-	return metav1.NewControllerRef(set, lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
 }
 
 func untyped(object any, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
@@ -175,7 +176,8 @@ func placeOf(ctx context.Context, c client.Reader) (p place, err error) {
 	if err != nil {
 		return p, err
 	}
-	for _, subject := range subjectsOf(binding) {
+	subjects, _, _ := unstructured.NestedSlice(ptr.Deref(binding, unstructured.Unstructured{}).Object, "subjects")
+	for _, subject := range subjects {
 		if s, _ := subject.(map[string]any); s["kind"] == "ServiceAccount" {
 			p = placeBy(binding)
 			p.namespace, _ = s["namespace"].(string)
@@ -192,13 +194,6 @@ func placeOf(ctx context.Context, c client.Reader) (p place, err error) {
 		p.namespace, _, _ = unstructured.NestedString(hook, "clientConfig", "service", "namespace")
 	}
 	return p, nil
-}
-
-func subjectsOf(binding *unstructured.Unstructured) (subjects []any) {
-	if binding != nil {
-		subjects, _, _ = unstructured.NestedSlice(binding.Object, "subjects")
-	}
-	return subjects
 }
 
 func placeBy(u *unstructured.Unstructured) place {

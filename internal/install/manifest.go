@@ -337,10 +337,6 @@ func title(u *unstructured.Unstructured) string {
 	return strings.ToLower(u.GroupVersionKind().GroupKind().String()) + "/" + u.GetName()
 }
 
-func isWebhooks(u *unstructured.Unstructured) bool {
-	return strings.HasSuffix(u.GetKind(), "WebhookConfiguration")
-}
-
 // Webhooks returns the webhooks of a configuration themselves, no copies.
 func Webhooks(u *unstructured.Unstructured) (hooks []map[string]any) {
 	list, _ := u.Object["webhooks"].([]any)

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,11 +33,6 @@ const (
 
 func ofProtection(u *unstructured.Unstructured) bool {
 	return u.GetLabels()[nameLabel] == standaloneLabel && u.GetLabels()[componentLabel] == "protection"
-}
-
-// givesFinalizers reports whether an object adds finalizers to new PVCs.
-func givesFinalizers(u *unstructured.Unstructured) bool {
-	return strings.HasPrefix(u.GetKind(), "Mutating") && ofProtection(u)
 }
 
 // chooseProtection writes the configuration into a manifest of protection.

@@ -75,10 +75,6 @@ var templates = []string{
 	"spec.leaderWorkerTemplate.leaderTemplate.", "spec.leaderWorkerTemplate.workerTemplate.", "spec.leaderWorkerTemplate.volumeClaimTemplates[].",
 }
 
-func inTemplate(field string) bool {
-	return slices.ContainsFunc(templates, func(prefix string) bool { return strings.HasPrefix(field, prefix) })
-}
-
 // LostFields returns the property paths of the live storage version that the candidate
 // lacks in the version of the same name. In templates only those count that a stored set
 // has: another Kubernetes version has other fields, which most sets do not use.
@@ -94,7 +90,9 @@ func LostFields(live, candidate *unstructured.Unstructured, sets []unstructured.
 	if to == nil {
 		return []string{"version " + name}, nil
 	}
-	lost := slices.DeleteFunc(definition.Pruned(definition.Fullest(from), to), inTemplate)
+	lost := slices.DeleteFunc(definition.Pruned(definition.Fullest(from), to), func(field string) bool {
+		return slices.ContainsFunc(templates, func(prefix string) bool { return strings.HasPrefix(field, prefix) })
+	})
 	for _, set := range sets {
 		lost = append(lost, definition.Pruned(map[string]any{"spec": set.Object["spec"]}, to)...)
 	}

@@ -84,7 +84,7 @@ func Uninstall(ctx context.Context, o Options) error {
 // loses the webhook of an earlier version: it needs the operator.
 func (o Options) removes(u *unstructured.Unstructured) bool {
 	isKept := isDefinition(u) || u.GetKind() == "Namespace" && u.GetName() == namespaceName
-	return (!o.KeepSets || !isKept) && (!o.KeepProtection || !ofProtection(u) || isWebhooks(u))
+	return (!o.KeepSets || !isKept) && (!o.KeepProtection || !ofProtection(u) || strings.HasSuffix(u.GetKind(), "WebhookConfiguration"))
 }
 
 // foreign returns an operator of another implementation that runs, or nil.
@@ -187,7 +187,7 @@ func phaseOf(u *unstructured.Unstructured) int {
 	switch {
 	case u.GetName() == "lockstep-labels":
 		return labelsPhase
-	case givesFinalizers(u):
+	case strings.HasPrefix(u.GetKind(), "Mutating") && ofProtection(u): // it adds finalizers to new PVCs
 		return finalizersPhase
 	case u.GetKind() == "Deployment":
 		return operatorPhase

@@ -43,19 +43,13 @@ const (
 )
 
 var (
-	reads = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "lockstep_protection_reads_total",
-		Help: "Live reads of pods for terminating PVCs, by source (watch: the cache is proven fresh; list) and outcome (done, failed).",
-	}, []string{"by", "outcome"})
-	readSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "lockstep_protection_read_duration_seconds",
-		Help:    "Duration of live reads of pods, by source.",
-		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-	}, []string{"by"})
-	releases = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "lockstep_protection_releases_total",
-		Help: "Finalizers removed from PVCs, by finalizer.",
-	}, []string{"finalizer"})
+	reads = counter("lockstep_protection_reads_total",
+		"Live reads of pods for terminating PVCs, by source (watch: the cache is proven fresh; list) and outcome (done, failed).", "by", "outcome")
+	readSeconds = histogram("lockstep_protection_read_duration_seconds",
+		"Duration of live reads of pods, by source.",
+		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "by")
+	releases = counter("lockstep_protection_releases_total",
+		"Finalizers removed from PVCs, by finalizer.", "finalizer")
 	conflicts = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "lockstep_protection_conflicts_total",
 		Help: "Writes of protection that found the object changed.",
@@ -88,10 +82,8 @@ type heldPVC struct {
 // wait for a reconcile.
 func NewProtection(recorder events.EventRecorder, now func() time.Time, depth func() int) *Protection {
 	p := &Protection{Reporter: New(recorder), told: lru.New(remembered), held: map[types.NamespacedName]heldPVC{}}
-	p.claims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "lockstep_protection_claims_held",
-		Help: "Terminating PersistentVolumeClaims, by what keeps them.",
-	}, []string{"reason"})
+	p.claims = gauge("lockstep_protection_claims_held",
+		"Terminating PersistentVolumeClaims, by what keeps them.", "reason")
 	p.metrics = []prometheus.Collector{
 		actions, reads, readSeconds, releases, conflicts, postponed, p.claims,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

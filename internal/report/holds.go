@@ -14,18 +14,12 @@ import (
 )
 
 var (
-	claimStates = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "lockstep_protection_claim_states",
-		Help: "PersistentVolumeClaims by state (Held, Cooling, Draining, Doomed). Free ones are not counted.",
-	}, []string{"state"})
-	claimsInUse = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "lockstep_protection_claims_in_use",
-		Help: "PersistentVolumeClaims in use, by reason (BoundPod, UnboundPod, DesiredState, Asked, BeingCopied); one may have several.",
-	}, []string{"reason"})
-	tokens = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "lockstep_protection_release_tokens_total",
-		Help: "Release tokens on PersistentVolumeClaims and namespaces, by outcome (granted, used, expired).",
-	}, []string{"outcome"})
+	claimStates = gauge("lockstep_protection_claim_states",
+		"PersistentVolumeClaims by state (Held, Cooling, Draining, Doomed). Free ones are not counted.", "state")
+	claimsInUse = gauge("lockstep_protection_claims_in_use",
+		"PersistentVolumeClaims in use, by reason (BoundPod, UnboundPod, DesiredState, Asked, BeingCopied); one may have several.", "reason")
+	tokens = counter("lockstep_protection_release_tokens_total",
+		"Release tokens on PersistentVolumeClaims and namespaces, by outcome (granted, used, expired).", "outcome")
 )
 
 // HoldMetrics returns the metrics of Holds.

@@ -15,11 +15,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-var decisions = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-	Name:    "lockstep_decision_duration_seconds",
-	Help:    "Duration of a read and its decision, by what it is about (set, group).",
-	Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5},
-}, []string{"of"})
+var decisions = histogram("lockstep_decision_duration_seconds",
+	"Duration of a read and its decision, by what it is about (set, group).",
+	[]float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5}, "of")
 
 // What a decision is about.
 const (
@@ -32,10 +30,8 @@ func (r *Reporter) Decided(of string, took time.Duration) {
 	decisions.WithLabelValues(of).Observe(took.Seconds())
 }
 
-var handshakesFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "lockstep_tls_handshakes_failed_total",
-	Help: "TLS handshakes of the operator's servers that failed, by server (webhooks, metrics).",
-}, []string{"server"})
+var handshakesFailed = counter("lockstep_tls_handshakes_failed_total",
+	"TLS handshakes of the operator's servers that failed, by server (webhooks, metrics).", "server")
 
 // ServerMetrics returns the metric that HandshakeFailed counts in.
 func ServerMetrics() []prometheus.Collector { return []prometheus.Collector{handshakesFailed} }
@@ -51,10 +47,8 @@ func BuildMetrics(version, commit, goVersion string) []prometheus.Collector {
 	}, func() float64 { return 1 })}
 }
 
-var foreignWebhooks = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "lockstep_foreign_webhooks",
-	Help: "1 for each webhook in a webhook configuration of Lockstep that no installer wrote, or that calls another host.",
-}, []string{"configuration", "webhook"})
+var foreignWebhooks = gauge("lockstep_foreign_webhooks",
+	"1 for each webhook in a webhook configuration of Lockstep that no installer wrote, or that calls another host.", "configuration", "webhook")
 
 // ForeignWebhooks names the webhooks of a configuration that no installer wrote, in place of those named before.
 func ForeignWebhooks(configuration string, names []string) {
@@ -86,10 +80,8 @@ func (c certificate) Collect(to chan<- prometheus.Metric) {
 
 // watchErrors counts failed lists and watches of informers. While one fails its cache is late; only live
 // reads decide then.
-var watchErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "lockstep_watch_errors_total",
-	Help: "Failed lists and watches of the operator's informers, by type.",
-}, []string{"type"})
+var watchErrors = counter("lockstep_watch_errors_total",
+	"Failed lists and watches of the operator's informers, by type.", "type")
 
 // WatchMetrics returns the metric that WatchFailed counts in.
 func WatchMetrics() []prometheus.Collector { return []prometheus.Collector{watchErrors} }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-logr/logr"
@@ -37,16 +38,24 @@ const (
 )
 
 var (
-	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "lockstep_actions_total",
-		Help: "Writes of the operator, by verb, kind, reason and outcome (done, stale, failed).",
-	}, []string{"verb", "kind", "reason", "outcome"})
-	restarts = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "lockstep_group_restarts_total",
-		Help: "Failures of groups that are recreated, by cause (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted, " +
-			"LeaderReplaced) and exit code (none, 0, 1-127, 137, 128-255).",
-	}, []string{"namespace", "name", "failure", "exit"})
+	actions = counter("lockstep_actions_total",
+		"Writes of the operator, by verb, kind, reason and outcome (done, stale, failed).", "verb", "kind", "reason", "outcome")
+	restarts = counter("lockstep_group_restarts_total",
+		"Failures of groups that are recreated, by cause (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted, "+
+			"LeaderReplaced) and exit code (none, 0, 1-127, 137, 128-255).", "namespace", "name", "failure", "exit")
 )
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
 
 // Metrics returns the metrics about sets and groups.
 func (r *Reporter) Metrics() []prometheus.Collector {
@@ -63,7 +72,8 @@ type Reporter struct {
 
 // New returns a Reporter that records events through recorder.
 func New(recorder events.EventRecorder) *Reporter {
-	return &Reporter{recorder: recorder, waits: lru.New(remembered), sets: newSets()}
+	figures := &sets{now: time.Now, known: map[types.NamespacedName]*setFigures{}, alone: map[types.NamespacedName]bool{}}
+	return &Reporter{recorder: recorder, waits: lru.New(remembered), sets: figures}
 }
 
 // Tell reports the result of an action on behalf of owner.

@@ -50,10 +50,6 @@ type setFigures struct {
 	beyond int32
 }
 
-func newSets() *sets {
-	return &sets{now: time.Now, known: map[types.NamespacedName]*setFigures{}, alone: map[types.NamespacedName]bool{}}
-}
-
 // Stands counts what the plan of a set was decided from. The series of a set that is left alone, is being
 // deleted or does not exist are removed.
 func (r *Reporter) Stands(key types.NamespacedName, set *lwsv1.LeaderWorkerSet, plan lws.Plan) {

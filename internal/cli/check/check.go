@@ -7,11 +7,21 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -151,3 +161,170 @@ func (f *findings) fail(format string, args ...any) { f.add(Failure, format, arg
 
 // otherwise sets what is said if nothing is found, and everything could be read.
 func (f *findings) otherwise(format string, args ...any) { f.well = fmt.Sprintf(format, args...) }
+
+type object = unstructured.Unstructured
+
+// site has what a cluster has and what install would write there. Verdicts know nothing else.
+type site struct {
+	install.Expected
+	// version is the version of this program. Dry runs create objects in testNamespace.
+	version, testNamespace string
+	now                    time.Time
+	// served is the version of the API server, and lacks the features that it does not serve.
+	served *version.Version
+	lacks  []string
+	// refusal is the answer to a dry run of a set, and nil if it was admitted.
+	refusal error
+	// denied are the rights of install that the user lacks.
+	denied []string
+	// live has, for each expected object that could be read, the one in the cluster, or nil.
+	live map[*object]*object
+	// found has the objects of each other kind that could be read.
+	found map[string][]object
+}
+
+// reader reads a cluster into a site.
+type reader struct {
+	Options
+	*site
+	// unread are the rights that the user lacks for the check at hand.
+	unread []string
+}
+
+// read is one thing that a check needs. An error ends the check, unless it is the lack of a right.
+type read func(context.Context, *reader) error
+
+var deniedRight = regexp.MustCompile(`cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: (in the namespace "[^"]+"))?`)
+
+// note reports whether an error is the lack of a right, and keeps the right by the API server's message.
+func (r *reader) note(err error) bool {
+	if !apierrors.IsForbidden(err) {
+		return false
+	}
+	text := fmt.Sprintf("read this: %v", err)
+	if denied := deniedRight.FindStringSubmatch(err.Error()); denied != nil {
+		text = right(denied[1], denied[2], denied[3], denied[4])
+	}
+	r.unread = append(r.unread, text)
+	return true
+}
+
+// objects reads objects that may not exist.
+func objects(which func(*site) []*object) read {
+	return func(ctx context.Context, r *reader) error {
+		for _, want := range which(r.site) {
+			live, err := install.Live(ctx, r.Client, want)
+			if err != nil && !r.note(err) {
+				return err
+			}
+			if err == nil {
+				r.live[want] = live
+			}
+			if live != nil {
+				r.found[live.GetKind()] = append(r.found[live.GetKind()], *live)
+			}
+		}
+		return nil
+	}
+}
+
+// one reads an object of the operator's namespace.
+func one(apiVersion, kind string, name func(*site) string) read {
+	return objects(func(s *site) []*object { return []*object{install.Bare(apiVersion, kind, s.Namespace, name(s))} })
+}
+
+// list reads the objects of a kind that may not be served.
+func list(kind schema.GroupVersionKind, which ...client.ListOption) read {
+	return func(ctx context.Context, r *reader) error {
+		all := &unstructured.UnstructuredList{}
+		all.SetGroupVersionKind(kind)
+		err := r.Client.List(ctx, all, which...)
+		if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			return err
+		}
+		r.found[kind.Kind] = all.Items
+		return nil
+	}
+}
+
+// as returns an object as its Go type.
+func as[T any](f *findings, u *object) (typed T) {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &typed); err != nil {
+		f.fail("%s: %v", title(u), err)
+	}
+	return typed
+}
+
+// found returns the objects of a kind that were read.
+func found[T any](s *site, f *findings, kind string) (all []T) {
+	for _, u := range s.found[kind] {
+		all = append(all, as[T](f, &u))
+	}
+	return all
+}
+
+// rule judges an object in the cluster by the one that install would write.
+type rule func(s *site, f *findings, want, live *object)
+
+// compare is a check of the objects of some kinds. missing is the result if one does not exist, and well are all of
+// them if nothing is found.
+func compare(name string, missing Result, well string, rules map[string]rule, more ...read) check {
+	wanted := func(s *site) []*object {
+		return slices.DeleteFunc(slices.Clone(s.Objects), func(u *object) bool { return rules[u.GetKind()] == nil })
+	}
+	return check{name, append([]read{objects(wanted)}, more...), func(s *site, f *findings) {
+		all, absent := wanted(s), []string(nil)
+		f.otherwise("%s: %d of %[2]d", well, len(all))
+		for _, want := range all {
+			live, isRead := s.live[want]
+			switch {
+			case live != nil:
+				rules[want.GetKind()](s, f, want, live)
+			case isRead:
+				absent = append(absent, title(want))
+			}
+		}
+		if len(absent) > 0 {
+			f.add(missing, "%d of %d do not exist: %s; run: %s", len(absent), len(all), install.Few(absent), s.Command)
+		}
+	}}
+}
+
+// unlike is the rule that objects are as install writes them, but for their metadata.
+func unlike(result Result) rule {
+	return func(s *site, f *findings, want, live *object) {
+		wanted := maps.Clone(want.Object)
+		delete(wanted, "metadata")
+		if path := differs(wanted, live.Object, ""); path != "" {
+			f.add(result, "%s differs at %s from what install writes; to write it again: %s", title(want), path, s.Command)
+		}
+	}
+}
+
+// differs returns the first path at which a live value lacks a wanted one, or nothing. The API server adds defaults to
+// maps, and nothing to lists. Numbers of JSON and YAML have different types.
+func differs(want, live any, at string) (path string) {
+	switch want := want.(type) {
+	case map[string]any:
+		has, _ := live.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			path = cmp.Or(path, differs(want[name], has[name], strings.TrimPrefix(at+"."+name, ".")))
+		}
+	case []any:
+		has, _ := live.([]any)
+		if len(has) != len(want) {
+			return at
+		}
+		for i := range want {
+			path = cmp.Or(path, differs(want[i], has[i], fmt.Sprintf("%s[%d]", at, i)))
+		}
+	default:
+		if isAbsent := live == nil && want == ""; !isAbsent && fmt.Sprint(want) != fmt.Sprint(live) {
+			return at
+		}
+	}
+	return path
+}
+
+// title names an object as kubectl does.
+func title(u *object) string { return strings.ToLower(u.GetKind()) + "/" + u.GetName() }

@@ -83,16 +83,12 @@ func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistor
 
 func revisionOf(s clilws.Survey, stored *appsv1.ControllerRevision) Revision {
 	key := stored.Labels[lwsv1.RevisionKey]
+	atRevision := only(s.Groups, func(g clilws.Group) bool { return g.Leader != nil && g.Leader.Labels[lwsv1.RevisionKey] == key })
 	return Revision{
 		Number: stored.Revision, Key: key, Name: stored.Name, CreatedAt: stored.CreationTimestamp,
-		Groups: groupsAt(s, key), Current: key == s.Standing.Key,
+		Groups: len(atRevision), Current: key == s.Standing.Key,
 		Cause: stored.Annotations[revision.ChangeCauseAnnotationKey],
 	}
-}
-
-// groupsAt returns how many groups run a revision.
-func groupsAt(s clilws.Survey, key string) int {
-	return len(only(s.Groups, func(g clilws.Group) bool { return g.Leader != nil && g.Leader.Labels[lwsv1.RevisionKey] == key }))
 }
 
 // write writes the history as a table.

@@ -1,9 +1,11 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,3 +173,106 @@ func tooLong(what string, pod *corev1.Pod, text string) error {
 
 // shortened is the beginning of a text of any length, to be quoted in an error.
 func shortened(text string) string { return utilstrings.ShortenString(text, 64) }
+
+// GatedDeletionCost makes a ReplicaSet delete a leader first that is not scheduled yet. It is taken
+// off with the gate, unless it was changed.
+const GatedDeletionCost = "-100"
+
+// LacksKey reports whether a new leader is to get the key of its group. A further call of the webhook
+// finds the key, and the host name that the first one gave with it: labels of the template alone are no key.
+func LacksKey(pod *corev1.Pod) bool {
+	return IsLeader(pod) && workload.IsHashLeader(pod) && (!workload.HasKey(pod) || pod.Spec.Hostname == "")
+}
+
+// SetKey gives a leader the key of its group, made from random characters. It tells groups apart and
+// guards nothing.
+func SetKey(leader *corev1.Pod, random string) {
+	key := identity.GroupKey(leader.Namespace, random)
+	metav1.SetMetaDataLabel(&leader.ObjectMeta, lwsv1.GroupIndexLabelKey, key)
+	metav1.SetMetaDataLabel(&leader.ObjectMeta, lwsv1.GroupUniqueHashLabelKey, key)
+}
+
+// placeHashLeader tells a leader with a key its group. It has no name yet: its host name stands in for that. It is
+// scheduled once the set has room for it.
+func placeHashLeader(pod *corev1.Pod) {
+	pod.Spec.Hostname = cmp.Or(pod.Spec.Hostname, workload.HostName(pod))
+	if pod.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
+		pod.Spec.Subdomain = pod.Spec.Hostname
+	}
+	if _, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]; divided { // those of the template are the same for all groups
+		delete(pod.Labels, lwsv1.SubGroupIndexLabelKey)
+		delete(pod.Labels, lwsv1.SubGroupUniqueHashLabelKey)
+	}
+	excludeOthers(pod)
+	Gate(pod)
+	if pod.Spec.NodeName == "" && pod.Annotations[corev1.PodDeletionCost] == "" {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.PodDeletionCost, GatedDeletionCost)
+	}
+}
+
+// hostOfLeader is the host name of the leader of a pod's group that has a key. A worker knows it from the address of
+// its leader.
+func hostOfLeader(pod *corev1.Pod) string {
+	if IsLeader(pod) {
+		return pod.Spec.Hostname
+	}
+	host, _, _ := strings.Cut(pod.Annotations[lwsv1.LeaderAddressAnnotationKey], ".")
+	return cmp.Or(host, identity.HashName(pod.Labels[lwsv1.SetNameLabelKey], pod.Labels[lwsv1.GroupUniqueHashLabelKey]))
+}
+
+// addEnvironment gives every container what it needs to find its group. Ours
+// come first, so that the user's variables can refer to them.
+func addEnvironment(pod *corev1.Pod, groupSize int) error {
+	ours, err := environment(pod, groupSize)
+	if err != nil {
+		return err
+	}
+	for _, container := range containersOf(&pod.Spec) {
+		container.Env = firstOfEach(ours, container.Env)
+	}
+	return nil
+}
+
+// containersOf returns the containers of a pod, init containers last.
+func containersOf(spec *corev1.PodSpec) (all []*corev1.Container) {
+	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+func environment(pod *corev1.Pod, groupSize int) ([]corev1.EnvVar, error) {
+	group, found := pod.Labels[lwsv1.GroupIndexLabelKey]
+	if !found {
+		//nolint:staticcheck // the text is part of the contract
+		return nil, fmt.Errorf("Failure constructing environment variables, no group index label found for pod %s/%s", pod.Namespace, pod.Name)
+	}
+	leader := pod.Labels[lwsv1.SetNameLabelKey] + "-" + group
+	if workload.HasKey(pod) {
+		leader = hostOfLeader(pod)
+	}
+	address := leader + "." + pod.Spec.Subdomain + "." + pod.Namespace
+	if known := pod.Annotations[lwsv1.LeaderAddressAnnotationKey]; known != "" && !IsLeader(pod) {
+		address = known
+	}
+	if len(address) > maxNameLength {
+		return nil, tooLong("leader address", pod, address)
+	}
+	return []corev1.EnvVar{
+		{Name: lwsv1.LwsLeaderAddress, Value: address},
+		{Name: lwsv1.LwsGroupSize, Value: strconv.Itoa(groupSize)},
+		{Name: lwsv1.LwsWorkerIndex, Value: pod.Labels[lwsv1.WorkerIndexLabelKey]},
+	}, nil
+}
+
+// firstOfEach joins two lists and keeps, of every name, the first variable.
+func firstOfEach(ours, theirs []corev1.EnvVar) []corev1.EnvVar {
+	seen := make(map[string]bool, len(ours)+len(theirs))
+	return slices.DeleteFunc(slices.Concat(ours, theirs), func(variable corev1.EnvVar) bool {
+		isAgain := seen[variable.Name]
+		seen[variable.Name] = true
+		return isAgain
+	})
+}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	cliflag "k8s.io/component-base/cli/flag"
+
 	"lockstep.dev/lockstep/local/stages"
 )
 
@@ -186,7 +188,7 @@ func withFeatureGates(args []string, s Settings) []string {
 	if len(s.FeatureGates) == 0 {
 		return args
 	}
-	return append(args, "--feature-gates="+s.featureGates())
+	return append(args, "--feature-gates="+cliflag.NewMapStringBool(&s.FeatureGates).String())
 }
 
 func (l Layout) cert(name string) string { return l.pki(name + ".crt") }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	cliflag "k8s.io/component-base/cli/flag"
-
 	"lockstep.dev/lockstep/local/internal/process"
 	"lockstep.dev/lockstep/local/stages"
 )
@@ -103,9 +101,6 @@ func (s Settings) Validate() error {
 	}
 	return errors.Join(problems...)
 }
-
-// featureGates renders gates as the components' flag takes them.
-func (s Settings) featureGates() string { return cliflag.NewMapStringBool(&s.FeatureGates).String() }
 
 // tailLines is how much of a component's log an error carries.
 const tailLines = 12

@@ -143,15 +143,9 @@ func executeKwok(ctx context.Context, global *pflag.FlagSet) error {
 	return command.ExecuteContext(ctx)
 }
 
-// schedulerPlugins are the out-of-tree plugins compiled into the scheduler,
-// each as scheduler.WithPlugin(name, factory). This is the only place to
-// register one; a scheduler configuration then enables it by name.
-var schedulerPlugins = []scheduler.Option{
-	scheduler.WithPlugin(scheduling.Name, scheduling.New),
-}
-
+// newScheduler is kube-scheduler with our plugin, which a scheduler configuration enables by name.
 func newScheduler() *cobra.Command {
-	return scheduler.NewSchedulerCommand(schedulerPlugins...)
+	return scheduler.NewSchedulerCommand(scheduler.WithPlugin(scheduling.Name, scheduling.New))
 }
 
 // The version that Kubernetes reports lives in variables that its own build
