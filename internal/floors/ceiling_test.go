@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 41_633
+	wholeAtMost = 41_385
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -30,12 +30,12 @@ var largePackages = map[string]int{
 	"internal/lws":           5_537,
 	"internal/lwscache":      2_666,
 	"internal/pvc":           2_337,
-	"internal/install":       2_300,
-	"local/internal/plane":   1_859,
-	"internal/cli/render":    1_932,
-	"internal/lws/admission": 1_566,
+	"internal/install":       2_283,
+	"local/internal/plane":   1_837,
+	"internal/cli/render":    1_928,
+	"internal/lws/admission": 1_543,
 	"internal/cli":           1_436,
-	"internal/operator":      1_604,
+	"internal/operator":      1_568,
 }
 
 // largeTypes are types above the ceiling.
