@@ -17,8 +17,7 @@ var Access embed.FS
 //go:embed webhook/*.yaml
 var Webhooks embed.FS
 
-// Deployment holds the operator itself, as it runs inside a cluster, and the
-// Services in front of it.
+// Deployment holds the operator itself, as it runs inside a cluster, and the Services in front of it.
 //
 //go:embed deployment/*.yaml
 var Deployment embed.FS

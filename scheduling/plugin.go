@@ -106,8 +106,7 @@ func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *c
 // PreFilterExtensions is nil: other pods on a node change nothing about PVCs.
 func (*Plugin) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
-// SignPod lets pods with like volumes share one choice of nodes. Without a signature the
-// scheduler would batch no pod.
+// SignPod lets pods with like volumes share one choice of nodes. Without a signature the scheduler would batch no pod.
 func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	return []framework.SignFragment{{Key: framework.VolumesSignerName, Value: framework.VolumesSigner(pod)}}, nil
 }

@@ -1,5 +1,4 @@
-// Command mutate puts breakages into the code, one at a time, and reports which of
-// them the quick tests find.
+// Command mutate puts breakages into the code, one at a time, and reports which of them the quick tests find.
 //
 //	go run ./hack/mutate -side after [-commit HEAD] [-only WORD]
 //
@@ -97,9 +96,8 @@ type place struct {
 	tests    []string
 }
 
-// read parses a list: "== PROMISE" begins a breakage, "before FILE" or "after FILE" a
-// place in it, "-LINE" and "+LINE" are its text, and "test PACKAGE..." its tests. A
-// place without tests is tested by its own package.
+// read parses a list: "== PROMISE" begins a breakage, "before FILE" or "after FILE" a place in it, "-LINE" and "+LINE"
+// are its text, and "test PACKAGE..." its tests. A place without tests is tested by its own package.
 func read(path string) ([]breakage, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -109,8 +109,7 @@ func bound(schema map[string]any) error {
 			}
 		}
 	case schema["type"] == "string" && schema["format"] == "date-time":
-		// The API server takes a list for any text that has a format: no list has as many
-		// items as this asks for.
+		// The API server takes a list for any text that has a format: no list has as many items as this asks for.
 		schema["pattern"], schema["minItems"], schema["maxItems"] = dateTime, 1, 0
 	}
 	return nil

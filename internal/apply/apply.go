@@ -1,8 +1,7 @@
 // Package apply is the one place that writes the cluster.
 //
-// It knows how each action becomes a request that names the incarnation it was decided for, and
-// which refusals mean that the cluster changed since the read. It refuses to decide whether to
-// write, and to report it.
+// It knows how each action becomes a request that names the incarnation it was decided for, and which refusals mean
+// that the cluster changed since the read. It refuses to decide whether to write, and to report it.
 package apply
 
 import (
@@ -33,8 +32,7 @@ import (
 // answer is another read; it is not reported.
 var ErrStale = errors.New("the cluster changed since the read")
 
-// ErrGone means that the object to delete does not exist: another client deleted it, and reports
-// it.
+// ErrGone means that the object to delete does not exist: another client deleted it, and reports it.
 var ErrGone = errors.New("the object to delete is gone")
 
 // fieldOwner owns what is created, as it owns what is applied.
@@ -65,14 +63,12 @@ type Actor struct {
 // what is relied on. It must not read from a cache.
 type Survey func(context.Context, action.Standing) ([]metav1.ObjectMeta, error)
 
-// New returns an Actor that writes through writer and reads owners through live, which must not
-// be a cache.
+// New returns an Actor that writes through writer and reads owners through live, which must not be a cache.
 func New(writer client.Client, live client.Reader) *Actor {
 	return &Actor{writer: writer, live: live}
 }
 
-// Surveying sets what reads the objects that writes rely on. Without it such writes are refused.
-// It returns the Actor.
+// Surveying sets what reads the objects that writes rely on. Without it such writes are refused. It returns the Actor.
 func (a *Actor) Surveying(survey Survey) *Actor {
 	a.survey = survey
 	return a
@@ -134,9 +130,8 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err erro
 	return done, err
 }
 
-// remove deletes what was judged. No read waits for the cache to show it: a cache that hides the
-// object, or that saw another one take its name, never would. A second delete of the same
-// incarnation does no harm.
+// remove deletes what was judged. No read waits for the cache to show it: a cache that hides the object, or that saw
+// another one take its name, never would. A second delete of the same incarnation does no harm.
 func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 	if what.OwnerGone != nil {
 		if err := a.gone(ctx, *what.OwnerGone); err != nil {

@@ -28,9 +28,8 @@ var errNotJudged = errors.New("a release or a lifted gate comes from a read of p
 
 type fields = map[string]any
 
-// merge patches object, which has the name of onto. The API server refuses the patch for anything
-// but the incarnation and the version of onto. A list is replaced whole: any other change made the
-// version another.
+// merge patches object, which has the name of onto. The API server refuses the patch for anything but the incarnation
+// and the version of onto. A list is replaced whole: any other change made the version another.
 func (a *Actor) merge(ctx context.Context, object client.Object, onto identity.Ref, metadata, others fields, options ...client.PatchOption) error {
 	if onto.UID == "" || onto.ResourceVersion == "" {
 		return fmt.Errorf("patch %s: no incarnation", onto)
@@ -46,8 +45,7 @@ func (a *Actor) merge(ctx context.Context, object client.Object, onto identity.R
 	return a.writer.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), options...)
 }
 
-// change patches an object whose cache no read waits for. It returns ErrGone if the object does
-// not exist.
+// change patches an object whose cache no read waits for. It returns ErrGone if the object does not exist.
 func (a *Actor) change(ctx context.Context, onto identity.Ref, metadata, others fields) error {
 	return orGone(a.merge(ctx, metadataOf(onto), onto, metadata, others, client.DisableReadYourWritesConsistency))
 }
@@ -78,8 +76,7 @@ func (a *Actor) annotate(ctx context.Context, what action.Annotate) (Done, error
 	return Done{ResourceVersion: object.ResourceVersion}, quiet(err)
 }
 
-// relabel merges labels into the version of a revision that was judged. An apply could remove
-// only labels that it owns.
+// relabel merges labels into the version of a revision that was judged. An apply could remove only labels that it owns.
 func (a *Actor) relabel(ctx context.Context, what action.Relabel) error {
 	var options []client.PatchOption
 	if name, changed := what.Labels[lwsv1.SetNameLabelKey]; changed && name == "" {

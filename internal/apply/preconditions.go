@@ -114,8 +114,7 @@ func (a *Actor) read(ctx context.Context, ref identity.Ref) (*metav1.PartialObje
 	return found, a.live.Get(ctx, client.ObjectKeyFromObject(found), found)
 }
 
-// metadataOf returns an object of the kind and the name. Written in this form, an object starts
-// no cache of its kind.
+// metadataOf returns an object of the kind and the name. Written in this form, an object starts no cache of its kind.
 func metadataOf(ref identity.Ref) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: cmp.Or(ref.APIVersion, ref.Kind.APIVersion()), Kind: string(ref.Kind)},

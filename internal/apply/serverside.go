@@ -49,9 +49,8 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) error {
 	return quiet(a.writer.Apply(ctx, fields, options...))
 }
 
-// ownAsApplied turns the fields that a create left to its manager into applied ones, and returns
-// the version then. Without this, a field dropped from a later apply would stay, still owned by
-// the create.
+// ownAsApplied turns the fields that a create left to its manager into applied ones, and returns the version then.
+// Without this, a field dropped from a later apply would stay, still owned by the create.
 func (a *Actor) ownAsApplied(ctx context.Context, what action.Apply) (string, error) {
 	if what.FieldOwner != fieldOwner || what.Applied {
 		return what.Onto.ResourceVersion, nil // creates left nothing to this manager
@@ -153,8 +152,7 @@ func partOfSpec(spec *appsv1.StatefulSetSpec) map[string]any {
 	return map[string]any{"spec": part}
 }
 
-// prune removes nulls, and the empty status of embedded objects. Empty maps stay: "emptyDir: {}"
-// is a choice.
+// prune removes nulls, and the empty status of embedded objects. Empty maps stay: "emptyDir: {}" is a choice.
 func prune(fields map[string]any) {
 	for key, value := range fields {
 		switch value := value.(type) {

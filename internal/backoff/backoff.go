@@ -1,7 +1,6 @@
 // Package backoff computes how long a group that fails repeatedly waits for its recreation.
 //
-// It knows the annotation of a back-off and how waits grow. It refuses to know what fails
-// and what time it is.
+// It knows the annotation of a back-off and how waits grow. It refuses to know what fails and what time it is.
 package backoff
 
 import (
@@ -10,8 +9,7 @@ import (
 	"time"
 )
 
-// Policy has the waits between failures of a group and its recreation. The first failure
-// does not wait.
+// Policy has the waits between failures of a group and its recreation. The first failure does not wait.
 type Policy struct {
 	// First is the wait after the second failure in a row. Zero disables all waits.
 	First time.Duration

@@ -1,7 +1,6 @@
 // Package condition merges conditions without flapping.
 //
-// It knows when a transition time changes. It refuses to know what a condition means and
-// what time it is.
+// It knows when a transition time changes. It refuses to know what a condition means and what time it is.
 package condition
 
 import (

@@ -24,8 +24,7 @@ var Kind = schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1b
 // Resource is the resource of PodGroups.
 var Resource = Kind.GroupVersion().WithResource("podgroups")
 
-// IsWanted reports whether new groups of a set are placed as gangs. otherwise holds for sets
-// that do not say.
+// IsWanted reports whether new groups of a set are placed as gangs. otherwise holds for sets that do not say.
 func IsWanted(set metav1.Object, otherwise bool) bool {
 	switch name := set.GetAnnotations()[lwsv1.GangSchedulerAnnotationKey]; name {
 	case "":

@@ -41,8 +41,7 @@ type Group struct {
 // podGroupSpec has the fields of a PodGroup that follow from its group.
 type podGroupSpec struct {
 	MinMember int32 `json:"minMember"`
-	// MinResources is {} for a group that requests nothing: Volcano skips its queue checks
-	// without the field.
+	// MinResources is {} for a group that requests nothing: Volcano skips its queue checks without the field.
 	MinResources *corev1.ResourceList `json:"minResources,omitempty"`
 	Queue        string               `json:"queue,omitempty"`
 }
@@ -75,8 +74,7 @@ func Meant(annotations map[string]string) map[string]string {
 	return meant
 }
 
-// copied are the annotations of a PodGroup whose set has those that are meant. The queue is a
-// field.
+// copied are the annotations of a PodGroup whose set has those that are meant. The queue is a field.
 func copied(meant map[string]string) map[string]string {
 	if len(meant) == 0 {
 		return nil
@@ -87,8 +85,7 @@ func copied(meant map[string]string) map[string]string {
 	return annotations
 }
 
-// InStep reports whether a PodGroup says all that it should. Other fields are Volcano's, unless
-// they came from the set.
+// InStep reports whether a PodGroup says all that it should. Other fields are Volcano's, unless they came from the set.
 func InStep(have, want *unstructured.Unstructured) bool {
 	is, isReadable := read(have)
 	meant, _ := read(want)
@@ -121,8 +118,7 @@ func read(object *unstructured.Unstructured) (spec podGroupSpec, isReadable bool
 	return spec, err == nil
 }
 
-// Resources is what a group of the given size requests: the leader once, and the worker for each
-// other pod.
+// Resources is what a group of the given size requests: the leader once, and the worker for each other pod.
 func Resources(leader, worker *corev1.PodTemplateSpec, size int32) corev1.ResourceList {
 	total := requests(leader)
 	for name, quantity := range requests(worker) {
@@ -145,8 +141,7 @@ func requests(template *corev1.PodTemplateSpec) corev1.ResourceList {
 	return podrequests.PodRequests(pod, podrequests.PodResourcesOptions{})
 }
 
-// askForPodLimits does the same for the limits of a pod as a whole, where no container has
-// requests.
+// askForPodLimits does the same for the limits of a pod as a whole, where no container has requests.
 func askForPodLimits(pod *corev1.Pod) {
 	whole := pod.Spec.Resources
 	if whole == nil {

@@ -50,8 +50,7 @@ const (
 	Foreign
 )
 
-// Claimant holds the UIDs whose controller references make an object owned. The empty
-// claimant owns nothing.
+// Claimant holds the UIDs whose controller references make an object owned. The empty claimant owns nothing.
 type Claimant []types.UID
 
 func (c Claimant) owns(owner *metav1.OwnerReference) bool {
@@ -61,8 +60,7 @@ func (c Claimant) owns(owner *metav1.OwnerReference) bool {
 // Classify returns the class of an object. ours reports whether its labels are those that
 // the claimant would have given it.
 //
-// Only the UID of the controller counts. Names and labels can be forged, and both outlive
-// the object that had them.
+// Only the UID of the controller counts. Names and labels can be forged, and both outlive the object that had them.
 func Classify(obj metav1.Object, claimant Claimant, ours bool, lives Lives) Class {
 	if obj.GetDeletionTimestamp() != nil {
 		return Previous

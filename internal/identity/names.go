@@ -17,13 +17,11 @@ func LeaderName(set string, group int) string {
 	return set + "-" + strconv.Itoa(group)
 }
 
-// ParentAndOrdinal splits the name of a pod of a StatefulSet at its last dash.
-// A name that does not end in a dash and digits, or whose digits exceed an
-// int32, has no parent and the ordinal NoOrdinal.
+// ParentAndOrdinal splits the name of a pod of a StatefulSet at its last dash. A name that does not end in a dash and
+// digits, or whose digits exceed an int32, has no parent and the ordinal NoOrdinal.
 //
-// It reads "a-007" as ordinal 7, as the StatefulSet controller does, although no
-// StatefulSet gives that name: who needs the pod to be that very one must ask
-// whether the name built again from the parts is the same.
+// It reads "a-007" as ordinal 7, as the StatefulSet controller does, although no StatefulSet gives that name: who needs
+// the pod to be that very one must ask whether the name built again from the parts is the same.
 func ParentAndOrdinal(podName string) (parent string, ordinal int) {
 	dash := strings.LastIndexByte(podName, '-')
 	if dash < 0 {
@@ -36,8 +34,7 @@ func ParentAndOrdinal(podName string) (parent string, ordinal int) {
 	return podName[:dash], int(n)
 }
 
-// GroupKey is the label value by which the pods of one group find each other: 40
-// hex digits.
+// GroupKey is the label value by which the pods of one group find each other: 40 hex digits.
 func GroupKey(namespace, leaderPodName string) string {
 	return sha1Hex(namespace + "/" + leaderPodName)
 }

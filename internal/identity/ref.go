@@ -1,9 +1,8 @@
 // Package identity sorts objects by the incarnation that they belong to.
 //
-// A name outlives its object, so a name alone does not say which incarnation an object belongs to.
-// This package knows how to follow the chain of controller owners by UID and how to sort objects
-// into owned, previous, orphan and foreign ones. It refuses to know how objects are read, what time
-// it is, and what is done about any of them.
+// A name outlives its object, so a name alone does not say which incarnation an object belongs to. This package knows
+// how to follow the chain of controller owners by UID and how to sort objects into owned, previous, orphan and foreign
+// ones. It refuses to know how objects are read, what time it is, and what is done about any of them.
 package identity
 
 import (
@@ -17,8 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// Kind names a kind that Lockstep reads or writes, as it is spelled in an
-// owner reference.
+// Kind names a kind that Lockstep reads or writes, as it is spelled in an owner reference.
 type Kind string
 
 // The kinds that take part in a chain of owners or stand at its end.
@@ -49,8 +47,7 @@ type Ref struct {
 	Name            string    `json:"name"`
 	UID             types.UID `json:"uid,omitempty"`
 	ResourceVersion string    `json:"-"`
-	// APIVersion is set where the kind may be a foreign one: two groups may have
-	// kinds of the same name.
+	// APIVersion is set where the kind may be a foreign one: two groups may have kinds of the same name.
 	APIVersion string `json:"-"`
 }
 
@@ -79,8 +76,7 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%s %s", strings.ToLower(string(r.Kind)), r.Name)
 }
 
-// APIVersion returns the group and version of a kind that every API server serves, or of
-// LeaderWorkerSets.
+// APIVersion returns the group and version of a kind that every API server serves, or of LeaderWorkerSets.
 func (k Kind) APIVersion() string {
 	switch k {
 	case KindLeaderWorkerSet:

@@ -1,8 +1,6 @@
-// Package lease reads which process holds the lease of the controllers, of this or another
-// implementation.
+// Package lease reads which process holds the lease of the controllers, of this or another implementation.
 //
-// It knows how holders are named. It refuses to know what another holder means, and never
-// writes: leader election does.
+// It knows how holders are named. It refuses to know what another holder means, and never writes: leader election does.
 package lease
 
 import (
@@ -23,8 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// mark is the prefix of the identity of each replica of Lockstep. Other implementations use
-// the name of their host.
+// mark is the prefix of the identity of each replica of Lockstep. Other implementations use the name of their host.
 const mark = "lockstep_"
 
 // Identity returns the identity of a replica in the lease.
@@ -62,8 +59,7 @@ func HolderOf(lease *coordinationv1.Lease, now time.Time) (Holder, bool) {
 	return Holder{Namespace: lease.Namespace, Identity: holder}, !now.After(expires)
 }
 
-// Holders returns the holders of leases with a name, in all namespaces or, if the client
-// may not list these, in own.
+// Holders returns the holders of leases with a name, in all namespaces or, if the client may not list these, in own.
 func Holders(ctx context.Context, client kubernetes.Interface, name, own string, now time.Time) ([]Holder, error) {
 	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
 	leases, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, named)

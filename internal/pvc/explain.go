@@ -123,8 +123,7 @@ func (c Case) blind() string {
 	return few(names)
 }
 
-// state is the verdict's, unless the annotation refuses more than the verdict would, or
-// something could not be read.
+// state is the verdict's, unless the annotation refuses more than the verdict would, or something could not be read.
 func (c Case) state(verdict HoldVerdict, holders []Holder) State {
 	annotation := c.annotated()
 	switch {
@@ -189,8 +188,7 @@ func (c Case) stated(found []Holder) (stated []Holder) {
 	return stated
 }
 
-// explained adds to a holder whether it keeps the PVC: its finalizers, or the refusal of a
-// DELETE.
+// explained adds to a holder whether it keeps the PVC: its finalizers, or the refusal of a DELETE.
 func (c Case) explained(h Holder) Explained {
 	keeps := h.Reason == BoundPod || h.Reason == BeingCopied || h.Reason == UnboundPod && c.recorded(h.UID)
 	refuses := h.Reason != UnboundPod && c.guarded() && !c.terminating()
@@ -313,8 +311,7 @@ func (c Case) unreadableRecord() bool {
 // maxSaid bounds how much of a text that others wrote is shown.
 const maxSaid = 256
 
-// said returns a text that others wrote, without control characters that would change the
-// terminal of the reader.
+// said returns a text that others wrote, without control characters that would change the terminal of the reader.
 func said(text string) string {
 	plain := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

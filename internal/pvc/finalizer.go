@@ -26,13 +26,11 @@ const (
 	AwaitPods
 	// Look reads pods live: a cache without a user proves nothing.
 	Look
-	// NeedsLive asks for a live read of the namespace: by the cache alone, a living PVC would
-	// lose the barrier.
+	// NeedsLive asks for a live read of the namespace: by the cache alone, a living PVC would lose the barrier.
 	NeedsLive
 )
 
-// View is one PVC as the caches show it. It can show that the PVC is in use, and never
-// that it is not.
+// View is one PVC as the caches show it. It can show that the PVC is in use, and never that it is not.
 type View struct {
 	Claim *corev1.PersistentVolumeClaim
 	// Pods are those of its namespace.
@@ -96,8 +94,7 @@ func MayBeInUse(recorded Record) action.Reason {
 	return action.Reason{Code: "InUseRecord", Sentence: staysUntil(few(names)) + ", which its use record names"}
 }
 
-// living sets the finalizers of a living PVC. The API server refuses new finalizers on a
-// terminating one.
+// living sets the finalizers of a living PVC. The API server refuses new finalizers on a terminating one.
 func (v View) living() Verdict {
 	have := v.Claim.Finalizers
 	want := slices.DeleteFunc(slices.Clone(have), func(f string) bool { return f == BarrierFinalizer && v.Mode < Barrier })
@@ -124,8 +121,7 @@ func refOf(pvc *corev1.PersistentVolumeClaim) identity.Ref {
 	return identity.RefOf(identity.KindPersistentVolumeClaim, pvc)
 }
 
-// judged is what the actions of this package have that only its decisions make. They have no
-// events of their own.
+// judged is what the actions of this package have that only its decisions make. They have no events of their own.
 type judged struct {
 	object  identity.Ref
 	because action.Reason
@@ -149,8 +145,7 @@ func isUnused(c corev1.PersistentVolumeClaimCondition) bool {
 	return c.Type == corev1.PersistentVolumeClaimUnused
 }
 
-// Batch is the PVCs of one namespace, as they were before pods are read. The read judges only
-// these.
+// Batch is the PVCs of one namespace, as they were before pods are read. The read judges only these.
 type Batch struct {
 	settings  Settings
 	namespace string
@@ -174,8 +169,7 @@ func isRecorded(pvc *corev1.PersistentVolumeClaim) bool {
 	return pvc.DeletionTimestamp == nil && pvc.Annotations[UsersAnnotation] != ""
 }
 
-// takes is the finalizer that is removed next, or "". B waits for P: only without P does every
-// kubelet refuse the PVC.
+// takes is the finalizer that is removed next, or "". B waits for P: only without P does every kubelet refuse the PVC.
 func (s Settings) takes(pvc *corev1.PersistentVolumeClaim) string {
 	switch {
 	case pvc.DeletionTimestamp == nil, pvc.UID == "", pvc.ResourceVersion == "":
@@ -210,9 +204,8 @@ func (b Batch) Recorded() (uids []types.UID) {
 	return uids
 }
 
-// Read calls see for every pod of a namespace that uses a PVC of the batch or is named by its
-// record, from a read that began after the call. More pods do no harm; an error means that
-// some may be missing.
+// Read calls see for every pod of a namespace that uses a PVC of the batch or is named by its record, from a read that
+// began after the call. More pods do no harm; an error means that some may be missing.
 type Read func(namespace string, see func(*corev1.Pod)) error
 
 // LiveView is what was read for a batch.
@@ -288,8 +281,7 @@ func (v LiveView) holders(pvc *corev1.PersistentVolumeClaim) Kept {
 	k.Users = v.index.Holding(pvc)
 	record, err := ParseRecord(pvc.Annotations[UsersAnnotation])
 	k.Err = err
-	// The record of a terminating PVC cannot grow: a recorded pod that the read does not show
-	// is gone for ever.
+	// The record of a terminating PVC cannot grow: a recorded pod that the read does not show is gone for ever.
 	k.Recorded = record.Without(v.gone)
 	return k
 }
@@ -297,9 +289,8 @@ func (v LiveView) holders(pvc *corev1.PersistentVolumeClaim) Kept {
 // gone reports whether the read does not show a recorded pod.
 func (v LiveView) gone(pod Recorded) bool { return !v.index.pods[pod.UID] }
 
-// DecideVolume sets the finalizer of a PersistentVolume where no built-in controller does. A
-// volume is in use while it is bound, and says so itself: no second read is needed. A
-// terminating volume is never bound anew.
+// DecideVolume sets the finalizer of a PersistentVolume where no built-in controller does. A volume is in use while it
+// is bound, and says so itself: no second read is needed. A terminating volume is never bound anew.
 func DecideVolume(volume *corev1.PersistentVolume) (action.SetFinalizers, bool) {
 	has, terminating := slices.Contains(volume.Finalizers, VolumeFinalizer), volume.DeletionTimestamp != nil
 	a := action.SetFinalizers{Object: identity.RefOf(identity.KindPersistentVolume, volume)}

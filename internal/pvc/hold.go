@@ -31,13 +31,11 @@ const (
 const (
 	// Grace is how long a hold outlives the last holder: delete and create again.
 	Grace = 5 * time.Minute
-	// verifyEvery is how often an unchanged hold is written again, at the least: each
-	// PVC has a pace of its own, up to verifyApart faster, so that PVCs held together
-	// are not all written together.
+	// verifyEvery is how often an unchanged hold is written again, at the least: each PVC has a pace of its own, up to
+	// verifyApart faster, so that PVCs held together are not all written together.
 	verifyEvery = time.Hour
 	verifyApart = 15 * time.Minute
-	// renameAfter is how long a hold keeps its names while holders come and go: it
-	// refuses a DELETE whatever they are.
+	// renameAfter is how long a hold keeps its names while holders come and go: it refuses a DELETE whatever they are.
 	renameAfter = 10 * time.Second
 )
 
@@ -296,8 +294,7 @@ const (
 	maxNames = 1<<10 - len(cooling+"2006-01-02T15:04:05Z"+": ")
 )
 
-// ParseHolders reads HoldersAnnotation. An unreadable value counts as names: it holds until it is
-// written again.
+// ParseHolders reads HoldersAnnotation. An unreadable value counts as names: it holds until it is written again.
 func ParseHolders(value string) HoldersValue {
 	rest, ok := strings.CutPrefix(value, cooling)
 	at, names, separated := strings.Cut(rest, ": ")
@@ -315,8 +312,7 @@ func (w HoldersValue) String() string {
 	return cooling + w.Until.UTC().Format(time.RFC3339) + ": " + w.Names
 }
 
-// namedHolders are the names of at most maxNamed holders, in less than 1 KiB. Workloads come
-// before their pods.
+// namedHolders are the names of at most maxNamed holders, in less than 1 KiB. Workloads come before their pods.
 func namedHolders(holders []Holder) string {
 	var all []string
 	for _, pods := range []bool{false, true} {

@@ -213,9 +213,8 @@ func sorted(holders []Holder) []Holder {
 // Disown is the patch that removes the owners of a PVC: no garbage collector deletes it then.
 const Disown = `{"metadata":{"ownerReferences":null}}`
 
-// HeldAndOwned names the holders of a living PVC with owners, by its annotation, or is empty.
-// Without its owners, the garbage collector deletes it as soon as nothing refuses that. A cooling
-// PVC has no holders.
+// HeldAndOwned names the holders of a living PVC with owners, by its annotation, or is empty. Without its owners, the
+// garbage collector deletes it as soon as nothing refuses that. A cooling PVC has no holders.
 func HeldAndOwned(pvc *corev1.PersistentVolumeClaim) string {
 	holders := ParseHolders(pvc.Annotations[HoldersAnnotation])
 	if pvc.DeletionTimestamp != nil || len(pvc.OwnerReferences) == 0 || holders.Names == Unverified || !holders.Until.IsZero() {

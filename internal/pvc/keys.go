@@ -27,8 +27,7 @@ const Prefix = "protection.lockstep.dev/"
 
 // Annotations on a PVC.
 const (
-	// HoldersAnnotation is present exactly if a DELETE is refused. Its value names the
-	// holders, at most maxNamed.
+	// HoldersAnnotation is present exactly if a DELETE is refused. Its value names the holders, at most maxNamed.
 	HoldersAnnotation = Prefix + "holders"
 	// ObservedAnnotation names them in mode observe: a DELETE is warned of.
 	ObservedAnnotation = Prefix + "observed-holders"
@@ -65,6 +64,5 @@ const (
 	cloneFinalizer    = "provisioner.storage.kubernetes.io/cloning-protection"
 )
 
-// UseGate is the scheduling gate of mode strict: a pod waits under it until its use is recorded
-// on its PVCs.
+// UseGate is the scheduling gate of mode strict: a pod waits under it until its use is recorded on its PVCs.
 const UseGate = Prefix + "use-recorded"

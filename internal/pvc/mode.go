@@ -67,9 +67,8 @@ func (s Settings) ModeOf(pvc *corev1.PersistentVolumeClaim, namespaceLabels map[
 	return s.Mode
 }
 
-// isEphemeral reports whether a PVC was created for one pod. A PVC that a StatefulSet is about to
-// delete also belongs to a pod, and has another name. config/protection/guard.yaml has the same
-// rule: a held PVC must not become ephemeral.
+// isEphemeral reports whether a PVC was created for one pod. A PVC that a StatefulSet is about to delete also belongs
+// to a pod, and has another name. config/protection/guard.yaml has the same rule: a held PVC must not become ephemeral.
 func isEphemeral(pvc *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOfNoCopy(pvc)
 	return owner != nil && owner.Kind == string(identity.KindPod) && owner.APIVersion == "v1" && strings.HasPrefix(pvc.Name, owner.Name+"-")

@@ -22,8 +22,7 @@ type Suggestion struct {
 	Frees []string `json:"frees,omitempty"`
 }
 
-// actions are the next step for each holder, and for finalizers. Holders that need the
-// same step share it.
+// actions are the next step for each holder, and for finalizers. Holders that need the same step share it.
 func (c Case) actions(holders []Explained) (all []Suggestion) {
 	add := func(s Suggestion, frees string) {
 		i := slices.IndexFunc(all, func(known Suggestion) bool { return known.Do == s.Do && known.Command == s.Command })
@@ -157,8 +156,7 @@ func isOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
-// due is the finalizer of a terminating PVC that is removed next, or empty: the barrier waits
-// for the one for pods.
+// due is the finalizer of a terminating PVC that is removed next, or empty: the barrier waits for the one for pods.
 func (c Case) due() string {
 	for _, key := range []string{PodsFinalizer, BarrierFinalizer} {
 		if c.terminating() && slices.Contains(c.Claim.Finalizers, key) {
@@ -233,8 +231,7 @@ func scaleTo(workload identity.Ref, replicas int) string {
 	return ""
 }
 
-// resourceOf is the kind as kubectl takes it, with its group where kubectl would choose
-// another one.
+// resourceOf is the kind as kubectl takes it, with its group where kubectl would choose another one.
 func resourceOf(workload identity.Ref) string {
 	kind := strings.ToLower(string(workload.Kind))
 	group, _, found := strings.Cut(workload.APIVersion, "/")

@@ -20,8 +20,7 @@ const maxRecord = 64 << 10
 // ErrFull is the error of a record that can take no more pods.
 var ErrFull = errors.New("use record is full")
 
-// Record is the pods that may be bound to a PVC, as UsersAnnotation lists them: sorted
-// "name=uid" with commas between.
+// Record is the pods that may be bound to a PVC, as UsersAnnotation lists them: sorted "name=uid" with commas between.
 type Record []Recorded
 
 // Recorded is one pod of a record.
@@ -105,8 +104,7 @@ func ClaimsOf(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// Unusable returns why a pod must not be scheduled on its PVCs, or "". The texts are those
-// of the built-in plugin.
+// Unusable returns why a pod must not be scheduled on its PVCs, or "". The texts are those of the built-in plugin.
 func Unusable(pod *corev1.Pod, pvcs Claims) string {
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -150,9 +148,8 @@ func (s Settings) recorded(pod *corev1.Pod, live Claims, namespaceLabels map[str
 	return only
 }
 
-// Bind returns the writes that come before a pod is bound: its use, onto each PVC with a barrier
-// as read live. All its PVCs must be usable. A PVC that is deleted in between fails the write, and
-// the pod is not bound.
+// Bind returns the writes that come before a pod is bound: its use, onto each PVC with a barrier as read live. All its
+// PVCs must be usable. A PVC that is deleted in between fails the write, and the pod is not bound.
 func Bind(pod *corev1.Pod, live Claims) ([]action.Annotate, error) {
 	if why := Unusable(pod, live); why != "" {
 		return nil, errors.New(why)
@@ -180,9 +177,8 @@ func record(pod *corev1.Pod, names []string, live Claims) (writes []action.Annot
 	return writes, nil
 }
 
-// Forget returns the writes that remove pods from the records of living PVCs. A recorded pod
-// that a later read does not show is gone for ever. An unreadable record keeps its PVC until a
-// user repairs it.
+// Forget returns the writes that remove pods from the records of living PVCs. A recorded pod that a later read does not
+// show is gone for ever. An unreadable record keeps its PVC until a user repairs it.
 func (v LiveView) Forget() (writes []action.Annotate) {
 	if v.err != nil {
 		return nil
@@ -214,8 +210,7 @@ type GateVerdict struct {
 	Waits action.Reason
 }
 
-// Lifting removes UseGate from the pod that was judged. Only DecideGate returns one with
-// a target.
+// Lifting removes UseGate from the pod that was judged. Only DecideGate returns one with a target.
 type Lifting struct {
 	judged
 	stays []corev1.PodSchedulingGate
@@ -234,8 +229,7 @@ func Gated(pod *corev1.Pod) bool {
 
 func isUseGate(gate corev1.PodSchedulingGate) bool { return gate.Name == UseGate }
 
-// DecideGate judges one pod. Ephemeral and unprotected PVCs have no record, and are left to
-// the scheduler.
+// DecideGate judges one pod. Ephemeral and unprotected PVCs have no record, and are left to the scheduler.
 func DecideGate(v GateView) GateVerdict {
 	if !Gated(v.Pod) {
 		return GateVerdict{}

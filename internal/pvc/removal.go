@@ -14,9 +14,8 @@ type Removal struct {
 	Alone bool
 }
 
-// Strip removes what is ours from a PVC or a namespace in memory, and reports whether there
-// was any. A terminating PVC keeps its finalizers and its use record: only a live read of pods
-// removes them.
+// Strip removes what is ours from a PVC or a namespace in memory, and reports whether there was any. A terminating PVC
+// keeps its finalizers and its use record: only a live read of pods removes them.
 func (r Removal) Strip(object metav1.Object) bool {
 	isTerminating := object.GetDeletionTimestamp() != nil
 	goes := func(key, _ string) bool {

@@ -75,8 +75,7 @@ func (x *Index) See(pod *corev1.Pod) {
 
 func (x *Index) add(pvc string, use Use) { x.byClaim[pvc] = append(x.byClaim[pvc], use) }
 
-// Uses are all uses of a PVC, of unbound pods as well. Volumes of an unknown kind count only
-// if the pod is bound.
+// Uses are all uses of a PVC, of unbound pods as well. Volumes of an unknown kind count only if the pod is bound.
 func (x *Index) Uses(pvc *corev1.PersistentVolumeClaim) []Use {
 	var uses []Use
 	for _, use := range x.byClaim[pvc.Name] {

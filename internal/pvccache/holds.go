@@ -51,8 +51,7 @@ func (h *Holds) AwaitSync(ctx context.Context) error {
 	return h.Workloads.AwaitSync(ctx)
 }
 
-// View returns a PVC and what the caches show that may hold it. Its claim is nil if the PVC does
-// not exist.
+// View returns a PVC and what the caches show that may hold it. Its claim is nil if the PVC does not exist.
 func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Time) (pvc.HoldView, error) {
 	claim, err := PVC(ctx, h.Caches, key)
 	if err != nil || claim == nil {

@@ -74,8 +74,7 @@ func (r *PodReader) fresh(ctx context.Context, namespace string) (bool, error) {
 	return err == nil, nil
 }
 
-// isLarge reports whether the list that a list with limit 1 begins costs more than waiting
-// for the informer.
+// isLarge reports whether the list that a list with limit 1 begins costs more than waiting for the informer.
 func isLarge(first metav1.ListInterface) bool {
 	remaining := first.GetRemainingItemCount()
 	return remaining != nil && *remaining >= cheapList

@@ -65,8 +65,7 @@ func (l PodLister) List(ctx context.Context, list client.ObjectList, options ...
 		VersionedParams(o.AsListOptions(), scheme.ParameterCodec).Do(ctx).Into(pods)
 }
 
-// NewPods returns a Pods that reads from a source once it runs. It reports failed lists
-// and watches to failed.
+// NewPods returns a Pods that reads from a source once it runs. It reports failed lists and watches to failed.
 func NewPods(source cache.ListerWatcher, failed cache.WatchErrorHandlerWithContext) *Pods {
 	informer := cache.NewSharedIndexInformerWithOptions(source, &corev1.Pod{}, cache.SharedIndexInformerOptions{
 		Indexers: cache.Indexers{indexPVC: keysOfPVCs, indexUID: keyOfUID},
@@ -208,8 +207,7 @@ func UsesOf(pod *corev1.Pod) *PodUses {
 	return uses
 }
 
-// Claims are the names of the PVCs that the pod uses. An empty one may be any PVC: its
-// volume is of a newer API.
+// Claims are the names of the PVCs that the pod uses. An empty one may be any PVC: its volume is of a newer API.
 func (p *PodUses) Claims() (names []string) {
 	for i := range p.volumes {
 		names = append(names, pvc.ClaimOf(p, &p.volumes[i]))

@@ -31,8 +31,7 @@ func ProtectionCaches() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&corev1.PersistentVolumeClaim{}: trimmed(), NewNamespace(""): trimmed()}
 }
 
-// VolumeCaches are the caches of PersistentVolumes, trimmed, for clusters where no built-in
-// controller protects them.
+// VolumeCaches are the caches of PersistentVolumes, trimmed, for clusters where no built-in controller protects them.
 func VolumeCaches() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&corev1.PersistentVolume{}: trimmed()}
 }

@@ -1,8 +1,7 @@
 // Package pvccache reads what decisions about PVCs are made from: PVCs, the pods that use them, and
 // the workloads that want them.
 //
-// It knows which reads are cached and which are live. It refuses to decide what holds a PVC, and it
-// never writes.
+// It knows which reads are cached and which are live. It refuses to decide what holds a PVC, and it never writes.
 package pvccache
 
 import (
@@ -161,8 +160,7 @@ func (r Reader) sources() []source {
 	return sources
 }
 
-// list returns what the workloads of one kind want. A kind that discovery does not list has
-// no objects.
+// list returns what the workloads of one kind want. A kind that discovery does not list has no objects.
 func (r Reader) list(ctx context.Context, namespace string, s source) (all []workloads.Want, err error) {
 	as, list := s.GroupVersion(), client.ObjectList(&unstructured.UnstructuredList{})
 	switch {

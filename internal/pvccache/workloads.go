@@ -77,9 +77,8 @@ type builtInKind struct {
 	informer cache.SharedIndexInformer
 }
 
-// NewWorkloads returns Workloads that watch once they and the starter run: the built-in kinds,
-// LeaderWorkerSets, and those given. started returns the size of a set's groups. Failed lists and watches are
-// reported to failed.
+// NewWorkloads returns Workloads that watch once they and the starter run: the built-in kinds, LeaderWorkerSets, and
+// those given. started returns the size of a set's groups. Failed lists and watches are reported to failed.
 func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured []workloads.Kind, started workloads.GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
 	w := &Workloads{failed: failed}
 	apis := map[string]cache.Getter{appsv1.GroupName: kube.AppsV1().RESTClient(), batchv1.GroupName: kube.BatchV1().RESTClient()}
@@ -234,8 +233,7 @@ func (w *Workloads) wanting(namespace, claim string) (found []*workload) {
 	return found
 }
 
-// named returns the workload that a reference names, or nil. watched reports whether workloads
-// of its kind are watched.
+// named returns the workload that a reference names, or nil. watched reports whether workloads of its kind are watched.
 func (w *Workloads) named(ref identity.Ref) (found *workload, watched bool) {
 	indexer := w.indexers()[schema.FromAPIVersionAndKind(ref.APIVersion, string(ref.Kind)).GroupKind()]
 	if indexer == nil {

@@ -159,9 +159,8 @@ func (p *Places) below(name string) *Places {
 	return p.each
 }
 
-// The definition of a LeaderWorkerSet accepts quantities of 64 characters with an exponent
-// of two digits. These limits accept what such a quantity becomes when it is written again:
-// 64 digits and "e99" become up to "e163".
+// The definition of a LeaderWorkerSet accepts quantities of 64 characters with an exponent of two digits. These limits
+// accept what such a quantity becomes when it is written again: 64 digits and "e99" become up to "e163".
 const (
 	mostCharacters     = 256
 	mostExponentDigits = 3
@@ -173,9 +172,8 @@ const mostShown = 64
 
 const advice = "a quantity has at most 64 characters and an exponent of at most two digits: write it like 500m, 1.5Gi or 1e3"
 
-// Harmless reports whether its length bounds the time to decode, compare and write a
-// quantity. The result is the same for the form in which a decoder writes the text. Texts
-// that are no quantities are harmless: they are refused at once.
+// Harmless reports whether its length bounds the time to decode, compare and write a quantity. The result is the same
+// for the form in which a decoder writes the text. Texts that are no quantities are harmless: they are refused at once.
 func Harmless(text string) bool {
 	text = strings.TrimSpace(text) // as the decoder does
 	if !short(text) {
@@ -252,8 +250,7 @@ func (p *Places) Decimals(data []byte) (found []Decimal, err error) {
 	return found, err
 }
 
-// Mistyped returns an error with the path of the first value that is no quantity, in JSON that Check lets
-// pass, or nil.
+// Mistyped returns an error with the path of the first value that is no quantity, in JSON that Check lets pass, or nil.
 func (p *Places) Mistyped(data []byte) (mistyped *field.Error) {
 	_ = p.walk(data, func(token json.Token, at *place) error {
 		text := fmt.Sprint(token)

@@ -182,8 +182,7 @@ func Codecs(pods *Sieve) runtime.NegotiatedSerializer {
 	return codecs{clientgoscheme.Codecs.WithoutConversion(), pods}
 }
 
-// Pods returns a client of the core API that decodes pods in part. What it reads must never
-// be written back.
+// Pods returns a client of the core API that decodes pods in part. What it reads must never be written back.
 func Pods(config *rest.Config, pods *Sieve) (rest.Interface, error) {
 	c := rest.CopyConfig(config)
 	c.APIPath, c.GroupVersion, c.ContentType = "/api", &corev1.SchemeGroupVersion, runtime.ContentTypeProtobuf

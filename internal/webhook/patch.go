@@ -19,13 +19,11 @@ import (
 // the rules, the value after them, and the raw object. A field that our types lack is in
 // neither value, and so in no operation. Libraries compare two documents, and would remove it.
 //
-// A new first element of a list moves all others. To replace each would drop their unknown
-// fields. So elements are matched by name, or by equality if they have none, and only new
-// ones are added and only missing ones removed.
+// A new first element of a list moves all others. To replace each would drop their unknown fields. So elements are
+// matched by name, or by equality if they have none, and only new ones are added and only missing ones removed.
 
-// Diff returns the operations that change raw as the rules changed the object. before and
-// after are the object before and after the rules; raw decodes to before. Time and memory
-// are linear in the size of the three.
+// Diff returns the operations that change raw as the rules changed the object. before and after are the object before
+// and after the rules; raw decodes to before. Time and memory are linear in the size of the three.
 func Diff[T any](raw []byte, before, after *T) ([]jsonpatch.Operation, error) {
 	was, is := *before, *after
 	leaveOut(reflect.ValueOf(&was).Elem(), reflect.ValueOf(&is).Elem())
@@ -41,9 +39,8 @@ func Diff[T any](raw []byte, before, after *T) ([]jsonpatch.Operation, error) {
 	return p, p.value("", raw, wasDocument, isDocument)
 }
 
-// leaveOut clears equal fields of two objects, so that these are not encoded: managedFields
-// are half of a pod. It changes nothing behind pointers and in lists, which are shared, and
-// whose elements may be matched by equality.
+// leaveOut clears equal fields of two objects, so that these are not encoded: managedFields are half of a pod. It
+// changes nothing behind pointers and in lists, which are shared, and whose elements may be matched by equality.
 func leaveOut(before, after reflect.Value) {
 	for i := range before.NumField() {
 		was, is := before.Field(i), after.Field(i)
@@ -173,8 +170,7 @@ func identities(list []any) []string {
 	return ids
 }
 
-// identity returns the name of an element, as of containers, variables and volumes, or else
-// the whole element.
+// identity returns the name of an element, as of containers, variables and volumes, or else the whole element.
 func identity(v any) string {
 	if object, ok := v.(map[string]any); ok {
 		if name, ok := object["name"].(string); ok {

@@ -32,9 +32,8 @@ type Kin interface {
 	HasGroup(context.Context, *corev1.Pod) (bool, error)
 }
 
-// include reports whether a new pod is placed with its group. A gang is whole or it is none: a
-// worker goes where its leader went, whatever the set says since. A worker whose template ties it
-// was created for a leader that is tied.
+// include reports whether a new pod is placed with its group. A gang is whole or it is none: a worker goes where its
+// leader went, whatever the set says since. A worker whose template ties it was created for a leader that is tied.
 func (p Pods) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if gang.IsHanded(pod) { // a pod has one scheduler
 		return false, nil

@@ -26,8 +26,7 @@ import (
 	"lockstep.dev/lockstep/internal/quantity"
 )
 
-// The paths of requests. They are those of other implementations of the API, so that their
-// webhook configurations work.
+// The paths of requests. They are those of other implementations of the API, so that their webhook configurations work.
 const (
 	PathMutateSet   = "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
 	PathValidateSet = "/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset"

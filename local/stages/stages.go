@@ -1,5 +1,4 @@
-// Package stages holds what kwok does to nodes, pods and volumes, as kwok's own
-// configuration.
+// Package stages holds what kwok does to nodes, pods and volumes, as kwok's own configuration.
 package stages
 
 import (
@@ -21,11 +20,9 @@ var (
 
 // The sets of pod stages that a user can choose.
 const (
-	// Guarded deletes the pod that was deleted, as a kubelet does. It understands the
-	// annotations of the drills.
+	// Guarded deletes the pod that was deleted, as a kubelet does. It understands the annotations of the drills.
 	Guarded = "guarded"
-	// Stock is what kwok ships. It deletes a pod by name, and so may delete the
-	// successor of the pod that was deleted.
+	// Stock is what kwok ships. It deletes a pod by name, and so may delete the successor of the pod that was deleted.
 	Stock = "stock"
 )
 

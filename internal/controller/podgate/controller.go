@@ -8,9 +8,8 @@
 //	                        ▼
 //	                 reported, and read again after as long as the pod has waited
 //
-// It knows which events concern which pods, and the order of reads and writes. It refuses to
-// know when a PVC may be used, and what its record contains. pvcfinalizer removes pods from
-// records.
+// It knows which events concern which pods, and the order of reads and writes. It refuses to know when a PVC may be
+// used, and what its record contains. pvcfinalizer removes pods from records.
 package podgate
 
 import (
@@ -36,8 +35,7 @@ import (
 )
 
 const (
-	// workers is the number of pods that are reconciled at a time. Those that share a PVC
-	// conflict, and are read again.
+	// workers is the number of pods that are reconciled at a time. Those that share a PVC conflict, and are read again.
 	workers = 8
 	// lookAgain is how soon a pod or a PVC that changed under a write is read again.
 	lookAgain = 20 * time.Millisecond

@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// lookAgain is when to read again for a user that the watch of pods has not shown: its
-	// deletion may never be seen.
+	// lookAgain is when to read again for a user that the watch of pods has not shown: its deletion may never be seen.
 	lookAgain = 5 * time.Second
 	// lookAtRecords is when to read again for recorded pods that do not name the PVC: no
 	// event maps their deletion to it.
@@ -208,8 +207,7 @@ func (p *pass) keep(ctx context.Context, k pvc.Kept) {
 	}
 }
 
-// fail retries PVCs with back-off. The first failure of a pass is logged: the others mostly
-// have its cause.
+// fail retries PVCs with back-off. The first failure of a pass is logged: the others mostly have its cause.
 func (p *pass) fail(ctx context.Context, err error, keys ...types.NamespacedName) {
 	if len(p.again) == 0 && ctx.Err() == nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "trying again", "claim", keys[0].String())
@@ -241,8 +239,7 @@ func keyOf(a action.Action) types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Target().Namespace, Name: a.Target().Name}
 }
 
-// carryOut does one write, and reports whether to try again. After a conflict the PVC is
-// read and judged again.
+// carryOut does one write, and reports whether to try again. After a conflict the PVC is read and judged again.
 func (p *pass) carryOut(ctx context.Context, a action.Action) (again bool) {
 	claim := p.claims[keyOf(a)]
 	_, err := p.Actor.Do(ctx, a)

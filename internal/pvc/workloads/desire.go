@@ -97,9 +97,8 @@ func (d *Desire) Above(controller types.UID, links map[types.UID]types.UID) (cha
 	return chain
 }
 
-// Top is the workload of a chain that a user would scale or delete, and whether one of the chain
-// is being deleted. The chain must not be empty. Under a CronJob it is the Job, which goes on
-// when the CronJob is suspended.
+// Top is the workload of a chain that a user would scale or delete, and whether one of the chain is being deleted. The
+// chain must not be empty. Under a CronJob it is the Job, which goes on when the CronJob is suspended.
 func Top(chain []*Want) (top *Want, ending bool) {
 	top = chain[0]
 	for _, want := range chain {

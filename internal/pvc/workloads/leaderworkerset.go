@@ -14,10 +14,9 @@ import (
 // GroupSize is the number of pods in the largest group that a set has started.
 type GroupSize func(*lwsv1.LeaderWorkerSet) int
 
-// OfLeaderWorkerSet is the PVCs of all groups, by the set's own spec: workers' StatefulSets are
-// gone while a group restarts, and the PVCs must stay. The set is read field by field. Its CRD may
-// be another implementation's, with values that our Go types cannot hold or that take forever to
-// decode: one set would keep all others from being read.
+// OfLeaderWorkerSet is the PVCs of all groups, by the set's own spec: workers' StatefulSets are gone while a group
+// restarts, and the PVCs must stay. The set is read field by field. Its CRD may be another implementation's, with
+// values that our Go types cannot hold or that take forever to decode: one set would keep all others from being read.
 //
 // Groups beyond the replicas, of a surge or a scale-down, count until they are gone. Workers
 // beyond the size count while a group has them.

@@ -75,8 +75,7 @@ type Match struct {
 	Below int
 }
 
-// Discarded reports whether the workload was scaled away from the PVC, and deletes what is left
-// over.
+// Discarded reports whether the workload was scaled away from the PVC, and deletes what is left over.
 func (m Match) Discarded() bool {
 	return m.Numbered && m.Idle != "" && m.Want.DeleteWhenScaled && !m.Want.Ending
 }

@@ -1,6 +1,5 @@
-// Command lockstep-local is a Kubernetes control plane in one binary. Called by
-// the name of a program inside it, or with that name as first argument, it is
-// that program; otherwise it runs control planes made of them.
+// Command lockstep-local is a Kubernetes control plane in one binary. Called by the name of a program inside it, or
+// with that name as first argument, it is that program; otherwise it runs control planes made of them.
 package main
 
 import (

@@ -28,9 +28,8 @@ type app struct {
 	dir      string
 }
 
-// Run carries out one command line and returns the exit code: 0, or 1 with an
-// explanation on stderr. release is the version of Kubernetes in the binary, and programs are
-// those in it.
+// Run carries out one command line and returns the exit code: 0, or 1 with an explanation on stderr. release is the
+// version of Kubernetes in the binary, and programs are those in it.
 func Run(ctx context.Context, release string, programs, args []string, out, err io.Writer) int {
 	root := command(release, programs, out, err)
 	root.SetArgs(args)

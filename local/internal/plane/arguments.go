@@ -47,9 +47,8 @@ func Arguments(c Component, s Settings, p Ports, l Layout) []string {
 	return append([]string{string(c)}, build[c](s, p, l)...)
 }
 
-// etcdArguments give up durability across a crash of the machine (no fsync):
-// a local cluster is thrown away, and its disk is often slow. A killed etcd
-// still finds everything it acknowledged, in the kernel's page cache.
+// etcdArguments give up durability across a crash of the machine (no fsync): a local cluster is thrown away, and its
+// disk is often slow. A killed etcd still finds everything it acknowledged, in the kernel's page cache.
 func etcdArguments(_ Settings, p Ports, l Layout) []string {
 	client, peer := "https://"+address(p.EtcdClient), "https://"+address(p.EtcdPeer)
 	return []string{
@@ -68,11 +67,9 @@ func etcdArguments(_ Settings, p Ports, l Layout) []string {
 	}
 }
 
-// apiServerArguments name a request-header CA of its own: the API server
-// refuses one that also signs users unless the names are restricted, and
-// without any the other components log an error every ten seconds. No endpoint
-// of the service "kubernetes" is kept, because a loopback address is not
-// allowed to be one.
+// apiServerArguments name a request-header CA of its own: the API server refuses one that also signs users unless the
+// names are restricted, and without any the other components log an error every ten seconds. No endpoint of the service
+// "kubernetes" is kept, because a loopback address is not allowed to be one.
 func apiServerArguments(s Settings, p Ports, l Layout) []string {
 	args := []string{
 		"--bind-address=" + Loopback, "--advertise-address=" + Loopback,
@@ -170,9 +167,8 @@ func delegated(kubeconfig string) []string {
 	return []string{"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
 }
 
-// kwokArguments select nodes by annotation, so that a real node can join. The
-// lease must be asked for: with the heartbeat left to node statuses alone,
-// every node turns NotReady after 50 s.
+// kwokArguments select nodes by annotation, so that a real node can join. The lease must be asked for: with the
+// heartbeat left to node statuses alone, every node turns NotReady after 50 s.
 func kwokArguments(_ Settings, p Ports, l Layout) []string {
 	return []string{
 		"--kubeconfig=" + l.kubeconfigOf(Kwok),
@@ -213,9 +209,8 @@ type Ports struct {
 // portCount is how many consecutive ports a cluster takes.
 const portCount = 6
 
-// Ports are drawn from here: below the range from which
-// the kernel takes the ports of outgoing connections, so that a component that
-// is killed finds its port free when it comes back.
+// Ports are drawn from here: below the range from which the kernel takes the ports of outgoing connections, so that a
+// component that is killed finds its port free when it comes back.
 const lowestPort, highestPort = 20000, 30000
 
 // portsFrom lays a cluster out on consecutive ports.
@@ -265,8 +260,7 @@ func address(port int) string {
 	return net.JoinHostPort(Loopback, strconv.Itoa(port))
 }
 
-// stockSchedulerQPS is the scheduler's default client limit, with twice that as
-// burst.
+// stockSchedulerQPS is the scheduler's default client limit, with twice that as burst.
 const stockSchedulerQPS = 50
 
 // manifests are the configurations of the components, and what a cluster is seeded with.

@@ -1,6 +1,5 @@
-// Package plane knows the local control plane: which processes it is made of,
-// how each is configured, and how they are brought up, observed, hurt and taken
-// down. It refuses to know the programs' code: it starts them by name from one
+// Package plane knows the local control plane: which processes it is made of, how each is configured, and how they are
+// brought up, observed, hurt and taken down. It refuses to know the programs' code: it starts them by name from one
 // executable.
 package plane
 
@@ -55,8 +54,7 @@ type Settings struct {
 	Stages string `json:"stages"`
 	// FeatureGates holds for the API server, controller manager and scheduler.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
-	// RuntimeConfig switches APIs on or off as --runtime-config of the API server does:
-	// GROUP/VERSION/RESOURCE=false.
+	// RuntimeConfig switches APIs on or off as --runtime-config of the API server does: GROUP/VERSION/RESOURCE=false.
 	RuntimeConfig []string `json:"runtimeConfig,omitempty"`
 	// DisableAdmission lists admission plugins to switch off.
 	DisableAdmission []string `json:"disableAdmission,omitempty"`
@@ -105,8 +103,7 @@ func (s Settings) Validate() error {
 // tailLines is how much of a component's log an error carries.
 const tailLines = 12
 
-// failure is the error of a component that did not do what it was started for, with what it
-// logged last.
+// failure is the error of a component that did not do what it was started for, with what it logged last.
 func failure(l Layout, c Component, what string) error {
 	tail := process.Tail(l.Log(c), tailLines)
 	if len(tail) == 0 {

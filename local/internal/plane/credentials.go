@@ -13,8 +13,7 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
-// adminUser is the name of a user of the cluster, and kwokUser that of kwok in guards and
-// audit logs.
+// adminUser is the name of a user of the cluster, and kwokUser that of kwok in guards and audit logs.
 const (
 	adminUser = "lockstep-local-admin"
 	kwokUser  = "kwok"
@@ -32,8 +31,7 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// newAuthority writes a certificate authority. It is valid since an hour ago: a clock may be set
-// back a little.
+// newAuthority writes a certificate authority. It is valid since an hour ago: a clock may be set back a little.
 func newAuthority(l Layout, file, name string) (*authority, error) {
 	config := pkiutil.CertConfig{
 		Config:              certutil.Config{CommonName: name, NotBefore: time.Now().Add(-time.Hour)},
@@ -46,8 +44,7 @@ func newAuthority(l Layout, file, name string) (*authority, error) {
 	return &authority{l.inner("pki"), cert, key}, pkiutil.WriteCertAndKey(l.inner("pki"), file, cert, key)
 }
 
-// issue writes a certificate. Kubernetes reads the common name as the user and the organisations
-// as its groups.
+// issue writes a certificate. Kubernetes reads the common name as the user and the organisations as its groups.
 func (a *authority) issue(file string, config certutil.Config) (cert *x509.Certificate, key crypto.Signer, err error) {
 	cert, key, err = pkiutil.NewCertAndKey(a.cert, a.key, &pkiutil.CertConfig{Config: config, EncryptionAlgorithm: kubeadm.EncryptionAlgorithmECDSAP256})
 	if err != nil {

@@ -105,8 +105,7 @@ type State struct {
 	Processes map[Component]process.Identity `json:"processes,omitempty"`
 }
 
-// loadState reads the state of a directory; found is false if there was never
-// a cluster in it.
+// loadState reads the state of a directory; found is false if there was never a cluster in it.
 func loadState(l Layout) (state State, found bool, err error) {
 	data, err := os.ReadFile(l.state())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,9 +160,8 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 	return os.Rename(temp.Name(), path)
 }
 
-// acquire makes this the only command at work on a directory, waiting up to
-// patience for another to finish. The kernel gives the lock back when the
-// holder ends, however it ends.
+// acquire makes this the only command at work on a directory, waiting up to patience for another to finish. The kernel
+// gives the lock back when the holder ends, however it ends.
 func acquire(ctx context.Context, l Layout, patience time.Duration) (release func(), err error) {
 	file, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

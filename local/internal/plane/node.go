@@ -49,8 +49,7 @@ func simulatedNode(i int) *corev1.Node {
 	return node
 }
 
-// createNode creates node number i, and takes the taint off it that admission
-// puts on every new node.
+// createNode creates node number i, and takes the taint off it that admission puts on every new node.
 func createNode(ctx context.Context, client kubernetes.Interface, i int) error {
 	nodes := client.CoreV1().Nodes()
 	node, err := nodes.Create(ctx, simulatedNode(i), metav1.CreateOptions{})
@@ -102,8 +101,7 @@ func takesPods(node *corev1.Node) bool {
 	})
 }
 
-// simulatedNodes names the nodes that kwok stands for now; a user may have
-// added some and removed others.
+// simulatedNodes names the nodes that kwok stands for now; a user may have added some and removed others.
 func simulatedNodes(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -156,9 +154,8 @@ const (
 // replays are the rounds of replay.
 var replays = wait.Backoff{Steps: 5, Duration: time.Second}
 
-// replay has a new kwok take up what its predecessor left halfway. A pod that it
-// hears of before it holds the node's lease is passed over, and not heard of
-// again until it changes: so pods that are owed a step are changed.
+// replay has a new kwok take up what its predecessor left halfway. A pod that it hears of before it holds the node's
+// lease is passed over, and not heard of again until it changes: so pods that are owed a step are changed.
 func replay(ctx context.Context, client kubernetes.Interface) error {
 	round := 0
 	err := wait.ExponentialBackoffWithContext(ctx, replays, func(ctx context.Context) (isDone bool, err error) {

@@ -62,8 +62,7 @@ func (s Status) Ready() bool {
 	return !slices.ContainsFunc(s.Components, func(c ComponentStatus) bool { return c.State != Ready })
 }
 
-// Status reads a cluster without changing anything, not even when another
-// command is at work on it.
+// Status reads a cluster without changing anything, not even when another command is at work on it.
 func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	state, found, err := loadState(c.Layout)
 	if err != nil {
@@ -122,8 +121,7 @@ func (c *Cluster) lookAtNodes(ctx context.Context) *NodeStatus {
 	return &NodeStatus{Ready: ready, Total: total}
 }
 
-// probeTimeout bounds one question; on a machine under load an answer takes a
-// second now and then.
+// probeTimeout bounds one question; on a machine under load an answer takes a second now and then.
 const probeTimeout = 5 * time.Second
 
 // userAgent marks our own requests in the audit log.
@@ -173,16 +171,14 @@ func (p *prober) probe(ctx context.Context, c Component) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s: %s", url, response.Status, complaint(body))
 	}
-	// The controller manager says that it is well before it has controllers.
-	// Once they run, it names a check for each.
+	// The controller manager says that it is well before it has controllers. Once they run, it names a check for each.
 	if c == ControllerManager && !bytes.Contains(body, []byte("-controller ok")) {
 		return fmt.Errorf("%s: its controllers have not begun", url)
 	}
 	return nil
 }
 
-// complaint picks what matters from a list of checks: the first that fails, or
-// else the first line.
+// complaint picks what matters from a list of checks: the first that fails, or else the first line.
 func complaint(body []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(body)), "\n")
 	for _, line := range lines {

@@ -22,8 +22,7 @@ import (
 // Cluster is the control plane of one directory.
 type Cluster struct {
 	Layout
-	// Executable holds the components, and becomes one of them when it is
-	// called by its name.
+	// Executable holds the components, and becomes one of them when it is called by its name.
 	Executable string
 	// Progress is told, line by line, what is happening.
 	Progress io.Writer
@@ -36,9 +35,8 @@ func (c *Cluster) tell(format string, args ...any) {
 // cleanupTime bounds the work that is done after an interrupt.
 const cleanupTime = 30 * time.Second
 
-// Up brings a fresh cluster up and returns when everything in it is ready.
-// What an earlier cluster left in the directory is removed. On any error,
-// nothing is left running.
+// Up brings a fresh cluster up and returns when everything in it is ready. What an earlier cluster left in the
+// directory is removed. On any error, nothing is left running.
 func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	return c.up(ctx, settings, c.bringUp)
 }
@@ -69,8 +67,7 @@ func (c *Cluster) up(ctx context.Context, settings Settings, bringUp func(contex
 	return nil
 }
 
-// prepare refuses a directory in use and writes everything that the components
-// read.
+// prepare refuses a directory in use and writes everything that the components read.
 func (c *Cluster) prepare(settings Settings) (State, error) {
 	old, marked, err := loadState(c.Layout)
 	if err != nil {
@@ -163,8 +160,7 @@ type launch struct {
 	cancel  context.CancelCauseFunc
 }
 
-// newLaunch returns the context under which everything about the launch must
-// be awaited.
+// newLaunch returns the context under which everything about the launch must be awaited.
 func newLaunch(ctx context.Context, c *Cluster, state *State) (*launch, context.Context, error) {
 	probe, err := newProber(c.Layout, state.Ports)
 	if err != nil {
@@ -193,9 +189,8 @@ func (r *launch) start(components ...Component) error {
 	return nil
 }
 
-// command gives the component an environment of almost nothing: etcd takes any
-// ETCD_* variable for a flag, and kwok reads a configuration from the home
-// directory.
+// command gives the component an environment of almost nothing: etcd takes any ETCD_* variable for a flag, and kwok
+// reads a configuration from the home directory.
 func (r *launch) command(component Component) *exec.Cmd {
 	l := r.cluster.Layout
 	return &exec.Cmd{
@@ -234,8 +229,7 @@ func (r *launch) awaitContent(ctx context.Context, client kubernetes.Interface) 
 	return nil
 }
 
-// awaitNodes returns when so many nodes take pods, and kwok stands for all that
-// are its own.
+// awaitNodes returns when so many nodes take pods, and kwok stands for all that are its own.
 func (r *launch) awaitNodes(ctx context.Context, client kubernetes.Interface, count int) error {
 	err := until(ctx, func(ctx context.Context) error {
 		if err := nodesReady(ctx, client, count); err != nil {
@@ -299,8 +293,7 @@ func (c *Cluster) Down(ctx context.Context) (was bool, err error) {
 	return was, c.takeDown(ctx, &state)
 }
 
-// takeDown kills everything at once: the data goes with the cluster, so there
-// is nothing to finish.
+// takeDown kills everything at once: the data goes with the cluster, so there is nothing to finish.
 func (c *Cluster) takeDown(ctx context.Context, state *State) error {
 	var wait sync.WaitGroup
 	problems := make([]error, len(Components))

@@ -1,6 +1,5 @@
-// Package process knows single processes of this machine: how to start one
-// that outlives its parent, how to recognise it later, how to end it, and what
-// it wrote last. It refuses to know what the processes are for.
+// Package process knows single processes of this machine: how to start one that outlives its parent, how to recognise
+// it later, how to end it, and what it wrote last. It refuses to know what the processes are for.
 package process
 
 import (
@@ -22,8 +21,7 @@ import (
 // enough: the kernel gives the same number to another process later.
 type Identity struct {
 	PID int `json:"pid"`
-	// Start tells apart processes that bore the same pid. It is opaque, and
-	// compares only for equality.
+	// Start tells apart processes that bore the same pid. It is opaque, and compares only for equality.
 	Start string `json:"start"`
 }
 
@@ -151,8 +149,7 @@ func Start(cmd *exec.Cmd, log string) (*Child, error) {
 	return child, nil
 }
 
-// Outcome is how the child ended, for example "exit status 1". It may be called only after Ended
-// is closed.
+// Outcome is how the child ended, for example "exit status 1". It may be called only after Ended is closed.
 func (c *Child) Outcome() string {
 	if c.err == nil {
 		return "exit status 0"
@@ -160,8 +157,7 @@ func (c *Child) Outcome() string {
 	return c.err.Error()
 }
 
-// Tail returns up to n last lines of a file, oldest first. A file that cannot be read has no
-// lines.
+// Tail returns up to n last lines of a file, oldest first. A file that cannot be read has no lines.
 func Tail(path string, n int) []string {
 	data, _ := os.ReadFile(path)
 	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")

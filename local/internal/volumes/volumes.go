@@ -1,7 +1,6 @@
-// Package volumes is the part of a kubelet that decides which volumes a pod gets:
-// the kubelet's own populator of the desired state, unmodified, fed with the pods
-// that are bound to one node. What it admits, a kubelet mounts; here it is told,
-// one line of JSON each, and nothing is mounted. It knows nothing of containers.
+// Package volumes is the part of a kubelet that decides which volumes a pod gets: the kubelet's own populator of the
+// desired state, unmodified, fed with the pods that are bound to one node. What it admits, a kubelet mounts; here it is
+// told, one line of JSON each, and nothing is mounted. It knows nothing of containers.
 package volumes
 
 import (
@@ -91,8 +90,7 @@ func follow(ctx context.Context, client kubernetes.Interface, node string) (node
 type Line struct {
 	// Pod is its UID.
 	Pod types.UID `json:"pod"`
-	// Volume is the pod's name for what was admitted, and Claim the UID of the claim
-	// behind it.
+	// Volume is the pod's name for what was admitted, and Claim the UID of the claim behind it.
 	Volume string    `json:"volume,omitempty"`
 	Claim  types.UID `json:"claim,omitempty"`
 	// Refused says why something was not.
@@ -135,8 +133,7 @@ func (t *told) DeletePodFromVolume(name volumetypes.UniquePodName, volumeName co
 	t.say(Line{Pod: types.UID(name), Gone: true})
 }
 
-// isNews reports whether a refusal differs from the last one: it comes ten times a
-// second.
+// isNews reports whether a refusal differs from the last one: it comes ten times a second.
 func (t *told) isNews(pod types.UID, err string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,8 +182,7 @@ func (p nodePods) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
 	return !there
 }
 
-// host is what the volume plugins stand on, of which none is used: nothing is
-// mounted.
+// host is what the volume plugins stand on, of which none is used: nothing is mounted.
 type host struct {
 	volume.VolumeHost
 	client kubernetes.Interface

@@ -1,5 +1,4 @@
-// Command lockstep-release makes what a release of Lockstep consists of, out of programs that are
-// already built.
+// Command lockstep-release makes what a release of Lockstep consists of, out of programs that are already built.
 //
 //	lockstep-release image --version V --commit C --created SECONDS --layout dist/image DIR…
 //	lockstep-release push --layout dist/image [--key KEY] HOST/NAME:TAG
