@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 41_385
+	wholeAtMost = 41_346
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -27,22 +27,20 @@ const (
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           5_537,
-	"internal/lwscache":      2_666,
-	"internal/pvc":           2_337,
+	"internal/lws":           1_468,
+	"internal/lwscache":      2_663,
+	"internal/pvc":           2_306,
 	"internal/install":       2_283,
-	"local/internal/plane":   1_837,
+	"local/internal/plane":   1_809,
 	"internal/cli/render":    1_928,
-	"internal/lws/admission": 1_543,
+	"internal/lws/admission": 1_521,
 	"internal/cli":           1_436,
 	"internal/operator":      1_568,
 }
 
 // largeTypes are types above the ceiling.
 var largeTypes = map[string]int{
-	"internal/lws setDecision":   105,
-	"internal/lws groupDecision": 49,
-	"internal/lwscache reading":  52,
+	"internal/lwscache reading": 52,
 }
 
 // keyQuestion is how code asks for the identity of a set.

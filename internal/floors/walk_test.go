@@ -50,10 +50,10 @@ func TestWalksAreShort(t *testing.T) {
 			t.Errorf("the walk %q touches %d functions of more than %d lines, and may touch %d:\n%s",
 				name, len(touched), least, most, strings.Join(slices.Sorted(maps.Keys(touched)), "\n"))
 		}
-		if decided := touched["internal/lws/group.go DecideGroup"]; name == "failed worker" && (decided == 0 || decided > decidesAtMost) {
+		if decided := touched["internal/lws/group/decide.go Decide"]; name == "failed worker" && (decided == 0 || decided > decidesAtMost) {
 			t.Errorf("the walk %q decides about the group %d times", name, decided)
 		}
-		if derived := touched["internal/lws/set.go derive"]; name == "survey" && derived != 1 {
+		if derived := touched["internal/lws/table/derive.go Of"]; name == "survey" && derived != 1 {
 			t.Errorf("the walk %q derives the values of the set %d times", name, derived)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	rev "lockstep.dev/lockstep/internal/lws/revision"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -524,7 +525,7 @@ func TestConditionsOfAStoppedGroup(t *testing.T) {
 		if got := says(c, "Stalled"); (got.Status == "True" && got.Reason == exceeded) != tt.isStalled {
 			t.Errorf("%s: Stalled is %+v", name, got)
 		}
-		if states := lws.Stand(c.set()).States; (states[lws.GroupExhausted] == 1) != tt.isStalled {
+		if states := lwsset.Stand(c.set()).States; (states[lws.GroupExhausted] == 1) != tt.isStalled {
 			t.Errorf("%s: states %v", name, states)
 		}
 		if wait, found := waitFor(c.decideSet(), lws.CodePreviousIncarnation); found {

@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/internal/report"
@@ -179,7 +180,7 @@ func (c *cluster) set() lws.SetSnapshot {
 }
 
 // decide is what a set called w, and each group that it could have, asks for.
-func (c *cluster) decideSet() lws.Plan { c.t.Helper(); return lws.DecideSet(c.set()) }
+func (c *cluster) decideSet() lws.Plan { c.t.Helper(); return lwsset.Decide(c.set()) }
 func (c *cluster) decideGroup(name string) lws.Plan {
 	c.t.Helper()
 	_, plan := c.groupPlan(name)

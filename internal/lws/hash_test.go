@@ -21,6 +21,8 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsgroup "lockstep.dev/lockstep/internal/lws/group"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -559,15 +561,15 @@ func TestDecisionsAboutGroupsWithKeysArePure(t *testing.T) {
 	fakeapi.Terminate[Pod](c.Server, c.lead("w-r-b", keyOf("b"), runs).Name)
 	c.lead("w-r-c", keyOf("c"))
 	w := c.set()
-	first := spelled(lws.DecideSet(w))
+	first := spelled(lwsset.Decide(w))
 	mutates(t, &w, func() {
-		if again := spelled(lws.DecideSet(w)); !slices.Equal(first, again) {
+		if again := spelled(lwsset.Decide(w)); !slices.Equal(first, again) {
 			t.Errorf("first %v, then %v", first, again)
 		}
 	})
 	for _, leader := range []string{"w-r-a", "w-r-b", "w-r-c"} {
 		g, _ := c.groupPlan(leader)
-		mutates(t, &g, func() { lws.DecideGroup(g) })
+		mutates(t, &g, func() { lwsgroup.Decide(g) })
 	}
 }
 

@@ -18,7 +18,9 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsgroup "lockstep.dev/lockstep/internal/lws/group"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -88,7 +90,7 @@ func named(all []classified, ref identity.Ref) bool {
 // decideAll decides about the set and about every group it could have.
 func (c *cluster) decideAll() []decided {
 	set := c.set()
-	about := decided{t: c.t, what: "set", plan: lws.DecideSet(set), set: &set, lives: set.Lives}
+	about := decided{t: c.t, what: "set", plan: lwsset.Decide(set), set: &set, lives: set.Lives}
 	about.seen.set(set)
 	see(&about.seen, identity.KindControllerRevision, set.Revisions)
 	all := []decided{about}
@@ -284,9 +286,9 @@ func (d decided) checkOutdated(ref identity.Ref) {
 // and does not change it.
 func (w *world) checkPure(d decided) {
 	var snapshot any = *d.set
-	decide := func() lws.Plan { return lws.DecideSet(*d.set) }
+	decide := func() lws.Plan { return lwsset.Decide(*d.set) }
 	if d.group != nil {
-		snapshot, decide = *d.group, func() lws.Plan { return lws.DecideGroup(*d.group) }
+		snapshot, decide = *d.group, func() lws.Plan { return lwsgroup.Decide(*d.group) }
 	}
 	before := dump.ForHash(snapshot)
 	again := decide()
@@ -307,7 +309,7 @@ func (w *world) checkPure(d decided) {
 	for i := range other.Groups {
 		other.Groups[i].Pods = shuffled(other.Groups[i].Pods, r)
 	}
-	if diff := cmp.Diff(of[action.WriteStatus](d.plan), of[action.WriteStatus](lws.DecideSet(other))); diff != "" {
+	if diff := cmp.Diff(of[action.WriteStatus](d.plan), of[action.WriteStatus](lwsset.Decide(other))); diff != "" {
 		w.t.Fatalf("the order matters (-one +other)\n%s", diff)
 	}
 }

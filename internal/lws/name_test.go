@@ -11,6 +11,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -35,7 +36,7 @@ func TestScaleThatNoNameHoldsStallsTheSet(t *testing.T) {
 			}
 			continue
 		}
-		if stalled.Reason != lws.CodeNameTooLong || !strings.Contains(stalled.Message, fmt.Sprintf(" %d;", tt.limit)) {
+		if stalled.Reason != lwsset.CodeNameTooLong || !strings.Contains(stalled.Message, fmt.Sprintf(" %d;", tt.limit)) {
 			t.Errorf("%s: %+v", name, stalled)
 		}
 	}
@@ -43,5 +44,5 @@ func TestScaleThatNoNameHoldsStallsTheSet(t *testing.T) {
 
 func decidedStatus(t *testing.T, w lws.SetSnapshot) lwsv1.LeaderWorkerSetStatus {
 	t.Helper()
-	return one[action.WriteStatus](t, lws.DecideSet(w)).Status
+	return one[action.WriteStatus](t, lwsset.Decide(w)).Status
 }

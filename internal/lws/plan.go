@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -103,41 +107,64 @@ func (p Plan) Next(now time.Time) time.Duration {
 	return next
 }
 
-func (p *Plan) do(actions ...action.Action) {
+func (p *Plan) Do(actions ...action.Action) {
 	p.Actions = append(p.Actions, actions...)
 }
 
-// add appends what another rule decided.
-func (p *Plan) add(other Plan) {
+// Add appends what another rule decided.
+func (p *Plan) Add(other Plan) {
 	p.Needs = cmp.Or(p.Needs, other.Needs)
 	p.Standing = cmp.Or(p.Standing, other.Standing)
 	p.Actions = append(p.Actions, other.Actions...)
 	p.Waits = append(p.Waits, other.Waits...)
 }
 
-func (p *Plan) wait(w Wait) {
+func (p *Plan) Wait(w Wait) {
 	p.Waits = append(p.Waits, w)
 }
 
-// await waits until a time, or for an event if that is zero.
-func (p *Plan) await(until time.Time, code, sentence string) {
-	p.wait(Wait{Reason: because(code, sentence), Until: until})
+// Await waits until a time, or for an event if that is zero.
+func (p *Plan) Await(until time.Time, code, sentence string) {
+	p.Wait(Wait{Reason: Because(code, sentence), Until: until})
 }
 
-func because(code, sentence string) action.Reason {
+func Because(code, sentence string) action.Reason {
 	return action.Reason{Code: code, Sentence: sentence}
 }
 
-// apply changes an object at the version that was judged. failed is the note if that fails, or empty.
-func (p *Plan) apply(part action.Object, onto identity.Ref, fieldOwner string, reason action.Reason, failed string) {
+// Apply changes an object at the version that was judged. failed is the note if that fails, or empty.
+func (p *Plan) Apply(part action.Object, onto identity.Ref, fieldOwner string, reason action.Reason, failed string) {
 	write := action.Apply{Object: part, Onto: onto, FieldOwner: fieldOwner, Because: reason}
 	if failed != "" {
-		write.Tell.Refused = warning("FailedUpdate", "Update", failed, nil)
+		write.Tell.Refused = Warning("FailedUpdate", "Update", failed, nil)
 	}
-	p.do(write)
+	p.Do(write)
 }
 
-// warning is an event about what goes wrong. related is a second object that it is about, or nil.
-func warning(reason, verb, note string, related *identity.Ref) *action.Event {
+// Warning is an event about what goes wrong. related is a second object that it is about, or nil.
+func Warning(reason, verb, note string, related *identity.Ref) *action.Event {
 	return &action.Event{Warning: true, Reason: reason, Action: verb, Note: note, Related: related}
+}
+
+// Adopt makes owner the controller of an orphan. part holds the ownerReference alone.
+func Adopt(orphan, owner identity.Ref, part action.Object) action.Apply {
+	return action.Apply{
+		Object:     part,
+		Onto:       orphan,
+		FieldOwner: adoptionFieldOwner,
+		Adopter:    &owner,
+		Because:    Because(CodeOrphan, orphan.String()+" has no controller and bears the labels of "+owner.String()),
+	}
+}
+
+// Specified is the spec of a StatefulSet or Deployment as it was judged.
+func Specified(kind identity.Kind, object metav1.Object) action.Standing {
+	return action.Standing{
+		Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Specified: map[types.UID]int64{object.GetUID(): object.GetGeneration()},
+	}
+}
+
+// SetRef returns the incarnation of the set.
+func SetRef(set *lwsv1.LeaderWorkerSet) identity.Ref {
+	return identity.RefOf(identity.KindLeaderWorkerSet, set)
 }

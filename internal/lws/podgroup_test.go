@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -140,7 +141,7 @@ func TestPodGroupsInUseStay(t *testing.T) {
 		c := atLevel(level, 2, 2)(t)
 		before, late := nativeGroups(c), c.set()
 		late.PodGroupsInUse = nil
-		if plan := lws.DecideSet(late); plan.Needs != lws.NeedPodGroupsInUse && level != gang.SetLevel {
+		if plan := lwsset.Decide(late); plan.Needs != lws.NeedPodGroupsInUse && level != gang.SetLevel {
 			t.Errorf("level %s: no pod is looked for: %v", level, spelled(plan))
 		}
 		c.Remove(find[StatefulSet](c, "w"), metav1.DeletePropagationOrphan)
@@ -170,7 +171,7 @@ func TestMinCountIsRaisedBeforeLeadersAreCreated(t *testing.T) {
 	for _, at := range []time.Time{c.Now, c.Now.Add(-time.Hour)} {
 		w := c.set()
 		w.Refusal = lws.Refusal{Sentence: "apply statefulset w: exceeded quota", At: at, Since: at}
-		refused := lws.DecideSet(w)
+		refused := lwsset.Decide(w)
 		refused.Actions = slices.DeleteFunc(refused.Actions, func(a action.Action) bool { return a.Target().Kind != identity.KindPodGroup })
 		c.do(refused)
 		if count() != 4 {

@@ -14,20 +14,21 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 const (
 	// helpAfter is how long the garbage collector has, once the owner of an object is gone, before the operator deletes it.
 	helpAfter = 3 * time.Second
-	// goOnAfter is how long no object may have come or gone before groups whose names are free are created.
-	goOnAfter = 3 * time.Second
+	// GoOnAfter is how long no object may have come or gone before groups whose names are free are created.
+	GoOnAfter = 3 * time.Second
 	// reportAfter is how long an object that is not older than the set may take before it is reported.
 	reportAfter = 10 * time.Second
 	// stuckAfter is how long no object may have come or gone before they count as stuck.
 	stuckAfter = time.Minute
-	// slowLook is how soon a node is read again that lacks the label of a topology.
-	slowLook = 30 * time.Second
+	// SlowLook is how soon a node is read again that lacks the label of a topology.
+	SlowLook = 30 * time.Second
 	// namedAtMost bounds how many objects a message names one by one.
 	namedAtMost = 8
 	// inUseFinalizer is the finalizer of PVCs that pods use.
@@ -36,144 +37,53 @@ const (
 	stuckPhrase = "none has left for a minute"
 )
 
-// bearer is an object under a name that is needed.
-type bearer struct {
+// Object is an object under a name that is needed.
+type Object struct {
 	identity.Ref
-	object metav1.Object
+	Object metav1.Object
 }
 
-func bearersOf[T metav1.Object](kind identity.Kind, objects []T) []bearer {
-	all := make([]bearer, 0, len(objects))
+func ObjectsOf[T metav1.Object](kind identity.Kind, objects []T) []Object {
+	all := make([]Object, 0, len(objects))
 	for _, object := range objects {
-		all = append(all, bearer{Ref: identity.RefOf(kind, object), object: object})
+		all = append(all, Object{Ref: identity.RefOf(kind, object), Object: object})
 	}
 	return all
 }
 
-// below returns the objects whose ordinals are in the range.
-func below(all []bearer, first int, end int32) []bearer {
-	return slices.DeleteFunc(all, func(p bearer) bool {
+// Below returns the objects whose ordinals are in the range.
+func Below(all []Object, first int, end int32) []Object {
+	return slices.DeleteFunc(all, func(p Object) bool {
 		_, ordinal := identity.ParentAndOrdinal(p.Name)
 		return ordinal < first || int32(ordinal) >= end
 	})
 }
 
-// previousWait is what is reported about the objects that a set waits for.
-type previousWait struct {
-	message string
-	until   time.Time
-	stuck   bool
-	// quiet is the wait for objects that no condition reports yet, or nil.
-	quiet *Wait
+// PreviousWait is what is reported about the objects that a set waits for.
+type PreviousWait struct {
+	Message string
+	Until   time.Time
+	Stuck   bool
+	// Quiet is the wait for objects that no condition reports yet, or nil.
+	Quiet *Wait
 }
 
-func (w previousWait) any() bool { return w.message != "" }
+func (w PreviousWait) Any() bool { return w.Message != "" }
 
-// namesWait says what holds back the whole set: objects of a previous incarnation under names that it needs first.
-type namesWait struct {
-	// whole are those under its own name, and leaders those under names of its leaders.
-	whole, leaders []bearer
-	// holds is set while nothing new may be created under the set's names.
-	holds bool
-	until time.Time
-}
-
-// awaitNames returns what holds back the set: the leader StatefulSet, and leaders, because the StatefulSet controller
-// cannot skip an ordinal. Once none has moved for a while, leaders do if they have all names.
-func (d *setDecision) awaitNames() namesWait {
-	w := namesWait{
-		whole:   append(bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous), bearersOf(identity.KindDeployment, d.Deployment.Previous)...),
-		leaders: append(d.previousLeaders(), d.previousPVCs()...),
-	}
-	w.holds = len(w.whole) > 0
-	if len(w.leaders) == 0 || d.StatefulSet.Own() != nil {
-		return w
-	}
-	goOn := d.Vigil.Moved.Add(goOnAfter)
-	if d.Now.Before(goOn) {
-		w.until = goOn
-	}
-	w.holds = w.holds || d.Now.Before(goOn) || len(ordinalsOf(w.leaders)) >= int(workload.Replicas(d.Set))
-	return w
-}
-
-// awaitPrevious returns what is said about objects of a previous incarnation. Beside those that hold back the set, each holds
-// back its own group.
-func (d *setDecision) awaitPrevious() previousWait {
-	blocking := slices.Concat(d.wait.whole, d.wait.leaders, d.previousServices())
-	for _, r := range d.all() {
-		if r.isStopped || !r.isWanted && r.Leader == nil { // its pods stay, and a condition says so, or no other group needs its names
-			continue
-		}
-		blocking = append(blocking, bearersOf(identity.KindPodGroup, r.Gang.Previous)...)
-		blocking = append(blocking, r.previous(workload.Size(d.Set))...)
-	}
-	waiting := d.report(slices.Clone(blocking))
-	if len(blocking) > 0 {
-		waiting.until = cmp.Or(d.wait.until, d.Now.Add(conflictLook))
-	}
-	if len(blocking) > 0 && !waiting.any() {
-		waiting.quiet = new(goneWait(d.Set, "", blocking, time.Time{}))
-	}
-	return waiting
-}
-
-// previous waits for objects of a previous incarnation, and deletes those that the garbage
-// collector has not deleted in time.
-func (d *setDecision) previous() (p Plan) {
-	p.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
-		bearersOf(identity.KindStatefulSet, d.StatefulSet.Previous),
-		bearersOf(identity.KindPod, d.Leaders.Previous),
-		bearersOf(identity.KindService, d.Service.Previous),
-		bearersOf(identity.KindControllerRevision, d.Revisions.Previous),
-	))
-	if d.waiting.any() {
-		p.await(d.waiting.until, CodePreviousIncarnation, d.waiting.message)
-	} else if w := d.waiting.quiet; w != nil {
-		w.Until = d.waiting.until
-		p.wait(*w)
-	}
-	return p
-}
-
-// previousLeaders returns the objects under names of leaders that the set needs, but for the
-// leaders that its own StatefulSet replaces.
-func (d *setDecision) previousLeaders() []bearer {
-	return d.maker.needed(bearersOf(identity.KindPod, notOf(d.leaderStatefulSet(), d.Leaders.Previous)))
-}
-
-// previousPVCs returns the terminating PVCs of leaders that the set needs: no pod starts with one.
-func (d *setDecision) previousPVCs() []bearer {
-	return below(bearersOf(identity.KindPersistentVolumeClaim, d.LeaderVolumes.Previous), 0, workload.Replicas(d.Set))
-}
-
-// previousServices returns the objects under names of Services that the set needs. They hold
-// back those Services alone, but pods have no DNS names meanwhile.
-func (d *setDecision) previousServices() []bearer {
-	if workload.Subdomain(d.Set) == lwsv1.SubdomainShared {
-		return bearersOf(identity.KindService, d.Service.Previous)
-	}
-	var found []bearer
-	for i := range d.rows {
-		found = append(found, bearersOf(identity.KindService, d.rows[i].Service.Previous)...)
-	}
-	return found
-}
-
-// previous returns what holds back this group's workers. Once their StatefulSet exists, it deals
+// Previous returns what holds back this group's workers. Once their StatefulSet exists, it deals
 // with its own pods. PVCs of a StatefulSet to adopt end with its pods.
-func (g *Group) previous(size int32) []bearer {
+func (g *Group) Previous(size int32) []Object {
 	if g.Workers.Own() != nil {
 		return nil
 	}
-	found := bearersOf(identity.KindStatefulSet, g.Workers.Previous)
+	found := ObjectsOf(identity.KindStatefulSet, g.Workers.Previous)
 	if g.Workers.Orphan() == nil {
-		found = append(found, below(bearersOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous), 1, size)...)
+		found = append(found, Below(ObjectsOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous), 1, size)...)
 	}
-	return append(found, below(bearersOf(identity.KindPod, g.Pods.Previous), 1, size)...)
+	return append(found, Below(ObjectsOf(identity.KindPod, g.Pods.Previous), 1, size)...)
 }
 
-func ordinalsOf(all []bearer) map[int]bool {
+func OrdinalsOf(all []Object) map[int]bool {
 	ordinals := map[int]bool{}
 	for _, p := range all {
 		_, ordinal := identity.ParentAndOrdinal(p.Name)
@@ -182,69 +92,69 @@ func ordinalsOf(all []bearer) map[int]bool {
 	return ordinals
 }
 
-// helpAlong deletes garbage that the collector has not deleted in time. The owner is read live before the delete.
+// HelpAlong deletes garbage that the collector has not deleted in time. The owner is read live before the delete.
 // Objects without the label of a set are left to the collector: a policy refuses the operator their deletion.
-func (p *Plan) helpAlong(now time.Time, vigil Vigil, lives identity.Lives, all []bearer) {
+func (p *Plan) HelpAlong(now time.Time, vigil Vigil, lives identity.Lives, all []Object) {
 	for _, g := range all {
-		if !identity.IsGarbage(g.object, lives) || g.object.GetLabels()[lwsv1.SetNameLabelKey] == "" {
+		if !identity.IsGarbage(g.Object, lives) || g.Object.GetLabels()[lwsv1.SetNameLabelKey] == "" {
 			continue
 		}
-		owner := identity.OwnerRef(g.Namespace, g.object.GetOwnerReferences()[0])
+		owner := identity.OwnerRef(g.Namespace, g.Object.GetOwnerReferences()[0])
 		due := cmp.Or(vigil.Gone[owner.UID], now).Add(helpAfter)
 		if now.Before(due) {
-			p.wait(Wait{Reason: because(CodeGarbage, g.String()+" has no owner and is left to the garbage collector"), Until: due})
+			p.Wait(Wait{Reason: Because(CodeGarbage, g.String()+" has no owner and is left to the garbage collector"), Until: due})
 			continue
 		}
-		p.do(action.Delete{
+		p.Do(action.Delete{
 			Object:    g.Ref,
 			OwnerGone: &owner,
-			Because:   because(CodeGarbage, g.String()+" belongs to "+owner.String()+", which is gone"),
+			Because:   Because(CodeGarbage, g.String()+" belongs to "+owner.String()+", which is gone"),
 		})
 	}
 }
 
-// report names the objects that are older than the set, or have been there for a while. The
+// Report names the objects that are older than the set, or have been there for a while. The
 // message depends on the objects alone, not on the time: the next reconcile writes nothing.
-func (d *setDecision) report(blocking []bearer) previousWait {
-	told := slices.DeleteFunc(blocking, func(p bearer) bool {
-		return d.Now.Before(cmp.Or(d.Vigil.Seen[p.UID], d.Now).Add(reportAfter)) && !p.isOlder(d.Set)
+func (w *SetSnapshot) Report(blocking []Object) PreviousWait {
+	told := slices.DeleteFunc(blocking, func(p Object) bool {
+		return w.Now.Before(cmp.Or(w.Vigil.Seen[p.UID], w.Now).Add(reportAfter)) && !p.isOlder(w.Set)
 	})
 	if len(told) == 0 {
-		return previousWait{}
+		return PreviousWait{}
 	}
-	w := previousWait{message: "waiting for " + named(d.Set, sorted(told)), stuck: !d.Now.Before(d.Vigil.Moved.Add(stuckAfter))}
-	if w.stuck {
-		w.message += "; " + stuckPhrase + ": " + listed(spelt(told, remedy), "; ")
+	wait := PreviousWait{Message: "waiting for " + named(w.Set, Sorted(told)), Stuck: !w.Now.Before(w.Vigil.Moved.Add(stuckAfter))}
+	if wait.Stuck {
+		wait.Message += "; " + stuckPhrase + ": " + Listed(Spelt(told, remedy), "; ")
 	}
-	return w
+	return wait
 }
 
 // isOlder reports whether an object was created before a set, or in the same second.
-func (p bearer) isOlder(set *lwsv1.LeaderWorkerSet) bool {
-	return !p.object.GetCreationTimestamp().After(set.CreationTimestamp.Time)
+func (p Object) isOlder(set *lwsv1.LeaderWorkerSet) bool {
+	return !p.Object.GetCreationTimestamp().After(set.CreationTimestamp.Time)
 }
 
-// sorted sorts objects by kind and ordinal: a cache lists them in any order, and a message must not change with it.
-func sorted(all []bearer) []bearer {
-	slices.SortFunc(all, func(a, b bearer) int {
+// Sorted sorts objects by kind and ordinal: a cache lists them in any order, and a message must not change with it.
+func Sorted(all []Object) []Object {
+	slices.SortFunc(all, func(a, b Object) int {
 		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
 
-// goneWait waits until objects are gone.
-func goneWait(set *lwsv1.LeaderWorkerSet, begins string, all []bearer, until time.Time) Wait {
-	return Wait{Reason: because(CodePreviousIncarnation, begins+named(set, sorted(all))), Until: until, Ordinary: !anyOlder(all, set)}
+// GoneWait waits until objects are gone.
+func GoneWait(set *lwsv1.LeaderWorkerSet, begins string, all []Object, until time.Time) Wait {
+	return Wait{Reason: Because(CodePreviousIncarnation, begins+named(set, Sorted(all))), Until: until, Ordinary: !anyOlder(all, set)}
 }
 
 // anyOlder reports whether any of the objects is of a previous incarnation of a set. Objects that the set itself had end in each
 // step of a rollout.
-func anyOlder(all []bearer, set *lwsv1.LeaderWorkerSet) bool {
-	return slices.ContainsFunc(all, func(p bearer) bool { return p.isOlder(set) })
+func anyOlder(all []Object, set *lwsv1.LeaderWorkerSet) bool {
+	return slices.ContainsFunc(all, func(p Object) bool { return p.isOlder(set) })
 }
 
 // named counts objects that must be gone, and names the first of them.
-func named(set *lwsv1.LeaderWorkerSet, all []bearer) string {
+func named(set *lwsv1.LeaderWorkerSet, all []Object) string {
 	noun := "object"
 	if len(all) > 1 {
 		noun += "s"
@@ -254,10 +164,10 @@ func named(set *lwsv1.LeaderWorkerSet, all []bearer) string {
 	} else {
 		noun = "terminating " + noun
 	}
-	return fmt.Sprintf("%d %s: %s", len(all), noun, listed(spelt(all, bearer.String), ", "))
+	return fmt.Sprintf("%d %s: %s", len(all), noun, Listed(Spelt(all, Object.String), ", "))
 }
 
-func spelt(all []bearer, says func(bearer) string) []string {
+func Spelt(all []Object, says func(Object) string) []string {
 	texts := make([]string, len(all))
 	for i, p := range all {
 		texts[i] = says(p)
@@ -265,8 +175,8 @@ func spelt(all []bearer, says func(bearer) string) []string {
 	return texts
 }
 
-// listed joins the first texts and counts the others.
-func listed(texts []string, separator string) string {
+// Listed joins the first texts and counts the others.
+func Listed(texts []string, separator string) string {
 	joined := strings.Join(texts[:min(len(texts), namedAtMost)], separator)
 	if more := len(texts) - namedAtMost; more > 0 {
 		joined += fmt.Sprintf(" and %d more", more)
@@ -275,9 +185,9 @@ func listed(texts []string, separator string) string {
 }
 
 // remedy says what holds an object, and what would release it.
-func remedy(p bearer) string {
-	finalizers := p.object.GetFinalizers()
-	pod, isPod := p.object.(*corev1.Pod)
+func remedy(p Object) string {
+	finalizers := p.Object.GetFinalizers()
+	pod, isPod := p.Object.(*corev1.Pod)
 	switch {
 	case p.Kind == identity.KindPersistentVolumeClaim && slices.Equal(finalizers, []string{inUseFinalizer}):
 		return fmt.Sprintf("%s goes when no pod uses it", p)
@@ -288,7 +198,7 @@ func remedy(p bearer) string {
 		// its volumes beside the next pod.
 		return fmt.Sprintf("%s goes when node %s confirms that it ended; if that machine is off for certain: kubectl taint node %s %s=nodeshutdown:NoExecute",
 			p, pod.Spec.NodeName, pod.Spec.NodeName, corev1.TaintNodeOutOfService)
-	case p.object.GetDeletionTimestamp() == nil:
+	case p.Object.GetDeletionTimestamp() == nil:
 		return fmt.Sprintf("%s goes when the garbage collector deletes it", p)
 	}
 	return fmt.Sprintf("%s goes when its own dependents are gone", p)
@@ -296,7 +206,7 @@ func remedy(p bearer) string {
 
 // Remedy says what holds a terminating pod, and what would release it.
 func Remedy(pod *corev1.Pod) string {
-	return remedy(bearer{Ref: identity.RefOf(identity.KindPod, pod), object: pod})
+	return remedy(Object{Ref: identity.RefOf(identity.KindPod, pod), Object: pod})
 }
 
 // ToldStuck reports whether the set's status says that nothing has left for a minute.
@@ -304,4 +214,85 @@ func ToldStuck(set *lwsv1.LeaderWorkerSet) bool {
 	told, ok := condition.Of(set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
 	return ok && told.Status == metav1.ConditionTrue && told.Reason == CodePreviousIncarnation &&
 		strings.Contains(told.Message, stuckPhrase)
+}
+
+// ConflictLook is how soon foreign objects are read again: objects without our labels are not watched.
+const ConflictLook = 10 * time.Second
+
+const (
+	// PVCsAgain is how soon PVCs that were written are read again.
+	PVCsAgain = 50 * time.Millisecond
+	// RetainAgain is how soon a StatefulSet is read again that is to say Retain.
+	RetainAgain = time.Second
+	// ScaledAgain is how soon PVCs of groups scaled away are read again that are to go.
+	ScaledAgain = 5 * time.Second
+)
+
+// LeftBehind returns the workers that a leader with a key left behind when it was deleted with --cascade=orphan. No
+// leader adopts them, because the next one has another key, and they hold the room of a group.
+func (g *Group) LeftBehind() []Object {
+	if !g.HasKey {
+		return nil
+	}
+	return ObjectsOf(identity.KindPod, slices.Concat(g.Pods.Foreign, g.Pods.Orphans))
+}
+
+// Conflicts returns the foreign objects under names of the group's workers, Service and PodGroup.
+func (g Group) Conflicts(set *lwsv1.LeaderWorkerSet) []Object {
+	found := ObjectsOf(identity.KindPodGroup, g.Gang.Foreign)
+	found = append(found, ObjectsOf(identity.KindPodGroup, g.PodGroups.Foreign)...)
+	found = append(found, ObjectsOf(identity.KindPod, g.Misspelt)...)
+	size := workload.SizeOf(g.Leader, set)
+	if size > 1 {
+		found = append(found, ObjectsOf(identity.KindStatefulSet, g.Workers.Foreign)...)
+	}
+	if len(g.Workers.Foreign) == 0 { // else they are those of the StatefulSet
+		found = append(found, slices.DeleteFunc(Below(ObjectsOf(identity.KindPod, g.Pods.Foreign), 1, size), func(p Object) bool {
+			return g.Workers.Orphan() != nil && metav1.IsControlledBy(p.Object, g.Workers.Orphan()) // is adopted
+		})...)
+	}
+	if g.HasOwnSubdomain(set) {
+		found = append(found, ObjectsOf(identity.KindService, g.Service.Foreign)...)
+	}
+	return found
+}
+
+// ConflictMessage is one message about all conflicts, with the next step, or empty.
+func ConflictMessage(found []Object) string {
+	if len(found) == 0 {
+		return ""
+	}
+	return "names are taken: " + Listed(Spelt(Sorted(found), taken), "; ") + "; remove what is in the way, or give this set another name"
+}
+
+// taken names an object that has a name of ours, and its controller.
+func taken(p Object) string {
+	if parent, ordinal := identity.ParentAndOrdinal(p.Name); p.Kind == identity.KindPod && IsMisspelt(p.Name) {
+		return fmt.Sprintf("%s counts as %s", p, identity.LeaderName(parent, ordinal))
+	}
+	if owner := metav1.GetControllerOfNoCopy(p.Object); owner != nil {
+		return fmt.Sprintf("%s belongs to %s %s", p, strings.ToLower(owner.Kind), owner.Name)
+	}
+	return p.String() + " has no controller"
+}
+
+// IsMisspelt reports whether a pod has a name that a StatefulSet reads as one of its own and never gives: w-01.
+func IsMisspelt(name string) bool {
+	parent, ordinal := identity.ParentAndOrdinal(name)
+	return ordinal != identity.NoOrdinal && name != identity.LeaderName(parent, ordinal)
+}
+
+// ScaledAway are the groups beyond the StatefulSet's replicas that have PVCs which are to
+// go, by rising index. There are none at rest.
+func ScaledAway(w SetSnapshot, created *lwsv1.LeaderWorkerSet) []int {
+	sts := w.StatefulSet.Own()
+	var found []int
+	for _, pvc := range slices.Concat(w.PVCs.Owned, w.PVCs.Orphans) {
+		index := volumes.GroupIndex(pvc, created)
+		if volumes.IsMarked(pvc, w.Set) && sts != nil && int32(index) >= workload.PodsOf(sts) {
+			found = append(found, index)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }

@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -142,7 +143,7 @@ func TestClaimsChangedUnderOthers(t *testing.T) {
 			}
 			then(user(replicas(3), fakeapi.Image("image:2")), settled, removed[Pod]("w-1"), settled)(c)
 			checkImage(c, "image:1", 9)
-			if stands := lws.Stand(c.set()); !stands.Pending || condition(c.status(), available).Status == metav1.ConditionTrue {
+			if stands := lwsset.Stand(c.set()); !stands.Pending || condition(c.status(), available).Status == metav1.ConditionTrue {
 				t.Errorf("told done: %+v", stands)
 			}
 			now := pvcsOf(c)

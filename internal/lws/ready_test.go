@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -77,7 +78,7 @@ var states = map[string]state{
 	"backing-off":            {with(2, 2, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)), backingOff, nil, inProgress, "GroupsFailing"},
 	"budget-exceeded":        {budget(2, 2, 0), failures(1), nil, failed, lws.CodeBudgetExceeded},
 	"previous":               {leftover, nothing, nil, inProgress, lws.CodePreviousIncarnation},
-	"previous-stuck":         {leftover, then(carriedOut, after(time.Minute)), nil, failed, lws.CodePreviousStuck},
+	"previous-stuck":         {leftover, then(carriedOut, after(time.Minute)), nil, failed, lwsset.CodePreviousStuck},
 	"name-conflict":          {with(2, 2), occupied("w-1"), nil, failed, lws.CodeNameConflict},
 	"service-name-conflict":  {with(2, 2), foreign[Service]("w"), nil, current, "AllGroupsReady"},
 	"refused":                {fresh, nothing, refusing(quota), failed, lws.CodeRefused},
@@ -137,7 +138,7 @@ func told(c *cluster, seen func(*lws.SetSnapshot)) Set {
 		seen(&snapshot)
 	}
 	set := find[Set](c, "w").DeepCopy()
-	for _, write := range of[action.WriteStatus](lws.DecideSet(snapshot)) {
+	for _, write := range of[action.WriteStatus](lwsset.Decide(snapshot)) {
 		set.Status = write.Status
 	}
 	return set

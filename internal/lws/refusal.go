@@ -95,17 +95,17 @@ func (r Refusal) Again() time.Time {
 	return r.At.Add(min(max(r.At.Sub(r.Since), RetryRefusedFirst), RetryRefusedAfter))
 }
 
-// refusedSpec is what the API server refuses of the spec, or empty. The spec is left alone until
+// RefusedSpec is what the API server refuses of the spec, or empty. The spec is left alone until
 // the pause is over or the spec changes.
-func (w *SetSnapshot) refusedSpec() string {
+func (w *SetSnapshot) RefusedSpec() string {
 	if w.Refusal.Sentence == "" || !w.Now.Before(w.Refusal.Again()) {
 		return ""
 	}
-	return refusedMessage(w.Refusal)
+	return RefusedMessage(w.Refusal)
 }
 
-// refusedParts is what the API server refuses to groups, and to the set without anything else waiting for it, or empty.
-func (w *SetSnapshot) refusedParts() string {
+// RefusedParts is what the API server refuses to groups, and to the set without anything else waiting for it, or empty.
+func (w *SetSnapshot) RefusedParts() string {
 	if len(w.Refused) == 0 {
 		return ""
 	}
@@ -113,18 +113,18 @@ func (w *SetSnapshot) refusedParts() string {
 	for i, r := range w.Refused {
 		refusals[i] = r.Refusal
 	}
-	return refusedMessage(refusals...)
+	return RefusedMessage(refusals...)
 }
 
-// refusedMessage repeats what the API server answered.
-func refusedMessage(refusals ...Refusal) string {
+// RefusedMessage repeats what the API server answered.
+func RefusedMessage(refusals ...Refusal) string {
 	var said []string
 	for _, r := range refusals {
 		if sentence := clipped(r.Sentence); !slices.Contains(said, sentence) {
 			said = append(said, sentence)
 		}
 	}
-	return "the API server refuses: " + listed(said, "; ")
+	return "the API server refuses: " + Listed(said, "; ")
 }
 
 // clipped is a sentence within the limit, cut between characters.
@@ -133,4 +133,18 @@ func clipped(sentence string) string {
 		return sentence
 	}
 	return strings.ToValidUTF8(sentence[:sentenceLimit], "") + "…"
+}
+
+// CodeUnsupported is the condition of a set that this version of Lockstep leaves alone.
+const CodeUnsupported = "Unsupported"
+
+// UnsupportedText says what a set has that this version lacks.
+func UnsupportedText(beyond []string) string {
+	return "Not managed: the set uses fields this version does not support: " + clipped(Listed(beyond, ", ")) +
+		". Upgrade Lockstep, or remove the fields."
+}
+
+// IsUnsupported reports whether a plan leaves its set alone.
+func (p Plan) IsUnsupported() bool {
+	return slices.ContainsFunc(p.Waits, func(w Wait) bool { return w.Code == CodeUnsupported })
 }

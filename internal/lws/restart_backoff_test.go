@@ -12,6 +12,7 @@ import (
 	"lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -39,7 +40,7 @@ func (c *cluster) heldBack(r lwsv1.GroupRestarts) {
 	c.t.Helper()
 	plan := c.decideGroup("w-0")
 	w, waits := waitFor(plan, lws.CodeBackoff)
-	told := condition(c.status(), lws.ConditionBackoff)
+	told := condition(c.status(), lwsset.ConditionBackoff)
 	if !waits || !w.Until.Equal(r.DueAt.Time) || len(plan.Actions) != 0 || told.Status != metav1.ConditionTrue ||
 		!strings.Contains(told.Message, r.DueAt.UTC().Format(time.RFC3339)) {
 		c.t.Fatalf("not held back: %s %+v; reported %+v", short(plan), plan.Waits, told)
@@ -89,7 +90,7 @@ func TestBackoff(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("seconds (-want +got)\n%s", diff)
 			}
-			if told := condition(c.status(), lws.ConditionBackoff); told.Status == metav1.ConditionTrue {
+			if told := condition(c.status(), lwsset.ConditionBackoff); told.Status == metav1.ConditionTrue {
 				t.Errorf("still reported: %+v", told)
 			}
 			c.pass(11 * time.Minute)
@@ -138,7 +139,7 @@ func TestWhatEndsAWait(t *testing.T) {
 	} {
 		c, _ := waiting(t)
 		then(happens, carriedOut)(c)
-		if told := condition(c.status(), lws.ConditionBackoff); told.Status != metav1.ConditionFalse || c.status().ReadyReplicas != 1 {
+		if told := condition(c.status(), lwsset.ConditionBackoff); told.Status != metav1.ConditionFalse || c.status().ReadyReplicas != 1 {
 			t.Errorf("%s: reported %+v, %d groups are ready", name, told, c.status().ReadyReplicas)
 		}
 	}

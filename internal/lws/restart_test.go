@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -556,7 +557,7 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 	status := lwsv1.LeaderWorkerSetStatus{RestartsSince: &since}
 	for _, incarnation := range []string{"a", "b", "c", "d"} {
 		for _, failed := range []bool{false, true} {
-			status = written(t, lws.DecideSet(largeSet(many, incarnation, status, failed)))
+			status = written(t, lwsset.Decide(largeSet(many, incarnation, status, failed)))
 		}
 		encoded, err := json.Marshal(status)
 		if err != nil {
@@ -577,7 +578,7 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 		if len(encoded) > most || len(status.Restarts) != 2500 || detailed != 64 || withContainers < 3 || withContainers > 15 {
 			t.Errorf("%d bytes, %d started, %d restarts, %d with evidence, %d with containers", len(encoded), len(status.Started), len(status.Restarts), detailed, withContainers)
 		}
-		if again := of[action.WriteStatus](lws.DecideSet(largeSet(many, incarnation, status, true))); len(again) > 0 {
+		if again := of[action.WriteStatus](lwsset.Decide(largeSet(many, incarnation, status, true))); len(again) > 0 {
 			t.Errorf("a status that is full is written again")
 		}
 	}

@@ -1,15 +1,10 @@
 package lws
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"lockstep.dev/lockstep/internal/gang"
-	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Standing is the progress of a set, counted as its status counts.
@@ -40,13 +35,13 @@ type Standing struct {
 	// Conditions are those of the status as it is to be.
 	Conditions []metav1.Condition
 
-	// wantedReady and atTarget are of the groups below replicas: a surge group does not replace a wanted one. atTarget counts
+	// wantedReady and atTarget are of the groups below replicas: a surge group does not replace a wanted one. AtTarget counts
 	// also while a template waits.
-	wantedReady, atTarget int32
-	// current is how many groups there are between the partition and replicas.
-	current int32
-	// unobserved is set until the Deployment controller has seen what is asked: nothing is done before that.
-	unobserved bool
+	WantedReady, AtTarget int32
+	// Current is how many groups there are between the partition and replicas.
+	Current int32
+	// Unobserved is set until the Deployment controller has seen what is asked: nothing is done before that.
+	Unobserved bool
 }
 
 // UnstartedGroup is a group some of whose pods have never run.
@@ -86,38 +81,4 @@ const (
 // String returns the state as metrics name it.
 func (s GroupState) String() string {
 	return [...]string{"ready", "exhausted", "refused", "backingOff", "restarting", "waiting", "unready", "starting"}[s]
-}
-
-// Stand returns the progress of a set.
-func Stand(w SetSnapshot) Standing {
-	d, _ := derive(w)
-	return *d.stand(w.Set.Status.Conditions)
-}
-
-func (d *setDecision) stand(conditions []metav1.Condition) *Standing {
-	s := d.Standing
-	s.Key, s.Pending, s.Conditions = d.target.key, d.pending, conditions
-	s.Target = max(0, workload.Replicas(d.Set)-workload.Partition(d.Set))
-	s.Down, s.Budget = d.maker.down(), d.rollout.Budget(d.course.Replicas)
-	s.Unstarted = d.unstarted()
-	if s.States[GroupReady] < workload.Replicas(d.Set) {
-		s.Accelerators = d.accelerators()
-	}
-	return &s
-}
-
-// accelerators returns the extended resources that the pods of one group request.
-func (d *setDecision) accelerators() map[corev1.ResourceName]resource.Quantity {
-	template := &d.Set.Spec.LeaderWorkerTemplate
-	leader := template.LeaderTemplate
-	if leader == nil {
-		leader = &template.WorkerTemplate
-	}
-	requested := gang.Resources(leader, &template.WorkerTemplate, workload.Size(d.Set))
-	for name := range requested {
-		if !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix) {
-			delete(requested, name)
-		}
-	}
-	return requested
 }

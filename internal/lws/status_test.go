@@ -21,6 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -380,7 +381,7 @@ func TestALongRefusalFitsIntoAStatus(t *testing.T) {
 		fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
 		world := c.set()
 		world.Refusal = lws.Refusal{Sentence: lead + strings.Repeat("€", 100<<10/3), At: world.Now}
-		got := progress(t, lws.DecideSet(world))
+		got := progress(t, lwsset.Decide(world))
 		if got.Reason != lws.CodeRefused || !strings.Contains(got.Message, lead+"€€€") || len(got.Message) > messageLimit/2 || !utf8.ValidString(got.Message) {
 			t.Errorf("got %s: %d bytes, %.200q", got.Reason, len(got.Message), got.Message)
 		}

@@ -9,6 +9,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsleaders "lockstep.dev/lockstep/internal/lws/leaders"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -170,7 +171,7 @@ func TestNewStatefulSetsSayTheirRole(t *testing.T) {
 	}
 	on("w", func(sts StatefulSet) { // as an earlier version applied it
 		delete(sts.Annotations, lws.AppliedAnnotationKey)
-		wanted := lws.WantedLeaders(c.set())
+		wanted := lwsleaders.WantedLeaders(c.set())
 		sts.Annotations[lws.AppliedAnnotationKey] = lws.Fingerprint(wanted)
 	})(c)
 	checkAtRest(c)

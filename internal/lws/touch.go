@@ -21,21 +21,11 @@ const (
 	touchPauseMax = 5 * time.Minute
 )
 
-// touch wakes the StatefulSet controller when the name of a leader is free again.
-func (d *statefulSetMaker) touch() (p Plan) {
-	sts := d.StatefulSet.Own()
-	if sts == nil || !workload.LacksPods(sts) {
-		return p
-	}
-	p.touchStalled(sts, d.Now, d.Stalled, d.isFirstFree(sts))
-	return p
-}
-
-// touchStalled wakes the StatefulSet controller when a StatefulSet lacks pods, creates none, and
+// TouchStalled wakes the StatefulSet controller when a StatefulSet lacks pods, creates none, and
 // has a free name for one that the controller gets to. It retries after up to 1,000 s, and no
 // deletion of a pod of another owner wakes it; any change of the StatefulSet does.
-func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFree bool) {
-	p.await(now.Add(conflictLook), CodeMissing,
+func (p *Plan) TouchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFree bool) {
+	p.Await(now.Add(ConflictLook), CodeMissing,
 		fmt.Sprintf("statefulset %s has %d of %d pods", sts.Name, sts.Status.Replicas, ptr.Deref(sts.Spec.Replicas, 1)))
 	if since.IsZero() || !isFree {
 		return
@@ -47,24 +37,17 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFre
 	}
 	annotations := map[string]string{NudgeAnnotationKey: now.UTC().Format(time.RFC3339)}
 	part := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
-	p.apply(part, identity.RefOf(identity.KindStatefulSet, sts), nudgeFieldOwner,
-		because(CodeNudge, fmt.Sprintf("statefulset %s lacks pods whose names are free", sts.Name)), "")
+	p.Apply(part, identity.RefOf(identity.KindStatefulSet, sts), nudgeFieldOwner,
+		Because(CodeNudge, fmt.Sprintf("statefulset %s lacks pods whose names are free", sts.Name)), "")
 }
 
-// isFirstFree reports whether a leader is missing, and no other owner's pod or PVC has the name of
-// the first missing one. Once it has, the leaders after it are created by the operator.
-func (d *statefulSetMaker) isFirstFree(sts *appsv1.StatefulSet) bool {
-	others := slices.Concat(d.previousLeaders(), bearersOf(identity.KindPod, slices.Concat(d.Misspelt, d.Leaders.Foreign)), d.previousPVCs())
-	return isFirstFree(sts, ownOrdinals(d.Leaders, sts), ordinalsOf(others), 0)
+// IsFirstFree reports the same of workers. A status that lags behind the pods counts as nothing missing.
+func (g *Group) IsFirstFree(sts *appsv1.StatefulSet) bool {
+	others := slices.Concat(ObjectsOf(identity.KindPod, slices.Concat(g.Misspelt, g.OthersPods())), ObjectsOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
+	return IsFirstFree(sts, OwnOrdinals(g.Pods, sts), OrdinalsOf(others), 1)
 }
 
-// isFirstFree reports the same of workers. A status that lags behind the pods counts as nothing missing.
-func (g *Group) isFirstFree(sts *appsv1.StatefulSet) bool {
-	others := slices.Concat(bearersOf(identity.KindPod, slices.Concat(g.Misspelt, g.OthersPods())), bearersOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
-	return isFirstFree(sts, ownOrdinals(g.Pods, sts), ordinalsOf(others), 1)
-}
-
-func isFirstFree(sts *appsv1.StatefulSet, own, others map[int]bool, start int) bool {
+func IsFirstFree(sts *appsv1.StatefulSet, own, others map[int]bool, start int) bool {
 	first := start
 	for own[first] {
 		first++
@@ -72,18 +55,18 @@ func isFirstFree(sts *appsv1.StatefulSet, own, others map[int]bool, start int) b
 	return first < start+int(workload.PodsOf(sts)) && !others[first]
 }
 
-// ownOrdinals returns the ordinals of the pods that a StatefulSet controls, terminating ones too.
-func ownOrdinals(pods identity.Claim[*corev1.Pod], sts *appsv1.StatefulSet) map[int]bool {
+// OwnOrdinals returns the ordinals of the pods that a StatefulSet controls, terminating ones too.
+func OwnOrdinals(pods identity.Claim[*corev1.Pod], sts *appsv1.StatefulSet) map[int]bool {
 	all := slices.Concat(pods.Owned, pods.Previous)
-	return ordinalsOf(bearersOf(identity.KindPod, slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, sts) })))
+	return OrdinalsOf(ObjectsOf(identity.KindPod, slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, sts) })))
 }
 
 // OthersPods returns the pods under names of workers that the group's StatefulSet does not own.
 func (g *Group) OthersPods() []*corev1.Pod {
-	return append(notOf(g.Workers.Own(), g.Pods.Previous), g.Pods.Foreign...)
+	return append(NotOf(g.Workers.Own(), g.Pods.Previous), g.Pods.Foreign...)
 }
 
-// notOf returns the pods that a StatefulSet does not control, if there is one.
-func notOf(sts *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+// NotOf returns the pods that a StatefulSet does not control, if there is one.
+func NotOf(sts *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return sts != nil && metav1.IsControlledBy(pod, sts) })
 }

@@ -13,6 +13,8 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsgroup "lockstep.dev/lockstep/internal/lws/group"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -25,7 +27,7 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	w := lws.SetSnapshot{Now: time.Now(), Set: set, Beyond: []string{`spec.groupIdentity="Hash"`}}
 	before := set.Status.DeepCopy()
 
-	plan := lws.DecideSet(w)
+	plan := lwsset.Decide(w)
 	write := one[action.WriteStatus](t, plan)
 	if told := meta.FindStatusCondition(write.Status.Conditions, lws.CodeUnsupported); told == nil || told.Status != metav1.ConditionTrue || told.Reason != "UnknownFields" {
 		t.Errorf("condition %+v", told)
@@ -46,22 +48,22 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	}
 
 	set.Status = write.Status
-	if again := lws.DecideSet(w); len(again.Actions) > 0 || !again.IsUnsupported() {
+	if again := lwsset.Decide(w); len(again.Actions) > 0 || !again.IsUnsupported() {
 		t.Errorf("once more: %v", again.Actions)
 	}
 	set.Generation++
-	if write := one[action.WriteStatus](t, lws.DecideSet(w)); write.Status.ObservedGeneration != set.Generation || len(write.Tell.Done) > 0 {
+	if write := one[action.WriteStatus](t, lwsset.Decide(w)); write.Status.ObservedGeneration != set.Generation || len(write.Tell.Done) > 0 {
 		t.Errorf("another generation: %+v", write)
 	}
-	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond}); len(plan.Actions) > 0 || !plan.IsUnsupported() {
+	if plan := lwsgroup.Decide(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond}); len(plan.Actions) > 0 || !plan.IsUnsupported() {
 		t.Errorf("its group: %v", plan.Actions)
 	}
 	retained := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Finalizers: []string{lwsv1.GroupRestartBudgetFinalizer}, DeletionTimestamp: &metav1.Time{Time: w.Now}}}
-	if plan := lws.DecideGroup(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond, Kept: []*corev1.Pod{retained}}); len(plan.Actions) > 0 {
+	if plan := lwsgroup.Decide(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond, Kept: []*corev1.Pod{retained}}); len(plan.Actions) > 0 {
 		t.Errorf("its group with a retained pod: %v", plan.Actions)
 	}
 	w.Set.DeletionTimestamp = &metav1.Time{Time: w.Now}
-	if plan := lws.DecideSet(w); len(plan.Actions)+len(plan.Waits) > 0 {
+	if plan := lwsset.Decide(w); len(plan.Actions)+len(plan.Waits) > 0 {
 		t.Errorf("a terminating set: %+v", plan)
 	}
 }

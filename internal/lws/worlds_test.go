@@ -17,6 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -169,7 +170,7 @@ func (w *rolling) handOver() {
 	s := w.live()
 	live := s.StatefulSet.Own()
 	w.met.when("a hand-over in mid-rollout", partition(live) > 0)
-	for _, a := range of[action.Create](lws.DecideSet(s)) {
+	for _, a := range of[action.Create](lwsset.Decide(s)) {
 		if _, revision := a.Object.(Revision); revision && live != nil && live.Spec.Template.Spec.Containers[0].Image == w.image() {
 			w.t.Fatalf("create %s", a.Target())
 		}

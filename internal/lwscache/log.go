@@ -49,11 +49,8 @@ func (o *Observer) LogPlan(ctx context.Context, leader types.NamespacedName) (*l
 	}
 	read := o.readLogs(ctx, leader.Namespace, decision.Containers)
 	now := &corev1.Pod{} // the deletion of the group changed it meanwhile
-	if err := o.live.Get(ctx, leader, now); err != nil {
-		return nil, lws.Plan{}, err
-	}
-	if now.UID != pod.UID {
-		return set, lws.Plan{}, nil
+	if err := o.live.Get(ctx, leader, now); err != nil || now.UID != pod.UID {
+		return set, lws.Plan{}, err
 	}
 	return set, lws.AddLogs(now, decision, read), nil
 }

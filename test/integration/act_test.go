@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -44,7 +45,7 @@ func newScene(t *testing.T) *scene {
 		Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 	}}
 	s.must(api.Create(t.Context(), s.set))
-	s.plan = lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, Now: time.Now()})
+	s.plan = lwsset.Decide(lws.SetSnapshot{Set: s.set, HistoryRead: true, Now: time.Now()})
 	return s
 }
 
@@ -89,7 +90,7 @@ func (s *scene) created() *appsv1.StatefulSet {
 
 // decide returns the plan for the set and its StatefulSet.
 func (s *scene) decide(sts *appsv1.StatefulSet) lws.Plan {
-	return lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: []*appsv1.StatefulSet{sts}}})
+	return lwsset.Decide(lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: []*appsv1.StatefulSet{sts}}})
 }
 
 // applyOnto returns the apply of the set onto its StatefulSet.
@@ -196,7 +197,7 @@ func TestAdoptionKeepsTheDataOfARevision(t *testing.T) {
 	orphan.OwnerReferences = nil
 	s.must(api.Create(t.Context(), orphan, client.FieldOwner(lws.FieldOwner)))
 	world := lws.SetSnapshot{Set: s.set, Revisions: identity.Claim[*appsv1.ControllerRevision]{Orphans: []*appsv1.ControllerRevision{orphan}}}
-	s.must(s.do(lws.DecideSet(world).Actions[0]))
+	s.must(s.do(lwsset.Decide(world).Actions[0]))
 	after := &appsv1.ControllerRevision{}
 	s.must(api.Get(t.Context(), client.ObjectKeyFromObject(orphan), after))
 	if owner := metav1.GetControllerOf(after); owner == nil || owner.UID != s.set.UID {
@@ -216,7 +217,7 @@ func (s *scene) renumber(known *appsv1.ControllerRevision) {
 	other.Data = runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}
 	other.Revision = 7
 	world := lws.SetSnapshot{Set: s.set, Revisions: identity.Claim[*appsv1.ControllerRevision]{Owned: []*appsv1.ControllerRevision{known, other}}}
-	s.must(s.do(lws.DecideSet(world).Actions[0]))
+	s.must(s.do(lwsset.Decide(world).Actions[0]))
 	after := &appsv1.ControllerRevision{}
 	s.must(api.Get(s.t.Context(), client.ObjectKeyFromObject(known), after))
 	if after.Revision != 8 || metav1.GetControllerOf(after) == nil || len(after.Data.Raw) == 0 {

@@ -18,7 +18,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/install"
-	"lockstep.dev/lockstep/internal/lws"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 )
 
 // storedSet is a set as a manifest has it.
@@ -163,6 +163,6 @@ func (c *cluster) scalesBeyondItsName() {
 		set := &lwsv1.LeaderWorkerSet{}
 		c.must(runtime.DefaultUnstructuredConverter.FromUnstructured(c.raw(name).Object, set))
 		stalled := meta.FindStatusCondition(set.Status.Conditions, "Stalled")
-		return stalled != nil && stalled.Reason == lws.CodeNameTooLong && strings.Contains(stalled.Message, " 49;")
+		return stalled != nil && stalled.Reason == lwsset.CodeNameTooLong && strings.Contains(stalled.Message, " 49;")
 	}, nil)
 }

@@ -42,7 +42,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/redact"
 	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/gang"
-	"lockstep.dev/lockstep/internal/lws"
+	lwsleaders "lockstep.dev/lockstep/internal/lws/leaders"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
@@ -297,7 +297,7 @@ func (c *collector) surveySets(ctx context.Context) {
 			c.miss("status and plan of "+set.Name, err)
 			continue
 		}
-		if wanted := lws.WantedLeaders(found.Set); wanted != nil {
+		if wanted := lwsleaders.WantedLeaders(found.Set); wanted != nil {
 			c.wanted = append(c.wanted, wanted)
 		}
 		c.see(set.Name+"/status.txt", render.Status(found))

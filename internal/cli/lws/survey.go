@@ -35,6 +35,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
@@ -179,7 +180,7 @@ func standingOf(w lws.SetSnapshot, plan lws.Plan) lws.Standing {
 	if plan.Standing != nil {
 		return *plan.Standing
 	}
-	return lws.Stand(w)
+	return lwsset.Stand(w)
 }
 
 // overlay reads a set that is not stored, and everything else from the cache.

@@ -9,10 +9,9 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// Default fills in what a schema cannot: it runs before the schema is checked,
-// and so repairs what a typed client sends for a field it leaves empty. Done
-// twice it changes nothing, and on a stored set it changes nothing at all,
-// which keeps an update of the operator from touching any generation.
+// Default fills in what a schema cannot: it runs before the schema is checked, and so repairs what a typed client sends
+// for a field it leaves empty. Done twice it changes nothing, and on a stored set it changes nothing at all, which
+// keeps an update of the operator from touching any generation.
 func Default(set *lwsv1.LeaderWorkerSet) {
 	defaultRestartPolicy(&set.Spec.LeaderWorkerTemplate)
 	defaultRolloutStrategy(&set.Spec.RolloutStrategy)

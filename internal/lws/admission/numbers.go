@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -85,8 +86,7 @@ func checkSize(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 			"size must be equal or less than 1000000: more pods than a cluster holds; use more groups"))...)
 }
 
-// checkProduct keeps the number of pods of a set within an int32, in which
-// others count them.
+// checkProduct keeps the number of pods of a set within an int32, in which others count them.
 func checkProduct(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	groups, size := workload.Replicas(set), workload.Size(set)
 	return when(int64(groups)*int64(size) > math.MaxInt32,
@@ -95,8 +95,7 @@ func checkProduct(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 
 var subgroupSizePath = templatePath.Child("subGroupPolicy", "subGroupSize")
 
-// checkSubgroups requires that subgroups of one size divide the pods of a group, with at most the
-// leader left over.
+// checkSubgroups requires that subgroups of one size divide the pods of a group, with at most the leader left over.
 func checkSubgroups(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	policy := set.Spec.LeaderWorkerTemplate.SubGroupPolicy
 	switch {
@@ -137,4 +136,39 @@ func checkSubgroupChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 
 func subgroupSize(set *lwsv1.LeaderWorkerSet) *int32 {
 	return ptr.Deref(set.Spec.LeaderWorkerTemplate.SubGroupPolicy, lwsv1.SubGroupPolicy{}).SubGroupSize
+}
+
+var (
+	specPath     = field.NewPath("spec")
+	replicasPath = specPath.Child("replicas")
+	templatePath = specPath.Child("leaderWorkerTemplate")
+	sizePath     = templatePath.Child("size")
+	rollingPath  = specPath.Child("rolloutStrategy", "rollingUpdateConfiguration")
+	claimsPath   = templatePath.Child("volumeClaimTemplates")
+)
+
+// podTemplate is a template pods are made from, and where the user wrote it.
+type podTemplate struct {
+	path *field.Path
+	*corev1.PodTemplateSpec
+}
+
+// when returns a fault if a rule is broken, and nothing else.
+func when(isBroken bool, fault *field.Error) field.ErrorList {
+	if isBroken {
+		return field.ErrorList{fault}
+	}
+	return nil
+}
+
+// leaderTemplate is what leaders are made from.
+func leaderTemplate(set *lwsv1.LeaderWorkerSet) podTemplate {
+	if own := set.Spec.LeaderWorkerTemplate.LeaderTemplate; own != nil {
+		return podTemplate{templatePath.Child("leaderTemplate"), own}
+	}
+	return workerTemplate(set)
+}
+
+func workerTemplate(set *lwsv1.LeaderWorkerSet) podTemplate {
+	return podTemplate{templatePath.Child("workerTemplate"), &set.Spec.LeaderWorkerTemplate.WorkerTemplate}
 }

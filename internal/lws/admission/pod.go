@@ -17,9 +17,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// MutatePod completes a pod of a set, in place, and leaves every other pod as it
-// is. An error means that the pod must not be created. Done twice it changes
-// nothing.
+// MutatePod completes a pod of a set, in place, and leaves every other pod as it is. An error means that the pod must
+// not be created. Done twice it changes nothing.
 func MutatePod(pod *corev1.Pod) error {
 	if _, ours := pod.Labels[lwsv1.SetNameLabelKey]; !ours {
 		return nil
@@ -126,8 +125,7 @@ func excludeOthers(leader *corev1.Pod) {
 	}
 }
 
-// placeWorker tells a worker its place in the group. The group it knows from its
-// StatefulSet.
+// placeWorker tells a worker its place in the group. The group it knows from its StatefulSet.
 func placeWorker(pod *corev1.Pod, groupSize int) error {
 	ordinal, err := podOrdinal(pod)
 	if err != nil {
@@ -162,9 +160,8 @@ func countAnnotation(pod *corev1.Pod, key string) (int, error) {
 	return int(n), nil
 }
 
-// maxNameLength bounds the names of pods and the addresses of leaders. The API server refuses
-// longer ones anyway, but after this mutation, which copies them into every container: the square
-// of a request.
+// maxNameLength bounds the names of pods and the addresses of leaders. The API server refuses longer ones anyway, but
+// after this mutation, which copies them into every container: the square of a request.
 const maxNameLength = validation.DNS1123SubdomainMaxLength
 
 func tooLong(what string, pod *corev1.Pod, text string) error {

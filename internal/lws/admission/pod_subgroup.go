@@ -36,8 +36,7 @@ func subgroupsOf(pod *corev1.Pod, leaderName string) string {
 	return leaderName
 }
 
-// dividesGroup reports whether the pod's group has subgroups and the pod does
-// not know its own yet.
+// dividesGroup reports whether the pod's group has subgroups and the pod does not know its own yet.
 func dividesGroup(pod *corev1.Pod) bool {
 	_, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]
 	return divided && pod.Labels[lwsv1.SubGroupIndexLabelKey] == ""
@@ -71,14 +70,11 @@ func joinSubgroup(pod *corev1.Pod, from string, index int) {
 	}
 }
 
-// SetExclusiveAffinities makes the pod share a topology domain with the pods
-// whose label podAffinityKey has the value uniqueKey, and with no others that
-// have that label. topologyKey names the node label whose values are the
-// domains.
+// SetExclusiveAffinities makes the pod share a topology domain with the pods whose label podAffinityKey has the value
+// uniqueKey, and with no others that have that label. topologyKey names the node label whose values are the domains.
 //
-// A pod that already has both a required affinity and a required anti-affinity
-// for that topology is left alone: it was done before, or the user knows better.
-// Otherwise the terms come on top of what is there.
+// A pod that already has both a required affinity and a required anti-affinity for that topology is left alone: it was
+// done before, or the user knows better. Otherwise the terms come on top of what is there.
 func SetExclusiveAffinities(pod *corev1.Pod, uniqueKey, topologyKey, podAffinityKey string) {
 	affinity := cmp.Or(pod.Spec.Affinity, &corev1.Affinity{})
 	pod.Spec.Affinity = affinity

@@ -32,8 +32,7 @@ type Scheduling struct {
 	Unserved func(kind string) error
 }
 
-// check returns what is wrong with spec.scheduling. Where the operator can do nothing with the field,
-// no more is said.
+// check returns what is wrong with spec.scheduling. Where the operator can do nothing with the field, no more is said.
 func (s Scheduling) check(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	if set.Spec.Scheduling == nil {
 		return nil

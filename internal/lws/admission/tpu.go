@@ -24,9 +24,8 @@ const (
 	tpuFirstPort = 8476
 )
 
-// addTPUEnvironment tells the containers that ask for TPUs which hosts work
-// together and which of them they are. A pod whose first such container says so
-// itself is left alone.
+// addTPUEnvironment tells the containers that ask for TPUs which hosts work together and which of them they are. A pod
+// whose first such container says so itself is left alone.
 func addTPUEnvironment(pod *corev1.Pod, groupSize int) error {
 	containers := tpuContainers(&pod.Spec)
 	if len(containers) == 0 || defines(containers[0], tpuHostnames) || defines(containers[0], tpuID) {
@@ -82,8 +81,7 @@ func portOf(container *corev1.Container, k int) string {
 	return strconv.Itoa(tpuFirstPort + k)
 }
 
-// slice is the run of pods whose TPUs work together: by worker index, from first to last. The
-// leader has the index 0.
+// slice is the run of pods whose TPUs work together: by worker index, from first to last. The leader has the index 0.
 type slice struct {
 	leader      string // its host name
 	workers     string // what the names of workers begin with
@@ -141,9 +139,8 @@ const (
 	maxEnvironment = 1024 * 1024
 )
 
-// lists are the values of TPU_WORKER_HOSTNAMES and TPU_PROCESS_ADDRESSES: every
-// host once per port, in the order of the pods. It stops at the first host too
-// many: a group size is a number, and must cost no more than its digits.
+// lists are the values of TPU_WORKER_HOSTNAMES and TPU_PROCESS_ADDRESSES: every host once per port, in the order of the
+// pods. It stops at the first host too many: a group size is a number, and must cost no more than its digits.
 func (s *slice) lists(pod *corev1.Pod, ports []string) (hostnames, addresses string, err error) {
 	var hosts, endpoints []string
 	limit := min(maxEnvironmentVariable-len(tpuAddresses)-len("=\x00"), maxEnvironment/(2*len(ports)))

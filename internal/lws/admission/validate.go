@@ -1,12 +1,13 @@
-// Package admission decides what may enter: it fills in what a user left out of
-// a LeaderWorkerSet, refuses what can never work, warns of what will surprise,
-// and completes the pods of a set as they are created.
+// Package admission decides what may enter: it fills in what a user left out of a LeaderWorkerSet, refuses what can
+// never work, warns of what will surprise, and completes the pods of a set as they are created.
 //
-// It knows the contract of the admission webhooks: which field gets which
-// value, and which text refuses it. It refuses to know HTTP, certificates and
-// the cluster: every function takes values and returns values, looks at nothing
-// else, and costs no more than its input is large. What comes in may have
-// bypassed every default and every schema; nothing here may panic on it.
+// It knows the contract of the admission webhooks: which field gets which value, and which text refuses it. It refuses
+// to know HTTP, certificates and the cluster: every function takes values and returns values, looks at nothing else,
+// and costs no more than its input is large. What comes in may have bypassed every default and every schema; nothing
+// here may panic on it.
+//
+// Files, each of which builds on those before it: pod.go, pod_subgroup.go, tpu.go, keys.go, numbers.go, scheduling.go,
+// identity.go, default.go, validate.go, warn.go, draft.go.
 package admission
 
 import (
@@ -62,16 +63,7 @@ var changes = []func(set, old *lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkSchedulingChange,
 }
 
-// when returns a fault if a rule is broken, and nothing else.
-func when(isBroken bool, fault *field.Error) field.ErrorList {
-	if isBroken {
-		return field.ErrorList{fault}
-	}
-	return nil
-}
-
-// ValidateCreate returns what is wrong with a new set where spec.scheduling is served so. Run it after
-// Default.
+// ValidateCreate returns what is wrong with a new set where spec.scheduling is served so. Run it after Default.
 func (s Scheduling) ValidateCreate(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	for _, check := range rules {
 		faults = append(faults, check(set)...)
@@ -79,8 +71,7 @@ func (s Scheduling) ValidateCreate(set *lwsv1.LeaderWorkerSet) (faults field.Err
 	return append(faults, s.check(set)...)
 }
 
-// ValidateUpdate returns what is wrong with a set as the successor of another. Run it after
-// Default.
+// ValidateUpdate returns what is wrong with a set as the successor of another. Run it after Default.
 func (s Scheduling) ValidateUpdate(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 	faults := Made(s.ValidateCreate(set), s.ValidateCreate(old))
 	for _, check := range changes {
@@ -104,15 +95,6 @@ func isIn(faults field.ErrorList, fault *field.Error) bool {
 		return f.Error() == fault.Error()
 	})
 }
-
-var (
-	specPath     = field.NewPath("spec")
-	replicasPath = specPath.Child("replicas")
-	templatePath = specPath.Child("leaderWorkerTemplate")
-	sizePath     = templatePath.Child("size")
-	rollingPath  = specPath.Child("rolloutStrategy", "rollingUpdateConfiguration")
-	claimsPath   = templatePath.Child("volumeClaimTemplates")
-)
 
 // checkMetadata requires a DNS-1035 label as the name: it becomes the name of a Service.
 func checkMetadata(set *lwsv1.LeaderWorkerSet) field.ErrorList {
@@ -159,26 +141,7 @@ func checkGroupRestarts(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 			"maxGroupRestarts is only supported when restartPolicy recreates the group"))...)
 }
 
-// podTemplate is a template pods are made from, and where the user wrote it.
-type podTemplate struct {
-	path *field.Path
-	*corev1.PodTemplateSpec
-}
-
-// leaderTemplate is what leaders are made from.
-func leaderTemplate(set *lwsv1.LeaderWorkerSet) podTemplate {
-	if own := set.Spec.LeaderWorkerTemplate.LeaderTemplate; own != nil {
-		return podTemplate{templatePath.Child("leaderTemplate"), own}
-	}
-	return workerTemplate(set)
-}
-
-func workerTemplate(set *lwsv1.LeaderWorkerSet) podTemplate {
-	return podTemplate{templatePath.Child("workerTemplate"), &set.Spec.LeaderWorkerTemplate.WorkerTemplate}
-}
-
-// templatesInUse leaves out a worker template from which nothing is made: it
-// must be there, and may say anything.
+// templatesInUse leaves out a worker template from which nothing is made: it must be there, and may say anything.
 func templatesInUse(set *lwsv1.LeaderWorkerSet) []podTemplate {
 	leader, worker := leaderTemplate(set), workerTemplate(set)
 	if workload.Size(set) > 1 && leader.PodTemplateSpec != worker.PodTemplateSpec {
@@ -187,8 +150,7 @@ func templatesInUse(set *lwsv1.LeaderWorkerSet) []podTemplate {
 	return []podTemplate{leader}
 }
 
-// checkPodLifetime refuses pods that end by themselves: StatefulSets do not take
-// them.
+// checkPodLifetime refuses pods that end by themselves: StatefulSets do not take them.
 func checkPodLifetime(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	for _, template := range templatesInUse(set) {
 		spec, policy := template.path.Child("spec"), template.Spec.RestartPolicy
@@ -225,17 +187,13 @@ func checkRetention(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	return append(refuse(policy.WhenDeleted, "whenDeleted"), refuse(policy.WhenScaled, "whenScaled")...)
 }
 
-// checkClaimsChange keeps the claims as they were made. The StatefulSets cannot
-// take a change, and would refuse every later update of the set with it. What
-// does not reach them may change.
+// checkClaimsChange keeps the claims as they were made. The StatefulSets cannot take a change, and would refuse every
+// later update of the set with it. What does not reach them may change.
 func checkClaimsChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 	is, was := set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, old.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
 	return when(!workload.SameClaimTemplates(set.Namespace, is, was), field.Invalid(claimsPath, field.OmitValueType{},
 		"field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay"))
 }
-
-// The rules below refuse annotations that cannot be read: the operator would ignore them,
-// and the user would not know.
 
 var annotationsPath = field.NewPath("metadata", "annotations")
 
@@ -293,9 +251,8 @@ func checkSubgroupTopology(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 // topologyKeys are the annotations that name a node label.
 var topologyKeys = []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey}
 
-// checkTopologies refuses what is no node label: it goes into the affinity of
-// every leader, and the API server would refuse them one by one. An empty value
-// is the same as none.
+// checkTopologies refuses what is no node label: it goes into the affinity of every leader, and the API server would
+// refuse them one by one. An empty value is the same as none.
 func checkTopologies(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	for _, key := range topologyKeys {
 		topology := set.Annotations[key]

@@ -39,8 +39,7 @@ func warnStored(set *lwsv1.LeaderWorkerSet) (warnings []string) {
 	return warnings
 }
 
-// warnTopologyChange: an annotation is quickly changed, and here all groups pay for
-// it.
+// warnTopologyChange: an annotation is quickly changed, and here all groups pay for it.
 func warnTopologyChange(set, old *lwsv1.LeaderWorkerSet) (warnings []string) {
 	for _, key := range topologyKeys {
 		if set.Annotations[key] != old.Annotations[key] {

@@ -48,9 +48,8 @@ func IsRecovered(leader *corev1.Pod) bool {
 	return leader.Annotations[lwsv1.RecoverAnnotationKey] == "true"
 }
 
-// recreations returns how often the group of a leader was recreated at its revision, or nil.
-// Another implementation counted for leaders from before restartsSince. What it counted for those
-// after is older than what is here.
+// recreations returns how often the group of a leader was recreated at its revision, or nil. Another implementation
+// counted for leaders from before restartsSince. What it counted for those after is older than what is here.
 func recreations(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) *int32 {
 	key, since := leader.Labels[lwsv1.RevisionKey], set.Status.RestartsSince
 	if entry := Entry(set, index); entry != nil && entry.Revision == key && entry.Recreations != nil {
@@ -70,8 +69,7 @@ func recreations(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) *int
 	return nil
 }
 
-// OthersCounts returns the counts in the annotation of another implementation, by revision key and
-// index of the group.
+// OthersCounts returns the counts in the annotation of another implementation, by revision key and index of the group.
 func OthersCounts(annotation string) (counts map[string]int32, err error) {
 	if annotation == "" {
 		return nil, nil
@@ -85,15 +83,4 @@ func OthersCounts(annotation string) (counts map[string]int32, err error) {
 		}
 	}
 	return counts, nil
-}
-
-// forget drops the recreations of a group whose leader runs another revision: they begin anew.
-func (s *Status) forget(index int, leader *corev1.Pod) {
-	entry := find(s.Restarts, index, restartsIndex)
-	if entry == nil || entry.Recreations == nil || entry.Revision == leader.Labels[lwsv1.RevisionKey] {
-		return
-	}
-	fresh := *entry
-	fresh.Recreations = nil
-	s.Restarts = merge(s.Restarts, []lwsv1.GroupRestarts{fresh}, restartsIndex)
 }

@@ -1,9 +1,12 @@
 package restart
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,9 +21,8 @@ import (
 // AnnotationKey on a leader pod holds why its group is recreated, as a Decision in JSON.
 const AnnotationKey = "lockstep.dev/restart"
 
-// Decision is the decision to recreate a group, with its evidence. The group's reconcile
-// writes it onto the leader pod before it deletes anything. The set's reconcile copies it
-// into the status.
+// Decision is the decision to recreate a group, with its evidence. The group's reconcile writes it onto the leader pod
+// before it deletes anything. The set's reconcile copies it into the status.
 type Decision struct {
 	// Leader is the UID of the leader pod. A Decision says nothing about another pod.
 	Leader types.UID `json:"leader"`
@@ -100,8 +102,7 @@ func (d *Decision) Due(set *lwsv1.LeaderWorkerSet) metav1.Time {
 	return metav1.NewTime(d.At.Add(wait + time.Second)) // At has no fraction of a second
 }
 
-// BackoffText says why the restart of a group waits, and until when. It is empty for one that waits
-// for no back-off.
+// BackoffText says why the restart of a group waits, and until when. It is empty for one that waits for no back-off.
 func (d *Decision) BackoffText(set *lwsv1.LeaderWorkerSet, index int) string {
 	due := d.Due(set)
 	if !due.After(d.At.Time) {
@@ -110,8 +111,7 @@ func (d *Decision) BackoffText(set *lwsv1.LeaderWorkerSet, index int) string {
 	return fmt.Sprintf("group %s failed %d times in a row and is recreated at %s (%s)", workload.GroupName(set, index), d.Count, due.UTC().Format(time.RFC3339), Text(d.Failure))
 }
 
-// backoffOf returns the back-off of a set. Admission refuses a value that cannot be read;
-// here it counts as absent.
+// backoffOf returns the back-off of a set. Admission refuses a value that cannot be read; here it counts as absent.
 func backoffOf(set *lwsv1.LeaderWorkerSet) backoff.Policy {
 	if value, given := set.Annotations[backoff.AnnotationKey]; given {
 		if policy, err := backoff.Parse(value); err == nil {
@@ -129,4 +129,66 @@ func inARow(set *lwsv1.LeaderWorkerSet, index int, revision string, now time.Tim
 		return 0
 	}
 	return last.Count
+}
+
+// noteLength is how many characters the note of an event has at most.
+const noteLength = 120
+
+// verbs say what became of a pod, by the reason of its disruption or of its failure. Any other pod failed.
+var verbs = map[string]string{
+	"EvictionByEvictionAPI":         "was drained",
+	"PreemptionByScheduler":         "was preempted",
+	"DeletionByTaintManager":        "lost its node",
+	"DeletionByPodGC":               "lost its node",
+	"NodeLost":                      "lost its node",
+	"DeletionByDeviceTaintManager":  "lost its device",
+	"TerminationByKubelet":          "was evicted by the kubelet",
+	"Evicted":                       "was evicted by the kubelet",
+	string(corev1.DisruptionTarget): "was evicted",
+	string(TerminationTarget):       "was evicted by Kueue",
+	CodePodDeleted:                  "was deleted",
+	CodePodGone:                     "is gone",
+	CodeWorkersetDeleted:            "lost its StatefulSet",
+}
+
+// Note says which pod failed, how and where, and what became of its group. Names are cut if there is no room for them.
+func (d *Decision) Note(leader *corev1.Pod, group string) string {
+	role, end := "Worker", fmt.Sprintf(": group %s is recreated", group)
+	whole := d.note(role, noteLength) + fmt.Sprintf(", deleted %s to recreate group %s", leader.Name, group)
+	switch {
+	case d.Failure.Pod == leader.Name:
+		role = "Leader"
+	case utf8.RuneCountInString(whole) <= noteLength:
+		return whole
+	}
+	for width := noteLength; ; width-- {
+		if note := d.note(role, width) + end; utf8.RuneCountInString(note) <= noteLength || width == 1 {
+			return note
+		}
+	}
+}
+
+func (d *Decision) note(role string, width int) string {
+	f, cause := d.Failure, cmp.Or(d.Disruption, d.Failure.Reason)
+	var details []string
+	if f.Container != "" {
+		details = append(details, "container "+cut(f.Container, width), cut(f.Reason, width))
+	} else {
+		details = append(details, cut(cause, width))
+	}
+	if f.ExitCode != nil {
+		details = append(details, fmt.Sprintf("exit code %d", *f.ExitCode))
+	}
+	if f.Node != "" {
+		details = append(details, "node "+cut(f.Node, width))
+	}
+	return fmt.Sprintf("%s %s %s (%s)", role, cut(f.Pod, width), cmp.Or(verbs[cause], "failed"), strings.Join(details, ", "))
+}
+
+// cut shortens a name to a width. Its begin and its end stay: pods are told apart by the end.
+func cut(name string, width int) string {
+	if len(name) <= width {
+		return name
+	}
+	return name[:(width-1)/2] + "…" + name[len(name)-width/2:]
 }

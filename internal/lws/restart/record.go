@@ -15,9 +15,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// record is the pods of a group when all of them ran for the first time: the leader, to
-// whose UID it is bound, then each worker by rising index. A group counts as started once
-// the status holds its record.
+// record is the pods of a group when all of them ran for the first time: the leader, to whose UID it is bound, then
+// each worker by rising index. A group counts as started once the status holds its record.
 //
 // In the status it is base64, a point, and the leader's revision:
 //
@@ -85,8 +84,7 @@ func decodeRecord(text string) record {
 	return r
 }
 
-// restartsAt returns the restarts of a pod when the group started. Without a record it is
-// zero.
+// restartsAt returns the restarts of a pod when the group started. Without a record it is zero.
 func (r record) restartsAt(index int) uint64 {
 	if index >= len(r) {
 		return 0
@@ -131,8 +129,7 @@ func LargestStarted(set *lwsv1.LeaderWorkerSet) int {
 	return largest
 }
 
-// NewlyStarted returns the indexes of groups whose record the later status has and the
-// earlier one has not.
+// NewlyStarted returns the indexes of groups whose record the later status has and the earlier one has not.
 func NewlyStarted(before, after *lwsv1.LeaderWorkerSet) []int {
 	var indexes []int
 	for _, now := range after.Status.Started {
@@ -204,8 +201,7 @@ func withRevision(started lwsv1.StartedGroup, revision string) lwsv1.StartedGrou
 	return started
 }
 
-// IsRestarting reports whether a group failed and was not seen to start since. leader is that of
-// the group now, or nil.
+// IsRestarting reports whether a group failed and was not seen to start since. leader is that of the group now, or nil.
 func IsRestarting(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
 	entry, started := Entry(set, index), startedAt(set, index)
 	switch {

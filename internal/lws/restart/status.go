@@ -2,12 +2,13 @@ package restart
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -44,14 +45,8 @@ func (s *Status) Total() (total int32) {
 	return total
 }
 
-// Entry returns what the status says about the failures of a group, or nil.
-func Entry(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.GroupRestarts {
-	return find(set.Status.Restarts, index, restartsIndex)
-}
-
-// Count adds entries of leaders whose groups failed: by the decision on a leader, or because
-// it replaced another one without a decision. Records of these groups lose the revision: what
-// is counted is not counted again.
+// Count adds entries of leaders whose groups failed: by the decision on a leader, or because it replaced another one
+// without a decision. Records of these groups lose the revision: what is counted is not counted again.
 func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now time.Time) {
 	var started []lwsv1.StartedGroup
 	var restarts []lwsv1.GroupRestarts
@@ -146,8 +141,7 @@ func Started(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, workers 
 	return &lwsv1.StartedGroup{Index: int32(index), Leader: leader.UID, Pods: r.encode(leader.Labels[lwsv1.RevisionKey])}
 }
 
-// Record adds the records of groups that started. If there is no room for all, the first groups have
-// theirs.
+// Record adds the records of groups that started. If there is no room for all, the first groups have theirs.
 func (s *Status) Record(started []lwsv1.StartedGroup) {
 	if len(started) == 0 {
 		return
@@ -198,35 +192,66 @@ func textOf(groups ...lwsv1.GroupRestarts) (sum int) {
 	return sum
 }
 
-func startedIndex(s lwsv1.StartedGroup) int32   { return s.Index }
-func restartsIndex(r lwsv1.GroupRestarts) int32 { return r.Index }
-
-// position returns where a group is in a list by rising index, and whether it is there.
-func position[T any](sorted []T, index int32, of func(T) int32) (int, bool) {
-	return slices.BinarySearchFunc(sorted, index, func(one T, index int32) int { return cmp.Compare(of(one), index) })
+// Owners says which groups with keys may have entries.
+type Owners struct {
+	// Living are the groups with a leader, and Kept those that are stopped for good.
+	Living, Kept map[int]bool
+	// Heirs are the groups that are scheduled now, in order.
+	Heirs []Heir
+	// Vacant is how many groups more may be scheduled.
+	Vacant int
 }
 
-func find[T any](sorted []T, index int, of func(T) int32) *T {
-	at, found := position(sorted, int32(index), of)
-	if !found {
-		return nil
-	}
-	return &sorted[at]
+// Heir is a group that replaces another one of its revision.
+type Heir struct {
+	Index    int
+	Revision string
 }
 
-func below[T any](sorted []T, end int32, of func(T) int32) []T {
-	at, _ := position(sorted, end, of)
-	return sorted[:at:at]
+// forget drops the recreations of a group whose leader runs another revision: they begin anew.
+func (s *Status) forget(index int, leader *corev1.Pod) {
+	entry := find(s.Restarts, index, restartsIndex)
+	if entry == nil || entry.Recreations == nil || entry.Revision == leader.Labels[lwsv1.RevisionKey] {
+		return
+	}
+	fresh := *entry
+	fresh.Recreations = nil
+	s.Restarts = merge(s.Restarts, []lwsv1.GroupRestarts{fresh}, restartsIndex)
 }
 
-// merge returns sorted with others in their places. It changes neither.
-func merge[T any](sorted, others []T, of func(T) int32) []T {
-	if len(others) == 0 {
-		return sorted
+// Inherit gives each heir without an entry the one with the highest count of its revision whose group is gone. Of the
+// other entries whose groups are gone, those with the highest counts stay, as many as may still be inherited.
+func (s *Status) Inherit(o Owners) {
+	s.Started = slices.DeleteFunc(slices.Clone(s.Started), func(entry lwsv1.StartedGroup) bool { return !o.Living[int(entry.Index)] })
+	var owned, unowned []lwsv1.GroupRestarts
+	for _, entry := range s.Restarts {
+		if index := int(entry.Index); o.Living[index] || o.Kept[index] {
+			owned = append(owned, entry)
+		} else {
+			unowned = append(unowned, entry)
+		}
 	}
-	byIndex := make(map[int32]T, len(sorted)+len(others))
-	for _, one := range slices.Concat(sorted, others) {
-		byIndex[of(one)] = one
+	slices.SortFunc(unowned, func(a, b lwsv1.GroupRestarts) int {
+		return cmp.Or(cmp.Compare(ptr.Deref(b.Recreations, 0), ptr.Deref(a.Recreations, 0)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Index, b.Index))
+	})
+	for _, heir := range o.Heirs {
+		of := func(entry lwsv1.GroupRestarts) bool { return entry.Revision == heir.Revision }
+		i := slices.IndexFunc(unowned, of)
+		if i < 0 || slices.ContainsFunc(owned, func(entry lwsv1.GroupRestarts) bool { return int(entry.Index) == heir.Index }) {
+			continue
+		}
+		entry := unowned[i]
+		entry.Index = int32(heir.Index)
+		owned, unowned = append(owned, entry), slices.Delete(unowned, i, i+1)
+		s.IsNew = true
 	}
-	return slices.SortedFunc(maps.Values(byIndex), func(a, b T) int { return cmp.Compare(of(a), of(b)) })
+	s.Restarts = merge(nil, slices.Concat(owned, unowned[:min(len(unowned), max(0, o.Vacant))]), restartsIndex)
+	s.bound()
+}
+
+// isInherited reports whether another group has the entry of a leader by now.
+func (s *Status) isInherited(index int, leader types.UID) bool {
+	return slices.ContainsFunc(s.Restarts, func(entry lwsv1.GroupRestarts) bool {
+		return entry.Leader == leader && int(entry.Index) != index
+	})
 }

@@ -2,6 +2,8 @@
 //
 // It knows the bytes of the data, which are part of the API, and when two of them mean the same. It
 // is pure, and refuses to know when a revision is written.
+//
+// Files, each of which builds on those before it: defaults.go, data.go.
 package revision
 
 import (
@@ -28,10 +30,9 @@ import (
 // namePrefix is the maximum length of the set's name within a revision's name.
 const namePrefix = 220
 
-// Data encodes what a revision of the set is made of: the group's
-// template and the network configuration, and nothing else. maxGroupRestarts is in the template, and
-// not in the data: no group is rolled for it. The bytes are part of the API: other implementations
-// and their tests compute the same ones.
+// Data encodes what a revision of the set is made of: the group's template and the network configuration, and nothing
+// else. maxGroupRestarts is in the template, and not in the data: no group is rolled for it. The bytes are part of the
+// API: other implementations and their tests compute the same ones.
 func Data(set *lwsv1.LeaderWorkerSet) ([]byte, error) {
 	network := set.Spec.NetworkConfig
 	if network == nil {
@@ -86,10 +87,9 @@ type content struct {
 
 var quantities = quantity.In[content]()
 
-// Restore returns the set as it was at the revision with the given data: the
-// live set with the revision's template and network configuration, and its own
-// maxGroupRestarts. The result shares everything else with set. No schema has validated the data: its quantities are
-// checked before they are decoded.
+// Restore returns the set as it was at the revision with the given data: the live set with the revision's template and
+// network configuration, and its own maxGroupRestarts. The result shares everything else with set. No schema has
+// validated the data: its quantities are checked before they are decoded.
 func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, error) {
 	if err := quantities.Check(data); err != nil {
 		return nil, fmt.Errorf("decode revision: %w", err)
@@ -108,9 +108,8 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	return &restored, nil
 }
 
-// Same reports whether stored data means the same as the data of the live set: the
-// same bytes, the same bytes after encoding with the types of this version, or the same
-// values apart from defaults.
+// Same reports whether stored data means the same as the data of the live set: the same bytes, the same bytes after
+// encoding with the types of this version, or the same values apart from defaults.
 func Same(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 	if bytes.Equal(stored, live) {
 		return true
@@ -123,10 +122,9 @@ func Same(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 	return err == nil && (bytes.Equal(again, live) || SameMeaning(again, live))
 }
 
-// Genuine reports whether a ControllerRevision has the name of the set, and a key to which its
-// data hashes. Other implementations create a lost revision again under the key that the groups
-// run, with the data of the spec. Such a revision has its own hash in its name: it counts where
-// it has a controller, since anyone may create one without.
+// Genuine reports whether a ControllerRevision has the name of the set, and a key to which its data hashes. Other
+// implementations create a lost revision again under the key that the groups run, with the data of the spec. Such a
+// revision has its own hash in its name: it counts where it has a controller, since anyone may create one without.
 func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
 	key, hash := revision.Labels[lwsv1.RevisionKey], Key(revision.Data.Raw)
 	isReplaced := key != "" && metav1.GetControllerOf(revision) != nil && strings.HasPrefix(revision.Name, stem(setName, hash))
@@ -231,4 +229,12 @@ func InUse(revision *appsv1.ControllerRevision, setName string) bool {
 // InHistory reports whether a revision is one that no group runs.
 func InHistory(revision *appsv1.ControllerRevision, setName string) bool {
 	return revision.Labels[HistoryLabelKey] == setName
+}
+
+// MadeUnder returns a set as its groups at a revision were created. A group whose revision is lost goes by the set.
+func MadeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) *lwsv1.LeaderWorkerSet {
+	if restored, err := RestoredAt(set, revisions, key); err == nil {
+		return restored
+	}
+	return set
 }

@@ -2,11 +2,9 @@ package rollout
 
 import "slices"
 
-// State is the state of a rolling update. A place is ready or updated with its leader and its
-// workers.
+// State is the state of a rolling update. A place is ready or updated with its leader and its workers.
 type State struct {
-	// Replicas is how many groups are wanted, and Keep is the user's partition:
-	// groups below it keep their revision.
+	// Replicas is how many groups are wanted, and Keep is the user's partition: groups below it keep their revision.
 	Replicas, Keep int32
 	// Unavailable and Surge are the user's budget, in groups.
 	Unavailable, Surge int32
@@ -185,8 +183,7 @@ func (r State) Budget(replicas int32) int32 {
 	return r.Unavailable + r.count(r.Replicas, min(r.Running, replicas), Place.isDone)
 }
 
-// kept is how many groups a rollout in progress has: those wanted, and surge groups while others
-// are not done.
+// kept is how many groups a rollout in progress has: those wanted, and surge groups while others are not done.
 func (r State) kept() int32 {
 	if r.Applied != r.Replicas && r.Running <= r.Applied && !r.outdated(0, r.Running) {
 		return r.Replicas // scaled at rest

@@ -30,9 +30,8 @@ var over = []metav1.Condition{
 	Ceased(Holding(lwsv1.LeaderWorkerSetUpdateInProgress, "NoGroupsUpdating", "No rolling update is in progress")),
 }
 
-// Notice is a condition that is True while it has a message, and becomes False once when that is
-// over. A set that never had the condition has none, unless it stands. It is a wait and, when it
-// begins, a warning.
+// Notice is a condition that is True while it has a message, and becomes False once when that is over. A set that never
+// had the condition has none, unless it stands. It is a wait and, when it begins, a warning.
 type Notice struct {
 	Kind, Reason, Says string
 	// OverReason and Over are those of the condition that is False.
@@ -46,9 +45,8 @@ type Notice struct {
 	Again time.Duration
 }
 
-// Wanted returns every condition whose place in the status is to change: those of progress, those
-// about progress that ceased to hold, and the notices. A condition appears first as True: nothing
-// is there to say that it is not.
+// Wanted returns every condition whose place in the status is to change: those of progress, those about progress that
+// ceased to hold, and the notices. A condition appears first as True: nothing is there to say that it is not.
 func Wanted(have, progress []metav1.Condition, notices []Notice) []metav1.Condition {
 	wanted := slices.Clone(progress)
 	for _, c := range over {
@@ -136,22 +134,19 @@ func Ready(reason, message string) []metav1.Condition {
 	return []metav1.Condition{Holding(lwsv1.LeaderWorkerSetReady, reason, message)}
 }
 
-// Unready returns the conditions of a set that is not ready. kind says whether it is Reconciling or
-// Stalled.
+// Unready returns the conditions of a set that is not ready. kind says whether it is Reconciling or Stalled.
 func Unready(kind lwsv1.LeaderWorkerSetConditionType, reason, message string) []metav1.Condition {
 	return []metav1.Condition{Ceased(Holding(lwsv1.LeaderWorkerSetReady, reason, message)), Holding(kind, reason, message)}
 }
 
-// Kept returns the conditions without Reconciling and Stalled, unless they are wanted: tools go by
-// their presence.
+// Kept returns the conditions without Reconciling and Stalled, unless they are wanted: tools go by their presence.
 func Kept(have, wanted []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool {
 		return forTools(c) > 1 && !condition.IsTrue(wanted, c.Type)
 	})
 }
 
-// Sort puts the conditions for tools last: their order then does not depend on which status an operator
-// wrote first.
+// Sort puts the conditions for tools last: their order then does not depend on which status an operator wrote first.
 func Sort(conditions []metav1.Condition) {
 	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int { return cmp.Compare(forTools(a), forTools(b)) })
 }

@@ -52,9 +52,8 @@ func Restore(set *lwsv1.LeaderWorkerSet, read Revisions, number int64) (*lwsv1.L
 	return after, title(to), nil
 }
 
-// Requested returns the set after the undo that an update asks for with the annotation
-// lockstep.dev/undo-to-revision. The annotation does not stay. One that was stored before is no request:
-// no webhook answered while it was new.
+// Requested returns the set after the undo that an update asks for with the annotation lockstep.dev/undo-to-revision.
+// The annotation does not stay. One that was stored before is no request: no webhook answered while it was new.
 func Requested(is, was *lwsv1.LeaderWorkerSet, read Revisions) (*lwsv1.LeaderWorkerSet, error) {
 	asked, given := is.Annotations[lwsv1.UndoAnnotationKey]
 	if !given {

@@ -1,5 +1,4 @@
-// Package volumes says which PersistentVolumeClaims belong to a LeaderWorkerSet, and what
-// owns and deletes them.
+// Package volumes says which PersistentVolumeClaims belong to a LeaderWorkerSet, and what owns and deletes them.
 //
 // The ownerReferences of the PVCs of leaders and workers alike:
 //
@@ -55,22 +54,19 @@ func KeepsScaled(set *lwsv1.LeaderWorkerSet) bool {
 	return policy == nil || policy.WhenScaled != deletes
 }
 
-// AreDeletedBy reports whether a StatefulSet deletes PVCs, as those of another
-// implementation or version do.
+// AreDeletedBy reports whether a StatefulSet deletes PVCs, as those of another implementation or version do.
 func AreDeletedBy(sts *appsv1.StatefulSet) bool {
 	policy := sts.Spec.PersistentVolumeClaimRetentionPolicy
 	return len(sts.Spec.VolumeClaimTemplates) > 0 && policy != nil &&
 		(policy.WhenDeleted == deletes || policy.WhenScaled == deletes)
 }
 
-// IsOfWorker reports whether a PVC has the set's label and a name of a PVC of a worker of
-// the group.
+// IsOfWorker reports whether a PVC has the set's label and a name of a PVC of a worker of the group.
 func IsOfWorker(pvc *PVC, set *lwsv1.LeaderWorkerSet, leaderName string) bool {
 	return workload.BearsName(pvc, set.Name) && Ordinal(pvc.Name, set, leaderName) > 0
 }
 
-// IsOfLeader reports whether a PVC has the set's label and a name of a PVC of a leader of
-// the set.
+// IsOfLeader reports whether a PVC has the set's label and a name of a PVC of a leader of the set.
 func IsOfLeader(pvc *PVC, set *lwsv1.LeaderWorkerSet) bool {
 	return workload.BearsName(pvc, set.Name) && Ordinal(pvc.Name, set, set.Name) >= 0
 }
@@ -130,23 +126,20 @@ func AsCreated(set *lwsv1.LeaderWorkerSet, leaders *appsv1.StatefulSet) *lwsv1.L
 	return WithTemplates(set, leaders.Spec.VolumeClaimTemplates)
 }
 
-// WhenScaledAnnotationKey on a PVC holds the UID of the set that deletes it when its group
-// is scaled away.
+// WhenScaledAnnotationKey on a PVC holds the UID of the set that deletes it when its group is scaled away.
 const WhenScaledAnnotationKey = "lockstep.dev/when-scaled"
 
-// owner is the ownerReference of PVCs that end with the set. The set is the controller: the
-// StatefulSet controller leaves a PVC alone that has another controller, so the two never
-// write against each other.
+// owner is the ownerReference of PVCs that end with the set. The set is the controller: the StatefulSet controller
+// leaves a PVC alone that has another controller, so the two never write against each other.
 func owner(set *lwsv1.LeaderWorkerSet) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: lwsv1.GroupVersion.String(), Kind: string(identity.KindLeaderWorkerSet), Name: set.Name, UID: set.UID, Controller: ptr.To(true),
 	}
 }
 
-// SetOwner returns the write that gives a PVC its ownerReferences and the annotation
-// WhenScaled, or nil if there is nothing to write. Former are the UIDs of owners to remove
-// beside the set; those that others gave the PVC stay. A PVC whose group is not in service
-// loses owners and the annotation, and gets none.
+// SetOwner returns the write that gives a PVC its ownerReferences and the annotation WhenScaled, or nil if there is
+// nothing to write. Former are the UIDs of owners to remove beside the set; those that others gave the PVC stay. A PVC
+// whose group is not in service loses owners and the annotation, and gets none.
 func SetOwner(pvc *PVC, set *lwsv1.LeaderWorkerSet, inService bool, former []types.UID) *action.SetOwner {
 	write := &action.SetOwner{Object: identity.RefOf(identity.KindPersistentVolumeClaim, pvc), Owners: pvc.OwnerReferences}
 	keeps, owned := Keeps(set), metav1.IsControlledBy(pvc, set)

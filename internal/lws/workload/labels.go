@@ -55,10 +55,6 @@ func OwnedByLeader(leader *corev1.Pod) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(leader, corev1.SchemeGroupVersion.WithKind(string(identity.KindPod)))}
 }
 
-// The functions below report whether an object without a controller has the labels of an
-// object of the set, and so is an orphan to adopt. An object that has a controller is judged
-// by UIDs alone.
-
 // BearsName reports whether an object has the set's name as a label.
 func BearsName(object metav1.Object, setName string) bool {
 	return object.GetLabels()[lwsv1.SetNameLabelKey] == setName

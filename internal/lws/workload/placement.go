@@ -20,9 +20,8 @@ func LeadersPlacement(set *lwsv1.LeaderWorkerSet, key string) string {
 	return cmp.Or(templateAnnotations(set, set)[key], WrittenForLeaders(set).Annotations[key])
 }
 
-// SharedPlacement is the value of a placement that workers share with their leader, or
-// empty: that of the leader, whatever the set says since. A placement that the user wrote
-// into the leaders' template places leaders alone.
+// SharedPlacement is the value of a placement that workers share with their leader, or empty: that of the leader,
+// whatever the set says since. A placement that the user wrote into the leaders' template places leaders alone.
 func SharedPlacement(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, key string) string {
 	placed := leader.Annotations[key]
 	if placed == WrittenForLeaders(restored).Annotations[key] && placed != set.Annotations[key] {
@@ -31,9 +30,8 @@ func SharedPlacement(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, k
 	return placed
 }
 
-// LeftBehind reports whether a leader was created from another template than its
-// StatefulSet has now, by the revision hash of both. Until the StatefulSet controller has
-// seen the present template, the placement of the leader decides.
+// LeftBehind reports whether a leader was created from another template than its StatefulSet has now, by the revision
+// hash of both. Until the StatefulSet controller has seen the present template, the placement of the leader decides.
 func LeftBehind(sts *appsv1.StatefulSet, leader *corev1.Pod) bool {
 	if sts == nil || leader.Labels[appsv1.ControllerRevisionHashLabelKey] == "" || sts.Status.ObservedGeneration == 0 {
 		return false

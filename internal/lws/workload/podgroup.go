@@ -10,10 +10,9 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 )
 
-// GangGroup is what the gang scheduler knows of a group. Size and templates are those of
-// the leader's revision: a gang that waits for pods of another one would never start. A
-// group whose workers wait for the leader, to be ready or to be placed, starts with the
-// leader alone.
+// GangGroup is what the gang scheduler knows of a group. Size and templates are those of the leader's revision: a gang
+// that waits for pods of another one would never start. A group whose workers wait for the leader, to be ready or to be
+// placed, starts with the leader alone.
 func GangGroup(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod) gang.Group {
 	together := Size(restored)
 	if set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy || SharedPlacement(set, restored, leader, lwsv1.ExclusiveKeyAnnotationKey) != "" {
@@ -38,21 +37,9 @@ func gangLabels(leader *corev1.Pod) map[string]string {
 	return group
 }
 
-// IsGang reports whether an object without a controller has the labels of the leader's
-// group.
+// IsGang reports whether an object without a controller has the labels of the leader's group.
 func IsGang(object metav1.Object, leader *corev1.Pod) bool {
 	return labels.SelectorFromSet(gangLabels(leader)).Matches(labels.Set(object.GetLabels()))
-}
-
-// placeInGang places workers together with their leader.
-func placeInGang(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
-	if gang.IsHanded(leader) {
-		gang.Follow(template, leader)
-		return
-	}
-	if gang.IsTied(leader) {
-		gang.Tie(template, gang.NameOf(leader))
-	}
 }
 
 // AreApart reports whether workers belong to another Workload than their leader: neither PodGroup would ever have all of

@@ -15,9 +15,6 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 )
 
-// The accessors below return fields of a set with the defaults of the API: no rule depends
-// on a webhook or a schema that filled them in.
-
 // Replicas returns the wanted number of groups.
 func Replicas(set *lwsv1.LeaderWorkerSet) int32 {
 	return ptr.Deref(set.Spec.Replicas, 1)
@@ -41,8 +38,7 @@ func HasHashIdentity(set *lwsv1.LeaderWorkerSet) bool {
 	return set.Spec.GroupIdentity == lwsv1.HashGroupIdentity
 }
 
-// EndsInParallel reports whether the workers of a set's groups end as soon as their leader
-// terminates.
+// EndsInParallel reports whether the workers of a set's groups end as soon as their leader terminates.
 func EndsInParallel(set *lwsv1.LeaderWorkerSet) bool {
 	return set.Spec.PodTerminationPolicy == lwsv1.ParallelPodTermination
 }
@@ -111,8 +107,7 @@ func Budget(set *lwsv1.LeaderWorkerSet) (unavailable, surge int32) {
 	return min(unavailable, math.MaxInt32-surge), surge
 }
 
-// MaxUnavailable returns how many leaders the StatefulSet controller may have down at a
-// time.
+// MaxUnavailable returns how many leaders the StatefulSet controller may have down at a time.
 func MaxUnavailable(set *lwsv1.LeaderWorkerSet) int32 {
 	unavailable, surge := Budget(set)
 	return unavailable + surge

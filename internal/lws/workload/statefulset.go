@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
 )
 
 // tpuResource is the resource whose request by a leader its workers must know of.
@@ -155,9 +156,8 @@ func templateAnnotations(set, restored *lwsv1.LeaderWorkerSet) map[string]string
 	return annotations
 }
 
-// ClaimTemplates reduces volumeClaimTemplates to the fields that a set may choose. The
-// shape, namespace included, is that of StatefulSets that run: the templates are immutable,
-// and the API server would refuse any other shape for ever.
+// ClaimTemplates reduces volumeClaimTemplates to the fields that a set may choose. The shape, namespace included, is
+// that of StatefulSets that run: the templates are immutable, and the API server would refuse any other shape for ever.
 func ClaimTemplates(namespace string, claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
 	var reduced []corev1.PersistentVolumeClaim
 	for i := range claims {
@@ -176,9 +176,8 @@ func ClaimTemplates(namespace string, claims []corev1.PersistentVolumeClaim) []c
 	return reduced
 }
 
-// SameClaimTemplates reports whether two lists of volumeClaimTemplates mean the same to a
-// StatefulSet: the API server fills in a volume mode, and earlier versions left out what is
-// implied.
+// SameClaimTemplates reports whether two lists of volumeClaimTemplates mean the same to a StatefulSet: the API server
+// fills in a volume mode, and earlier versions left out what is implied.
 func SameClaimTemplates(namespace string, one, other []corev1.PersistentVolumeClaim) bool {
 	spelt := func(claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
 		claims = ClaimTemplates(namespace, claims)
@@ -190,8 +189,7 @@ func SameClaimTemplates(namespace string, one, other []corev1.PersistentVolumeCl
 	return equality.Semantic.DeepEqual(spelt(one), spelt(other))
 }
 
-// RetainPVCs is the retention policy of every StatefulSet of a set that has one. The
-// operator itself deletes PVCs.
+// RetainPVCs is the retention policy of every StatefulSet of a set that has one. The operator itself deletes PVCs.
 func RetainPVCs() *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
 	const retain = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 	return &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retain, WhenScaled: retain}
@@ -220,15 +218,24 @@ func PodsOf(sts *appsv1.StatefulSet) int32 { return ptr.Deref(sts.Spec.Replicas,
 // LacksPods reports whether a StatefulSet has fewer pods than it is to have.
 func LacksPods(sts *appsv1.StatefulSet) bool { return sts.Status.Replicas < PodsOf(sts) }
 
-// Observed reports whether the StatefulSet controller has seen the present spec and named
-// its revision.
+// Observed reports whether the StatefulSet controller has seen the present spec and named its revision.
 func Observed(sts *appsv1.StatefulSet) bool {
 	return sts.Status.ObservedGeneration == sts.Generation && sts.Status.UpdateRevision != ""
 }
 
-// AnnotatedWorkers is the number of workers that the pods of a worker StatefulSet know of,
-// and whether they know it.
+// AnnotatedWorkers is the number of workers that the pods of a worker StatefulSet know of, and whether they know it.
 func AnnotatedWorkers(sts *appsv1.StatefulSet) (workers int32, known bool) {
 	size := annotatedSize(sts.Spec.Template.Annotations)
 	return size - 1, size > 0
+}
+
+// placeInGang places workers together with their leader.
+func placeInGang(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
+	if gang.IsHanded(leader) {
+		gang.Follow(template, leader)
+		return
+	}
+	if gang.IsTied(leader) {
+		gang.Tie(template, gang.NameOf(leader))
+	}
 }

@@ -1,0 +1,147 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/scheduling"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// keepNative keeps the PodGroups of a leader that belongs to a Workload.
+func keepNative(g *input) (p lws.Plan) {
+	if g.Set.Spec.Scheduling == nil {
+		return p
+	}
+	described := g.Workload.Own()
+	if described == nil {
+		p.Wait(lws.Wait{Reason: lws.Because(lws.CodeWorkloadNotReady, fmt.Sprintf("the podgroups of group %s are created once workload %s exists", g.Name(), gang.WorkloadName(g.Set)))})
+		return p
+	}
+	wanted, err := gang.GroupPodGroups(g.Set, described, g.Leader, workload.SizeOf(g.Leader, g.Set))
+	if err != nil {
+		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeWorkloadNotReady, err.Error())
+		return p
+	}
+	for _, want := range wanted {
+		found := g.PodGroups.Named(want.GetName())
+		if len(found.Foreign) > 0 {
+			p.Wait(lws.Wait{
+				Reason: lws.Because(lws.CodePodGroupOwner, lws.ConflictMessage(lws.ObjectsOf(identity.KindPodGroup, found.Foreign))),
+				Tell: &action.Event{
+					Warning: true, Reason: lws.CodePodGroupOwner, Action: "Wait", On: new(identity.RefOf(identity.KindPod, g.Leader)),
+					Note: "PodGroup " + want.GetName() + " has another owner: remove it, and one for this group is created",
+				},
+			})
+		}
+		if have := found.Own(); have != nil {
+			scheduling.KeepNative(&p, identity.KindPodGroup, have, want)
+			continue
+		}
+		scheduling.CreateNative(&p, identity.KindPodGroup, want, found, lws.SetRef(g.Set))
+	}
+	return p
+}
+
+// deleteStrays deletes workers that a leader deleted with --cascade=orphan left behind, if their PodGroup is not that of the
+// next leader: adopted, they would keep it waiting for ever.
+func deleteStrays(g *input) (p lws.Plan, next bool) {
+	sts := g.Workers.Orphan()
+	if sts == nil || !workload.AreApart(g.Leader, sts) {
+		return p, true
+	}
+	p.Do(action.Delete{
+		Object:  identity.RefOf(identity.KindStatefulSet, sts),
+		Because: lws.Because(lws.CodeOrphan, fmt.Sprintf("the workers of statefulset %s are in the podgroup of a former leader, and leader %s waits for others", sts.Name, g.LeaderName)),
+	})
+	return p, false
+}
+
+// deleteApart deletes a leader whose workers are in other PodGroups, and reports whether it does: an operator that did not
+// know the field created them. Workers that have a node run, and stay.
+func deleteApart(g *input, sts *appsv1.StatefulSet) (p lws.Plan, does bool) {
+	hasNode := func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
+	if !workload.AreApart(g.Leader, sts) || slices.ContainsFunc(slices.Concat(g.Pods.Owned, g.Pods.Previous), hasNode) {
+		return p, false
+	}
+	if !g.Live {
+		return lws.Plan{Needs: lws.NeedLivePods}, true
+	}
+	leader := identity.RefOf(identity.KindPod, g.Leader)
+	p.Do(action.Delete{
+		Object: leader, AnyVersion: true, Foreground: true,
+		Because: lws.Because(lws.CodeOutdated, fmt.Sprintf("the workers of statefulset %s are in other podgroups than leader %s", sts.Name, g.LeaderName)),
+		Tell: action.Telling{Done: []action.Event{{
+			Reason: "RecreateGroup", Action: "Delete", Related: &leader,
+			Note: fmt.Sprintf("Worker statefulset %s was created by a previous LWS version and its workers do not join the PodGroups of leader pod %s, deleted the leader pod to recreate group %s",
+				sts.Name, g.LeaderName, g.Name()),
+		}}},
+	})
+	return p, true
+}
+
+// wasApart reports whether a terminating leader has such workers: its end is no failure.
+func (g *input) wasApart() bool {
+	return slices.ContainsFunc(lws.WorkersOf(&g.Group, g.Leaving), func(sts *appsv1.StatefulSet) bool { return workload.AreApart(g.Leaving, sts) })
+}
+
+// keepPodGroup keeps the PodGroup of a group. The leader decides whether there is one, not the set as it is now: a
+// gang is whole or it is none. The leader owns the PodGroup; one of an earlier leader goes first.
+func keepPodGroup(g *input) (p lws.Plan, next bool) {
+	switch {
+	case gang.IsHanded(g.Leader):
+		return keepNative(g), true
+	case !gang.IsTied(g.Leader): // a group from before its set asked for a gang has none until it is recreated
+	case g.GangMissing != "":
+		p.Wait(lws.Wait{Reason: lws.Because(lws.CodeGangSchedulerMissing, g.GangMissing)})
+	case g.Gang.Own() == nil && g.Gang.Orphan() == nil && !g.Gang.Empty():
+		// It is foreign, which the set reports, or of a previous leader, which the group waits for.
+	default:
+		if wait, known := restore(g); !known {
+			return wait, true
+		}
+		return keepVolcano(g, gang.Object(workload.GangGroup(g.Set, g.restored, g.Leader))), true
+	}
+	return p, true
+}
+
+func keepVolcano(g *input, want *unstructured.Unstructured) (p lws.Plan) {
+	leader := identity.RefOf(identity.KindPod, g.Leader)
+	if have := g.Gang.Orphan(); have != nil {
+		p.Do(lws.Adopt(identity.RefOf(identity.KindPodGroup, have), leader, ownedPart(have, g.Leader)))
+		return p
+	}
+	have := g.Gang.Own()
+	if have == nil {
+		p.Do(action.Create{
+			Kind:    identity.KindPodGroup,
+			Object:  want,
+			Owner:   leader,
+			Because: lws.Because(lws.CodeMissing, fmt.Sprintf("group %s has no podgroup %s", g.Name(), want.GetName())),
+			Tell: action.Telling{
+				Refused: lws.Warning("FailedCreate", "Create", "Failed to create podgroup for leader pod "+g.LeaderName, &leader),
+			},
+		})
+		return p
+	}
+	if !gang.InStep(have, want) {
+		reason := lws.Because(lws.CodeChanged, fmt.Sprintf("podgroup %s does not say what group %s is", want.GetName(), g.Name()))
+		p.Apply(want, identity.RefOf(identity.KindPodGroup, have), lws.FieldOwner, reason, "")
+	}
+	return p
+}
+
+func ownedPart(object *unstructured.Unstructured, leader *corev1.Pod) *unstructured.Unstructured {
+	part := &unstructured.Unstructured{}
+	part.SetGroupVersionKind(object.GroupVersionKind())
+	part.SetOwnerReferences(workload.OwnedByLeader(leader))
+	return part
+}

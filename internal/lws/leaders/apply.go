@@ -1,0 +1,173 @@
+package leaders
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/scheduling"
+	"lockstep.dev/lockstep/internal/lws/table"
+	"lockstep.dev/lockstep/internal/lws/volumes"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// systemPrefix begins the keys of every label and annotation of the API.
+const systemPrefix = "leaderworkerset.sigs.k8s.io/"
+
+// Apply creates the StatefulSet or Deployment of the leaders, or applies it onto the version that was judged if it differs
+// from the spec.
+func Apply(t *table.Table) (p lws.Plan) {
+	desired := Wanted(t)
+	if desired == nil || scheduling.Of(t).IsAwaited() {
+		return p
+	}
+	applied, live := lws.Fingerprint(desired), t.LeadersOwner()
+	desired.GetAnnotations()[lws.AppliedAnnotationKey] = applied
+	switch {
+	case live == nil && t.StatefulSet.Empty() && t.Deployment.Empty():
+		p.Do(createLeaders(t, desired))
+	case live == nil:
+	case t.StatefulSet.Own() == nil && t.Deployment.Own() == nil:
+		owner, why := lws.SetRef(t.Set), fmt.Sprintf("%s %s has no controller and has the labels of this set", live.Noun(), t.Set.Name)
+		desired.GetAnnotations()[lws.AppliedAnnotationKey] = t.Maker.Record(desired, applied)
+		p.Do(applyLeaders(t, live, desired, &owner, lws.Because(lws.CodeOrphan, why)))
+	case t.Maker.Differs(desired, applied):
+		desired.GetAnnotations()[lws.AppliedAnnotationKey] = t.Maker.Record(desired, applied)
+		p.Do(applyLeaders(t, live, desired, nil, t.Maker.WhyApply()))
+	}
+	return p
+}
+
+// Wanted returns that object as it is applied, without the record of the apply, or nil while none is wanted.
+func Wanted(t *table.Table) action.Object {
+	if t.Held || t.Target.Key == "" {
+		return nil
+	}
+	desired, template := t.Maker.Desired()
+	scheduling.Of(t).Mark(template)
+	asFound(t, desired, template)
+	delete(desired.GetAnnotations(), lws.AppliedAnnotationKey)
+	return desired
+}
+
+// leadersWait reports whether the leader StatefulSet stays as it is until PVCs are safe from the garbage collector.
+func leadersWait(t *table.Table, sts *appsv1.StatefulSet) bool {
+	return t.PVCsPending && (volumes.AreDeletedBy(sts) || t.Rollout.Lowers(t.Course) || t.Course.Replicas < workload.PodsOf(sts))
+}
+
+// WantedLeaders returns the leader StatefulSet that a decided snapshot wants, or nil. Its Fingerprint is what
+// an apply of it records.
+func WantedLeaders(w lws.SetSnapshot) *appsv1.StatefulSet {
+	if w.Set.DeletionTimestamp != nil || len(w.Beyond) > 0 {
+		return nil
+	}
+	t, plan := table.Of(w, New)
+	if plan.Needs != "" {
+		return nil
+	}
+	wanted, _ := Wanted(t).(*appsv1.StatefulSet)
+	return wanted
+}
+
+func createLeaders(t *table.Table, desired action.Object) action.Create {
+	kind := identity.KindStatefulSet
+	if _, is := desired.(*appsv1.Deployment); is {
+		kind = identity.KindDeployment
+	}
+	noun := strings.ToLower(string(kind))
+	return action.Create{
+		Kind:    kind,
+		Object:  desired,
+		Owner:   lws.SetRef(t.Set),
+		Because: lws.Because(lws.CodeMissing, fmt.Sprintf("the set has no leader %s %s", noun, t.Set.Name)),
+		Tell: action.Telling{
+			Done: []action.Event{{
+				Reason: "GroupsProgressing", Action: "Create",
+				Note: "Created leader " + noun + " " + t.Set.Name, Related: t.Target.Revision,
+			}},
+			Refused: lws.Warning("FailedCreate", "Create", "Failed to create leader "+noun+" "+t.Set.Name, nil),
+		},
+	}
+}
+
+func applyLeaders(t *table.Table, live *lws.LeadersOwner, desired action.Object, adopter *identity.Ref, reason action.Reason) action.Apply {
+	return action.Apply{
+		Object:     desired,
+		Onto:       identity.RefOf(live.Kind, live),
+		FieldOwner: lws.FieldOwner,
+		Applied:    !isLeftByCreate(live),
+		Adopter:    adopter,
+		Relies:     t.Maker.Relied(),
+		Because:    reason,
+		Tell: action.Telling{
+			Done:    t.Maker.RolloutEvents(),
+			Refused: lws.Warning("FailedUpdate", "Update", "Failed to update leader "+live.Noun()+" "+t.Set.Name, nil),
+		},
+	}
+}
+
+// isLabelledAs reports whether an object has the labels that the readers of a set go by.
+func isLabelledAs(live, desired metav1.Object) bool {
+	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.RevisionKey} {
+		if live.GetLabels()[key] != desired.GetLabels()[key] {
+			return false
+		}
+	}
+	return true
+}
+
+func isLeftByCreate(object metav1.Object) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), lws.LeftByCreate)
+}
+
+// asFound keeps the template of a StatefulSet or Deployment that another implementation made until the next revision: a
+// write of the template would restart its pods. Its revision says what the spec says. The templates may still differ,
+// because another version or a webhook wrote this one. An annotation records that the template is kept.
+func asFound(t *table.Table, desired metav1.Object, template *corev1.PodTemplateSpec) {
+	annotations := desired.GetAnnotations()
+	delete(annotations, lws.AsFoundAnnotationKey) // an annotation of the set is no record
+	live, key := t.LeadersOwner(), desired.GetLabels()[lwsv1.RevisionKey]
+	if live == nil || !workload.BearsName(live, t.Set.Name) || live.Key() != key || live.Template.Labels[lwsv1.RevisionKey] != key {
+		return
+	}
+	if !t.FoundTemplate(live) || t.IsDisplaced { // a leader with another placement is replaced anyway
+		return
+	}
+	if live.GetAnnotations()[lws.AsFoundAnnotationKey] == key || !madeAlike(live.Template, template) {
+		*template = *live.Template
+		annotations[lws.AsFoundAnnotationKey] = key
+	}
+}
+
+// madeAlike reports whether an apply of desired leaves live as it is. Defaults of the API
+// server may be present or not. Labels and annotations of the API must be equal.
+func madeAlike(live, desired *corev1.PodTemplateSpec) bool {
+	return lws.Contains(live, desired) &&
+		equality.Semantic.DeepEqual(systemKeys(live.Labels), systemKeys(desired.Labels)) &&
+		equality.Semantic.DeepEqual(systemKeys(live.Annotations), systemKeys(desired.Annotations))
+}
+
+func systemKeys(all map[string]string) map[string]string {
+	system := map[string]string{}
+	for key, value := range all {
+		if strings.HasPrefix(key, systemPrefix) {
+			system[key] = value
+		}
+	}
+	return system
+}
+
+// Admit lets gated leaders be scheduled.
+func Admit(t *table.Table) lws.Plan { return t.Maker.Admit() }
+
+// Repair does what the controller of the leaders leaves undone.
+func Repair(t *table.Table) lws.Plan { return t.Maker.Repair() }

@@ -1,0 +1,164 @@
+package leaders
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/rollout"
+	"lockstep.dev/lockstep/internal/lws/table"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+func (m *deploymentMaker) Desired() (action.Object, *corev1.PodTemplateSpec) {
+	desired := workload.LeaderDeployment(m.Set, m.Target.Key, m.pauses())
+	return desired, &desired.Spec.Template
+}
+
+func (m *deploymentMaker) Differs(object action.Object, applied string) bool {
+	live, desired := m.Deployment.Own(), object.(*appsv1.Deployment)
+	return !isLabelledAs(live, desired) || live.Annotations[lws.AppliedAnnotationKey] != applied || !lws.Contains(&live.Spec, &desired.Spec) || live.Spec.Paused != desired.Spec.Paused
+}
+
+func (m *deploymentMaker) Record(_ action.Object, applied string) string { return applied }
+
+func (m *deploymentMaker) WhyApply() action.Reason {
+	return lws.Because(lws.CodeChanged, fmt.Sprintf("deployment %s differs from the spec", m.Set.Name))
+}
+
+// pauses reports whether the Deployment is paused: the rollout is, and it has begun. A Deployment that is paused
+// from its beginning makes no leader. It stays paused as long as the set is.
+func (m *deploymentMaker) pauses() bool {
+	live := m.LeaderDeployment()
+	return m.HoldsRollout() && (m.toUpdate() > 0 || live != nil && live.Spec.Paused)
+}
+
+// Relied implements maker: a template of an earlier spec would replace pods of the present one.
+func (m *deploymentMaker) Relied() []action.Standing {
+	if m.LeadersKey() == m.Target.Key {
+		return nil
+	}
+	return []action.Standing{unchangedSet(m.Table)}
+}
+
+func (m *deploymentMaker) RolloutEvents() []action.Event {
+	if m.LeadersKey() == m.Target.Key {
+		return nil
+	}
+	return []action.Event{{
+		Reason: "GroupsUpdating", Action: "Update", Note: "Updating leader deployment to revision " + m.Target.Key, Related: m.Target.Revision,
+	}}
+}
+
+// isObserved reports whether the Deployment controller has seen the present spec, at the revision that groups
+// should be at.
+func (m *deploymentMaker) isObserved() bool {
+	owner := lws.OwnerOf(nil, m.Deployment.Own())
+	return owner != nil && owner.IsObserved && owner.Key() == m.TargetKey()
+}
+
+func (m *deploymentMaker) IsOutdated(leader *corev1.Pod) bool {
+	owner := m.LeadersOwner()
+	return leader.Labels[lwsv1.RevisionKey] != m.TargetKey() || owner == nil || m.IsDisplaced || owner.Replaces(leader)
+}
+
+// toUpdate counts the leaders of another revision or placement that exist, terminating ones too. Of leaders
+// that differ in something else, such as the time of a restart, the Deployment alone knows.
+func (m *deploymentMaker) toUpdate() int32 {
+	var n int32
+	for _, leader := range m.LeadersAndLeaving() {
+		n += lws.One(m.IsOutdated(leader))
+	}
+	return max(n, m.superseded())
+}
+
+// rolls reports whether the Deployment replaces leaders. It may have more of them meanwhile.
+func (m *deploymentMaker) rolls() bool {
+	return m.superseded() > 0 || slices.ContainsFunc(m.LeadersAndLeaving(), m.LeadersOwner().Replaces)
+}
+
+// superseded is how many leaders the Deployment has of templates before the present one.
+func (m *deploymentMaker) superseded() int32 {
+	deployment := m.Deployment.Own()
+	if deployment == nil {
+		return 0
+	}
+	return max(0, deployment.Status.Replicas-deployment.Status.UpdatedReplicas)
+}
+
+func (m *deploymentMaker) Missing() (code, object string, n int32) {
+	deployment := m.Deployment.Own()
+	if deployment == nil || lws.ReplicaFailure(deployment) == "" {
+		return "", "", 0
+	}
+	return lws.CodeFailedCreate, "deployment " + deployment.Name, max(1, workload.Replicas(m.Set)-deployment.Status.Replicas)
+}
+
+// Runnable implements maker: the keys of the Deployment, and of all pods.
+func (m *deploymentMaker) Runnable() (keys map[string]bool, known bool) {
+	keys = map[string]bool{m.Target.Key: true}
+	for _, leader := range m.LeadersAndLeaving() {
+		keys[leader.Labels[lwsv1.RevisionKey]] = true
+	}
+	for i := range m.Vacant {
+		pods := &m.Vacant[i].Pods
+		for _, pod := range slices.Concat(pods.Owned, pods.Previous, pods.Orphans, pods.Foreign) {
+			keys[pod.Labels[lwsv1.RevisionKey]] = true
+		}
+	}
+	return keys, m.isObserved() && m.toUpdate() == 0
+}
+
+// AsksFor implements maker. A group that is gone is not missed.
+func (m *deploymentMaker) AsksFor(r *table.Row) (isWanted, isCurrent bool) {
+	return r.Leader != nil || r.IsStopped, r.Leader != nil
+}
+
+// Needed implements maker. No two leaders have one name.
+func (m *deploymentMaker) Needed([]lws.Object) []lws.Object { return nil }
+
+// Correct implements maker. More groups than are wanted may exist, and leaders that end are to be replaced as well.
+func (m *deploymentMaker) Correct(c *lws.Standing) {
+	replicas := workload.Replicas(m.Set)
+	for _, n := range []*int32{&c.WantedReady, &c.AtTarget, &c.TargetUpdated, &c.TargetReady} {
+		*n = min(*n, replicas)
+	}
+	c.Current = c.TargetUpdated + m.toUpdate()
+	c.Surge = max(0, int32(len(m.Rows))-replicas)
+	c.Unobserved = !m.isObserved()
+}
+
+func (m *deploymentMaker) Down() int32 { return workload.Replicas(m.Set) - m.WantedReady }
+
+// Rolling implements maker. The Deployment controller rolls.
+func (m *deploymentMaker) Rolling() (rollout.State, rollout.Course) {
+	return rollout.State{}, rollout.Course{Partition: workload.Partition(m.Set), Replicas: workload.Replicas(m.Set)}
+}
+
+// Repair implements maker. The controller replaces all leaders itself, and waits for no name.
+func (m *deploymentMaker) Repair() (p lws.Plan) { return p }
+
+func (m *deploymentMaker) InService() (sizes []int32, room int32) {
+	allowed, holding := workload.Replicas(m.Set), m.gated.room.Holding
+	if live := m.LeadersOwner(); live != nil {
+		allowed = max(allowed, m.gated.room.Allowed)
+		if m.Refusal.Sentence != "" {
+			allowed = min(allowed, live.Wants)
+		}
+	}
+	if m.gated.room.Immediate {
+		holding = m.gated.room.Stopped
+	}
+	for i := range m.Rows {
+		r := &m.Rows[i]
+		if isAdmitted := !workload.IsGated(r.Leader) || slices.Contains(m.gated.admitted, r.Leader); isAdmitted && !workload.HasEnded(r.Leader) {
+			sizes = append(sizes, podsInGang(r))
+		}
+	}
+	return sizes, allowed - int32(len(sizes)) - holding
+}

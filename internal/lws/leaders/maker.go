@@ -1,0 +1,33 @@
+package leaders
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/lws/rollout"
+	"lockstep.dev/lockstep/internal/lws/table"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// statefulSetMaker answers for Ordinal sets.
+type statefulSetMaker struct{ *table.Table }
+
+// deploymentMaker answers for Hash sets: any leader is as good as another.
+type deploymentMaker struct {
+	*table.Table
+	// gated are the leaders that wait for room.
+	gated replacements
+}
+
+func New(t *table.Table) table.Maker {
+	if workload.HasHashIdentity(t.Set) {
+		return &deploymentMaker{Table: t}
+	}
+	return &statefulSetMaker{t}
+}
+
+// replacements are the gated leaders of a set whose groups have keys.
+type replacements struct {
+	// room is what the set has, and admitted are the leaders that there is room for.
+	room               rollout.Room
+	admitted, deferred []*corev1.Pod
+}

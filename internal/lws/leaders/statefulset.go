@@ -1,0 +1,459 @@
+package leaders
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/rollout"
+	"lockstep.dev/lockstep/internal/lws/table"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+func (m *statefulSetMaker) Missing() (code, object string, n int32) {
+	sts := m.StatefulSet.Own()
+	if sts == nil || m.Conflict != "" || !m.isFirstFree(sts) || !m.Stalls(sts, m.Stalled) {
+		return "", "", 0
+	}
+	return lws.CodeFailedCreate, "statefulset " + sts.Name, max(1, workload.Replicas(m.Set)-sts.Status.Replicas)
+}
+
+// Runnable are the keys of the revisions that leaders run or may be created at: below the partition the StatefulSet
+// controller uses its previous template. The keys are unknown until that controller has observed the present template,
+// and until a leader shows the key of the previous one.
+func (m *statefulSetMaker) Runnable() (keys map[string]bool, known bool) {
+	sts := m.StatefulSet.Own()
+	if sts == nil || m.LeadersKey() != m.Target.Key || !workload.Observed(sts) {
+		return nil, false
+	}
+	keys = map[string]bool{m.Target.Key: true}
+	for _, leader := range m.Leaders.Owned {
+		keys[leader.Labels[lwsv1.RevisionKey]] = true
+	}
+	if lws.LivePartition(sts) == 0 || sts.Status.CurrentRevision == sts.Status.UpdateRevision {
+		return keys, true
+	}
+	return keys, slices.ContainsFunc(m.Leaders.Owned, func(leader *corev1.Pod) bool {
+		return leader.Labels[lwsv1.RevisionKey] != "" && leader.Labels[appsv1.ControllerRevisionHashLabelKey] == sts.Status.CurrentRevision
+	})
+}
+
+func (m *statefulSetMaker) Differs(desired action.Object, applied string) bool {
+	sts := m.StatefulSet.Own()
+	return !leadersWait(m.Table, sts) && !inStep(sts, desired.(*appsv1.StatefulSet), applied)
+}
+
+func (m *statefulSetMaker) Record(desired action.Object, applied string) string {
+	return appliedOnto(m.LeaderStatefulSet(), desired.(*appsv1.StatefulSet), applied)
+}
+
+// Desired implements maker. A StatefulSet refuses other templates of claims, even with the same meaning.
+func (m *statefulSetMaker) Desired() (action.Object, *corev1.PodTemplateSpec) {
+	desired := workload.LeaderStatefulSet(m.Set, m.Target.Key, m.Course.Replicas, m.Course.Partition)
+	live := m.LeaderStatefulSet()
+	if live != nil && (m.OtherClaims != "" || workload.SameClaimTemplates(desired.Namespace, live.Spec.VolumeClaimTemplates, desired.Spec.VolumeClaimTemplates)) {
+		desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates
+	}
+	m.asLabelled(desired)
+	return desired, &desired.Spec.Template
+}
+
+// asLabelled gives a new StatefulSet the label of its role, on which users select. An apply would remove the label
+// from a StatefulSet that has it; one from before is not written for it.
+func (m *statefulSetMaker) asLabelled(desired *appsv1.StatefulSet) {
+	role := lwsv1.LeaderRole
+	if sts := m.LeaderStatefulSet(); sts != nil {
+		role = sts.Labels[lwsv1.RoleLabelKey]
+	}
+	if role != "" {
+		desired.Labels[lwsv1.RoleLabelKey] = role
+	}
+}
+
+func (m *statefulSetMaker) WhyApply() action.Reason {
+	if m.Rollout.Lowers(m.Course) {
+		return lws.Because(lws.CodeRollout, fmt.Sprintf("groups from %d on go to revision %s: %d of %d are down, and %d may be",
+			m.Course.Partition, m.Target.Title(), m.Rollout.Down(), m.Rollout.Replicas, m.Rollout.Budget(m.Course.Replicas)))
+	}
+	return lws.Because(lws.CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", m.Set.Name))
+}
+
+// appliedOnto is the annotation of an apply: the hash of the fields that it sets, and the
+// generation and UID that the StatefulSet has afterwards.
+func appliedOnto(live, desired *appsv1.StatefulSet, fingerprint string) string {
+	generation := live.Generation
+	if !wasUndone(live, fingerprint) && !lws.Contains(&live.Spec, attainable(live, desired)) {
+		generation++
+	}
+	return fmt.Sprintf("%s.%d.%s", fingerprint, generation, live.UID)
+}
+
+// wasUndone reports whether a webhook undid the same write: it was the create, or an apply that did not reach the
+// generation that it recorded. A record that is too low costs one more apply; one that is too high hides a change.
+func wasUndone(live *appsv1.StatefulSet, fingerprint string) bool {
+	generation, isRecorded := recordedGeneration(live, fingerprint)
+	return live.Annotations[lws.AppliedAnnotationKey] == fingerprint || isRecorded && generation > live.Generation
+}
+
+// recordedGeneration returns the generation that the last apply recorded, if it was an apply of
+// the same fields onto the same StatefulSet.
+func recordedGeneration(live *appsv1.StatefulSet, fingerprint string) (generation int64, isRecorded bool) {
+	applied, record, _ := strings.Cut(live.Annotations[lws.AppliedAnnotationKey], ".")
+	_, err := fmt.Sscanf(record, "%d."+string(live.UID), &generation)
+	return generation, applied == fingerprint && err == nil
+}
+
+// inStep reports whether a StatefulSet needs no apply: what was applied last is wanted, and the spec was not changed
+// since. A webhook may have changed what was applied: another apply would change nothing and never end.
+func inStep(live, desired *appsv1.StatefulSet, fingerprint string) bool {
+	if !isLabelledAs(live, desired) {
+		return false
+	}
+	if wanted := lwsv1.ReplicasAnnotationKey; live.Annotations[wanted] != desired.Annotations[wanted] {
+		return false // a rollout goes by it
+	}
+	if applied, _, _ := strings.Cut(live.Annotations[lws.AppliedAnnotationKey], "."); applied != fingerprint {
+		return false
+	}
+	generation, isRecorded := recordedGeneration(live, fingerprint)
+	return isRecorded && live.Generation == generation || lws.Contains(&live.Spec, attainable(live, desired))
+}
+
+// attainable leaves out what a write cannot change: volumeClaimTemplates, and the maxUnavailable
+// that an API server drops whose feature gate is off.
+func attainable(live, desired *appsv1.StatefulSet) *appsv1.StatefulSetSpec {
+	spec := desired.Spec
+	spec.VolumeClaimTemplates = nil
+	if dropsMaxUnavailable(live) {
+		rolling := *spec.UpdateStrategy.RollingUpdate
+		rolling.MaxUnavailable = nil
+		spec.UpdateStrategy.RollingUpdate = &rolling
+	}
+	return &spec
+}
+
+// replace deletes outdated leaders that the StatefulSet controller does not replace. It has
+// observed the spec, so the next pods are of the current template. The partition covers all of
+// them. If others broke since, only those that are down are deleted.
+func (m *statefulSetMaker) replace() (p lws.Plan) {
+	sts := m.StatefulSet.Own()
+	if sts == nil || m.Held || m.PVCsPending || !workload.Observed(sts) || m.Rollout.Changed || m.Rollout.Paused {
+		return p
+	}
+	outdated := m.outdatedLeaders(sts)
+	if len(outdated) == 0 || !m.leavesOutdated(sts, m.Rows[outdated[0]].Index) {
+		return p
+	}
+	covered := m.Rollout.Down() <= m.Rollout.Budget(m.Rollout.Running)
+	for _, up := range []bool{false, true} { // those that are down first
+		for _, i := range outdated {
+			if m.Rollout.Places[i].Ready == up && (covered || !up) {
+				p.Do(m.replaceLeader(m.Rows[i].Group, !covered))
+			}
+		}
+	}
+	return p
+}
+
+// replaceLeader deletes a leader if the spec of its StatefulSet is the one that was judged: the
+// cache of an operator that is no longer the leader may lag. A leader whose group is down is
+// deleted only if its workers did not change either.
+func (m *statefulSetMaker) replaceLeader(g *lws.Group, onlyIfDown bool) action.Delete {
+	relied := []action.Standing{lws.Specified(identity.KindStatefulSet, m.StatefulSet.Own())}
+	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: m.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: m.Set.Name}}
+	if onlyIfDown {
+		reliedWorkers(g, &workers)
+	}
+	if len(workers.Unchanged)+len(workers.NoOther) > 0 {
+		relied = append(relied, workers)
+	}
+	return action.Delete{
+		Object:  identity.RefOf(identity.KindPod, g.Leader),
+		Relies:  relied,
+		Because: lws.Because(lws.CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s, and the statefulset controller waits for leaders that are down", g.LeaderName, m.Target.Title())),
+	}
+}
+
+// outdatedLeaders are the positions of groups whose leaders the StatefulSet is to replace, from the top.
+func (m *statefulSetMaker) outdatedLeaders(sts *appsv1.StatefulSet) (outdated []int) {
+	for i, p := range slices.Backward(m.Rollout.Places) {
+		granted := p.Index >= lws.LivePartition(sts) && p.Index < workload.PodsOf(sts)
+		made := m.Rows[i].Leader.Labels[appsv1.ControllerRevisionHashLabelKey]
+		if granted && p.Outdated && made != sts.Status.UpdateRevision {
+			outdated = append(outdated, i)
+		}
+	}
+	return outdated
+}
+
+// leavesOutdated reports whether leaders that are down keep the StatefulSet controller from replacing
+// the highest outdated leader. A server without maxUnavailable replaces one at a time, from the top.
+func (m *statefulSetMaker) leavesOutdated(sts *appsv1.StatefulSet, highest int) bool {
+	budget := workload.MaxUnavailable(m.Set)
+	if dropsMaxUnavailable(sts) {
+		return budget > 1 || m.leadersDown(int32(highest)+1, workload.PodsOf(sts)) > 0
+	}
+	return m.leadersDown(0, workload.PodsOf(sts)) >= budget
+}
+
+// dropsMaxUnavailable reports whether the API server drops maxUnavailable, as with its feature
+// gate off: every leader StatefulSet is written with one.
+func dropsMaxUnavailable(sts *appsv1.StatefulSet) bool {
+	rolling := sts.Spec.UpdateStrategy.RollingUpdate
+	return rolling != nil && rolling.MaxUnavailable == nil
+}
+
+// leadersDown counts the leaders in the range that are not ready.
+func (m *statefulSetMaker) leadersDown(first, end int32) int32 {
+	down := max(0, end-first)
+	for i := range m.Rows {
+		index := int32(m.Rows[i].Index)
+		down -= lws.One(index >= first && index < end && lws.PodReady(m.Rows[i].Leader))
+	}
+	return down
+}
+
+func (m *statefulSetMaker) AsksFor(r *table.Row) (isWanted, isCurrent bool) {
+	isWanted = int32(r.Index) < workload.Replicas(m.Set)
+	return isWanted, isWanted && int32(r.Index) >= workload.Partition(m.Set)
+}
+
+func (m *statefulSetMaker) Needed(all []lws.Object) []lws.Object {
+	return lws.Below(all, 0, workload.Replicas(m.Set))
+}
+
+func (m *statefulSetMaker) IsOutdated(leader *corev1.Pod) bool {
+	return leader.Labels[lwsv1.RevisionKey] != m.Target.Key || workload.LeftBehind(m.LeaderStatefulSet(), leader)
+}
+
+func (m *statefulSetMaker) Correct(c *lws.Standing) {
+	for i := range m.Rows {
+		c.Surge += lws.One(int32(m.Rows[i].Index) >= m.Course.Replicas)
+	}
+}
+
+func (m *statefulSetMaker) Down() int32 { return m.Rollout.Down() }
+
+// Settle implements maker. Groups up to the last that exists or is wanted may come back.
+func (m *statefulSetMaker) Settle(s *restart.Status) {
+	end := workload.Replicas(m.Set)
+	if owner := m.LeadersOwner(); owner != nil {
+		end = max(end, owner.Wants)
+	}
+	if n := len(m.Rows); n > 0 { // by rising index
+		end = max(end, int32(m.Rows[n-1].Index)+1)
+	}
+	s.Trim(end)
+}
+
+// Admit implements maker. Each group lifts the gate of its leader.
+func (m *statefulSetMaker) Admit() (p lws.Plan) { return p }
+
+func (m *statefulSetMaker) Repair() lws.Plan {
+	if p := m.replace(); len(p.Actions) > 0 {
+		return p
+	}
+	return m.touch()
+}
+
+// podsInGang is how many pods of the group are in the PodGroup.
+func podsInGang(r *table.Row) int32 {
+	if r.IsStopped || !gang.IsHanded(r.Leader) {
+		return 0
+	}
+	return r.Size
+}
+
+func (m *statefulSetMaker) InService() (sizes []int32, room int32) {
+	serving := m.Course.Replicas
+	if sts := m.LeaderStatefulSet(); sts != nil {
+		serving = workload.PodsOf(sts)
+		if m.Refusal.Sentence == "" && !m.Held && !leadersWait(m.Table, sts) { // the count goes first, or a part is placed alone
+			serving = max(serving, m.Course.Replicas)
+		}
+	}
+	for _, r := range m.All() {
+		switch {
+		case int32(r.Index) >= serving:
+		case r.Leader != nil:
+			sizes = append(sizes, podsInGang(&r))
+		case r.IsStopped:
+			sizes = append(sizes, 0)
+		}
+	}
+	return sizes, serving - int32(len(sizes))
+}
+
+// Rolling returns where a rolling update stands, and the partition and replicas that the leader StatefulSet is to have.
+func (m *statefulSetMaker) Rolling() (rollout.State, rollout.Course) {
+	if sts := m.LeaderStatefulSet(); sts != nil && m.Target.Key != "" {
+		r := m.rolloutOf(sts)
+		return r, r.Next()
+	}
+	c, inherited := rollout.Course{Partition: workload.Partition(m.Set), Replicas: workload.Replicas(m.Set)}, m.inherited()
+	if lws.Paused(m.Set) || inherited > 0 {
+		c.Partition = max(c.Partition, c.Replicas)
+	}
+	c.Replicas = max(c.Replicas, inherited)
+	return rollout.State{}, c
+}
+
+// inherited is the number of ordinals up to the highest leader that a former StatefulSet left
+// behind, surge groups included, or zero. A StatefulSet that adopts them replaces outdated ones
+// from its partition on at once: until then it replaces and removes none.
+func (m *statefulSetMaker) inherited() int32 {
+	_, surge := workload.Budget(m.Set)
+	var ordinals int32
+	for _, leader := range m.Leaders.Orphans {
+		if _, index := identity.ParentAndOrdinal(leader.Name); int32(index) < workload.Replicas(m.Set)+surge {
+			ordinals = max(ordinals, int32(index)+1)
+		}
+	}
+	return ordinals
+}
+
+func (m *statefulSetMaker) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
+	unavailable, surge := workload.Budget(m.Set)
+	r := rollout.State{
+		Replicas: workload.Replicas(m.Set), Keep: workload.Partition(m.Set),
+		Unavailable: min(unavailable, workload.Replicas(m.Set)), Surge: surge,
+		Running: workload.PodsOf(sts), Partition: lws.LivePartition(sts), Applied: appliedReplicas(sts, workload.Replicas(m.Set)),
+		Changed:  lws.OwnerOf(sts, nil).Key() != m.Target.Key || m.IsDisplaced,
+		Paused:   m.HoldsRollout(),
+		Observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && m.inherited() == 0,
+	}
+	for i := range m.Rows { // by rising index: a place is that of the row of the same position
+		if g := &m.Rows[i]; int32(g.Index) < max(r.Replicas, r.Running) {
+			r.Places = append(r.Places, g.Place(m.Set.Name))
+		}
+	}
+	return r
+}
+
+// appliedReplicas is how many groups were wanted when a StatefulSet was last written.
+func appliedReplicas(sts *appsv1.StatefulSet, otherwise int32) int32 {
+	n, err := strconv.ParseInt(sts.Annotations[lwsv1.ReplicasAnnotationKey], 10, 32)
+	if err != nil {
+		return otherwise
+	}
+	return int32(n)
+}
+
+// Relied are the preconditions of a rollout that are read live, after the StatefulSet was judged:
+// each kind has a watch of its own, and some lag. A new template relies on the set: one from an
+// earlier spec would replace pods of the present one. A lowered partition relies on groups that
+// count as ready, and on those that are given up because they are down.
+func (m *statefulSetMaker) Relied() []action.Standing {
+	if m.Rollout.Changed {
+		return []action.Standing{unchangedSet(m.Table)}
+	}
+	if !m.Rollout.Lowers(m.Course) {
+		return nil
+	}
+	leaders := action.Standing{Kind: identity.KindPod, Namespace: m.Set.Namespace, Labels: workload.LeaderSelector(m.Set.Name)}
+	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: m.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: m.Set.Name}}
+	first, end := m.Course.Partition, min(m.Rollout.Partition, m.Rollout.Replicas) // of the groups that are given up
+	for i, p := range m.Rollout.Places {
+		g := &m.Rows[i]
+		switch {
+		case m.Rollout.Serves(p):
+			leaders.There = append(leaders.There, g.Leader.UID)
+		case p.Index >= first && p.Index < end && workload.IsLeader(g.Leader, m.Set.Name):
+			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, g.Leader))
+			reliedWorkers(g.Group, &workers)
+		}
+	}
+	m.reliedAbsence(&leaders, first, end)
+	relied := []action.Standing{leaders}
+	if len(workers.Unchanged)+len(workers.NoOther) > 0 {
+		relied = append(relied, workers)
+	}
+	return relied
+}
+
+// unchangedSet is the set as it was judged.
+func unchangedSet(t *table.Table) action.Standing {
+	return action.Standing{
+		Kind: identity.KindLeaderWorkerSet, Namespace: t.Set.Namespace, Name: t.Set.Name, Unchanged: []identity.Ref{lws.SetRef(t.Set)},
+	}
+}
+
+// reliedAbsence adds the precondition that no other pods have the names of leaders in a range.
+func (m *statefulSetMaker) reliedAbsence(relied *action.Standing, first, end int32) {
+	names := action.Names{Base: m.Set.Name, First: first, End: end}
+	relied.NoOther = append(relied.NoOther, names)
+	for _, pod := range slices.Concat(m.Leaders.Previous, m.Leaders.Orphans, m.Leaders.Foreign) {
+		if pod.DeletionTimestamp == nil && workload.IsLeader(pod, m.Set.Name) && names.Has(pod.Name) {
+			relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, pod))
+		}
+	}
+}
+
+// reliedWorkers adds what keeps a group from being ready beside a ready leader.
+func reliedWorkers(g *lws.Group, relied *action.Standing) {
+	if !lws.PodReady(g.Leader) {
+		return
+	}
+	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous, g.Workers.Orphans, g.Workers.Foreign),
+		func(sts *appsv1.StatefulSet) bool { return sts.DeletionTimestamp != nil }) // a terminating one counts as absent
+	for _, sts := range bearers {
+		if sts.Labels[lwsv1.SetNameLabelKey] == relied.Labels[lwsv1.SetNameLabelKey] { // others are not listed
+			relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindStatefulSet, sts))
+		}
+	}
+	if len(bearers) == 0 {
+		index := int32(g.Index)
+		relied.NoOther = append(relied.NoOther, action.Names{Base: relied.Labels[lwsv1.SetNameLabelKey], First: index, End: index + 1})
+	}
+}
+
+// RolloutEvents names the groups that are updated next, and the surge groups that go.
+func (m *statefulSetMaker) RolloutEvents() []action.Event {
+	var events []action.Event
+	first, last := max(m.Course.Replicas, m.Rollout.Applied), m.Rollout.Running-1 // wanted groups are no surge
+	if first <= last {
+		events = append(events, action.Event{Reason: "GroupsProgressing", Action: "Delete", Note: "deleting " + m.surgeReplicas(first, last)})
+	}
+	if m.Rollout.Lowers(m.Course) {
+		note := "Updating replica " + strconv.Itoa(int(m.Course.Partition))
+		if end := min(m.Rollout.Partition, m.Rollout.Replicas) - 1; end > m.Course.Partition {
+			note = fmt.Sprintf("Updating replicas %d to %d (inclusive)", m.Course.Partition, end)
+		}
+		events = append(events, action.Event{Reason: "GroupsUpdating", Action: "Update", Note: note, Related: m.Target.Revision})
+	}
+	return events
+}
+
+func (m *statefulSetMaker) surgeReplicas(first, last int32) string {
+	if first == last {
+		return fmt.Sprintf("surge replica %s-%d", m.Set.Name, first)
+	}
+	return fmt.Sprintf("surge replicas from %s-%d to %s-%d", m.Set.Name, first, m.Set.Name, last)
+}
+
+// touch wakes the StatefulSet controller when the name of a leader is free again.
+func (m *statefulSetMaker) touch() (p lws.Plan) {
+	sts := m.StatefulSet.Own()
+	if sts == nil || !workload.LacksPods(sts) {
+		return p
+	}
+	p.TouchStalled(sts, m.Now, m.Stalled, m.isFirstFree(sts))
+	return p
+}
+
+// isFirstFree reports whether a leader is missing, and no other owner's pod or PVC has the name of
+// the first missing one. Once it has, the leaders after it are created by the operator.
+func (m *statefulSetMaker) isFirstFree(sts *appsv1.StatefulSet) bool {
+	others := slices.Concat(m.PreviousLeaders(), lws.ObjectsOf(identity.KindPod, slices.Concat(m.Misspelt, m.Leaders.Foreign)), m.PreviousPVCs())
+	return lws.IsFirstFree(sts, lws.OwnOrdinals(m.Leaders, sts), lws.OrdinalsOf(others), 0)
+}

@@ -1,0 +1,250 @@
+package lws
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// CodeBudgetExceeded is the reason while a group that exhausted maxGroupRestarts is not recreated.
+const CodeBudgetExceeded = "ReplicaRestartBudgetExceeded"
+
+// Codes of delays: what other controllers, the scheduler or a kubelet cannot do for a group yet. They are stable.
+const (
+	CodeFailedCreate      = "FailedCreate"
+	CodeGangUnschedulable = "GangUnschedulable"
+	CodeUnschedulable     = "Unschedulable"
+	CodeSchedulingGated   = "SchedulingGated"
+	CodeImagePullFailed   = "ImagePullFailed"
+)
+
+var pullFailures = []string{
+	"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+}
+
+// DelayAfter is how long a delay lasts until it is reported. Most pods have no node for a moment.
+const DelayAfter = 10 * time.Second
+
+// CodeReleased is the reason to let a pod go that was kept as evidence.
+const CodeReleased = "Released"
+
+// IsExhausted reports whether the group of a leader exhausted maxGroupRestarts. The finalizer says
+// so, from before the leader is deleted until its group may go.
+func IsExhausted(leader *corev1.Pod) bool {
+	return leader != nil && slices.Contains(leader.Finalizers, lwsv1.GroupRestartBudgetFinalizer)
+}
+
+// isKept reports whether a terminating pod has the finalizer.
+func isKept(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil && IsExhausted(pod) }
+
+// Kept returns the terminating pods of a set that have the finalizer. A name alone is not enough: the
+// leader llama-3-0 of the set llama-3 has the name of a worker of the set llama.
+func Kept(set string, lists ...[]*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Concat(lists...), func(pod *corev1.Pod) bool { return !isKept(pod) || !workload.BearsName(pod, set) })
+}
+
+// ExhaustedText says what became of a group, and what a user does about it.
+func ExhaustedText(leader *corev1.Pod) string {
+	return fmt.Sprintf("group %s failed once more than maxGroupRestarts allows and was stopped; to recreate it: kubectl annotate pod %s -n %s %s=true",
+		nameOf(leader), leader.Name, leader.Namespace, lwsv1.RecoverAnnotationKey)
+}
+
+// ReplicaFailure is why a Deployment cannot create pods, or empty.
+func ReplicaFailure(deployment *appsv1.Deployment) string {
+	for _, c := range deployment.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return ""
+}
+
+// PodDelay returns the code of what a pod waits for, or nothing, and from when on it is reported.
+func PodDelay(pod *corev1.Pod) (code string, from time.Time) {
+	if pod.DeletionTimestamp != nil || workload.IsGated(pod) {
+		return "", from
+	}
+	if pod.Spec.NodeName != "" {
+		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if c.State.Waiting != nil && slices.Contains(pullFailures, c.State.Waiting.Reason) {
+				return CodeImagePullFailed, from
+			}
+		}
+		return "", from
+	}
+	from = pod.CreationTimestamp.Time
+	if gang.IsTied(pod) || gang.IsHanded(pod) { // a scheduler may say nothing of a pod that waits for others
+		code = CodeGangUnschedulable
+	}
+	for _, c := range pod.Status.Conditions {
+		switch {
+		case c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse:
+		case c.Reason == corev1.PodReasonSchedulingGated:
+			code, from = CodeSchedulingGated, c.LastTransitionTime.Time
+		case c.Reason == corev1.PodReasonUnschedulable:
+			code, from = cmp.Or(code, CodeUnschedulable), c.LastTransitionTime.Time
+		}
+	}
+	if code == "" {
+		return "", time.Time{}
+	}
+	return code, from.Add(DelayAfter)
+}
+
+// GroupReadyOf is the condition of a leader about its workers, or empty.
+func GroupReadyOf(leader *corev1.Pod) corev1.ConditionStatus {
+	return statusOf(leader, lwsv1.GroupReadyCondition)
+}
+
+// StartsWorkers reports whether a leader is ready as far as startupPolicy LeaderReady goes. One with a key is Ready
+// only when its workers are: its containers count.
+func StartsWorkers(leader *corev1.Pod) bool {
+	if !workload.IsHashLeader(leader) {
+		return PodReady(leader)
+	}
+	return leader.Status.Phase == corev1.PodRunning &&
+		(PodReady(leader) || statusOf(leader, corev1.ContainersReady) == corev1.ConditionTrue)
+}
+
+func statusOf(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return ""
+	}
+	return pod.Status.Conditions[i].Status
+}
+
+// Release lets retained pods of a group end, workers before their leader: the StatefulSet creates
+// another leader at once. What a cause relies on is read live.
+func Release(retained []*corev1.Pod, leaderName, why string, relies ...action.Standing) (p Plan) {
+	for _, pod := range retained {
+		if pod.Name == leaderName && len(retained) > 1 {
+			continue
+		}
+		p.Do(action.SetFinalizers{
+			Object: identity.RefOf(identity.KindPod, pod),
+			Finalizers: slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool {
+				return f == lwsv1.GroupRestartBudgetFinalizer
+			}),
+			Relies:  relies,
+			Because: Because(CodeReleased, fmt.Sprintf("pod %s of a group that exhausted maxGroupRestarts may go: %s", pod.Name, why)),
+		})
+	}
+	return p
+}
+
+// WorkersOf are the worker StatefulSets that a leader controls, terminating or not.
+func WorkersOf(g *Group, leader *corev1.Pod) []*appsv1.StatefulSet {
+	return slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous), func(sts *appsv1.StatefulSet) bool {
+		return leader == nil || !metav1.IsControlledBy(sts, leader)
+	})
+}
+
+// Name is what people call the group.
+func (g *Group) Name() string {
+	if g.HasKey {
+		return identity.IndexText(g.Index)
+	}
+	return strconv.Itoa(g.Index)
+}
+
+// nameOf is the same of the group of a leader.
+func nameOf(leader *corev1.Pod) string {
+	g := Group{Index: workload.IndexOf(leader), HasKey: workload.IsHashLeader(leader)}
+	return g.Name()
+}
+
+// HasOwnSubdomain reports whether the group has a Service of its own: by the spec, or by its leader.
+func (g *Group) HasOwnSubdomain(set *lwsv1.LeaderWorkerSet) bool {
+	if g.Leader != nil && workload.IsHashLeader(g.Leader) {
+		return workload.HasOwnService(g.Leader)
+	}
+	return workload.Subdomain(set) == lwsv1.SubdomainUniquePerReplica ||
+		g.Leader != nil && workload.HasOwnService(g.Leader)
+}
+
+// Complete reports whether the group has its leader and its worker StatefulSet.
+func (g *Group) Complete(set *lwsv1.LeaderWorkerSet) bool {
+	return g.Leader != nil && (workload.SizeOf(g.Leader, set) == 1 || g.Workers.Own() != nil)
+}
+
+// Ready reports whether every pod of the group is ready. A group that is to be recreated, or stopped, is not.
+func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
+	if len(g.Misspelt) > 0 || !g.Complete(set) || !PodReady(g.Leader) || restart.Of(set, g.Leader) != nil || IsExhausted(g.Leader) {
+		return false
+	}
+	workers := g.Workers.Own()
+	return workers == nil || WorkersReady(workers)
+}
+
+// UpToDate reports whether all parts of the group are at the revision key.
+func (g *Group) UpToDate(key string) bool {
+	if key == "" || g.Leader == nil || g.Leader.Labels[lwsv1.RevisionKey] != key {
+		return false
+	}
+	workers := g.Workers.Own()
+	return workers == nil || workers.Labels[lwsv1.RevisionKey] == key || workers.Spec.Template.Labels[lwsv1.RevisionKey] == key
+}
+
+// PodReady reports whether a pod runs and is ready.
+func PodReady(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// WorkersReady judges by the StatefulSet's status, of whatever generation: the template
+// of worker StatefulSets never changes.
+func WorkersReady(sts *appsv1.StatefulSet) bool {
+	return workload.PodsOf(sts) == sts.Status.AvailableReplicas &&
+		sts.Status.CurrentRevision == sts.Status.UpdateRevision
+}
+
+func One(yes bool) int32 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// AddLogs plans to add the ends of logs to the decision on a leader, one for each of its containers.
+func AddLogs(leader *corev1.Pod, decision *restart.Decision, logs []restart.Log) (p Plan) {
+	p.Do(action.Annotate{
+		Object:      identity.RefOf(identity.KindPod, leader),
+		Annotations: map[string]string{restart.AnnotationKey: decision.WithLogs(logs).Annotation()},
+		Because:     Because(CodeRestart, "the logs of the containers that failed were read"),
+	})
+	return p
+}
+
+// IsBlocked reports whether objects of other owners, or of a previous incarnation, have names that the group needs.
+func (g *Group) IsBlocked(size int32) bool {
+	return len(g.Misspelt)+len(g.Workers.Foreign)+len(g.Pods.Foreign)+len(g.Gang.Previous)+len(g.Gang.Foreign) > 0 || len(g.Previous(size)) > 0
+}
+
+// WorkerCount is how many workers the group has.
+func (g *Group) WorkerCount() int32 {
+	if sts := g.Workers.Own(); sts != nil {
+		return sts.Status.Replicas
+	}
+	return int32(len(g.Pods.Owned))
+}

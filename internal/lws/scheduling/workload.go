@@ -1,0 +1,264 @@
+package scheduling
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/status"
+	"lockstep.dev/lockstep/internal/lws/table"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// GangLook is how often a gang scheduler that is missing is looked for.
+const GangLook = 10 * time.Second
+
+// Reasons of the condition WorkloadSchedulingCreated.
+const (
+	reasonObjectsCreated  = "SchedulingObjectsCreated"
+	reasonAPINotAvailable = "APINotAvailable"
+	reasonInvalidSpec     = "InvalidSchedulingConfiguration"
+	reasonNoWorkload      = "WorkloadCreateFailed"
+	reasonNoPodGroup      = "PodGroupCreateFailed"
+	reasonPodGroupRemains = "PodGroupCleanupBlocked"
+)
+
+// Keep implements Scheduler: it keeps the Workload of a set, and the PodGroup of all its pods. Pods may exist before
+// their PodGroup: the scheduler holds them back.
+func (s kubernetes) Keep() (p lws.Plan) {
+	t := s.Table
+	switch {
+	case t.RefusalText != "" && t.PodGroup.Own() != nil && t.Workload.Own() != nil:
+		return setPodGroup(t, t.Workload.Own()) // leaders that are refused are not waited for
+	case t.Held:
+		return p
+	case t.GangMissing != "":
+		p.Await(t.Now.Add(GangLook), lws.CodeWorkloadNotReady, t.GangMissing)
+		return p
+	}
+	want, err := gang.Workload(t.Set)
+	if err != nil {
+		p.Await(t.Now.Add(lws.ConflictLook), lws.CodeWorkloadNotReady, err.Error())
+		return p
+	}
+	have := t.Workload.Own()
+	if have == nil {
+		CreateNative(&p, identity.KindWorkload, want, t.Workload, lws.SetRef(t.Set))
+		return p
+	}
+	KeepNative(&p, identity.KindWorkload, have, want)
+	if gang.LevelOf(t.Set.Spec.Scheduling) == gang.SetLevel {
+		p.Add(setPodGroup(t, have))
+	}
+	return p
+}
+
+// setPodGroup keeps the PodGroup of all pods of a set. A set without pods has none.
+func setPodGroup(t *table.Table, described *unstructured.Unstructured) (p lws.Plan) {
+	have := t.PodGroup.Own()
+	if workload.Replicas(t.Set) == 0 {
+		return p
+	}
+	want, err := gang.SetPodGroup(t.Set, described, minCount(t))
+	switch {
+	case err != nil:
+		p.Await(t.Now.Add(lws.ConflictLook), lws.CodeWorkloadNotReady, err.Error())
+	case have == nil:
+		CreateNative(&p, identity.KindPodGroup, want, t.PodGroup, lws.SetRef(t.Set))
+	default:
+		KeepNative(&p, identity.KindPodGroup, have, want)
+	}
+	return p
+}
+
+// minCount is how many pods the PodGroup of all pods waits for, as they can exist now.
+func minCount(t *table.Table) int32 {
+	least := workload.Size(t.Set)
+	for i := range t.Rows {
+		least = min(least, t.Rows[i].Size)
+	}
+	sizes, room := t.Maker.InService()
+	return gang.MinCount(workload.Replicas(t.Set), workload.Size(t.Set), sizes, room, least)
+}
+
+// hasWorkload reports whether the Workload exists, and the PodGroup of all pods if the set has one.
+func hasWorkload(t *table.Table) bool {
+	needsPodGroup := gang.LevelOf(t.Set.Spec.Scheduling) == gang.SetLevel && workload.Replicas(t.Set) > 0
+	return t.Workload.Own() != nil && (!needsPodGroup || t.PodGroup.Own() != nil)
+}
+
+// CreateNative creates a Workload or a PodGroup. The object of another owner under the name stays: no object
+// is adopted.
+func CreateNative(p *lws.Plan, kind identity.Kind, want *unstructured.Unstructured, found identity.Claim[*unstructured.Unstructured], owner identity.Ref) {
+	if !found.Empty() {
+		return // the set reports what is foreign, and an event tells when what terminates is gone
+	}
+	noun := strings.ToLower(string(kind))
+	p.Do(action.Create{
+		Kind: kind, Object: want, Owner: owner,
+		Because: lws.Because(lws.CodeMissing, fmt.Sprintf("%s has no %s %s", owner, noun, want.GetName())),
+		Tell:    action.Telling{Refused: lws.Warning("FailedCreate", "Create", fmt.Sprintf("Failed to create %s %s", noun, want.GetName()), new(identity.RefOf(kind, want)))},
+	})
+}
+
+// KeepNative patches labels and counts. The API server refuses any other change.
+func KeepNative(p *lws.Plan, kind identity.Kind, have, want *unstructured.Unstructured) {
+	if text := difference(kind, have, want); text != "" {
+		p.Wait(lws.Wait{Reason: lws.Because(lws.CodePodGroupDiffers, text), Tell: lws.Warning(lws.CodePodGroupDiffers, "Wait", text, new(identity.RefOf(kind, have)))})
+		if field, _ := gang.Dropped(have, want); field == "" {
+			return
+		} // the rest of it can be kept
+	}
+	if !gang.IsOutdated(have, want) {
+		return
+	}
+	p.Apply(gang.Part(want), identity.RefOf(kind, have), lws.ScaleFieldOwner,
+		lws.Because(lws.CodeChanged, fmt.Sprintf("%s %s has other labels or counts of pods", strings.ToLower(string(kind)), have.GetName())),
+		fmt.Sprintf("Failed to update %s %s", strings.ToLower(string(kind)), have.GetName()))
+}
+
+// difference says what of an object cannot be changed and is not what the set says, or is empty.
+func difference(kind identity.Kind, have, want *unstructured.Unstructured) string {
+	name := fmt.Sprintf("%s %s", strings.ToLower(string(kind)), have.GetName())
+	if field, gate := gang.Dropped(have, want); field != "" {
+		return fmt.Sprintf("%s: the API server dropped %s; switch on its feature gate %s, delete the object, and another is created", name, field, gate)
+	}
+	if gang.HasOtherMembers(have, want) || !lws.Within(gang.Fixed(have), gang.Fixed(want)) {
+		return name + " says what spec.scheduling does not, and cannot be changed: delete it, and another is created"
+	}
+	return ""
+}
+
+// DeleteUnused deletes the PodGroups of a set that no pod is in and no leader needs. The end of each pod leads here.
+func DeleteUnused(t *table.Table) (p lws.Plan) {
+	unused := slices.DeleteFunc(slices.Clone(t.PodGroups.Owned), func(object *unstructured.Unstructured) bool {
+		return t.PodGroupsInUse[object.GetName()] || isWhole(t, object)
+	})
+	if len(unused) > 0 && !t.PodGroupsLive { // memory may lack pods
+		p.Needs = lws.NeedPodGroupsInUse
+		return p
+	}
+	for _, object := range unused {
+		p.Do(action.Delete{
+			Object:  identity.RefOf(identity.KindPodGroup, object),
+			Because: lws.Because(lws.CodePodGroupUnused, fmt.Sprintf("no pod is in podgroup %s, and no leader needs it", object.GetName())),
+		})
+	}
+	return p
+}
+
+// isWhole reports whether a PodGroup is that of all pods of a set that has pods, or has not ended them.
+func isWhole(t *table.Table, object *unstructured.Unstructured) bool {
+	if gang.LevelOf(t.Set.Spec.Scheduling) != gang.SetLevel || object.GetName() != gang.SetPodGroupName(t.Set) {
+		return false
+	}
+	return workload.Replicas(t.Set) > 0 || !hasNoLeaders(t)
+}
+
+// hasNoLeaders reports whether no leader exists, and none is created.
+func hasNoLeaders(t *table.Table) bool {
+	owner := t.LeadersOwner()
+	return owner == nil || owner.IsObserved && owner.Wants+owner.Has == 0
+}
+
+// Conditions implements Scheduler. While the objects of a set are being created, the condition stays what it was.
+func (s kubernetes) Conditions() []metav1.Condition {
+	reason, text := workloadFault(s.Table)
+	created := status.Holding(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated, reasonObjectsCreated, "the Workload and the PodGroups of this set exist")
+	switch {
+	case reason != "":
+		created.Reason, created.Message = reason, text
+		return []metav1.Condition{status.Ceased(created)}
+	case hasPodGroups(s.Table):
+		return []metav1.Condition{created}
+	}
+	return nil
+}
+
+// hasPodGroups reports whether the Workload, and the PodGroups of all leaders, exist.
+func hasPodGroups(t *table.Table) bool {
+	if !hasWorkload(t) {
+		return false
+	}
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		if gang.IsHanded(r.Leader) && len(r.PodGroups.Owned) < podGroups(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// podGroups is how many PodGroups a group needs.
+func podGroups(r *table.Row) int { return min(len(gang.PodGroupNames(r.Leader)), int(r.Size)) }
+
+// workloadFault is why a Workload or a PodGroup cannot be had, or nothing.
+func workloadFault(t *table.Table) (reason, text string) {
+	if _, err := gang.Workload(t.Set); err != nil {
+		return reasonInvalidSpec, err.Error()
+	}
+	if t.GangMissing != "" {
+		return reasonAPINotAvailable, t.GangMissing
+	}
+	if t.Refusal.IsCreateOf(identity.KindWorkload) && t.Workload.Own() == nil {
+		return reasonNoWorkload, lws.RefusedMessage(t.Refusal)
+	}
+	if text := lws.ConflictMessage(lws.ObjectsOf(identity.KindWorkload, t.Workload.Foreign)); text != "" {
+		return reasonNoWorkload, text
+	}
+	for _, r := range t.Refused {
+		if r.IsCreateOf(identity.KindPodGroup) {
+			return reasonNoPodGroup, lws.RefusedMessage(r.Refusal)
+		}
+	}
+	return podGroupFault(t)
+}
+
+// podGroupFault is the same of PodGroups that are there, and of another owner, terminating or of another spec.
+func podGroupFault(t *table.Table) (reason, text string) {
+	foreign, previous, drift := slices.Clone(t.PodGroup.Foreign), slices.Clone(t.PodGroup.Previous), driftText(t)
+	for i := range t.Rows {
+		foreign = append(foreign, t.Rows[i].PodGroups.Foreign...)
+		previous = append(previous, t.Rows[i].PodGroups.Previous...)
+	}
+	switch {
+	case drift != "":
+		return reasonNoPodGroup, drift
+	case len(foreign) > 0:
+		return reasonNoPodGroup, lws.ConflictMessage(lws.ObjectsOf(identity.KindPodGroup, foreign))
+	case len(previous) > 0:
+		return reasonPodGroupRemains, "is being deleted, and its pods stay in it until they end: " + lws.Listed(lws.Spelt(lws.Sorted(lws.ObjectsOf(identity.KindPodGroup, previous)), lws.Object.String), ", ")
+	}
+	return "", ""
+}
+
+// driftText names an object of the set that was created for another spec.scheduling, or is empty. Groups tell of theirs.
+func driftText(t *table.Table) string {
+	described := t.Workload.Own()
+	if described == nil {
+		return ""
+	}
+	if want, err := gang.Workload(t.Set); err == nil {
+		if text := difference(identity.KindWorkload, described, want); text != "" {
+			return text
+		}
+	}
+	have := t.PodGroup.Own()
+	if have == nil {
+		return ""
+	}
+	want, err := gang.SetPodGroup(t.Set, described, 1)
+	if err != nil {
+		return ""
+	}
+	return difference(identity.KindPodGroup, have, want)
+}

@@ -1,0 +1,36 @@
+package table
+
+import (
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// Of returns the values that the rules read, and the plan that they need first, such as a revision to create.
+func Of(w lws.SetSnapshot, newMaker func(*Table) Maker) (*Table, lws.Plan) {
+	var plan lws.Plan
+	t := &Table{SetSnapshot: &w, Set: w.Set}
+	if key := t.LeadersKey(); key != "" && !t.HistoryRead && t.revisionWithKey(key) == nil {
+		plan.Needs = lws.NeedHistory
+	}
+	t.effectiveSpec = effective(t)
+	t.Set, t.Maker = t.set, newMaker(t)
+	t.ExhaustedBy = t.exhaustedLeaders()
+	t.RefusalText, t.Hindrance = w.RefusedSpec(), w.RefusedParts()
+	t.wait = awaitNames(t)
+	t.Held = t.RefusalText != "" || t.wait.holds || len(t.StatefulSet.Foreign)+len(t.Deployment.Foreign) > 0
+	t.Target = newTarget(t)
+	plan.Add(t.Target.plan)
+	t.tabulate()
+	t.Restarted = restartStatus(t)
+	t.Waiting = awaitPrevious(t)
+	t.Conflict = conflicts(t)
+	t.Rollout, t.Course = t.Maker.Rolling()
+	t.Standing = t.count()
+	t.expectReplacements()
+	t.Maker.Settle(&t.Restarted)
+	t.Unresolved = unresolvedLeaders(t)
+	t.Delay = delays(t)
+	owners, pending := keepPVCs(t)
+	plan.Add(owners)
+	t.PVCsPending = pending
+	return t, plan
+}
