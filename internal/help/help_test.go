@@ -3,15 +3,33 @@ package help
 import "testing"
 
 func TestCommandHasItsTexts(t *testing.T) {
-	const texts = "== a\na\nA.\n\n== a b\nb NAME\nB in a line.\n\nOne.\n\nTwo.\n\nExamples:\n  x a b c\n  x a b d\n\n== b\nb\n"
-	cmd := Command(texts, "a b")
-	if cmd.Use != "b NAME" || cmd.Short != "B in a line." || cmd.Long != "One.\n\nTwo." || cmd.Example != "  x a b c\n  x a b d" {
+	const texts = `== sets
+show NAME
+Print something.
+
+== sets roll
+one NAME
+Begin it.
+
+First.
+
+Second.
+
+Examples:
+  show one x
+  begin one y
+
+== version
+v
+`
+	cmd := Command(texts, "sets roll")
+	if cmd.Use != "one NAME" || cmd.Short != "Begin it." || cmd.Long != "First.\n\nSecond." || cmd.Example != "  show one x\n  begin one y" {
 		t.Errorf("got %q %q %q %q", cmd.Use, cmd.Short, cmd.Long, cmd.Example)
 	}
-	if cmd = Command(texts, "a"); cmd.Use != "a" || cmd.Short != "A." || cmd.Long+cmd.Example != "" {
+	if cmd = Command(texts, "sets"); cmd.Use != "show NAME" || cmd.Short != "Print something." || cmd.Long+cmd.Example != "" {
 		t.Errorf("got %q %q %q %q", cmd.Use, cmd.Short, cmd.Long, cmd.Example)
 	}
-	if cmd = Command(texts, "c"); cmd.Use != "" {
+	if cmd = Command(texts, "other"); cmd.Use != "" {
 		t.Errorf("got %q of no command", cmd.Use)
 	}
 }

@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -118,18 +119,10 @@ func (o Options) shape(lacks []string) (shape, error) {
 	if o.ProtectOnly && !s.protects {
 		return s, errors.New("--protect-only with protection switched off leaves nothing to install; drop one of them")
 	}
-	if o.Image != "" {
-		err = fixed(config)
+	if paths := unfit(config); o.Image != "" && len(paths) > 0 {
+		return s, fmt.Errorf("configuration: %s: install --image knows the default alone; leave it out, or run the operator from manifests of your own (--print)", paths[0])
 	}
-	return s, err
-}
-
-// fixed refuses a configuration that the Deployment and the Services of install do not fit.
-func fixed(c *v1alpha1.Configuration) error {
-	for _, path := range unfit(c) {
-		return fmt.Errorf("configuration: %s: install --image knows the default alone; leave it out, or run the operator from manifests of your own (--print)", path)
-	}
-	return nil
+	return s, nil
 }
 
 // isOlder reports whether the API server has no mutating policies.
@@ -236,27 +229,24 @@ func (s shape) setOperator(u *unstructured.Unstructured) {
 // kubectl lockstep why reads it.
 func (s shape) configMap() *unstructured.Unstructured {
 	u := Bare("v1", "ConfigMap", namespaceName, configMapName)
-	text := string(s.Config)
-	if text == "" {
-		text = noConfiguration
-	}
-	u.Object["data"] = map[string]any{configFile: text}
+	u.Object["data"] = map[string]any{configFile: cmp.Or(string(s.Config), noConfiguration)}
 	return u
 }
 
 // arguments are those that the manifest does not have.
 func (s shape) arguments() (args []string) {
-	if len(s.Config) > 0 {
-		args = append(args, "--config="+configDir+"/"+configFile)
-	}
-	if s.ProtectOnly {
-		args = append(args, "--protect-only")
-	}
-	if s.NoProtection {
-		args = append(args, "--protection=false")
-	}
-	if s.CrashLogLines > 0 {
-		args = append(args, fmt.Sprintf("--crash-log-lines=%d", s.CrashLogLines))
+	for _, a := range []struct {
+		isGiven bool
+		text    string
+	}{
+		{len(s.Config) > 0, "--config=" + configDir + "/" + configFile},
+		{s.ProtectOnly, "--protect-only"},
+		{s.NoProtection, "--protection=false"},
+		{s.CrashLogLines > 0, fmt.Sprintf("--crash-log-lines=%d", s.CrashLogLines)},
+	} {
+		if a.isGiven {
+			args = append(args, a.text)
+		}
 	}
 	return args
 }

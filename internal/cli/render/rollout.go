@@ -2,14 +2,21 @@ package render
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 
+	"github.com/aymanbagabas/go-udiff"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/internal/lws/undo"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -110,4 +117,241 @@ func done(s clilws.Survey, number int64) string {
 	}
 	return fmt.Sprintf("leaderworkerset %q successfully rolled out: %s at revision %s",
 		set.Name, counted(int(workload.Replicas(set)), "group"), revision.Title(number, s.Standing.Key))
+}
+
+// SetHistory is what "rollout history -o json" prints.
+type SetHistory struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Paused reports whether the set's rollout is paused.
+	Paused bool `json:"paused,omitempty"`
+	// Waiting is what the spec changes against the current revision; absent if it is rolled out.
+	Waiting []Change `json:"waiting,omitempty"`
+	// Revisions are ordered by rising number.
+	Revisions []Revision `json:"revisions"`
+}
+
+// Revision is one template that groups were rolled to.
+type Revision struct {
+	// Number rises with every rollout, also with one to an earlier template.
+	Number int64 `json:"number"`
+	// Key is the hash that pods of the revision have as a label.
+	Key  string `json:"key"`
+	Name string `json:"name"`
+	// CreatedAt is when the template was first rolled out.
+	CreatedAt metav1.Time `json:"createdAt"`
+	// Groups run it, surge groups included.
+	Groups int `json:"groups"`
+	// Current is set on the target revision of the groups.
+	Current bool `json:"current,omitempty"`
+	// Cause is the change cause that the set had.
+	Cause string `json:"cause,omitempty"`
+	// Changes are against the revision before it in the list.
+	Changes []Change `json:"changes,omitempty"`
+	// Unreadable is why the revision cannot be decoded.
+	Unreadable string `json:"unreadable,omitempty"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (h *SetHistory) DeepCopyObject() runtime.Object { c := *h; return &c }
+
+// History returns the history of a set from its revisions by rising number.
+func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistory {
+	set := s.Set.Set
+	h := &SetHistory{TypeMeta: kind("SetHistory"), Namespace: set.Namespace, Name: set.Name, Paused: lws.Paused(set), Revisions: []Revision{}}
+	var before, current map[string]any
+	for _, stored := range revisions {
+		r := revisionOf(s, stored)
+		spec, err := content(set, stored.Data.Raw)
+		if err != nil {
+			r.Unreadable = err.Error()
+		} else if before != nil {
+			r.Changes = changes(before, spec)
+		}
+		if before = spec; r.Current && !revision.Agrees(set, stored.Data.Raw) {
+			current = spec
+		}
+		h.Revisions = append(h.Revisions, r)
+	}
+	if spec, err := contentOf(set, revisions, Live); err == nil && current != nil {
+		h.Waiting = changes(current, spec)
+	}
+	return h
+}
+
+func revisionOf(s clilws.Survey, stored *appsv1.ControllerRevision) Revision {
+	key := stored.Labels[lwsv1.RevisionKey]
+	atRevision := only(s.Groups, func(g clilws.Group) bool { return g.Leader != nil && g.Leader.Labels[lwsv1.RevisionKey] == key })
+	return Revision{
+		Number: stored.Revision, Key: key, Name: stored.Name, CreatedAt: stored.CreationTimestamp,
+		Groups: len(atRevision), Current: key == s.Standing.Key,
+		Cause: stored.Annotations[revision.ChangeCauseAnnotationKey],
+	}
+}
+
+// write writes the history as a table.
+func (h *SetHistory) write(p *page) {
+	paused := ""
+	if h.Paused {
+		paused = ", rollout paused"
+	}
+	p.linef("leaderworkerset %s in namespace %s: %s%s", h.Name, h.Namespace, counted(len(h.Revisions), "revision"), paused)
+	var rows []row
+	for _, r := range h.Revisions {
+		number := revision.Title(r.Number, r.Key)
+		if r.Current {
+			number += " (current)"
+		}
+		rows = append(rows, row{number, r.Groups, p.age(&r.CreatedAt), r.Cause})
+	}
+	p.table(row{"REVISION", "GROUPS", "AGE", "CHANGE-CAUSE"}, rows)
+}
+
+// Change is one field that differs between two templates.
+type Change struct {
+	// Path names the field; elements of lists by their name if they have one, as in containers[vllm].
+	Path string `json:"path"`
+	// From and To are the values before and after; absent where the field is absent.
+	From any `json:"from,omitempty"`
+	To   any `json:"to,omitempty"`
+}
+
+// changes lists the fields that differ, by path.
+func changes(from, to map[string]any) []Change {
+	before, after := map[string]any{}, map[string]any{}
+	flatten("", from, before)
+	flatten("", to, after)
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	var found []Change
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if !reflect.DeepEqual(before[path], after[path]) {
+			found = append(found, Change{Path: path, From: before[path], To: after[path]})
+		}
+	}
+	return found
+}
+
+// flatten collects the fields of a value by path. A list whose elements have no names is one field.
+func flatten(path string, value any, into map[string]any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, inner := range value {
+			at := key
+			if path != "" {
+				at = path + "." + key
+			}
+			flatten(at, inner, into)
+		}
+		return
+	case []any:
+		if names := namesOf(value); names != nil {
+			for i, name := range names {
+				flatten(fmt.Sprintf("%s[%s]", path, name), value[i], into)
+			}
+			return
+		}
+	}
+	into[path] = value
+}
+
+// namesOf returns the names of the elements of a list, or nil if one has none.
+func namesOf(list []any) (names []string) {
+	for _, element := range list {
+		fields, _ := element.(map[string]any)
+		name, _ := fields["name"].(string)
+		if name == "" || slices.Contains(names, name) {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// Live stands for the set's spec in place of a revision's number.
+const Live int64 = 0
+
+// Comparison names the two sides to compare: numbers of revisions, or Live.
+type Comparison struct{ From, To int64 }
+
+// UsualComparison is the comparison of a user who names no revision: the change that is not rolled
+// out yet, or else the last rollout.
+func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision) (Comparison, error) {
+	if len(revisions) == 0 {
+		return Comparison{}, fmt.Errorf("leaderworkerset %q has no revision yet", set.Name)
+	}
+	latest := revisions[len(revisions)-1]
+	if len(revisions) == 1 || !revision.Agrees(set, latest.Data.Raw) {
+		return Comparison{From: latest.Revision, To: Live}, nil
+	}
+	return Comparison{From: revisions[len(revisions)-2].Revision, To: latest.Revision}, nil
+}
+
+// Compare returns the difference in the format of diff -u; it is empty if there is none.
+func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) (string, error) {
+	var texts []string
+	for _, number := range []int64{c.From, c.To} {
+		spec, err := contentOf(set, revisions, number)
+		if err != nil {
+			return "", err
+		}
+		text, err := yaml.Marshal(spec)
+		if err != nil {
+			return "", err
+		}
+		texts = append(texts, string(text))
+	}
+	return udiff.Unified(nameOf(set, revisions, c.From), nameOf(set, revisions, c.To), texts[0], texts[1]), nil
+}
+
+// Same returns the sentence that there is no difference.
+func Same(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) string {
+	return fmt.Sprintf("no difference between %s and %s", nameOf(set, revisions, c.From), nameOf(set, revisions, c.To))
+}
+
+func nameOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) string {
+	if number == Live {
+		return set.Name + " spec"
+	}
+	return fmt.Sprintf("%s revision %s", set.Name, revision.Title(number, numbered(revisions, number).Labels[lwsv1.RevisionKey]))
+}
+
+func numbered(revisions []*appsv1.ControllerRevision, number int64) *appsv1.ControllerRevision {
+	return revision.Latest(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
+}
+
+// contentOf returns the content of a revision, or that of the spec.
+func contentOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (map[string]any, error) {
+	data, err := revision.Data(set)
+	if number != Live {
+		r := numbered(revisions, number)
+		if r == nil {
+			return nil, undo.NoSuchRevision(set.Name, revisions, number)
+		}
+		data, err = r.Data.Raw, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	spec, err := content(set, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", nameOf(set, revisions, number), err)
+	}
+	return spec, nil
+}
+
+// content returns the part of the spec that a revision holds.
+func content(set *lwsv1.LeaderWorkerSet, data []byte) (map[string]any, error) {
+	restored, err := revision.Restore(set, data)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&restored.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode spec: %w", err)
+	}
+	maps.DeleteFunc(spec, func(field string, _ any) bool { return field != "leaderWorkerTemplate" && field != "networkConfig" })
+	return spec, nil
 }
