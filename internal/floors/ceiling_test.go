@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 41_323
+	wholeAtMost = 41_259
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -34,7 +34,7 @@ var largePackages = map[string]int{
 	"local/internal/plane":   1_809,
 	"internal/cli/render":    1_915,
 	"internal/lws/admission": 1_521,
-	"internal/cli":           1_436,
+	"internal/cli":           1_422,
 	"internal/operator":      1_568,
 }
 

@@ -26,12 +26,8 @@ var Resource = Kind.GroupVersion().WithResource("podgroups")
 
 // IsWanted reports whether new groups of a set are placed as gangs. otherwise holds for sets that do not say.
 func IsWanted(set metav1.Object, otherwise bool) bool {
-	switch name := set.GetAnnotations()[lwsv1.GangSchedulerAnnotationKey]; name {
-	case "":
-		return otherwise
-	default:
-		return name == Volcano
-	}
+	name := set.GetAnnotations()[lwsv1.GangSchedulerAnnotationKey]
+	return name == Volcano || name == "" && otherwise
 }
 
 // NameOf is the name of the PodGroup of a pod's group. The revision is part of it: groups of
