@@ -33,7 +33,7 @@ const (
 	NeedHistory Need = "history"
 	// NeedPodGroupsInUse is a live read of which PodGroups the pods of a set use.
 	NeedPodGroupsInUse Need = "PodGroups in use"
-	// NeedLivePods is a live read of the group, and the revision: no group is recreated by what a cache shows.
+	// NeedLivePods is a live read of the group, and the revision: no group of several pods is recreated by what a cache shows.
 	NeedLivePods Need = "live pods"
 )
 

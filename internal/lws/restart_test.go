@@ -2,6 +2,7 @@ package lws_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
@@ -505,6 +507,31 @@ func TestNothingIsReadAtRest(t *testing.T) {
 			t.Errorf("fails %t: revision %t, live %t", fails, w.Sought, w.Live)
 		}
 		on("w-0-1", crash)(c)
+	}
+}
+
+// A group of one pod that fails costs a write and a deletion. No live read is before them: the write names the version of the
+// leader that was judged, and no pod is deleted once that has changed.
+func TestAGroupOfOnePodIsNotReadAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		edit    edit
+		readsIt bool
+	}{
+		"unlimited":             {func(Set) {}, false},
+		"with maxGroupRestarts": {func(set Set) { set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = new(int32(3)) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := running(t, 2, 1, onRestart, tt.edit)
+			on("w-0", crash)(c)
+			w, plan := c.groupPlan("w-0")
+			if w.Live != tt.readsIt || len(plan.Actions) == 0 {
+				t.Errorf("live %t, and decided %s", w.Live, short(plan))
+			}
+			on("w-0", func(pod Pod) { pod.Labels["changed"] = "since" })(c)
+			if _, err := c.actor.Do(ctx, plan.Actions[0]); !errors.Is(err, apply.ErrStale) {
+				t.Errorf("the decision of a former version: %v", err)
+			}
+		})
 	}
 }
 

@@ -202,7 +202,7 @@ func changes[T client.Object](s *scene, all []T) (again func()) {
 }
 
 // perRound of 2,000 pods fail in a round of three seconds, so that each does once in five minutes: that is how often the
-// operator recreates a group that fails again and again.
+// operator recreates a group that fails again and again. docs/security.md has that bound.
 const perRound = 20
 
 // inRounds returns what does something to the next pods.

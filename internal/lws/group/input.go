@@ -33,9 +33,6 @@ func restore(g *input) (p lws.Plan, next bool) {
 	return p, true
 }
 
-// hasOwner reports whether the set owns what makes the leader.
-func (g *input) hasOwner() bool { return g.LeaderSet != nil || g.Deployment != nil }
-
 // scaledAway reports whether the leader StatefulSet is to have no such group. Of groups with keys the set decides
 // which of them go.
 func (g *input) scaledAway() bool {

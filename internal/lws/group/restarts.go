@@ -39,7 +39,7 @@ func recreateFailed(g *input) (p lws.Plan, next bool) {
 		switch recreates, need := g.recreates(g.Leader); {
 		case !recreates:
 			return lws.Plan{Needs: need}, need == ""
-		case !g.Live:
+		case g.lacksLiveRead():
 			return lws.Plan{Needs: lws.NeedLivePods}, false
 		case restart.Exhausts(g.Set, g.Index, g.Leader, failure):
 			return exhaust(g, failure), false
@@ -56,6 +56,12 @@ func recreateFailed(g *input) (p lws.Plan, next bool) {
 		return p, false
 	}
 	return deleteGroup(g, g.Leader, decision, p, g.recreation()), false
+}
+
+// lacksLiveRead reports whether the group must be read live before it is recreated. A group of one pod is judged by its
+// leader alone, and the decision is written at the version of it that was judged.
+func (g *input) lacksLiveRead() bool {
+	return !g.Live && (g.Leader.Annotations[lwsv1.SizeAnnotationKey] != "1" || g.Set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil)
 }
 
 // endLeaving ends the workers of a leader that failed and is terminating, and keeps the evidence on
@@ -79,7 +85,8 @@ func endLeaving(g *input) (p lws.Plan) {
 // endsAtOnce reports whether workers end together with their terminating leader because it
 // failed: it is neither scaled away nor rolled, and its dependents are not orphaned.
 func (g *input) endsAtOnce() bool {
-	if !restart.Recreates(g.Set) || g.Leaving == nil || !g.hasOwner() || slices.Contains(g.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
+	owned := g.LeaderSet != nil || g.Deployment != nil
+	if !restart.Recreates(g.Set) || g.Leaving == nil || !owned || slices.Contains(g.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
 		return false // the next leader adopts the workers
 	}
 	if g.HasKey { // its ReplicaSet may have deleted it: no field says so
@@ -102,7 +109,7 @@ func (g *input) failed(leader *corev1.Pod) bool {
 func (g *input) recreates(leader *corev1.Pod) (yes bool, need lws.Need) {
 	key, started := leader.Labels[lwsv1.RevisionKey], restart.HasStarted(g.Set, g.Index, leader)
 	if !g.Sought && !revision.Knows(g.Revisions, g.Set.Name, key) {
-		if leader == g.Leader && (started || !restart.ForgivesStart(g.Set, g.Set, leader)) {
+		if leader == g.Leader && g.lacksLiveRead() && (started || !restart.ForgivesStart(g.Set, g.Set, leader)) {
 			return false, lws.NeedLivePods // which the next decision would ask for
 		}
 		return false, lws.NeedRevision

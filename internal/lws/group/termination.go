@@ -103,9 +103,11 @@ func deleteGroup(g *input, leader *corev1.Pod, decision *restart.Decision, note 
 		p.Do(deletionOf(pod.Ref, reason))
 	}
 	if leader.DeletionTimestamp == nil {
-		deletion := g.deletionOfLeader(leader, decision, isNew)
-		deletion.After = len(unowned) > 0
-		p.Do(deletion)
+		p.Do(action.Delete{ // a decision that this plan writes changes the version that was read
+			Object: identity.RefOf(identity.KindPod, leader), AnyVersion: isNew, After: len(unowned) > 0,
+			Because: lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated: %s", g.Name(), restart.Text(decision.Failure))),
+			Tell:    action.Telling{Done: g.recreated(leader, decision)},
+		})
 	}
 	for _, pod := range lws.Sorted(lws.ObjectsOf(identity.KindPod, slices.Concat(g.Pods.Owned, g.Pods.Previous))) {
 		owner := metav1.GetControllerOfNoCopy(pod.Object)
@@ -134,17 +136,6 @@ func deletionOf(part identity.Ref, reason action.Reason) action.Action {
 
 func (g *input) recreation() action.Reason {
 	return lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated and all of its pods end together", g.Name()))
-}
-
-// deletionOfLeader deletes the leader at the version that was read. A decision that this
-// plan writes changes that version: the UID alone is the precondition then.
-func (g *input) deletionOfLeader(leader *corev1.Pod, decision *restart.Decision, isNew bool) action.Delete {
-	ref := identity.RefOf(identity.KindPod, leader)
-	return action.Delete{
-		Object: ref, AnyVersion: isNew,
-		Because: lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated: %s", g.Name(), restart.Text(decision.Failure))),
-		Tell:    action.Telling{Done: g.recreated(leader, decision)},
-	}
 }
 
 // recreated tells that a group is recreated, and why.
