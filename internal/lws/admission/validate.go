@@ -6,8 +6,8 @@
 // and costs no more than its input is large. What comes in may have bypassed every default and every schema; nothing
 // here may panic on it.
 //
-// Files, each of which builds on those before it: pod.go, pod_subgroup.go, tpu.go, keys.go, numbers.go, scheduling.go,
-// identity.go, default.go, validate.go, warn.go, draft.go.
+// Files, each of which builds on those before it: pod.go, pod_subgroup.go, numbers.go, identity.go, keys.go,
+// scheduling.go, validate.go, draft.go, warn.go, default.go, tpu.go.
 package admission
 
 import (

@@ -88,11 +88,6 @@ func deleteApart(g *input, sts *appsv1.StatefulSet) (p lws.Plan, does bool) {
 	return p, true
 }
 
-// wasApart reports whether a terminating leader has such workers: its end is no failure.
-func (g *input) wasApart() bool {
-	return slices.ContainsFunc(lws.WorkersOf(&g.Group, g.Leaving), func(sts *appsv1.StatefulSet) bool { return workload.AreApart(g.Leaving, sts) })
-}
-
 // keepPodGroup keeps the PodGroup of a group. The leader decides whether there is one, not the set as it is now: a
 // gang is whole or it is none. The leader owns the PodGroup; one of an earlier leader goes first.
 func keepPodGroup(g *input) (p lws.Plan, next bool) {

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -89,19 +90,7 @@ func (g *input) endsAtOnce() bool {
 	if !restart.Recreates(g.Set) || g.Leaving == nil || !owned || slices.Contains(g.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
 		return false // the next leader adopts the workers
 	}
-	if g.HasKey { // its ReplicaSet may have deleted it: no field says so
-		return !g.rolled(g.Leaving) && g.failed(g.Leaving)
-	}
-	return !g.scaledAway() && !g.rolled(g.Leaving) && !g.wasApart()
-}
-
-// failed reports whether a terminating leader failed, and was not deleted alone.
-func (g *input) failed(leader *corev1.Pod) bool {
-	if restart.Of(g.Set, leader) != nil {
-		return true
-	}
-	failure := g.pods(leader).FailureOfLeader(g.Now)
-	return failure != nil && (failure.Code != restart.CodePodDeleted || failure.Disrupted)
+	return g.hasFailed()
 }
 
 // recreates reports whether the policy of the leader's revision recreates the group now: a change of the policy rolls the
@@ -142,4 +131,126 @@ func (g *input) decide(leader *corev1.Pod, failure *restart.Failure) *restart.De
 
 func failureText(group string, failure *restart.Failure) string {
 	return fmt.Sprintf("group %s failed: %s", group, restart.Text(failure.PodFailure))
+}
+
+// exhaust marks a leader whose group failed once too often, and ends the group. The leader goes
+// first: whatever ends in between, the mark says what is left to do.
+func exhaust(g *input, failure *restart.Failure) (p lws.Plan) {
+	decision, why := g.decide(g.Leader, failure), failureText(g.Name(), failure)
+	p.Do(action.SetFinalizers{
+		Object:     identity.RefOf(identity.KindPod, g.Leader),
+		Finalizers: append(slices.Clone(g.Leader.Finalizers), lwsv1.GroupRestartBudgetFinalizer),
+		Annotations: map[string]string{
+			restart.AnnotationKey:                          decision.Annotation(),
+			lwsv1.GroupRestartBudgetExhaustedAnnotationKey: "true",
+			lwsv1.RecoverAnnotationKey:                     "", // one from before does not recover the group
+		},
+		Because: lws.Because(lws.CodeBudgetExceeded, why+", and maxGroupRestarts allows no more"),
+		Tell:    action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}},
+	})
+	p.Add(stop(g, true))
+	return p
+}
+
+// stop ends a group whose leader is marked, and its pods stay without their containers. The garbage
+// collector deletes the workers with their leader.
+func stop(g *input, isNew bool) (p lws.Plan) {
+	p = mark(g, g.Leader)
+	ref := identity.RefOf(identity.KindPod, g.Leader)
+	p.Do(action.Delete{
+		Object: ref, AnyVersion: isNew, Foreground: true, Because: g.stopping(),
+		Tell: action.Telling{Done: []action.Event{{
+			Warning: true, Reason: lws.CodeBudgetExceeded, Action: "Delete", Related: &ref,
+			Note: fmt.Sprintf("Restart budget exhausted; terminated group %s and stopped automatic recovery", g.Name()),
+		}}},
+	})
+	return p
+}
+
+// endStopped ends what is left of a group whose leader is terminating: a user may have deleted that in another way.
+func endStopped(g *input, leader *corev1.Pod) (p lws.Plan) {
+	if wait, next := retainPVCs(g); !next {
+		return wait
+	}
+	p = mark(g, leader)
+	if slices.Contains(leader.Finalizers, metav1.FinalizerDeleteDependents) && len(g.unowned(leader)) == 0 {
+		return // the garbage collector deletes the rest
+	}
+	p.Add(deleteGroup(g, leader, nil, lws.Plan{}, g.stopping()))
+	return p
+}
+
+func (g *input) stopping() action.Reason {
+	return lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("group %s failed once more than maxGroupRestarts allows, and is not recreated", g.Name()))
+}
+
+// mark gives the living workers of a leader's StatefulSet the finalizer.
+func mark(g *input, leader *corev1.Pod) (p lws.Plan) {
+	var unmarked []*corev1.Pod
+	for _, sts := range lws.WorkersOf(&g.Group, leader) {
+		for _, pod := range slices.Concat(g.Pods.Owned, g.Pods.Previous) {
+			if metav1.IsControlledBy(pod, sts) && pod.DeletionTimestamp == nil && !lws.IsExhausted(pod) {
+				unmarked = append(unmarked, pod)
+			}
+		}
+	}
+	for _, pod := range lws.Sorted(lws.ObjectsOf(identity.KindPod, unmarked)) {
+		p.Do(action.SetFinalizers{
+			Object:     pod.Ref,
+			Finalizers: append(slices.Clone(pod.Object.GetFinalizers()), lwsv1.GroupRestartBudgetFinalizer),
+			Because:    lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %s failed", pod.Name, g.Name())),
+		})
+	}
+	return p
+}
+
+// keepEvidence keeps a group that was stopped until a cause to let it go, and then lets it go.
+func keepEvidence(g *input) (p lws.Plan, next bool) {
+	leader := cmp.Or(g.Leaving, g.Former)
+	if lws.IsExhausted(g.Leader) {
+		return p, true // it is marked, and not deleted yet
+	}
+	if !lws.IsExhausted(leader) {
+		p.Add(lws.Release(g.Kept, g.LeaderName, "its leader is gone"))
+		return p, len(p.Actions) == 0
+	}
+	entry := restart.Entry(g.Set, g.Index)
+	switch why := g.endOfRetention(leader); {
+	case why == "":
+		p.Add(endStopped(g, leader))
+		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, lws.ExhaustedText(leader))
+	case restart.IsRecovered(leader) && entry != nil && entry.Recreations != nil:
+		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, fmt.Sprintf("group %s is recreated once its count is cleared", g.Name()))
+	default:
+		p.Add(endInParallel(g))
+		p.Add(lws.Release(g.Kept, g.LeaderName, why, g.reliedSpec()...))
+	}
+	return p, false
+}
+
+// reliedSpec is the spec of the leader StatefulSet or Deployment as it was judged: the cache of a process that
+// started just now may show an earlier one.
+func (g *input) reliedSpec() []action.Standing {
+	if owner := lws.OwnerOf(g.LeaderSet, g.Deployment); owner != nil {
+		return []action.Standing{lws.Specified(owner.Kind, owner)}
+	}
+	return nil
+}
+
+// endOfRetention says why a group that was stopped may go, or is empty. A leader whose StatefulSet
+// the set will adopt stays.
+func (g *input) endOfRetention(leader *corev1.Pod) string {
+	switch {
+	case leader == g.Former && (g.FormerOwner == nil || g.FormerOwner.DeletionTimestamp != nil):
+		return "its StatefulSet is gone or going"
+	case leader == g.Former:
+		return ""
+	case g.isScaledAway():
+		return "it was scaled away"
+	case g.isRolled(leader):
+		return "the rollout replaces it"
+	case restart.IsRecovered(leader):
+		return "it is recovered"
+	}
+	return ""
 }

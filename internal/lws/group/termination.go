@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,12 +42,7 @@ func (g *input) endsInParallel(leader *corev1.Pod) bool {
 		g.Set != nil && metav1.IsControlledBy(owner, g.Set) {
 		return workload.EndsInParallel(g.Set)
 	}
-	for _, sts := range lws.WorkersOf(&g.Group, leader) {
-		if workload.WrittenParallel(sts, leader) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lws.WorkersOf(&g.Group, leader), func(sts *appsv1.StatefulSet) bool { return workload.WrittenParallel(sts, leader) })
 }
 
 // writePolicy writes the policy onto the worker StatefulSet when the set's changed.
@@ -127,15 +123,6 @@ func (g *input) unowned(leader *corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(g.Pods.Orphans), func(pod *corev1.Pod) bool {
 		return !restart.IsRecorded(g.Set, g.Index, leader, pod)
 	})
-}
-
-// deletionOf deletes a part of the group at any version: the group ends whatever became of the part since.
-func deletionOf(part identity.Ref, reason action.Reason) action.Action {
-	return action.Delete{Object: part, AnyVersion: true, Because: reason}
-}
-
-func (g *input) recreation() action.Reason {
-	return lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated and all of its pods end together", g.Name()))
 }
 
 // recreated tells that a group is recreated, and why.

@@ -165,9 +165,3 @@ func systemKeys(all map[string]string) map[string]string {
 	}
 	return system
 }
-
-// Admit lets gated leaders be scheduled.
-func Admit(t *table.Table) lws.Plan { return t.Maker.Admit() }
-
-// Repair does what the controller of the leaders leaves undone.
-func Repair(t *table.Table) lws.Plan { return t.Maker.Repair() }

@@ -3,5 +3,5 @@
 // It knows the table of the API and the budget of a set, in groups. It is pure arithmetic, and
 // refuses to know the objects that its numbers are of.
 //
-// Files, each of which builds on those before it: partition.go, replacement.go.
+// Files, each of which builds on those before it: replacement.go, partition.go.
 package rollout

@@ -37,9 +37,6 @@ func Of(t *table.Table) Scheduler {
 	return groupwise{t}
 }
 
-// Keep keeps the objects by which the scheduler of a set knows it.
-func Keep(t *table.Table) lws.Plan { return Of(t).Keep() }
-
 func (s groupwise) Missing() string                { return s.GangMissing }
 func (s groupwise) Keep() (p lws.Plan)             { return p }
 func (s groupwise) IsAwaited() bool                { return false }

@@ -14,18 +14,18 @@ import (
 
 // rules are those of a set, in order.
 var rules = []func(*table.Table) lws.Plan{
-	awaitEnds,       // look again when what the status says may have ended
-	helpPrevious,    // delete garbage that the collector did not delete in time
-	scheduling.Keep, // create the Workload before any leader
-	leaders.Apply,   // create or apply the StatefulSet or Deployment of the leaders
-	keepService,     // create or repair the shared Service
-	leaders.Admit,   // let gated leaders be scheduled
+	awaitEnds,    // look again when what the status says may have ended
+	helpPrevious, // delete garbage that the collector did not delete in time
+	func(t *table.Table) lws.Plan { return scheduling.Of(t).Keep() }, // create the Workload before any leader
+	leaders.Apply, // create or apply the StatefulSet or Deployment of the leaders
+	keepService,   // create or repair the shared Service
+	func(t *table.Table) lws.Plan { return t.Maker.Admit() }, // let gated leaders be scheduled
 }
 
 // corrections correct what other controllers do, once they have what they need.
 var corrections = []func(*table.Table) lws.Plan{
-	leaders.Repair, // replace or create leaders that the StatefulSet controller does not
-	keepHistory,    // move revisions that no group runs to the history
+	func(t *table.Table) lws.Plan { return t.Maker.Repair() }, // replace or create leaders that the StatefulSet controller does not
+	keepHistory, // move revisions that no group runs to the history
 }
 
 // Decide is the whole behaviour of a set itself. Package group decides inside a group.
