@@ -19,6 +19,11 @@ type StartedGroup struct {
 	// pods tells, in a form of its own, the pods and how often their containers had
 	// been restarted.
 	Pods string `json:"pods"`
+
+	// counted is set while another leader is no failure of the group: its failure is
+	// counted, or a rollout replaces the leader.
+	// +optional
+	Counted bool `json:"counted,omitempty"`
 }
 
 // GroupRestarts is what is known of the failures of one group.

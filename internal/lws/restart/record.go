@@ -18,7 +18,7 @@ import (
 // record is the pods of a group when all of them ran for the first time: the leader, to whose UID it is bound, then
 // each worker by rising index. A group counts as started once the status holds its record.
 //
-// In the status it is base64, a point, and the leader's revision:
+// In the status it is base64, a point, and the leader's revision, which a record that is counted lacks:
 //
 //	leader's restarts, then of each worker four bytes of a hash of its UID and its restarts
 type record []recorded
@@ -183,21 +183,34 @@ func replacesUncounted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod
 		return false
 	}
 	_, revision, _ := strings.Cut(started.Pods, revisionSeparator)
-	return revision != "" && revision == leader.Labels[lwsv1.RevisionKey]
+	return !isCounted(started) && revision != "" && revision == leader.Labels[lwsv1.RevisionKey]
 }
 
-// IsReplaced reports whether a rollout replaces a leader: its record has no revision, and its group did not fail.
+// isCounted reports whether another leader is no failure of a group. A record without a revision says so, too: the
+// release before knows no other mark, and a definition of that release drops the field.
+func isCounted(started *lwsv1.StartedGroup) bool {
+	return started.Counted || !strings.Contains(started.Pods, revisionSeparator)
+}
+
+// IsReplaced reports whether a rollout replaces a leader: its record is marked, and its group did not fail.
 func IsReplaced(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
 	started := startedAt(set, index)
-	return started != nil && started.Leader == leader.UID && !strings.Contains(started.Pods, revisionSeparator) && Of(set, leader) == nil
+	return started != nil && started.Leader == leader.UID && isCounted(started) && Of(set, leader) == nil
 }
 
-// withRevision returns the record with the revision of its leader, or without one.
-func withRevision(started lwsv1.StartedGroup, revision string) lwsv1.StartedGroup {
-	pods, _, _ := strings.Cut(started.Pods, revisionSeparator)
-	if started.Pods = pods; revision != "" {
-		started.Pods += revisionSeparator + revision
+// counted returns the record, marked. A record that has a mark stays as it is.
+func counted(started lwsv1.StartedGroup) lwsv1.StartedGroup {
+	if !isCounted(&started) {
+		started.Pods, _, _ = strings.Cut(started.Pods, revisionSeparator)
+		started.Counted = true
 	}
+	return started
+}
+
+// uncounted returns the record of a leader, without a mark.
+func uncounted(started lwsv1.StartedGroup, leader *corev1.Pod) lwsv1.StartedGroup {
+	pods, _, _ := strings.Cut(started.Pods, revisionSeparator)
+	started.Pods, started.Counted = pods+revisionSeparator+leader.Labels[lwsv1.RevisionKey], false
 	return started
 }
 

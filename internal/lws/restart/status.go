@@ -17,8 +17,8 @@ import (
 
 const (
 	// startedBytes bounds the records: the API server stores at most 1.5 MiB an object. It
-	// is enough for some 3,500 groups of 8 pods.
-	startedBytes = 512 << 10
+	// is enough for some 3,100 groups of 8 pods.
+	startedBytes = 480 << 10
 	// detailedAtMost is how many groups keep the evidence of their failures, the latest,
 	// and restartsAtMost how many have an entry at all.
 	detailedAtMost, restartsAtMost = 64, 2500
@@ -46,7 +46,7 @@ func (s *Status) Total() (total int32) {
 }
 
 // Count adds entries of leaders whose groups failed: by the decision on a leader, or because it replaced another one
-// without a decision. Records of these groups lose the revision: what is counted is not counted again.
+// without a decision. Records of these groups are marked: what is counted is not counted again.
 func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now time.Time) {
 	var started []lwsv1.StartedGroup
 	var restarts []lwsv1.GroupRestarts
@@ -70,14 +70,14 @@ func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now ti
 		}
 		restarts = append(restarts, entry)
 		if record := startedAt(set, index); record != nil {
-			started = append(started, withRevision(*record, ""))
+			started = append(started, counted(*record))
 		}
 	}
 	s.Restarts = merge(s.Restarts, restarts, restartsIndex)
 	s.Started = merge(s.Started, started, startedIndex)
 }
 
-// Expect takes the revision from the records of leaders that a rollout replaces, and gives it back to leaders that
+// Expect marks the records of leaders that a rollout replaces, and takes the mark from the records of leaders that
 // stay. The StatefulSet controller replaces a leader because of its revision: that is no failure, also
 // where the spec changes back before the next leader exists.
 func (s *Status) Expect(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, isReplaced func(index int) bool) {
@@ -88,11 +88,11 @@ func (s *Status) Expect(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, isRep
 		if started == nil || started.Leader != leader.UID || Of(set, leader) != nil {
 			continue
 		}
-		revision := leader.Labels[lwsv1.RevisionKey]
+		as := uncounted(*started, leader)
 		if isReplaced(index) {
-			revision = ""
+			as = counted(*started)
 		}
-		if as := withRevision(*started, revision); as != *started {
+		if as != *started {
 			changed = append(changed, as)
 		}
 	}
@@ -146,7 +146,7 @@ func (s *Status) Record(started []lwsv1.StartedGroup) {
 	if len(started) == 0 {
 		return
 	}
-	const keys = 90 // in JSON, of each entry
+	const keys = 95 // in JSON, of each entry
 	room := startedBytes
 	s.Started = slices.DeleteFunc(merge(s.Started, started, startedIndex), func(entry lwsv1.StartedGroup) bool {
 		room -= len(entry.Pods) + keys
