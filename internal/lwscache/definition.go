@@ -18,7 +18,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/config/crd"
 	"lockstep.dev/lockstep/internal/definition"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -129,18 +128,9 @@ func (r *reading) beyond(ctx context.Context, leaders *appsv1.StatefulSet) ([]st
 	if leaders != nil && r.set.Spec.Scheduling == nil && leaders.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey] != "" {
 		return []string{fmt.Sprintf("annotation %s of statefulset %s", lwsv1.WorkloadNameAnnotationKey, leaders.Name)}, nil
 	}
-	return r.Definition.BeyondOf(ctx, client.ObjectKeyFromObject(r.set))
-}
-
-// fillBeyond is beyond for a set. A Deployment of a set of Ordinal groups shows that it had Hash groups.
-func (r *reading) fillBeyond(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	leaders := w.StatefulSet.Own()
-	if w.Beyond, err = r.beyond(ctx, leaders); err != nil || leaders != nil || r.Definition == nil || workload.HasHashIdentity(r.set) {
-		return err
+	found, err := r.Definition.BeyondOf(ctx, client.ObjectKeyFromObject(r.set))
+	if leaders == nil && r.former != nil {
+		found = append(found, "deployment "+r.former.Name)
 	}
-	found, _, err := r.leaderDeployment(ctx)
-	if deployment := found.Own(); deployment != nil {
-		w.Beyond = append(w.Beyond, "deployment "+deployment.Name)
-	}
-	return err
+	return found, err
 }

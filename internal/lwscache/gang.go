@@ -250,12 +250,14 @@ func (r *reading) labelledPodGroups(ctx context.Context) (all []*unstructured.Un
 	return all, err
 }
 
-// workersIn returns the workers in memory that may be in a PodGroup of a group.
+// workersIn returns the workers in memory that may be in a PodGroup of a group: those of its ordinal, and of Hash groups.
 func (r *reading) workersIn(ctx context.Context, podGroup *unstructured.Unstructured) ([]*corev1.Pod, error) {
-	if workload.HasHashIdentity(r.set) {
-		return r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
+	ofHash, err := r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
+	if err != nil {
+		return nil, err
 	}
-	return r.Pods(ctx, types.NamespacedName{Namespace: r.set.Namespace, Name: r.set.Name + "-" + podGroup.GetLabels()[lwsv1.GroupIndexLabelKey]})
+	pods, err := r.podsWith(ctx, r.set.Namespace, byName(r.set.Name+"-"+podGroup.GetLabels()[lwsv1.GroupIndexLabelKey]))
+	return slices.Concat(ofHash, pods), err
 }
 
 // podGroupsInUse reads live which PodGroups the pods of a set use.

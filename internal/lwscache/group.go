@@ -5,14 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,17 +93,12 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 			w.Set = &counted
 		}
 	}
-	leader := client.ObjectKeyFromObject(w.Leader)
 	var list corev1.PodList
-	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: w.Set.Name, lwsv1.GroupIndexLabelKey: strconv.Itoa(w.Index)}
-	if w.HasKey {
-		labels[lwsv1.GroupIndexLabelKey] = workload.KeyOf(w.Leader)
+	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: w.Set.Name, lwsv1.GroupIndexLabelKey: workload.IndexLabel(w.Leader)}
+	if err := r.live.List(ctx, &list, client.InNamespace(w.Set.Namespace), labels); err != nil {
+		return fmt.Errorf("list the pods of group %q: %w", w.LeaderName, err)
 	}
-	if err := r.live.List(ctx, &list, client.InNamespace(leader.Namespace), labels); err != nil {
-		return fmt.Errorf("list the pods of group %q: %w", leader, err)
-	}
-	workers := []*appsv1.StatefulSet{{}}
-	name := types.NamespacedName{Namespace: leader.Namespace, Name: workload.HostName(w.Leader)}
+	workers, name := []*appsv1.StatefulSet{{}}, r.hostOf(&w.Group)
 	if known := w.Workers.Own(); known != nil {
 		name.Name = known.Name
 	}
@@ -118,11 +111,9 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	w.Live, w.Leader, w.Leaving = true, nil, nil
 	var pods []*corev1.Pod
 	for _, pod := range pointers(list.Items) {
-		parent, _ := identity.ParentAndOrdinal(pod.Name)
-		switch {
-		case pod.UID == uid:
+		if pod.UID == uid {
 			setLeader(w, pod)
-		case parent == w.LeaderName, w.HasKey && workload.LeaderOf(pod) == w.LeaderName:
+		} else if parent, _ := identity.ParentAndOrdinal(pod.Name); w.LeaderName == cmp.Or(workload.LeaderOf(pod), parent) {
 			pods = append(pods, pod)
 		}
 	}
@@ -132,34 +123,14 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	return r.sortPods(ctx, &w.Group, pods)
 }
 
-// groupNamed returns the group whose leader has, or would have, a name, and the name of its set. It returns a
-// NotFound error if no set can have such a group.
-func (o *Observer) groupNamed(ctx context.Context, key types.NamespacedName) (setName string, g lws.Group, err error) {
-	setName, index, err := o.hashGroup(ctx, key)
-	if err != nil || setName != "" {
-		return setName, lws.Group{Index: index, HasKey: true, LeaderName: key.Name}, err
-	}
-	setName, index = identity.ParentAndOrdinal(key.Name)
-	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
-		return "", g, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
-	}
-	return setName, lws.Group{Index: index, LeaderName: key.Name}, nil
-}
-
 // fillLeader reads what makes the leaders of the set, and the pod of the leader's name that belongs to it: as
 // Leader, or as Leaving once it is deleted. A terminating pod of another owner is Former.
 func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
-	sets, err := r.leaderStatefulSet(ctx)
+	sets, deployments, _, err := r.makers(ctx)
 	if err != nil {
 		return err
 	}
-	deployments, owners, err := r.ownDeployment(ctx)
-	if err != nil {
-		return err
-	}
-	if w.LeaderSet, w.Deployment = sets.Own(), deployments.Own(); w.LeaderSet != nil {
-		owners = identity.Claimant{w.LeaderSet.UID}
-	}
+	w.LeaderSet, w.Deployment = sets.Own(), deployments.Own()
 	pods, err := named(ctx, r.Observer, identity.KindPod, types.NamespacedName{Namespace: r.set.Namespace, Name: w.LeaderName}, &corev1.Pod{})
 	w.Kept = append(w.Kept, lws.Kept(r.set.Name, pods)...)
 	if err != nil || len(pods) == 0 {
@@ -167,7 +138,7 @@ func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
 	}
 	owner := metav1.GetControllerOfNoCopy(pods[0])
 	switch {
-	case owner != nil && (w.LeaderSet != nil || w.Deployment != nil) && slices.Contains(owners, owner.UID):
+	case owner != nil && (w.LeaderSet != nil || w.Deployment != nil) && slices.Contains(r.owners, owner.UID):
 		setLeader(w, pods[0])
 	case pods[0].DeletionTimestamp != nil:
 		w.Former = pods[0]
@@ -222,10 +193,8 @@ func (o *Observer) abandoned(ctx context.Context, namespace, setName string, w l
 	}
 	w.Former, w.Kept = leader, append(w.Kept, lws.Kept(setName, []*corev1.Pod{leader})...)
 	workers := &appsv1.StatefulSet{}
-	if w.HasKey {
-		for _, pod := range pods { // the StatefulSet may have either name
-			key.Name, _ = identity.ParentAndOrdinal(pod.Name)
-		}
+	for _, pod := range pods { // the StatefulSet of a Hash group may have either name
+		key.Name, _ = identity.ParentAndOrdinal(pod.Name)
 	}
 	if err := o.cached.Get(ctx, key, workers); err != nil || !metav1.IsControlledBy(workers, leader) {
 		return w, client.IgnoreNotFound(err)
@@ -237,30 +206,19 @@ func (o *Observer) abandoned(ctx context.Context, namespace, setName string, w l
 
 // fillGroup reads the group's StatefulSet, Service and gang object.
 func (r *reading) fillGroup(ctx context.Context, g *lws.Group) error {
-	key := types.NamespacedName{Namespace: r.set.Namespace, Name: g.LeaderName}
 	var options []client.GetOption
 	if r.wholeSet {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
-	read := func() ([]*appsv1.StatefulSet, error) {
-		return named(ctx, r.Observer, identity.KindStatefulSet, key, &appsv1.StatefulSet{}, options...)
-	}
-	if g.HasKey {
-		read = func() ([]*appsv1.StatefulSet, error) { return r.workerSets(ctx, g, options...) }
-	}
-	workers, err := read()
+	workers, err := r.workerSets(ctx, g, options...)
 	if err != nil {
 		return err
 	}
 	if err := r.sortWorkers(ctx, g, workers); err != nil {
 		return err
 	}
-	if g.HasOwnSubdomain(r.set) && (g.Leader != nil || !g.HasKey) {
-		name := g.LeaderName
-		if g.Leader != nil {
-			name = workload.HostName(g.Leader)
-		}
-		if g.Service, err = r.service(ctx, name, leaderUID(g)); err != nil {
+	if g.HasOwnSubdomain(r.set) {
+		if g.Service, err = r.service(ctx, r.hostOf(g), leaderUID(g)); err != nil {
 			return err
 		}
 	}

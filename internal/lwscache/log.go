@@ -13,10 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
-	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // logsFor bounds the read of all logs of a group: its pods are about to go.
@@ -36,9 +34,9 @@ func (o *Observer) LogPlan(ctx context.Context, leader types.NamespacedName) (*l
 	if err := o.cached.Get(ctx, leader, pod); err != nil {
 		return nil, lws.Plan{}, err
 	}
-	setName, _ := identity.ParentAndOrdinal(leader.Name)
-	if workload.IsHashLeader(pod) {
-		setName = pod.Labels[lwsv1.SetNameLabelKey]
+	setName, _, err := o.groupNamed(ctx, leader)
+	if err != nil {
+		return nil, lws.Plan{}, err
 	}
 	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: leader.Namespace, Name: setName}, set); err != nil {
 		return nil, lws.Plan{}, err

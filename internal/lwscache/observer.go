@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,10 @@ type reading struct {
 	*Observer
 	set   *lwsv1.LeaderWorkerSet
 	lives identity.Lives
+	// owners creates the leaders of the set: its StatefulSet, also one to adopt, or the ReplicaSets of its Deployment.
+	owners identity.Claimant
+	// former is the Deployment of a set of Ordinal groups, which had Hash groups before.
+	former *appsv1.Deployment
 	// wholeSet is set while a set is read. What its groups own need not show the last writes of
 	// this process then: the set writes none of it.
 	wholeSet bool
@@ -70,6 +75,15 @@ func sorted[T client.Object](ctx context.Context, r *reading, found []T, claiman
 		}
 	}
 	return identity.Sort(found, claimant, ours, r.lives), nil
+}
+
+// claimed reads and classifies the object of a name.
+func claimed[T client.Object](ctx context.Context, r *reading, kind identity.Kind, key types.NamespacedName, into T, claimant identity.Claimant, ours func(T) bool) (claim identity.Claim[T], err error) {
+	found, err := named(ctx, r.Observer, kind, key, into)
+	if err != nil {
+		return claim, err
+	}
+	return sorted(ctx, r, found, claimant, ours)
 }
 
 // named reads the object of a name, as a list of none or one: from the cache, and live where a

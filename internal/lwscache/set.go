@@ -50,16 +50,11 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	r.wholeSet = true
 	w := lws.SetSnapshot{Now: now, Set: set, Lives: r.lives}
 	o.memory.recall(&w)
-	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{r.fillStatefulSet, r.fillDeployment, r.fillBeyond} {
-		if err := fill(ctx, &w); err != nil {
-			return w, err
-		}
-	}
-	if len(w.Beyond) > 0 {
-		return w, nil
+	if err := r.fillMakers(ctx, &w); err != nil || len(w.Beyond) > 0 {
+		return w, err
 	}
 	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{
-		r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillMisspelt, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing, r.fillPodGroupsOfSet,
+		r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillMisspelt, r.fillVolumes, r.fillShared, r.fillGangMissing, r.fillPodGroupsOfSet,
 	} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err
@@ -70,33 +65,23 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 			return workload.IndexOf(w.Leaders.Owned[i]), true
 		}
 		_, index = identity.ParentAndOrdinal(leader)
-		return index, index < int(workload.Replicas(set)) && !workload.HasHashIdentity(set)
+		return index, index < int(workload.Replicas(set)) && leader == identity.LeaderName(set.Name, index)
 	})
-	w.Vigil = o.memory.awaits(set, inTheWayOfSet(w), w.Lives, now)
+	w.Vigil = o.memory.awaits(set, inTheWayOfSet(&w, r.owners), w.Lives, now)
 	return w, nil
 }
 
-func (r *reading) fillStatefulSet(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	if w.StatefulSet, err = r.leaderStatefulSet(ctx); err == nil && w.StatefulSet.Own() != nil {
-		w.Stalled = r.memory.stalledSince(w.StatefulSet.Own(), w.Now)
+// fillMakers reads what makes leaders, and what the set has that this version lacks.
+func (r *reading) fillMakers(ctx context.Context, w *lws.SetSnapshot) (err error) {
+	if w.StatefulSet, w.Deployment, w.ReplicaSets, err = r.makers(ctx); err != nil {
+		return err
 	}
+	own := w.StatefulSet.Own()
+	if own != nil {
+		w.Stalled = r.memory.stalledSince(own, w.Now)
+	}
+	w.Beyond, err = r.beyond(ctx, own)
 	return err
-}
-
-func (r *reading) leaderStatefulSet(ctx context.Context) (found identity.Claim[*appsv1.StatefulSet], err error) {
-	objects, err := named(ctx, r.Observer, identity.KindStatefulSet, client.ObjectKeyFromObject(r.set), &appsv1.StatefulSet{})
-	if err != nil {
-		return found, err
-	}
-	return sorted(ctx, r, objects, identity.Claimant{r.set.UID}, func(sts *appsv1.StatefulSet) bool { return workload.IsLeaderStatefulSet(sts, r.set) })
-}
-
-// ownerOfLeaders returns the leader StatefulSet, or the one to adopt.
-func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant {
-	for _, sts := range slices.Concat(found.Owned, found.Orphans) {
-		return identity.Claimant{sts.UID}
-	}
-	return nil
 }
 
 func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
@@ -111,16 +96,18 @@ func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
 		}
 		pods = append(pods, unlabelled...)
 	}
-	w.Leaders, err = sorted(ctx, r, pods, slices.Concat(ownerOfLeaders(w.StatefulSet), w.ReplicaSets), func(pod *corev1.Pod) bool { return workload.IsLeader(pod, r.set.Name) })
+	w.Leaders, err = sorted(ctx, r, pods, r.owners, func(pod *corev1.Pod) bool { return workload.IsLeader(pod, r.set.Name) })
 	return err
 }
 
 // fillGroups reads the groups of leaders, and the objects of others that have no leader.
 func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
-	hasKey, known := workload.HasHashIdentity(r.set), map[string]bool{}
+	known := map[string]bool{}
 	for _, leader := range w.Leaders.Owned {
 		known[leader.Name] = true
-		w.Groups = append(w.Groups, lws.Group{Index: workload.IndexOf(leader), HasKey: hasKey, LeaderName: leader.Name, Leader: leader})
+		g := groupOf(leader)
+		g.Leader = leader
+		w.Groups = append(w.Groups, g)
 	}
 	byIndex := func(a, b lws.Group) int { return a.Index - b.Index }
 	slices.SortFunc(w.Groups, byIndex)
@@ -152,7 +139,7 @@ func (r *reading) vacantGroups(ctx context.Context, w *lws.SetSnapshot) (vacant 
 	if workload.HasHashIdentity(r.set) {
 		workers, err := r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
 		for _, pod := range workers {
-			vacant = append(vacant, lws.Group{Index: workload.IndexOfKey(pod), HasKey: true, LeaderName: workload.LeaderOf(pod)})
+			vacant = append(vacant, groupOf(pod))
 		}
 		return vacant, err
 	}
@@ -232,33 +219,26 @@ func (r *reading) fillMisspelt(ctx context.Context, w *lws.SetSnapshot) error {
 	return nil
 }
 
-func (r *reading) fillService(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	w.Service, err = r.service(ctx, r.set.Name, identity.Claimant{r.set.UID})
-	return err
-}
-
-// service reads and classifies the Service of a name.
-func (r *reading) service(ctx context.Context, name string, claimant identity.Claimant) (found identity.Claim[*corev1.Service], err error) {
-	key := types.NamespacedName{Namespace: r.set.Namespace, Name: name}
-	services, err := named(ctx, r.Observer, identity.KindService, key, &corev1.Service{})
-	if err != nil {
-		return found, err
+// fillShared reads the Service of the set, and its revisions.
+func (r *reading) fillShared(ctx context.Context, w *lws.SetSnapshot) (err error) {
+	if w.Service, err = r.service(ctx, client.ObjectKeyFromObject(r.set), identity.Claimant{r.set.UID}); err != nil {
+		return err
 	}
-	return sorted(ctx, r, services, claimant, func(s *corev1.Service) bool { return workload.BearsName(s, r.set.Name) })
-}
-
-func (r *reading) fillRevisions(ctx context.Context, w *lws.SetSnapshot) (err error) {
 	w.Revisions, err = r.revisions(ctx, false)
 	return err
 }
 
+// service reads and classifies the Service of a name.
+func (r *reading) service(ctx context.Context, key types.NamespacedName, claimant identity.Claimant) (identity.Claim[*corev1.Service], error) {
+	return claimed(ctx, r, identity.KindService, key, &corev1.Service{}, claimant, func(s *corev1.Service) bool { return workload.BearsName(s, r.set.Name) })
+}
+
 // inTheWayOfSet returns the objects that the set waits for. Leaders that the set's own
 // StatefulSet replaces are not among them.
-func inTheWayOfSet(w lws.SetSnapshot) []types.UID {
+func inTheWayOfSet(w *lws.SetSnapshot, leaderOwners identity.Claimant) []types.UID {
 	all := slices.Concat(uids(w.StatefulSet.Previous), uids(w.Deployment.Previous), uids(w.LeaderVolumes.Previous), uids(w.Service.Previous), uids(w.Revisions.Previous))
-	leaderOwner := slices.Concat(ownerOfLeaders(w.StatefulSet), w.ReplicaSets)
 	for _, pod := range slices.Concat(w.Leaders.Previous, w.Leaders.Foreign) {
-		if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || !slices.Contains(leaderOwner, owner.UID) {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || !slices.Contains(leaderOwners, owner.UID) {
 			all = append(all, pod.UID)
 		}
 	}

@@ -113,7 +113,7 @@ func (r *reading) fillLeaderVolumes(ctx context.Context, w *lws.SetSnapshot, mad
 		return err
 	}
 	found = slices.DeleteFunc(found, func(v *volumes.PVC) bool { return !volumes.IsOfLeader(v, made) })
-	claimant := slices.Concat(ownerOfLeaders(w.StatefulSet), identity.Claimant{w.Set.UID}, uids(w.Leaders.Owned))
+	claimant := slices.Concat(r.owners, identity.Claimant{w.Set.UID}, uids(w.Leaders.Owned))
 	w.LeaderVolumes, err = sorted(ctx, r, found, claimant, anyVolume)
 	return err
 }

@@ -140,9 +140,12 @@ func IndexOf(leader *corev1.Pod) int {
 	return index
 }
 
-// IndexOfKey is the index of the group of a worker that has a key.
-func IndexOfKey(worker *corev1.Pod) int {
-	return identity.HashIndex(worker.Labels[lwsv1.GroupUniqueHashLabelKey])
+// IndexLabel is the value of the label by which the pods of a leader's group have its index.
+func IndexLabel(leader *corev1.Pod) string {
+	if IsHashLeader(leader) {
+		return KeyOf(leader)
+	}
+	return strconv.Itoa(IndexOf(leader))
 }
 
 // HostName is the host name of a leader. The worker StatefulSet of its group has that name.

@@ -1,0 +1,117 @@
+package lwscache
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// makers reads what makes the leaders of the set: its StatefulSet, or its Deployment with the ReplicaSets of that.
+func (r *reading) makers(ctx context.Context) (sets identity.Claim[*appsv1.StatefulSet], deployments identity.Claim[*appsv1.Deployment], replicaSets identity.Claimant, err error) {
+	key, claimant := client.ObjectKeyFromObject(r.set), identity.Claimant{r.set.UID}
+	sets, err = claimed(ctx, r, identity.KindStatefulSet, key, &appsv1.StatefulSet{}, claimant, func(sts *appsv1.StatefulSet) bool { return workload.IsLeaderStatefulSet(sts, r.set) })
+	if err != nil {
+		return sets, deployments, nil, err
+	}
+	deployments, err = claimed(ctx, r, identity.KindDeployment, key, &appsv1.Deployment{}, claimant, func(d *appsv1.Deployment) bool { return workload.IsLeaderDeployment(d, r.set) })
+	if !workload.HasHashIdentity(r.set) {
+		r.former, deployments = deployments.Own(), identity.Claim[*appsv1.Deployment]{}
+	}
+	if err == nil && !deployments.Empty() {
+		replicaSets, err = r.replicaSetsOf(ctx, slices.Concat(deployments.Owned, deployments.Orphans))
+	}
+	if adopted := slices.Concat(sets.Owned, sets.Orphans); len(adopted) > 0 {
+		r.owners = identity.Claimant{adopted[0].UID}
+	}
+	r.owners = append(r.owners, replicaSets...)
+	return sets, deployments, replicaSets, err
+}
+
+func (r *reading) replicaSetsOf(ctx context.Context, deployments []*appsv1.Deployment) (found identity.Claimant, err error) {
+	var list appsv1.ReplicaSetList
+	if err := r.cached.List(ctx, &list, client.InNamespace(r.set.Namespace), client.MatchingFields{indexClaim: byName(r.set.Name)}); err != nil {
+		return nil, fmt.Errorf("list replicasets of %q: %w", r.set.Name, err)
+	}
+	for _, deployment := range deployments {
+		for i := range list.Items {
+			if metav1.IsControlledBy(&list.Items[i], deployment) {
+				found = append(found, list.Items[i].UID)
+			}
+		}
+	}
+	return found, nil
+}
+
+// groupNamed returns the group whose leader has, or would have, a name, and the name of its set. It returns a
+// NotFound error if no set can have such a group.
+func (o *Observer) groupNamed(ctx context.Context, key types.NamespacedName) (setName string, g lws.Group, err error) {
+	members, err := o.membersOf(ctx, key)
+	for _, pod := range members {
+		if g := groupOf(pod); g.HasKey && g.LeaderName == key.Name {
+			return pod.Labels[lwsv1.SetNameLabelKey], g, nil
+		}
+	}
+	setName, index := identity.ParentAndOrdinal(key.Name)
+	if err == nil && (index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name) {
+		err = apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
+	}
+	return setName, lws.Group{Index: index, LeaderName: key.Name}, err
+}
+
+// membersOf returns the leader of a name, or workers whose leader had it.
+func (o *Observer) membersOf(ctx context.Context, key types.NamespacedName) ([]*corev1.Pod, error) {
+	leader := &corev1.Pod{}
+	err := o.cached.Get(ctx, key, leader, client.DisableReadYourWritesConsistency)
+	switch {
+	case err == nil:
+		return []*corev1.Pod{leader}, nil
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read pod %q: %w", key, err)
+	}
+	return o.Pods(ctx, key)
+}
+
+// groupOf returns the group of a leader, or of a worker of a Hash group.
+func groupOf(pod *corev1.Pod) lws.Group {
+	if leader := workload.LeaderOf(pod); leader != "" {
+		return lws.Group{Index: identity.HashIndex(workload.KeyOf(pod)), HasKey: true, LeaderName: leader}
+	}
+	return lws.Group{Index: workload.IndexOf(pod), LeaderName: pod.Name}
+}
+
+// workerSets reads the StatefulSets of the workers of a group: those that a Hash leader owns, by any name, or what has
+// the name of the one to be created.
+func (r *reading) workerSets(ctx context.Context, g *lws.Group, options ...client.GetOption) ([]*appsv1.StatefulSet, error) {
+	if g.HasKey {
+		var list appsv1.StatefulSetList
+		if err := r.cached.List(ctx, &list, client.InNamespace(r.set.Namespace), client.MatchingFields{indexClaim: byName(g.LeaderName)}); err != nil {
+			return nil, fmt.Errorf("list statefulsets of %q: %w", g.LeaderName, err)
+		}
+		if found := pointers(list.Items); g.Leader == nil || len(found) > 0 {
+			return found, nil
+		}
+	}
+	return named(ctx, r.Observer, identity.KindStatefulSet, r.hostOf(g), &appsv1.StatefulSet{}, options...)
+}
+
+// hostOf is the host name of the leader of a group: what the group is made of has that name.
+func (r *reading) hostOf(g *lws.Group) types.NamespacedName {
+	host := types.NamespacedName{Namespace: r.set.Namespace, Name: g.LeaderName}
+	if g.Leader != nil {
+		host.Name = workload.HostName(g.Leader)
+	}
+	return host
+}
