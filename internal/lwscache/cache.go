@@ -3,13 +3,16 @@ package lwscache
 import (
 	"context"
 	"fmt"
-	"maps"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/sieve"
 )
 
 // indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner. Where groups have keys,
@@ -32,24 +36,18 @@ const ownPrefix = "leaderworkerset.sigs.k8s.io/"
 // Readers get the cached objects themselves, and must never change them.
 func CacheOptions() cache.Options {
 	shared := true
-	ours := cache.ByObject{Label: labelled(), UnsafeDisableDeepCopy: &shared}
-	pods, services, revisions, statefulSets, pvcs, deployments, replicaSets := ours, ours, ours, ours, ours, ours, ours
-	pods.Transform = trimPod
-	statefulSets.Transform = trimStatefulSet
-	deployments.Transform = trimDeployment
-	replicaSets.Transform = trimReplicaSet
-	pvcs.Transform = trimVolume
-	services.Transform = cache.TransformStripManagedFields()
-	revisions.Transform = cache.TransformStripManagedFields()
+	ours := func(transform toolscache.TransformFunc) cache.ByObject {
+		return cache.ByObject{Label: labelled(), UnsafeDisableDeepCopy: &shared, Transform: transform}
+	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&lwsv1.LeaderWorkerSet{}:     {UnsafeDisableDeepCopy: &shared, Transform: cache.TransformStripManagedFields()},
-		&appsv1.StatefulSet{}:        statefulSets,
-		&appsv1.Deployment{}:         deployments,
-		&appsv1.ReplicaSet{}:         replicaSets,
-		&appsv1.ControllerRevision{}: revisions,
-		&corev1.Service{}:            services,
-		&corev1.Pod{}:                pods,
-		volumes.Named("", ""):        pvcs,
+		&appsv1.StatefulSet{}:        ours(trims(trimStatefulSet)),
+		&appsv1.Deployment{}:         ours(trims(trimDeployment)),
+		&appsv1.ReplicaSet{}:         ours(trims(trimReplicaSet)),
+		&appsv1.ControllerRevision{}: ours(cache.TransformStripManagedFields()),
+		&corev1.Service{}:            ours(cache.TransformStripManagedFields()),
+		&corev1.Pod{}:                ours(trims(trimPod)),
+		volumes.Named("", ""):        ours(trims(trimVolume)),
 	}}
 }
 
@@ -60,16 +58,6 @@ func labelled() labels.Selector {
 		panic(err) // a constant key is valid
 	}
 	return labels.NewSelector().Add(*named)
-}
-
-// trimVolume keeps a PVC's metadata, and of its annotations the one that names the set that
-// deletes it when its group is scaled away.
-func trimVolume(object any) (any, error) {
-	if volume, ok := object.(*volumes.PVC); ok {
-		volume.ManagedFields = nil
-		maps.DeleteFunc(volume.Annotations, func(key, _ string) bool { return key != volumes.WhenScaledAnnotationKey })
-	}
-	return object, nil
 }
 
 // Index adds the indexes of an Observer. It must run before the cache starts.
@@ -156,3 +144,31 @@ func byUID(uid string) string      { return "uid:" + uid }
 func byName(name string) string    { return "name:" + name }
 func underName(name string) string { return "under:" + name }
 func ofGroups(set string) string   { return "group:" + set }
+
+// keptFields are the fields of pods that decisions and reports read.
+func keptFields() *sieve.Sieve {
+	containers := sieve.Only(1, 2, 8)        // name, image, resources
+	statuses := sieve.Only(1, 2, 3, 4, 5, 9) // name, state, lastState, ready, restartCount, started
+	return sieve.Only().
+		Within(1, sieve.Metadata()).
+		Within(2, sieve.Only(10, 38).Within(2, containers).Within(20, containers)). // nodeName, schedulingGates, containers, initContainers
+		Within(3, sieve.Only(1, 2, 3, 4, 17).Within(8, statuses).Within(10, statuses))
+}
+
+// NewCache returns a cache with CacheOptions that decodes only those fields of pods that it keeps.
+func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
+	client, err := sieve.Pods(config, keptFields())
+	if err != nil {
+		return nil, err
+	}
+	pods := toolscache.NewFilteredListWatchFromClient(client, "pods", metav1.NamespaceAll, func(o *metav1.ListOptions) {
+		o.LabelSelector, o.AllowWatchBookmarks = labelled().String(), true
+	})
+	options.NewInformer = func(from toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		if _, ok := object.(*corev1.Pod); ok {
+			from = pods
+		}
+		return toolscache.NewSharedIndexInformer(from, object, resync, indexers)
+	}
+	return cache.New(config, options)
+}

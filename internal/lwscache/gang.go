@@ -9,138 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/gangcache"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
-
-// GangObjects holds objects of one kind that a gang scheduler reads in memory.
-type GangObjects interface {
-	// Store returns the objects, or nil while memory may lack some. isAbsent reports whether the
-	// API server is known not to serve them.
-	Store() (store cache.Indexer, isAbsent bool)
-}
-
-// Watched watches one kind of a gang scheduler while the API server serves it.
-type Watched struct {
-	kind    *kinds.Kind
-	isExact bool
-	changed func(*unstructured.Unstructured)
-}
-
-// NewPodGroups returns Volcano's PodGroups, which a Starter is to run. changed is called with every object
-// that comes, changes or goes, and turned when the kind comes or goes.
-func NewPodGroups(starter *kinds.Starter, changed func(*unstructured.Unstructured), turned func()) *Watched {
-	return newWatched(starter, &Watched{changed: changed}, gang.Kind, turned)
-}
-
-// NewNative is the same of a kind of Kubernetes' own scheduler, at that version alone.
-func NewNative(starter *kinds.Starter, kind schema.GroupVersionKind, changed func(*unstructured.Unstructured), turned func()) *Watched {
-	return newWatched(starter, &Watched{changed: changed, isExact: true}, kind, turned)
-}
-
-func newWatched(starter *kinds.Starter, w *Watched, kind schema.GroupVersionKind, turned func()) *Watched {
-	w.kind = &kinds.Kind{GroupVersionKind: kind, Selector: lwsv1.SetNameLabelKey, Setup: w.setup, Turned: func([]any) { turned() }}
-	starter.Add(w.kind)
-	return w
-}
-
-// Store implements GangObjects.
-func (w *Watched) Store() (store cache.Indexer, isAbsent bool) {
-	informer := w.kind.Watched()
-	if informer != nil && w.isExact && w.kind.Resource().Version != w.kind.Version {
-		return nil, true
-	}
-	if informer != nil && informer.HasSynced() {
-		return informer.GetIndexer(), false
-	}
-	return nil, w.kind.IsAbsent()
-}
-
-func (w *Watched) setup(informer cache.SharedIndexInformer) error {
-	if err := informer.AddIndexers(cache.Indexers{indexSet: setLabel}); err != nil {
-		return err
-	}
-	if err := informer.SetTransform(withoutStatus); err != nil {
-		return err
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    w.report,
-		UpdateFunc: func(_, is any) { w.report(is) },
-		DeleteFunc: w.report,
-	})
-	return err
-}
-
-func (w *Watched) report(object any) {
-	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
-	}
-	if found, ok := object.(*unstructured.Unstructured); ok {
-		w.changed(found)
-	}
-}
-
-// indexSet finds objects by the label of their set.
-const indexSet = "set"
-
-func setLabel(object any) ([]string, error) {
-	found, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return nil, nil
-	}
-	return []string{found.GetNamespace() + "/" + found.GetLabels()[lwsv1.SetNameLabelKey]}, nil
-}
-
-// withoutStatus drops what no decision reads.
-func withoutStatus(object any) (any, error) {
-	if found, ok := object.(*unstructured.Unstructured); ok {
-		unstructured.RemoveNestedField(found.Object, "metadata", "managedFields")
-		unstructured.RemoveNestedField(found.Object, "status")
-	}
-	return object, nil
-}
-
-// gangKind is a kind that a gang scheduler reads.
-type gangKind struct {
-	schema.GroupVersionKind
-	is identity.Kind
-	// objects are those in memory, or nil.
-	objects GangObjects
-	// unserved and forbidden say what is missing.
-	unserved, forbidden string
-}
-
-func (o *Observer) volcano() gangKind {
-	return gangKind{
-		GroupVersionKind: gang.Kind, is: identity.KindPodGroup, objects: o.Gangs, unserved: notServed,
-		forbidden: fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs", gang.Resource.GroupResource(), gang.Volcano),
-	}
-}
-
-func (o *Observer) workloadKind() gangKind {
-	return native(gang.WorkloadKind, identity.KindWorkload, o.Workloads)
-}
-
-func (o *Observer) podGroupKind() gangKind {
-	return native(gang.NativePodGroupKind, identity.KindPodGroup, o.PodGroups)
-}
-
-func native(kind schema.GroupVersionKind, is identity.Kind, objects GangObjects) gangKind {
-	return gangKind{
-		GroupVersionKind: kind, is: is, objects: objects,
-		unserved:  fmt.Sprintf("the API server does not serve %s %s: serve it, with the feature gate GenericWorkload; a new set gets no pods until then", kind.GroupVersion(), kind.Kind),
-		forbidden: fmt.Sprintf("%s %s cannot be read: permission is missing; a new set gets no pods until then", kind.GroupVersion(), kind.Kind),
-	}
-}
 
 // fillGang reads the PodGroups of a group that is placed as a gang. Any other group costs nothing.
 func (r *reading) fillGang(ctx context.Context, g *lws.Group) error {
@@ -150,19 +28,14 @@ func (r *reading) fillGang(ctx context.Context, g *lws.Group) error {
 	if g.Leader == nil || !gang.IsTied(g.Leader) {
 		return nil
 	}
-	key := types.NamespacedName{Namespace: g.Leader.Namespace, Name: gang.NameOf(g.Leader)}
-	found, missing, err := r.gangObject(ctx, r.volcano(), key)
-	if apierrors.IsForbidden(err) && r.wholeSet {
-		return nil // the rest of the set can be read
-	}
-	if err != nil || found == nil {
-		g.GangMissing = missing
+	found, missing, err := r.gangObject(ctx, gangcache.Volcano(r.Gangs), gang.NameOf(g.Leader))
+	if g.GangMissing = missing; err != nil || len(found) == 0 {
 		return err
 	}
-	if !workload.BearsName(found, r.set.Name) {
-		r.memory.Taken(identity.RefOf(identity.KindPodGroup, found)) // the set reads it live, too
+	if !workload.BearsName(found[0], r.set.Name) {
+		r.memory.Taken(identity.RefOf(identity.KindPodGroup, found[0])) // the set reads it live, too
 	}
-	g.Gang, err = sorted(ctx, r, []*unstructured.Unstructured{found}, leaderUID(g), func(object *unstructured.Unstructured) bool { return workload.IsGang(object, g.Leader) })
+	g.Gang, err = sorted(ctx, r, found, leaderUID(g), func(object *unstructured.Unstructured) bool { return workload.IsGang(object, g.Leader) })
 	return err
 }
 
@@ -171,32 +44,28 @@ func (r *reading) isNative() bool {
 	return r.Scheduler == gang.Kubernetes && r.set.Spec.Scheduling != nil
 }
 
+func (o *Observer) workloads() gangcache.Kind {
+	return gangcache.Native(gang.WorkloadKind, identity.KindWorkload, o.Workloads)
+}
+
+func (o *Observer) podGroups() gangcache.Kind {
+	return gangcache.Native(gang.NativePodGroupKind, identity.KindPodGroup, o.PodGroups)
+}
+
 // fillPodGroups reads the PodGroups that a group needs.
-func (r *reading) fillPodGroups(ctx context.Context, g *lws.Group) error {
+func (r *reading) fillPodGroups(ctx context.Context, g *lws.Group) (err error) {
 	if g.Leader == nil || !gang.IsHanded(g.Leader) {
 		return nil
 	}
 	var all []*unstructured.Unstructured
 	for _, name := range gang.PodGroupNames(g.Leader) {
-		found, missing, err := r.gangObject(ctx, r.podGroupKind(), types.NamespacedName{Namespace: r.set.Namespace, Name: name})
+		found, missing, err := r.gangObject(ctx, r.podGroups(), name)
 		if err != nil {
-			return r.unlessForbidden(err)
+			return err
 		}
-		if found != nil {
-			all = append(all, found)
-		}
-		g.GangMissing = missing
+		all, g.GangMissing = append(all, found...), missing
 	}
-	var err error
 	g.PodGroups, err = r.sortNative(ctx, all)
-	return err
-}
-
-// unlessForbidden drops the error of a user who may not read what the operator may.
-func (r *reading) unlessForbidden(err error) error {
-	if apierrors.IsForbidden(err) && r.wholeSet {
-		return nil // the rest of the set can be read
-	}
 	return err
 }
 
@@ -205,9 +74,9 @@ func (r *reading) fillPodGroupsOfSet(ctx context.Context, w *lws.SetSnapshot) er
 	if !r.isNative() || w.GangMissing != "" {
 		return nil
 	}
-	labelled, err := r.labelledPodGroups(ctx)
+	labelled, err := r.podGroups().OfSet(ctx, r.live, client.ObjectKeyFromObject(r.set))
 	if err != nil {
-		return r.unlessForbidden(err)
+		return err
 	}
 	if w.PodGroups, err = r.sortNative(ctx, labelled); err != nil {
 		return err
@@ -217,7 +86,7 @@ func (r *reading) fillPodGroupsOfSet(ctx context.Context, w *lws.SetSnapshot) er
 		if w.PodGroupsInUse[object.GetName()] {
 			continue
 		}
-		workers, err := r.workersIn(ctx, object)
+		workers, err := r.workersIn(ctx, client.ObjectKeyFromObject(r.set), object)
 		if err != nil {
 			return err
 		}
@@ -226,45 +95,21 @@ func (r *reading) fillPodGroupsOfSet(ctx context.Context, w *lws.SetSnapshot) er
 	return nil
 }
 
-// labelledPodGroups returns the PodGroups with the label of a set.
-func (r *reading) labelledPodGroups(ctx context.Context) (all []*unstructured.Unstructured, err error) {
-	if r.PodGroups == nil {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(gang.NativePodGroupKind)
-		list.SetKind(gang.NativePodGroupKind.Kind + "List")
-		if err := r.live.List(ctx, list, client.InNamespace(r.set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name}); err != nil && !unserved(err) {
-			return nil, fmt.Errorf("list the PodGroups of %q: %w", r.set.Name, err)
-		}
-		return pointers(list.Items), nil
-	}
-	store, _ := r.PodGroups.Store()
-	if store == nil {
-		return nil, nil // the set is read again once memory has them
-	}
-	found, err := store.ByIndex(indexSet, r.set.Namespace+"/"+r.set.Name)
-	for _, object := range found {
-		if object, ok := object.(*unstructured.Unstructured); ok {
-			all = append(all, object)
-		}
-	}
-	return all, err
-}
-
 // workersIn returns the workers in memory that may be in a PodGroup of a group: those of its ordinal, and of Hash groups.
-func (r *reading) workersIn(ctx context.Context, podGroup *unstructured.Unstructured) ([]*corev1.Pod, error) {
-	ofHash, err := r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
+func (o *Observer) workersIn(ctx context.Context, set types.NamespacedName, podGroup *unstructured.Unstructured) ([]*corev1.Pod, error) {
+	ofHash, err := o.podsWith(ctx, set.Namespace, underName(set.Name))
 	if err != nil {
 		return nil, err
 	}
-	pods, err := r.podsWith(ctx, r.set.Namespace, byName(r.set.Name+"-"+podGroup.GetLabels()[lwsv1.GroupIndexLabelKey]))
+	pods, err := o.podsWith(ctx, set.Namespace, byName(set.Name+"-"+podGroup.GetLabels()[lwsv1.GroupIndexLabelKey]))
 	return slices.Concat(ofHash, pods), err
 }
 
 // podGroupsInUse reads live which PodGroups the pods of a set use.
-func (r *reading) podGroupsInUse(ctx context.Context) (map[string]bool, error) {
+func (o *Observer) podGroupsInUse(ctx context.Context, set *lwsv1.LeaderWorkerSet) (map[string]bool, error) {
 	var list corev1.PodList
-	if err := r.live.List(ctx, &list, client.InNamespace(r.set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name}); err != nil {
-		return nil, fmt.Errorf("list the pods of %q: %w", r.set.Name, err)
+	if err := o.live.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name}); err != nil {
+		return nil, fmt.Errorf("list the pods of %q: %w", set.Name, err)
 	}
 	return gang.InUse(pointers(list.Items)), nil
 }
@@ -280,119 +125,50 @@ func (r *reading) fillWorkload(ctx context.Context, w *lws.SetSnapshot) (err err
 	if w.Scheduler = r.Scheduler; !r.isNative() {
 		return nil
 	}
-	if w.Workload, w.GangMissing, err = r.nativeObject(ctx, r.workloadKind(), gang.WorkloadName(r.set)); err != nil || w.GangMissing != "" {
-		return r.unlessForbidden(err)
+	if w.Workload, w.GangMissing, err = r.nativeObject(ctx, r.workloads(), gang.WorkloadName(r.set)); err != nil || w.GangMissing != "" {
+		return err
 	}
 	if gang.LevelOf(r.set.Spec.Scheduling) == gang.SetLevel {
-		kind := r.podGroupKind()
-		if w.AwaitsLeaders() && kind.objects != nil { // memory may show one that was deleted since
-			kind.objects = liveObjects{}
+		kind := r.podGroups()
+		if w.AwaitsLeaders() { // memory may show one that was deleted since
+			kind = kind.WithoutMemory()
 		}
 		w.PodGroup, w.GangMissing, err = r.nativeObject(ctx, kind, gang.SetPodGroupName(r.set))
-	}
-	return r.unlessForbidden(err)
-}
-
-// fillGroupWorkload is the same for a group whose leader belongs to a Workload.
-func (r *reading) fillGroupWorkload(ctx context.Context, w *lws.GroupSnapshot) (err error) {
-	if w.Leader != nil && r.isNative() {
-		w.Workload, _, err = r.nativeObject(ctx, r.workloadKind(), gang.WorkloadName(r.set))
 	}
 	return err
 }
 
-func (r *reading) nativeObject(ctx context.Context, kind gangKind, name string) (claim identity.Claim[*unstructured.Unstructured], missing string, err error) {
-	found, missing, err := r.gangObject(ctx, kind, types.NamespacedName{Namespace: r.set.Namespace, Name: name})
-	if err != nil || found == nil {
-		return claim, missing, err
+func (r *reading) nativeObject(ctx context.Context, kind gangcache.Kind, name string) (claim identity.Claim[*unstructured.Unstructured], missing string, err error) {
+	found, missing, err := r.gangObject(ctx, kind, name)
+	if err == nil {
+		claim, err = r.sortNative(ctx, found)
 	}
-	claim, err = r.sortNative(ctx, []*unstructured.Unstructured{found})
-	return claim, "", err
+	return claim, missing, err
 }
 
-// liveObjects are read live, each time.
-type liveObjects struct{}
-
-// Store implements GangObjects.
-func (liveObjects) Store() (store cache.Indexer, isAbsent bool) { return nil, false }
-
-// gangObject reads an object of a kind that the API server need not serve. What memory lacks is
-// read live: an object may be new, or lack our labels. A set reads live only names that are taken.
-func (r *reading) gangObject(ctx context.Context, kind gangKind, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
-	if kind.objects == nil {
-		return r.gangLive(ctx, kind, key)
-	}
-	store, isAbsent := kind.objects.Store()
-	if isAbsent {
-		return nil, kind.unserved, nil
-	}
-	if store == nil {
-		return r.gangLive(ctx, kind, key)
-	}
-	if object, exists, err := store.GetByKey(key.String()); err != nil || exists {
-		found, _ := object.(*unstructured.Unstructured)
-		return found, "", err
-	}
-	n := nameOf(kind.is, key)
-	if r.wholeSet && !r.memory.isTaken(n) {
+// gangObject reads an object of a kind that the API server need not serve. A set reads live only names that are taken.
+func (r *reading) gangObject(ctx context.Context, kind gangcache.Kind, name string) (found []*unstructured.Unstructured, missing string, err error) {
+	key := types.NamespacedName{Namespace: r.set.Namespace, Name: name}
+	n := nameOf(kind.Is, key)
+	object, missing, err := kind.Read(ctx, r.live, key, r.wholeSet && !r.memory.isTaken(n))
+	switch {
+	case apierrors.IsForbidden(err) && r.wholeSet: // the user may read the rest of the set
 		return nil, "", nil
-	}
-	found, missing, err := r.gangLive(ctx, kind, key)
-	if found == nil && err == nil {
+	case object != nil:
+		found = append(found, object)
+	case err == nil:
 		r.memory.setFree(n)
 	}
 	return found, missing, err
 }
 
-// gangLive reads an object live.
-func (r *reading) gangLive(ctx context.Context, kind gangKind, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kind.GroupVersionKind)
-	err := r.live.Get(ctx, key, object)
-	switch {
-	case err == nil:
-		return object, "", nil
-	case apierrors.IsForbidden(err) && kind.objects == nil:
-		return nil, "", err // the operator may have the permission that a user lacks
-	case apierrors.IsForbidden(err):
-		return nil, kind.forbidden, nil
-	case unserved(err):
-		return nil, kind.unserved, nil
-	case apierrors.IsNotFound(err):
-		return nil, "", nil
-	}
-	return nil, "", fmt.Errorf("read %s %q: %w", kind.Kind, key, err)
-}
-
-// fillNewGang reads what the operator needs to create or compare the group's object.
-func (r *reading) fillNewGang(ctx context.Context, w *lws.GroupSnapshot) error {
-	if w.Leader == nil || !gang.IsTied(w.Leader) {
-		return nil
-	}
-	return r.knowRevision(ctx, w, w.Leader.Labels[lwsv1.RevisionKey])
-}
-
 // fillGangMissing reads why the gang scheduler of a set or of its groups is missing, if it is.
-func (r *reading) fillGangMissing(ctx context.Context, w *lws.SetSnapshot) error {
-	if w.GangMissing != "" { // the Workload cannot be read, and neither can PodGroups
-		return nil
+func (r *reading) fillGangMissing(ctx context.Context, w *lws.SetSnapshot) (err error) {
+	for i := 0; i < len(w.Groups) && w.GangMissing == ""; i++ {
+		w.GangMissing = w.Groups[i].GangMissing
 	}
-	for i := range w.Groups {
-		if w.Groups[i].GangMissing != "" {
-			w.GangMissing = w.Groups[i].GangMissing
-			return nil
-		}
+	if w.GangMissing == "" && gang.IsWanted(w.Set, false) && w.Set.Spec.Scheduling == nil {
+		_, w.GangMissing, err = r.gangObject(ctx, gangcache.Volcano(r.Gangs), w.Set.Name)
 	}
-	if !gang.IsWanted(w.Set, false) || w.Set.Spec.Scheduling != nil {
-		return nil
-	}
-	_, missing, err := r.gangObject(ctx, r.volcano(), client.ObjectKeyFromObject(w.Set))
-	if apierrors.IsForbidden(err) {
-		return nil
-	}
-	w.GangMissing = missing
 	return err
 }
-
-var notServed = fmt.Sprintf("the API server does not serve %s: install %s, or take it away from this set; groups are not placed as gangs",
-	gang.Resource.GroupResource(), gang.Volcano)

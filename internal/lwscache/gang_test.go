@@ -17,6 +17,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/gangcache"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
@@ -89,7 +90,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 	forbidden := apierrors.NewForbidden(resource.GroupResource(), "w", errors.New("no"))
 	tests := []struct {
 		name   string
-		memory lwscache.GangObjects
+		memory gangcache.Objects
 		err    error
 		want   string
 		fails  bool

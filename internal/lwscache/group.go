@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
@@ -58,7 +59,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		}
 	}
 	for _, fill := range []func(context.Context, *lws.GroupSnapshot) error{
-		fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang, r.fillGroupWorkload,
+		fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup,
 	} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err
@@ -98,7 +99,7 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	if err := r.live.List(ctx, &list, client.InNamespace(w.Set.Namespace), labels); err != nil {
 		return fmt.Errorf("list the pods of group %q: %w", w.LeaderName, err)
 	}
-	workers, name := []*appsv1.StatefulSet{{}}, r.hostOf(&w.Group)
+	workers, name := []*appsv1.StatefulSet{{}}, hostOf(r.set, &w.Group)
 	if known := w.Workers.Own(); known != nil {
 		name.Name = known.Name
 	}
@@ -218,7 +219,7 @@ func (r *reading) fillGroup(ctx context.Context, g *lws.Group) error {
 		return err
 	}
 	if g.HasOwnSubdomain(r.set) {
-		if g.Service, err = r.service(ctx, r.hostOf(g), leaderUID(g)); err != nil {
+		if g.Service, err = r.service(ctx, hostOf(r.set, g), leaderUID(g)); err != nil {
 			return err
 		}
 	}
@@ -264,15 +265,22 @@ func (r *reading) sortPods(ctx context.Context, g *lws.Group, pods []*corev1.Pod
 	return err
 }
 
-// fillNewGroup reads what the operator needs to create or adopt the worker StatefulSet.
-func (r *reading) fillNewGroup(ctx context.Context, w *lws.GroupSnapshot) error {
-	if w.Leader == nil || w.Workers.Own() != nil {
+// fillNewGroup reads what the operator needs to create or adopt the worker StatefulSet, and to create or compare the
+// PodGroups of a gang.
+func (r *reading) fillNewGroup(ctx context.Context, w *lws.GroupSnapshot) (err error) {
+	if w.Leader != nil && r.isNative() {
+		if w.Workload, _, err = r.nativeObject(ctx, r.workloads(), gang.WorkloadName(r.set)); err != nil {
+			return err
+		}
+	}
+	hasWorkers := w.Workers.Own() != nil
+	if w.Leader == nil || hasWorkers && !gang.IsTied(w.Leader) {
 		return nil
 	}
 	if err := r.knowRevision(ctx, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
 		return err
 	}
-	if workload.Topology(w.Leader) == "" || w.Leader.Spec.NodeName == "" {
+	if hasWorkers || workload.Topology(w.Leader) == "" || w.Leader.Spec.NodeName == "" {
 		return nil
 	}
 	node, err := r.liveMeta(ctx, "v1", "Node", types.NamespacedName{Name: w.Leader.Spec.NodeName})

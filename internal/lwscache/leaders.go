@@ -31,7 +31,7 @@ func (r *reading) makers(ctx context.Context) (sets identity.Claim[*appsv1.State
 		r.former, deployments = deployments.Own(), identity.Claim[*appsv1.Deployment]{}
 	}
 	if err == nil && !deployments.Empty() {
-		replicaSets, err = r.replicaSetsOf(ctx, slices.Concat(deployments.Owned, deployments.Orphans))
+		replicaSets, err = r.replicaSetsOf(ctx, key, slices.Concat(deployments.Owned, deployments.Orphans))
 	}
 	if adopted := slices.Concat(sets.Owned, sets.Orphans); len(adopted) > 0 {
 		r.owners = identity.Claimant{adopted[0].UID}
@@ -40,10 +40,10 @@ func (r *reading) makers(ctx context.Context) (sets identity.Claim[*appsv1.State
 	return sets, deployments, replicaSets, err
 }
 
-func (r *reading) replicaSetsOf(ctx context.Context, deployments []*appsv1.Deployment) (found identity.Claimant, err error) {
+func (o *Observer) replicaSetsOf(ctx context.Context, set types.NamespacedName, deployments []*appsv1.Deployment) (found identity.Claimant, err error) {
 	var list appsv1.ReplicaSetList
-	if err := r.cached.List(ctx, &list, client.InNamespace(r.set.Namespace), client.MatchingFields{indexClaim: byName(r.set.Name)}); err != nil {
-		return nil, fmt.Errorf("list replicasets of %q: %w", r.set.Name, err)
+	if err := o.cached.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{indexClaim: byName(set.Name)}); err != nil {
+		return nil, fmt.Errorf("list replicasets of %q: %w", set, err)
 	}
 	for _, deployment := range deployments {
 		for i := range list.Items {
@@ -104,12 +104,12 @@ func (r *reading) workerSets(ctx context.Context, g *lws.Group, options ...clien
 			return found, nil
 		}
 	}
-	return named(ctx, r.Observer, identity.KindStatefulSet, r.hostOf(g), &appsv1.StatefulSet{}, options...)
+	return named(ctx, r.Observer, identity.KindStatefulSet, hostOf(r.set, g), &appsv1.StatefulSet{}, options...)
 }
 
 // hostOf is the host name of the leader of a group: what the group is made of has that name.
-func (r *reading) hostOf(g *lws.Group) types.NamespacedName {
-	host := types.NamespacedName{Namespace: r.set.Namespace, Name: g.LeaderName}
+func hostOf(set *lwsv1.LeaderWorkerSet, g *lws.Group) types.NamespacedName {
+	host := types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName}
 	if g.Leader != nil {
 		host.Name = workload.HostName(g.Leader)
 	}

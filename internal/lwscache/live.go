@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,11 +34,10 @@ func (r *reading) unlabelledLeaders(ctx context.Context, shown []*corev1.Pod) (f
 		}
 		pod := &corev1.Pod{}
 		err := r.live.Get(ctx, types.NamespacedName{Namespace: r.set.Namespace, Name: leader}, pod)
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
+		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read pod %q: %w", leader, err)
-		default:
+		}
+		if err == nil {
 			found = append(found, pod)
 		}
 	}

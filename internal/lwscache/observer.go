@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gangcache"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
@@ -27,11 +29,11 @@ type Observer struct {
 	live   client.Reader
 	memory *Memory
 	// Gangs holds Volcano's PodGroups. Without it, each read asks the API server.
-	Gangs GangObjects
+	Gangs gangcache.Objects
 	// Scheduler places sets with spec.scheduling. Without one, such sets are left alone.
 	Scheduler string
 	// Workloads and PodGroups hold objects of Kubernetes' own scheduler. Without them, each read asks the API server.
-	Workloads, PodGroups GangObjects
+	Workloads, PodGroups gangcache.Objects
 	// PodStore is the store of the cache itself, or nil: the cache copies each pod, and a set that comes has the pods of
 	// all its groups listed at each event.
 	PodStore toolscache.Indexer
@@ -67,11 +69,18 @@ func (o *Observer) continued(set *lwsv1.LeaderWorkerSet, lives identity.Lives) *
 	return r
 }
 
-// sorted classifies objects that have one of our names.
+// sorted classifies objects that have one of our names. It finds out whether their owners exist: a claimant does, and
+// costs no read.
 func sorted[T client.Object](ctx context.Context, r *reading, found []T, claimant identity.Claimant, ours func(T) bool) (claim identity.Claim[T], err error) {
 	for _, object := range found {
-		if err := r.learn(ctx, object, claimant); err != nil {
-			return claim, err
+		owners := object.GetOwnerReferences()
+		for i := range owners {
+			if slices.Contains(claimant, owners[i].UID) {
+				continue
+			}
+			if _, err := r.life(ctx, object.GetNamespace(), &owners[i], chainLength); err != nil {
+				return claim, err
+			}
 		}
 	}
 	return identity.Sort(found, claimant, ours, r.lives), nil
@@ -106,9 +115,6 @@ func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind
 	}
 	return nil, fmt.Errorf("read %s %q: %w", kind, key, err)
 }
-
-// Taken records that a create found a name taken: an object without our labels may have it.
-func (o *Observer) Taken(ref identity.Ref) { o.memory.Taken(ref) }
 
 // Pods returns the cached pods that are named as a StatefulSet would name its own, whatever their owner, or those that
 // belong to a set or a leader in the same way where groups have keys. It does not wait, so event handlers may call it.

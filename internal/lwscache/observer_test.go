@@ -264,12 +264,12 @@ func TestAnObjectWithoutLabelsUnderATakenNameIsRead(t *testing.T) {
 		t.Fatalf("the cache shows %v", got.Service)
 	}
 	ref := identity.Ref{Kind: identity.KindService, Namespace: fakeapi.Namespace, Name: "w"}
-	e.observer.Taken(ref)
+	e.memory.Taken(ref)
 	if got := e.set("w"); len(got.Service.Foreign) != 1 {
 		t.Errorf("got %+v", got.Service)
 	}
 	fakeapi.Drop[*corev1.Service](e.Server, "w")
-	e.observer.Taken(ref)
+	e.memory.Taken(ref)
 	if got := e.set("w"); !got.Service.Empty() {
 		t.Errorf("what left is still there: %+v", got.Service)
 	}
@@ -277,7 +277,7 @@ func TestAnObjectWithoutLabelsUnderATakenNameIsRead(t *testing.T) {
 		delete(sts.Labels, lwsv1.SetNameLabelKey)
 		sts.Spec.Replicas = fakeapi.Ptr[int32](7)
 	})
-	e.observer.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "w"})
+	e.memory.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "w"})
 	if sts := e.set("w").StatefulSet.Own(); sts == nil || workload.PodsOf(sts) != 7 {
 		t.Errorf("got %+v", sts)
 	}

@@ -3,37 +3,22 @@ package lwscache
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gangcache"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
 // chainLength bounds how many owners are followed. Our longest chain has four; the owners of a
 // longer one are taken to exist.
 const chainLength = 6
-
-// learn finds out whether the owners of an object exist. Those in known exist, and cost no read.
-func (r *reading) learn(ctx context.Context, object client.Object, known identity.Claimant) error {
-	owners := object.GetOwnerReferences()
-	for i := range owners {
-		if slices.Contains(known, owners[i].UID) {
-			continue
-		}
-		if _, err := r.life(ctx, object.GetNamespace(), &owners[i], chainLength); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // life follows the chain from owner upwards. Only a live read can show that an owner is gone: the
 // cache may lack an object that was just created.
@@ -91,7 +76,7 @@ func (r *reading) incarnation(ctx context.Context, namespace string, owner *meta
 	}
 	found, err := r.liveMeta(ctx, owner.APIVersion, owner.Kind, key)
 	switch {
-	case apierrors.IsForbidden(err) || unserved(err):
+	case apierrors.IsForbidden(err) || gangcache.Unserved(err):
 		return &metav1.ObjectMeta{UID: owner.UID}, nil // it may exist
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read owner %s %q: %w", owner.Kind, key, err)
@@ -117,11 +102,4 @@ func cachedForm(owner *metav1.OwnerReference) client.Object {
 		return &lwsv1.LeaderWorkerSet{}
 	}
 	return nil
-}
-
-// unserved reports whether the API server does not serve a kind. For a missing object of a
-// served kind, the answer has no such cause.
-func unserved(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsMethodNotSupported(err) ||
-		(apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse))
 }

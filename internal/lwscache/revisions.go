@@ -1,6 +1,7 @@
 package lwscache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/revision"
@@ -27,8 +29,14 @@ func (r *reading) revisions(ctx context.Context, history bool) (claim identity.C
 			return claim, err
 		}
 	}
-	if err := r.readTakenRevisions(ctx, all); err != nil {
-		return claim, err
+	for _, n := range r.memory.takenOf(client.ObjectKeyFromObject(r.set), identity.KindControllerRevision) {
+		taken, err := named(ctx, r.Observer, n.Kind, types.NamespacedName{Namespace: n.Namespace, Name: n.Name}, &appsv1.ControllerRevision{})
+		if err != nil {
+			return claim, err
+		}
+		for _, revision := range taken {
+			all[revision.UID] = revision
+		}
 	}
 	if history { // the cache may still show one of them as in use
 		if err := listRevisions(ctx, r.live, all, client.InNamespace(r.set.Namespace), client.MatchingLabels{revision.HistoryLabelKey: r.set.Name}); err != nil {
@@ -52,20 +60,6 @@ func listRevisions(ctx context.Context, from client.Reader, into map[types.UID]*
 	return nil
 }
 
-// readTakenRevisions reads live the revisions of a set whose names a create found taken.
-func (r *reading) readTakenRevisions(ctx context.Context, into map[types.UID]*appsv1.ControllerRevision) error {
-	for _, n := range r.memory.takenOf(client.ObjectKeyFromObject(r.set), identity.KindControllerRevision) {
-		found, err := named(ctx, r.Observer, n.Kind, types.NamespacedName{Namespace: n.Namespace, Name: n.Name}, &appsv1.ControllerRevision{})
-		if err != nil {
-			return err
-		}
-		for _, revision := range found {
-			into[revision.UID] = revision
-		}
-	}
-	return nil
-}
-
 // OfStatefulSet reports whether a revision is a StatefulSet's own history. It has the labels of
 // the pod template, and so ours.
 func OfStatefulSet(revision metav1.Object) bool {
@@ -82,4 +76,22 @@ func (r *reading) knowRevision(ctx context.Context, w *lws.GroupSnapshot, key st
 		}
 	}
 	return err
+}
+
+// Revisions returns the revisions of a set by rising number: those in use, and those of its history,
+// which the cache does not hold.
+func Revisions(ctx context.Context, live client.Reader, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+	all := map[types.UID]*appsv1.ControllerRevision{}
+	for _, label := range []string{lwsv1.SetNameLabelKey, revision.HistoryLabelKey} {
+		if err := listRevisions(ctx, live, all, client.InNamespace(set.Namespace), client.MatchingLabels{label: set.Name}); err != nil {
+			return nil, fmt.Errorf("set %q: %w", set.Name, err)
+		}
+	}
+	own := slices.DeleteFunc(slices.Collect(maps.Values(all)), func(r *appsv1.ControllerRevision) bool {
+		return !metav1.IsControlledBy(r, set) || !revision.Genuine(r, set.Name)
+	})
+	slices.SortFunc(own, func(a, b *appsv1.ControllerRevision) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name, b.Name))
+	})
+	return own, nil
 }

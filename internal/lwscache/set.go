@@ -25,13 +25,13 @@ import (
 
 // ReadForSet reads what the decision about a set needs.
 func (o *Observer) ReadForSet(ctx context.Context, need lws.Need, w *lws.SetSnapshot) (err error) {
-	r := o.continued(w.Set, w.Lives)
-	w.Lives = r.lives
 	if need == lws.NeedPodGroupsInUse {
-		w.PodGroupsInUse, err = r.podGroupsInUse(ctx)
+		w.PodGroupsInUse, err = o.podGroupsInUse(ctx, w.Set)
 		w.PodGroupsLive = true
 		return err
 	}
+	r := o.continued(w.Set, w.Lives)
+	w.Lives = r.lives
 	w.Revisions, err = r.revisions(ctx, true)
 	w.HistoryRead = true
 	return err

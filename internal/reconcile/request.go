@@ -127,7 +127,7 @@ func (l *Loop) do(ctx context.Context, writer Writer, owner client.Object, a act
 		l.remember(owner, a)
 		return nil
 	case errors.As(err, &taken):
-		l.Observer.Taken(taken.Name)
+		l.Memory.Taken(taken.Name)
 		l.WakeSet(owner) // the set reports foreign objects under its groups' names
 		return apply.ErrStale
 	case errors.Is(err, apply.ErrStale):

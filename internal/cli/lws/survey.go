@@ -80,14 +80,15 @@ func (s *Session) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.T
 
 // read reads a set and its groups, and decides.
 func (s *Session) read(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (found Survey, err error) {
-	observer := lwscache.New(cached, s.Live, lwscache.NewMemory())
+	memory := lwscache.NewMemory()
+	observer := lwscache.New(cached, s.Live, memory)
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := cached.Get(ctx, key, set); err != nil {
 		return found, err
 	}
 	observer.Scheduler = schedulerOf(set)
 	if condition.IsTrue(set.Status.Conditions, lws.CodeNameConflict) { // the cache shows no Service without the labels of the set
-		observer.Taken(identity.Ref{Kind: identity.KindService, Namespace: key.Namespace, Name: key.Name})
+		memory.Taken(identity.Ref{Kind: identity.KindService, Namespace: key.Namespace, Name: key.Name})
 	}
 	if found.Set, err = observer.Set(ctx, key, now); err != nil {
 		return found, err

@@ -31,6 +31,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/gangcache"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/volumes"
@@ -121,7 +122,7 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 		sets.add(gather, setOf(object)...)
 		groups.add(0, groupsOfPodGroup(observer, object)...)
 	}
-	observer.Gangs, observer.Scheduler = lwscache.NewPodGroups(starter, podGroup, turned), scheduler
+	observer.Gangs, observer.Scheduler = gangcache.NewPodGroups(starter, podGroup, turned), scheduler
 	if scheduler != gang.Kubernetes {
 		return
 	}
@@ -129,8 +130,8 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 		sets.add(0, setOf(object)...)
 		groups.add(0, groupsUnder(observer, labelledSet(object))...)
 	}
-	observer.Workloads = lwscache.NewNative(starter, gang.WorkloadKind, workload, turned)
-	observer.PodGroups = lwscache.NewNative(starter, gang.NativePodGroupKind, podGroup, turned)
+	observer.Workloads = gangcache.NewNative(starter, gang.WorkloadKind, workload, turned)
+	observer.PodGroups = gangcache.NewNative(starter, gang.NativePodGroupKind, podGroup, turned)
 }
 
 // options fill the caches of a replica that does not lead, so that it can take over at once. A
