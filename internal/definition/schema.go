@@ -17,6 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"lockstep.dev/lockstep/config/crd"
 )
 
 // Schema is the structural schema of one version of a definition, or of a part of it.
@@ -46,6 +49,27 @@ func SchemaOf(definition *unstructured.Unstructured, version string) (*Schema, s
 
 // anything stands for each key of a map, and for what a schema keeps unread.
 const anything = "*"
+
+// Compare returns the schema of a definition of sets and that of this version, or nothing if ours has all fields of spec:
+// what others report in the status changes no decision.
+func Compare(inCluster *unstructured.Unstructured) (theirs, ours *Schema, err error) {
+	embedded := &unstructured.Unstructured{}
+	text, err := crd.Files.ReadFile("leaderworkerset.x-k8s.io_leaderworkersets.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, embedded)
+	}
+	if err == nil {
+		theirs, _, err = SchemaOf(inCluster, "")
+	}
+	if err == nil {
+		ours, _, err = SchemaOf(embedded, "")
+	}
+	isOfSpec := func(path string) bool { return strings.HasPrefix(path, "spec.") }
+	if err != nil || !slices.ContainsFunc(Pruned(Fullest(theirs), ours), isOfSpec) {
+		return nil, nil, err
+	}
+	return theirs, ours, nil
+}
 
 // Fullest returns a value that has everything a schema describes.
 func Fullest(s *Schema) any {

@@ -3,8 +3,6 @@ package lwscache
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,10 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/config/crd"
 	"lockstep.dev/lockstep/internal/definition"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -91,31 +87,11 @@ func (d *Definition) compare(ctx context.Context) (theirs, ours *definition.Sche
 	read := "none"
 	for i := range list.Items {
 		read = generationOf(&list.Items[i])
-		if theirs, ours, err = compared(&list.Items[i]); err != nil {
+		if theirs, ours, err = definition.Compare(&list.Items[i]); err != nil {
 			return nil, nil, fmt.Errorf("compare the definition of LeaderWorkerSets: %w", err)
 		}
 	}
 	d.read, d.theirs, d.ours = read, theirs, ours
-	return theirs, ours, nil
-}
-
-func compared(inCluster *unstructured.Unstructured) (theirs, ours *definition.Schema, err error) {
-	embedded := &unstructured.Unstructured{}
-	text, err := crd.Files.ReadFile("leaderworkerset.x-k8s.io_leaderworkersets.yaml")
-	if err == nil {
-		err = yaml.Unmarshal(text, embedded)
-	}
-	if err == nil {
-		theirs, _, err = definition.SchemaOf(inCluster, "")
-	}
-	if err == nil {
-		ours, _, err = definition.SchemaOf(embedded, "")
-	}
-	// what others report in the status changes no decision
-	isOfSpec := func(path string) bool { return strings.HasPrefix(path, "spec.") }
-	if err != nil || !slices.ContainsFunc(definition.Pruned(definition.Fullest(theirs), ours), isOfSpec) {
-		return nil, nil, err
-	}
 	return theirs, ours, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,7 +70,8 @@ func (r *reading) lifeOf(ctx context.Context, object metav1.Object, links int) (
 // incarnation returns the object that an ownerReference names, or nil if that UID is gone.
 func (r *reading) incarnation(ctx context.Context, namespace string, owner *metav1.OwnerReference) (metav1.Object, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
-	if cached := cachedForm(owner); cached != nil {
+	if form := cachedForms[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)]; form != nil {
+		cached := form()
 		if err := r.cached.Get(ctx, key, cached); err == nil && cached.GetUID() == owner.UID {
 			return cached, nil
 		}
@@ -87,19 +89,11 @@ func (r *reading) incarnation(ctx context.Context, namespace string, owner *meta
 	return found, nil
 }
 
-// cachedForm returns an empty object of the owner's kind, or nil if that kind is not cached.
-func cachedForm(owner *metav1.OwnerReference) client.Object {
-	switch owner.APIVersion + "/" + owner.Kind {
-	case "apps/v1/StatefulSet":
-		return &appsv1.StatefulSet{}
-	case "apps/v1/Deployment":
-		return &appsv1.Deployment{}
-	case "apps/v1/ReplicaSet":
-		return &appsv1.ReplicaSet{}
-	case "v1/Pod":
-		return &corev1.Pod{}
-	case lwsv1.GroupVersion.String() + "/LeaderWorkerSet":
-		return &lwsv1.LeaderWorkerSet{}
-	}
-	return nil
+// cachedForms make empty objects of the kinds that are cached.
+var cachedForms = map[schema.GroupVersionKind]func() client.Object{
+	appsv1.SchemeGroupVersion.WithKind("StatefulSet"): func() client.Object { return &appsv1.StatefulSet{} },
+	appsv1.SchemeGroupVersion.WithKind("Deployment"):  func() client.Object { return &appsv1.Deployment{} },
+	appsv1.SchemeGroupVersion.WithKind("ReplicaSet"):  func() client.Object { return &appsv1.ReplicaSet{} },
+	corev1.SchemeGroupVersion.WithKind("Pod"):         func() client.Object { return &corev1.Pod{} },
+	lwsv1.GroupVersion.WithKind("LeaderWorkerSet"):    func() client.Object { return &lwsv1.LeaderWorkerSet{} },
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,55 +47,53 @@ func workersOf(g *lws.Group, leader *corev1.Pod) identity.Claimant {
 	return uids(lws.WorkersOf(g, leader))
 }
 
-// fillVolumes reads the PVCs of a set's groups and leaders.
+// fillVolumes reads the PVCs of a set, and which groups beyond its StatefulSet's replicas still have pods beside theirs.
 func (r *reading) fillVolumes(ctx context.Context, w *lws.SetSnapshot) error {
 	sts := w.StatefulSet.Own()
 	made := volumes.AsCreated(w.Set, sts)
 	if len(volumes.Templates(made)) == 0 {
 		return nil
 	}
+	all, err := r.volumes(ctx, w.Set.Namespace, underName(w.Set.Name))
+	if err != nil {
+		return err
+	}
+	byParent := map[string][]*volumes.PVC{}
+	for _, volume := range all {
+		parent := volumeParent(volume.Labels)
+		byParent[parent] = append(byParent[parent], volume)
+	}
 	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
 		for i := range groups {
-			g := &groups[i]
-			if g.Workers.Own() != nil {
-				continue
-			}
-			found, err := r.volumes(ctx, w.Set.Namespace, byName(g.LeaderName))
-			if err != nil {
-				return err
-			}
-			if err := r.sortVolumes(ctx, made, g, found, nil); err != nil {
-				return err
+			if g := &groups[i]; g.Workers.Own() == nil {
+				if err := r.sortVolumes(ctx, made, g, byParent[g.LeaderName], nil); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	if sts == nil || workload.LacksPods(sts) {
-		if err := r.fillLeaderVolumes(ctx, w, made); err != nil {
+		ofLeaders := slices.DeleteFunc(byParent[w.Set.Name], func(v *volumes.PVC) bool { return !volumes.IsOfLeader(v, made) })
+		claimant := slices.Concat(r.owners, identity.Claimant{w.Set.UID}, uids(w.Leaders.Owned))
+		if w.LeaderVolumes, err = sorted(ctx, r, ofLeaders, claimant, anyVolume); err != nil || sts == nil {
 			return err
 		}
-	}
-	return r.fillPVCs(ctx, w, made, sts)
-}
-
-// fillPVCs reads all PVCs of the set, and which groups beyond its StatefulSet's replicas still have pods beside theirs.
-func (r *reading) fillPVCs(ctx context.Context, w *lws.SetSnapshot, made *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet) error {
-	if sts == nil {
-		return nil
-	}
-	found, err := r.volumes(ctx, w.Set.Namespace, underName(w.Set.Name))
-	if err != nil {
-		return err
 	}
 	claimant := identity.Claimant{w.Set.UID, sts.UID}
 	for i := range w.Groups {
 		g := &w.Groups[i]
 		claimant = append(append(claimant, leaderUID(g)...), workersOf(g, g.Leader)...)
 	}
-	if w.PVCs, err = sorted(ctx, r, found, claimant, anyVolume); err != nil {
+	if w.PVCs, err = sorted(ctx, r, all, claimant, anyVolume); err != nil {
 		return err
 	}
+	return r.fillDraining(ctx, w, lws.ScaledAway(*w, made))
+}
+
+// fillDraining reads which groups still have pods.
+func (r *reading) fillDraining(ctx context.Context, w *lws.SetSnapshot, groups []int) error {
 	w.Draining = map[int]bool{}
-	for _, index := range lws.ScaledAway(*w, made) {
+	for _, index := range groups {
 		pods, err := r.Pods(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: identity.LeaderName(w.Set.Name, index)})
 		if err != nil {
 			return err
@@ -104,16 +101,4 @@ func (r *reading) fillPVCs(ctx context.Context, w *lws.SetSnapshot, made *lwsv1.
 		w.Draining[index] = len(pods) > 0
 	}
 	return nil
-}
-
-// fillLeaderVolumes reads the PVCs of leaders.
-func (r *reading) fillLeaderVolumes(ctx context.Context, w *lws.SetSnapshot, made *lwsv1.LeaderWorkerSet) error {
-	found, err := r.volumes(ctx, w.Set.Namespace, byName(w.Set.Name))
-	if err != nil {
-		return err
-	}
-	found = slices.DeleteFunc(found, func(v *volumes.PVC) bool { return !volumes.IsOfLeader(v, made) })
-	claimant := slices.Concat(r.owners, identity.Claimant{w.Set.UID}, uids(w.Leaders.Owned))
-	w.LeaderVolumes, err = sorted(ctx, r, found, claimant, anyVolume)
-	return err
 }

@@ -59,6 +59,8 @@ type Survey struct {
 type Group struct {
 	lws.GroupSnapshot
 	Plan lws.Plan
+	// Key is what a Hash group is called, or empty.
+	Key string
 }
 
 // Set surveys a set. The error is NotFound if there is none.
@@ -127,6 +129,9 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 		}
 		if told != nil {
 			g.Plan = lws.Plan{Waits: told}
+		}
+		if g.HasKey {
+			g.Key = identity.IndexText(g.Index)
 		}
 		found.Groups = append(found.Groups, g)
 	}

@@ -131,7 +131,7 @@ func NewPlanList() *SetPlanList {
 func (p *SetPlan) add(s clilws.Survey, group *clilws.Group, plan lws.Plan) {
 	part := Part{Waits: waits(s, plan)}
 	if group != nil {
-		part.Group, part.Key = &group.Index, keyOf(*group)
+		part.Group, part.Key = &group.Index, group.Key
 	}
 	for _, a := range plan.Actions {
 		part.Actions = append(part.Actions, actionOf(a))

@@ -191,8 +191,8 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 	leader := func(pod *corev1.Pod) bool { return pod.Name == g.LeaderName }
 	status := GroupStatus{
 		Index: g.Index, Leader: g.LeaderName,
-		Key:    keyOf(g),
-		Wanted: g.HasKey || int32(g.Index) < workload.Replicas(g.Set),
+		Key:    g.Key,
+		Wanted: g.Key != "" || int32(g.Index) < workload.Replicas(g.Set),
 		Exists: g.Leader != nil,
 		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
 		Pods: sizeOf(g),
@@ -210,14 +210,6 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 	status.RevisionNumber = numberOf(s, status.Revision)
 	status.Waiting = groupWaits(s, g, status)
 	return status
-}
-
-// keyOf is what a group with a key is called, or empty.
-func keyOf(g clilws.Group) string {
-	if !g.HasKey {
-		return ""
-	}
-	return identity.IndexText(g.Index)
 }
 
 // failureOf returns the failures of a group from the set's status.

@@ -83,7 +83,7 @@ func groupWaits(s clilws.Survey, g clilws.Group, status GroupStatus) []Wait {
 		return nil
 	case !status.Wanted && !status.Exists:
 		return []Wait{waitf(CodeLeaving, "the group is no longer wanted and is being deleted")}
-	case !status.Exists && g.HasKey:
+	case !status.Exists && status.Key != "":
 		return append(planned, waitf(CodeLeaving, "the group is being deleted"))
 	case !status.Exists:
 		return append(planned, leaderWaits(s, g.LeaderName)...)
