@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
-
-	"lockstep.dev/lockstep/config/crd"
 )
 
 // Schema is the structural schema of one version of a definition, or of a part of it.
@@ -50,15 +48,11 @@ func SchemaOf(definition *unstructured.Unstructured, version string) (*Schema, s
 // anything stands for each key of a map, and for what a schema keeps unread.
 const anything = "*"
 
-// Compare returns the schema of a definition of sets and that of this version, or nothing if ours has all fields of spec:
-// what others report in the status changes no decision.
-func Compare(inCluster *unstructured.Unstructured) (theirs, ours *Schema, err error) {
+// Compare returns the schemas of a definition and of our manifest, or nothing if ours has all fields of spec: what others
+// report in the status changes no decision.
+func Compare(inCluster *unstructured.Unstructured, manifest []byte) (theirs, ours *Schema, err error) {
 	embedded := &unstructured.Unstructured{}
-	text, err := crd.Files.ReadFile("leaderworkerset.x-k8s.io_leaderworkersets.yaml")
-	if err == nil {
-		err = yaml.Unmarshal(text, embedded)
-	}
-	if err == nil {
+	if err = yaml.Unmarshal(manifest, embedded); err == nil {
 		theirs, _, err = SchemaOf(inCluster, "")
 	}
 	if err == nil {

@@ -39,9 +39,7 @@ var largePackages = map[string]int{
 }
 
 // largeTypes are types above the ceiling.
-var largeTypes = map[string]int{
-	"internal/lwscache reading": 52,
-}
+var largeTypes = map[string]int{}
 
 // keyQuestion is how code asks for the identity of a set.
 var keyQuestion = regexp.MustCompile(`\b(HasKey|HasHashIdentity|IsHashLeader|leaderWithKey|LeaderOf|IndexOfKey)\b`)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/config/crd"
 	"lockstep.dev/lockstep/internal/definition"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -84,10 +85,14 @@ func (d *Definition) compare(ctx context.Context) (theirs, ours *definition.Sche
 	if err := d.live.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: DefinitionName}); err != nil {
 		return nil, nil, fmt.Errorf("read the definition of LeaderWorkerSets: %w", err)
 	}
+	ourManifest, err := crd.Files.ReadFile("leaderworkerset.x-k8s.io_leaderworkersets.yaml")
+	if err != nil {
+		return nil, nil, err
+	}
 	read := "none"
 	for i := range list.Items {
 		read = generationOf(&list.Items[i])
-		if theirs, ours, err = definition.Compare(&list.Items[i]); err != nil {
+		if theirs, ours, err = definition.Compare(&list.Items[i], ourManifest); err != nil {
 			return nil, nil, fmt.Errorf("compare the definition of LeaderWorkerSets: %w", err)
 		}
 	}

@@ -99,7 +99,7 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	if err := r.live.List(ctx, &list, client.InNamespace(w.Set.Namespace), labels); err != nil {
 		return fmt.Errorf("list the pods of group %q: %w", w.LeaderName, err)
 	}
-	workers, name := []*appsv1.StatefulSet{{}}, hostOf(r.set, &w.Group)
+	workers, name := []*appsv1.StatefulSet{{}}, types.NamespacedName{Namespace: r.set.Namespace, Name: hostOf(&w.Group)}
 	if known := w.Workers.Own(); known != nil {
 		name.Name = known.Name
 	}
@@ -219,7 +219,7 @@ func (r *reading) fillGroup(ctx context.Context, g *lws.Group) error {
 		return err
 	}
 	if g.HasOwnSubdomain(r.set) {
-		if g.Service, err = r.service(ctx, hostOf(r.set, g), leaderUID(g)); err != nil {
+		if g.Service, err = r.service(ctx, hostOf(g), leaderUID(g)); err != nil {
 			return err
 		}
 	}

@@ -58,30 +58,25 @@ func (o *Observer) replicaSetsOf(ctx context.Context, set types.NamespacedName, 
 // groupNamed returns the group whose leader has, or would have, a name, and the name of its set. It returns a
 // NotFound error if no set can have such a group.
 func (o *Observer) groupNamed(ctx context.Context, key types.NamespacedName) (setName string, g lws.Group, err error) {
-	members, err := o.membersOf(ctx, key)
+	leader := &corev1.Pod{}
+	members := []*corev1.Pod{leader}
+	err = o.cached.Get(ctx, key, leader, client.DisableReadYourWritesConsistency)
+	if apierrors.IsNotFound(err) { // its workers say what it was
+		members, err = o.Pods(ctx, key)
+	}
+	if err != nil {
+		return "", g, fmt.Errorf("read group %q: %w", key, err)
+	}
 	for _, pod := range members {
-		if g := groupOf(pod); g.HasKey && g.LeaderName == key.Name {
+		if g = groupOf(pod); g.HasKey && g.LeaderName == key.Name {
 			return pod.Labels[lwsv1.SetNameLabelKey], g, nil
 		}
 	}
 	setName, index := identity.ParentAndOrdinal(key.Name)
-	if err == nil && (index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name) {
+	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
 		err = apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
 	return setName, lws.Group{Index: index, LeaderName: key.Name}, err
-}
-
-// membersOf returns the leader of a name, or workers whose leader had it.
-func (o *Observer) membersOf(ctx context.Context, key types.NamespacedName) ([]*corev1.Pod, error) {
-	leader := &corev1.Pod{}
-	err := o.cached.Get(ctx, key, leader, client.DisableReadYourWritesConsistency)
-	switch {
-	case err == nil:
-		return []*corev1.Pod{leader}, nil
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("read pod %q: %w", key, err)
-	}
-	return o.Pods(ctx, key)
 }
 
 // groupOf returns the group of a leader, or of a worker of a Hash group.
@@ -104,14 +99,14 @@ func (r *reading) workerSets(ctx context.Context, g *lws.Group, options ...clien
 			return found, nil
 		}
 	}
-	return named(ctx, r.Observer, identity.KindStatefulSet, hostOf(r.set, g), &appsv1.StatefulSet{}, options...)
+	key := types.NamespacedName{Namespace: r.set.Namespace, Name: hostOf(g)}
+	return named(ctx, r.Observer, identity.KindStatefulSet, key, &appsv1.StatefulSet{}, options...)
 }
 
 // hostOf is the host name of the leader of a group: what the group is made of has that name.
-func hostOf(set *lwsv1.LeaderWorkerSet, g *lws.Group) types.NamespacedName {
-	host := types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName}
-	if g.Leader != nil {
-		host.Name = workload.HostName(g.Leader)
+func hostOf(g *lws.Group) string {
+	if g.Leader == nil {
+		return g.LeaderName
 	}
-	return host
+	return workload.HostName(g.Leader)
 }

@@ -221,7 +221,7 @@ func (r *reading) fillMisspelt(ctx context.Context, w *lws.SetSnapshot) error {
 
 // fillShared reads the Service of the set, and its revisions.
 func (r *reading) fillShared(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	if w.Service, err = r.service(ctx, client.ObjectKeyFromObject(r.set), identity.Claimant{r.set.UID}); err != nil {
+	if w.Service, err = r.service(ctx, r.set.Name, identity.Claimant{r.set.UID}); err != nil {
 		return err
 	}
 	w.Revisions, err = r.revisions(ctx, false)
@@ -229,7 +229,8 @@ func (r *reading) fillShared(ctx context.Context, w *lws.SetSnapshot) (err error
 }
 
 // service reads and classifies the Service of a name.
-func (r *reading) service(ctx context.Context, key types.NamespacedName, claimant identity.Claimant) (identity.Claim[*corev1.Service], error) {
+func (r *reading) service(ctx context.Context, name string, claimant identity.Claimant) (identity.Claim[*corev1.Service], error) {
+	key := types.NamespacedName{Namespace: r.set.Namespace, Name: name}
 	return claimed(ctx, r, identity.KindService, key, &corev1.Service{}, claimant, func(s *corev1.Service) bool { return workload.BearsName(s, r.set.Name) })
 }
 
