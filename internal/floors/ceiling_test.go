@@ -15,24 +15,24 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 41_248
+	wholeAtMost = 41_158
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
 	methodsAtMost = 40
 	limitsAtMost  = 50
 	// keyQuestionsAtMost is of lines that ask whether groups have keys.
-	keyQuestionsAtMost = 64
+	keyQuestionsAtMost = 50
 )
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
 	"internal/lws":           1_468,
-	"internal/lwscache":      2_663,
+	"internal/lwscache":      2_296,
 	"internal/pvc":           2_306,
 	"internal/install":       2_273,
 	"local/internal/plane":   1_809,
-	"internal/cli/render":    1_915,
+	"internal/cli/render":    1_907,
 	"internal/lws/admission": 1_521,
 	"internal/cli":           1_422,
 	"internal/operator":      1_568,
