@@ -65,6 +65,7 @@ func Contains(whole, part any) bool {
 	return Within(have, want)
 }
 
+// Within reports the same of objects that are decoded.
 func Within(have, want any) bool {
 	switch want := want.(type) {
 	case nil:

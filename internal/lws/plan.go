@@ -107,9 +107,8 @@ func (p Plan) Next(now time.Time) time.Duration {
 	return next
 }
 
-func (p *Plan) Do(actions ...action.Action) {
-	p.Actions = append(p.Actions, actions...)
-}
+// Do appends actions.
+func (p *Plan) Do(actions ...action.Action) { p.Actions = append(p.Actions, actions...) }
 
 // Add appends what another rule decided.
 func (p *Plan) Add(other Plan) {
@@ -119,15 +118,15 @@ func (p *Plan) Add(other Plan) {
 	p.Waits = append(p.Waits, other.Waits...)
 }
 
-func (p *Plan) Wait(w Wait) {
-	p.Waits = append(p.Waits, w)
-}
+// Wait appends a wait.
+func (p *Plan) Wait(w Wait) { p.Waits = append(p.Waits, w) }
 
 // Await waits until a time, or for an event if that is zero.
 func (p *Plan) Await(until time.Time, code, sentence string) {
 	p.Wait(Wait{Reason: Because(code, sentence), Until: until})
 }
 
+// Because returns a reason with a stable code.
 func Because(code, sentence string) action.Reason {
 	return action.Reason{Code: code, Sentence: sentence}
 }

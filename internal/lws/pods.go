@@ -219,6 +219,7 @@ func WorkersReady(sts *appsv1.StatefulSet) bool {
 		sts.Status.CurrentRevision == sts.Status.UpdateRevision
 }
 
+// One returns 1 if something holds, else 0.
 func One(yes bool) int32 {
 	if yes {
 		return 1

@@ -43,6 +43,7 @@ type Object struct {
 	Object metav1.Object
 }
 
+// ObjectsOf returns objects of a kind with their references.
 func ObjectsOf[T metav1.Object](kind identity.Kind, objects []T) []Object {
 	all := make([]Object, 0, len(objects))
 	for _, object := range objects {
@@ -59,7 +60,7 @@ func Below(all []Object, first int, end int32) []Object {
 	})
 }
 
-// PreviousWait is what is reported about the objects that a set waits for.
+// PreviousWait is what is reported about the objects that a set waits for. It has no message if there is none.
 type PreviousWait struct {
 	Message string
 	Until   time.Time
@@ -67,8 +68,6 @@ type PreviousWait struct {
 	// Quiet is the wait for objects that no condition reports yet, or nil.
 	Quiet *Wait
 }
-
-func (w PreviousWait) Any() bool { return w.Message != "" }
 
 // Previous returns what holds back this group's workers. Once their StatefulSet exists, it deals
 // with its own pods. PVCs of a StatefulSet to adopt end with its pods.
@@ -83,6 +82,7 @@ func (g *Group) Previous(size int32) []Object {
 	return append(found, Below(ObjectsOf(identity.KindPod, g.Pods.Previous), 1, size)...)
 }
 
+// OrdinalsOf returns the ordinals in the names of objects.
 func OrdinalsOf(all []Object) map[int]bool {
 	ordinals := map[int]bool{}
 	for _, p := range all {
@@ -124,7 +124,7 @@ func (w *SetSnapshot) Report(blocking []Object) PreviousWait {
 	}
 	wait := PreviousWait{Message: "waiting for " + named(w.Set, Sorted(told)), Stuck: !w.Now.Before(w.Vigil.Moved.Add(stuckAfter))}
 	if wait.Stuck {
-		wait.Message += "; " + stuckPhrase + ": " + Listed(Spelt(told, remedy), "; ")
+		wait.Message += "; " + stuckPhrase + ": " + Spelt(told, remedy, "; ")
 	}
 	return wait
 }
@@ -164,15 +164,16 @@ func named(set *lwsv1.LeaderWorkerSet, all []Object) string {
 	} else {
 		noun = "terminating " + noun
 	}
-	return fmt.Sprintf("%d %s: %s", len(all), noun, Listed(Spelt(all, Object.String), ", "))
+	return fmt.Sprintf("%d %s: %s", len(all), noun, Spelt(all, Object.String, ", "))
 }
 
-func Spelt(all []Object, says func(Object) string) []string {
+// Spelt joins what is said of the first objects, and counts the others.
+func Spelt(all []Object, says func(Object) string, separator string) string {
 	texts := make([]string, len(all))
 	for i, p := range all {
 		texts[i] = says(p)
 	}
-	return texts
+	return Listed(texts, separator)
 }
 
 // Listed joins the first texts and counts the others.
@@ -262,7 +263,7 @@ func ConflictMessage(found []Object) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return "names are taken: " + Listed(Spelt(Sorted(found), taken), "; ") + "; remove what is in the way, or give this set another name"
+	return "names are taken: " + Spelt(Sorted(found), taken, "; ") + "; remove what is in the way, or give this set another name"
 }
 
 // taken names an object that has a name of ours, and its controller.

@@ -37,8 +37,7 @@ func (p *Plan) KeepService(found identity.Claim[*corev1.Service], desired *corev
 // repairService puts right what a Service publishes. Ports and whatever else
 // users added stay. An address once given stays, too: the API server refuses to take it.
 func (p *Plan) repairService(service, desired *corev1.Service) {
-	if HasAddress(service) {
-		note := NotHeadless(service)
+	if note := NotHeadless(service); note != "" {
 		p.Wait(Wait{Reason: Because(CodeNotHeadless, note), Tell: Warning(CodeNotHeadless, "Wait", note, new(identity.RefOf(identity.KindService, service)))})
 		return
 	}
@@ -52,10 +51,10 @@ func (p *Plan) repairService(service, desired *corev1.Service) {
 		"Failed to update headless service "+service.Name)
 }
 
-func HasAddress(service *corev1.Service) bool {
-	return service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.ClusterIP != ""
-}
-
+// NotHeadless says that a Service has an address, or is empty.
 func NotHeadless(service *corev1.Service) string {
+	if service.Spec.ClusterIP == corev1.ClusterIPNone || service.Spec.ClusterIP == "" {
+		return ""
+	}
 	return fmt.Sprintf("service %s has an address of its own, which cannot be taken from it: delete it, and a headless one is made", service.Name)
 }

@@ -44,21 +44,19 @@ func (p *Plan) TouchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFre
 // IsFirstFree reports the same of workers. A status that lags behind the pods counts as nothing missing.
 func (g *Group) IsFirstFree(sts *appsv1.StatefulSet) bool {
 	others := slices.Concat(ObjectsOf(identity.KindPod, slices.Concat(g.Misspelt, g.OthersPods())), ObjectsOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
-	return IsFirstFree(sts, OwnOrdinals(g.Pods, sts), OrdinalsOf(others), 1)
+	return IsFirstFree(sts, g.Pods, others, 1)
 }
 
-func IsFirstFree(sts *appsv1.StatefulSet, own, others map[int]bool, start int) bool {
+// IsFirstFree reports whether a StatefulSet whose ordinals begin at start lacks a pod, and the name of the first is free.
+func IsFirstFree(sts *appsv1.StatefulSet, pods identity.Claim[*corev1.Pod], others []Object, start int) bool {
+	own := OrdinalsOf(ObjectsOf(identity.KindPod, slices.DeleteFunc(slices.Concat(pods.Owned, pods.Previous), func(pod *corev1.Pod) bool {
+		return !metav1.IsControlledBy(pod, sts)
+	})))
 	first := start
 	for own[first] {
 		first++
 	}
-	return first < start+int(workload.PodsOf(sts)) && !others[first]
-}
-
-// OwnOrdinals returns the ordinals of the pods that a StatefulSet controls, terminating ones too.
-func OwnOrdinals(pods identity.Claim[*corev1.Pod], sts *appsv1.StatefulSet) map[int]bool {
-	all := slices.Concat(pods.Owned, pods.Previous)
-	return OrdinalsOf(ObjectsOf(identity.KindPod, slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, sts) })))
+	return first < start+int(workload.PodsOf(sts)) && !OrdinalsOf(others)[first]
 }
 
 // OthersPods returns the pods under names of workers that the group's StatefulSet does not own.

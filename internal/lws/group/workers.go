@@ -35,7 +35,7 @@ func keepWorkers(g *input) (p lws.Plan, next bool) {
 		return p, false
 	}
 	if workers, told := workload.AnnotatedWorkers(sts); told && ptr.Deref(sts.Spec.Replicas, 1) != workers {
-		return scaleBack(g, sts, workers), false
+		return scaleBack(sts, workers), false
 	}
 	if !workload.LacksPods(sts) {
 		return p, false
@@ -46,7 +46,7 @@ func keepWorkers(g *input) (p lws.Plan, next bool) {
 
 // scaleBack gives a StatefulSet the number of workers that its pods know of. A user who
 // scales it has a group that waits for pods which never come. The template stays.
-func scaleBack(g *input, sts *appsv1.StatefulSet, workers int32) (p lws.Plan) {
+func scaleBack(sts *appsv1.StatefulSet, workers int32) (p lws.Plan) {
 	part := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &workers}}
 	why := fmt.Sprintf("statefulset %s was scaled to %d workers, and its pods are told of %d", sts.Name, workload.PodsOf(sts), workers)
 	p.Apply(part, identity.RefOf(identity.KindStatefulSet, sts), lws.ScaleFieldOwner, lws.Because(lws.CodeChanged, why),

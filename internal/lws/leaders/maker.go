@@ -18,6 +18,7 @@ type deploymentMaker struct {
 	gated replacements
 }
 
+// New returns the maker of a set.
 func New(t *table.Table) table.Maker {
 	if workload.HasHashIdentity(t.Set) {
 		return &deploymentMaker{Table: t}

@@ -455,5 +455,5 @@ func (m *statefulSetMaker) touch() (p lws.Plan) {
 // the first missing one. Once it has, the leaders after it are created by the operator.
 func (m *statefulSetMaker) isFirstFree(sts *appsv1.StatefulSet) bool {
 	others := slices.Concat(m.PreviousLeaders(), lws.ObjectsOf(identity.KindPod, slices.Concat(m.Misspelt, m.Leaders.Foreign)), m.PreviousPVCs())
-	return lws.IsFirstFree(sts, lws.OwnOrdinals(m.Leaders, sts), lws.OrdinalsOf(others), 0)
+	return lws.IsFirstFree(sts, m.Leaders, others, 0)
 }

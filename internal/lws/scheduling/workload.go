@@ -236,7 +236,7 @@ func podGroupFault(t *table.Table) (reason, text string) {
 	case len(foreign) > 0:
 		return reasonNoPodGroup, lws.ConflictMessage(lws.ObjectsOf(identity.KindPodGroup, foreign))
 	case len(previous) > 0:
-		return reasonPodGroupRemains, "is being deleted, and its pods stay in it until they end: " + lws.Listed(lws.Spelt(lws.Sorted(lws.ObjectsOf(identity.KindPodGroup, previous)), lws.Object.String), ", ")
+		return reasonPodGroupRemains, "is being deleted, and its pods stay in it until they end: " + lws.Spelt(lws.Sorted(lws.ObjectsOf(identity.KindPodGroup, previous)), lws.Object.String, ", ")
 	}
 	return "", ""
 }

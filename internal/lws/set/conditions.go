@@ -55,7 +55,7 @@ func usualProgress(t *table.Table) []metav1.Condition {
 // progressOfUpdate says whether the set is available, and whether an update runs.
 func progressOfUpdate(t *table.Table, progressing, available metav1.Condition) []metav1.Condition {
 	updating := status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
-	stopped := t.RefusalText != "" || t.Waiting.Any()
+	stopped := t.RefusalText != "" || t.Waiting.Message != ""
 	switch {
 	case progressing.Reason == lws.CodePaused:
 		updating.Reason, updating.Message = progressing.Reason, progressing.Message
@@ -83,7 +83,7 @@ func progressOfUpdate(t *table.Table, progressing, available metav1.Condition) [
 
 // serves reports whether every wanted group is ready, and workers resolve their leaders. Surge groups do not count.
 func serves(t *table.Table) bool {
-	return t.Unresolved.Code == "" && t.RefusalText == "" && !t.Waiting.Any() && !t.Held && !t.Unobserved && t.WantedReady == workload.Replicas(t.Set)
+	return t.Unresolved.Code == "" && t.RefusalText == "" && t.Waiting.Message == "" && !t.Held && !t.Unobserved && t.WantedReady == workload.Replicas(t.Set)
 }
 
 // stillAfter is how long a rollout takes no step until its set is Available again: the condition does not
@@ -120,7 +120,7 @@ func progressingNow(t *table.Table) metav1.Condition {
 	switch {
 	case t.RefusalText != "":
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, lws.CodeRefused, t.RefusalText)
-	case t.Waiting.Any():
+	case t.Waiting.Message != "":
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, lws.CodePreviousIncarnation, t.Waiting.Message)
 	case paused != "":
 		return status.Holding(lwsv1.LeaderWorkerSetProgressing, lws.CodePaused, paused)
@@ -269,7 +269,7 @@ func degraded(t *table.Table, progress []metav1.Condition) []metav1.Condition {
 	}
 	still := says(lwsv1.LeaderWorkerSetUpdateInProgress, "No rolling update is in progress")
 	isWhole := t.WantedReady+t.States[lws.GroupExhausted] == workload.Replicas(t.Set) && t.TargetReady == t.Current
-	stops := t.RefusalText == "" && t.Hindrance == "" && !t.Held && !t.Waiting.Any() && t.PauseText() == ""
+	stops := t.RefusalText == "" && t.Hindrance == "" && !t.Held && t.Waiting.Message == "" && t.PauseText() == ""
 	if isWhole && stops && !t.RollsExhausted() {
 		return []metav1.Condition{says(lwsv1.LeaderWorkerSetProgressing, "Automatic recovery is stopped for one or more replicas"), unavailable, still}
 	}

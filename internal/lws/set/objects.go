@@ -25,7 +25,7 @@ func helpPrevious(t *table.Table) (p lws.Plan) {
 		lws.ObjectsOf(identity.KindService, t.Service.Previous),
 		lws.ObjectsOf(identity.KindControllerRevision, t.Revisions.Previous),
 	))
-	if t.Waiting.Any() {
+	if t.Waiting.Message != "" {
 		p.Await(t.Waiting.Until, lws.CodePreviousIncarnation, t.Waiting.Message)
 	} else if w := t.Waiting.Quiet; w != nil {
 		w.Until = t.Waiting.Until

@@ -76,7 +76,7 @@ func newStatus(t *table.Table) (want *lwsv1.LeaderWorkerSetStatus, changed bool)
 // statusEvents reports progress, and waits that begin and end.
 func statusEvents(t *table.Table, want *lwsv1.LeaderWorkerSetStatus, progressed bool) []action.Event {
 	var events []action.Event
-	if first := progress(t)[0]; progressed && !t.Waiting.Any() &&
+	if first := progress(t)[0]; progressed && t.Waiting.Message == "" &&
 		!slices.Contains([]string{lws.CodeRefused, lws.CodeBudgetExceeded, t.Delay.Code, t.Unresolved.Code}, first.Reason) { // reported with their writes
 		events = append(events, action.Event{
 			Reason: first.Reason, Action: "Update",
@@ -96,9 +96,9 @@ func waitEvent(t *table.Table) (action.Event, bool) {
 	switch {
 	case t.Waiting.Stuck && before.Message != t.Waiting.Message:
 		return action.Event{Warning: true, Reason: CodePreviousStuck, Action: "Wait", Note: t.Waiting.Message}, true
-	case t.Waiting.Any() && !waited:
+	case t.Waiting.Message != "" && !waited:
 		return action.Event{Reason: lws.CodePreviousIncarnation, Action: "Wait", Note: t.Waiting.Message}, true
-	case !t.Waiting.Any() && waited:
+	case t.Waiting.Message == "" && waited:
 		return action.Event{Reason: "PreviousIncarnationGone", Action: "Wait", Note: "the previous incarnation is gone"}, true
 	}
 	return action.Event{}, false

@@ -52,7 +52,7 @@ func unresolvedLeaders(t *Table) action.Reason {
 		own := cmp.Or(found.Own(), found.Orphan())
 		refused := func(r lws.Refused) bool { return r.Index == identity.NoOrdinal || r.Index == g.Index }
 		switch {
-		case own != nil && lws.HasAddress(own):
+		case own != nil && lws.NotHeadless(own) != "":
 			return lws.Because(lws.CodeNotHeadless, lws.NotHeadless(own))
 		case len(found.Foreign) > 0 && !t.publishes(found.Foreign[0], g.Leader):
 			return lws.Because(lws.CodeNameConflict, "workers cannot resolve their leaders: "+lws.ConflictMessage(lws.ObjectsOf(identity.KindService, found.Foreign)))

@@ -45,7 +45,7 @@ func awaitPrevious(t *Table) lws.PreviousWait {
 	if len(blocking) > 0 {
 		waiting.Until = cmp.Or(t.wait.until, t.Now.Add(lws.ConflictLook))
 	}
-	if len(blocking) > 0 && !waiting.Any() {
+	if len(blocking) > 0 && waiting.Message == "" {
 		waiting.Quiet = new(lws.GoneWait(t.Set, "", blocking, time.Time{}))
 	}
 	return waiting
