@@ -29,6 +29,9 @@ var droppedKeys = []string{
 	"lockstep.dev/disarmed-at", "lockstep.dev/parting", pvc.Prefix + "confirmed-by", pvc.Prefix + "confirmed-until",
 }
 
+// keepFields lets a former version be installed beside the present definition, as in a roll-back.
+const keepFields = "--keep-fields"
+
 // An upgrade from a former version replaces no pod that the former version would have kept, loses no PVC
 // and leaves nothing behind that only the former version wrote. LOCKSTEP_FROM is the program of that
 // version: see "make upgrade".
@@ -41,7 +44,7 @@ func TestUpgrade(t *testing.T) {
 	present := bed.Operator.Program
 	out, err := s.swapOperator(former)
 	s.Check("uninstall: "+out, err)
-	s.Check("run the former version", errors.Join(bed.Operator.Install(), bed.Operator.Start()))
+	s.Check("run the former version", errors.Join(bed.Operator.Install(keepFields), bed.Operator.Start()))
 	t.Cleanup(func() {
 		_ = bed.Operator.Kill()
 		bed.Operator.Program = present
@@ -137,7 +140,7 @@ func TestUpgradeRefusesNoWrite(t *testing.T) {
 	s.Check("stand in for the Service", err)
 	t.Cleanup(func() { _ = front.Close() })
 
-	s.Check("install the former version", bed.Operator.Install())
+	s.Check("install the former version", bed.Operator.Install(keepFields))
 	first := replica(0, former)
 	set := s.settled(s.newSet("a", 1, 2, imageA))
 	writes := drill.NewWrites(t.Context(), s.Client, set)
