@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 41_158
+	wholeAtMost = 41_151
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -28,7 +28,7 @@ const (
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
 	"internal/lws":           1_467,
-	"internal/lwscache":      2_296,
+	"internal/lwscache":      2_295,
 	"internal/pvc":           2_306,
 	"internal/install":       2_273,
 	"local/internal/plane":   1_809,

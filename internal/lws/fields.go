@@ -37,9 +37,9 @@ const (
 	adoptionFieldOwner = "lockstep-adoption"
 	// nudgeFieldOwner owns the nudge.
 	nudgeFieldOwner = "lockstep-nudge"
-	// retentionFieldOwner owns the retention policy of worker StatefulSets that others made.
+	// RetentionFieldOwner owns the retention policy of worker StatefulSets that others made.
 	RetentionFieldOwner = "lockstep-retention"
-	// scaleFieldOwner owns how many workers a StatefulSet is to have, once another client had changed that.
+	// ScaleFieldOwner owns how many workers a StatefulSet is to have, once another client had changed that.
 	ScaleFieldOwner = "lockstep-scale"
 	// TieFieldOwner owns the owner references of volume claims.
 	TieFieldOwner = "lockstep-tie"

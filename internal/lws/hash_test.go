@@ -23,6 +23,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	lwsgroup "lockstep.dev/lockstep/internal/lws/group"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -600,5 +601,39 @@ func TestTheRevisionOfAReplicaSetStays(t *testing.T) {
 	}
 	if left := fakeapi.All[*appsv1.ControllerRevision](c.Objects); len(left) != 2 {
 		t.Errorf("%d revisions are left", len(left))
+	}
+}
+
+// A StatefulSet with the name of a Hash set makes none of its leaders. Beside the Deployment it is ignored, and one that
+// made leaders before the set had hash groups stops the set, which says so.
+func TestAStatefulSetBesideAHashSetMakesNoLeader(t *testing.T) {
+	ordinal := fakeapi.Set("w", 1, 2)
+	restored := func() *appsv1.StatefulSet {
+		sts := workload.LeaderStatefulSet(ordinal, "key", 1, 0)
+		sts.OwnerReferences = nil
+		return sts
+	}
+	c := keyed(t, 1, 2)
+	sts := fakeapi.Add(c.Server, restored())
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0", Labels: sts.Spec.Template.Labels, Finalizers: []string{"example.com/holds"}}}
+	fakeapi.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
+	fakeapi.Add(c.Server, pod)
+	for _, ends := range []bool{false, true} {
+		if ends {
+			fakeapi.Edit(c.Server, "w-0", func(pod Pod) { pod.DeletionTimestamp = new(metav1.NewTime(c.Now)) })
+		}
+		if w, plan := c.groupPlan("w-0"); w.Leader != nil || w.Leaving != nil || len(plan.Actions) > 0 {
+			t.Errorf("ends %t: the group of a stranger's pod has leader %v, leaving %v and the plan %v", ends, w.Leader, w.Leaving, spelled(plan))
+		}
+	}
+	if plan := c.decideSet(); plan.IsUnsupported() || slices.ContainsFunc(spelled(plan), func(a string) bool { return strings.Contains(a, "statefulset") }) {
+		t.Errorf("the set has the plan %v", spelled(plan))
+	}
+
+	c = newCluster(t)
+	fakeapi.Add(c.Server, restored())
+	fakeapi.Add(c.Server, fakeapi.Set("w", 1, 2, func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }))
+	if plan := c.decideSet(); !plan.IsUnsupported() || !strings.Contains(plan.Waits[0].Sentence, "statefulset w") {
+		t.Errorf("a set whose leaders another identity made has the plan %v, and waits %v", spelled(plan), plan.Waits)
 	}
 }

@@ -163,7 +163,7 @@ func TestAWorkerThatIsGoneIsNotReplacedInItsOldGroup(t *testing.T) {
 		c := running(t, 2, 3, fakeapi.Policy(policy))
 		gone[Pod]("w-1-1")(c)
 		plan, before := c.decideGroup("w-1"), c.leaders()["w-1"]
-		want := []string{"delete statefulset w-1", "annotate pod w-1", "delete pod w-1", "delete pod w-1-2"}
+		want := []string{"annotate pod w-1", "delete statefulset w-1", "delete pod w-1", "delete pod w-1-2"}
 		if diff := cmp.Diff(want, spelled(plan)); diff != "" {
 			t.Fatalf("(-want +got)\n%s", diff)
 		}

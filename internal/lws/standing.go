@@ -35,7 +35,7 @@ type Standing struct {
 	// Conditions are those of the status as it is to be.
 	Conditions []metav1.Condition
 
-	// wantedReady and atTarget are of the groups below replicas: a surge group does not replace a wanted one. AtTarget counts
+	// WantedReady and AtTarget are of the groups below replicas: a surge group does not replace a wanted one. AtTarget counts
 	// also while a template waits.
 	WantedReady, AtTarget int32
 	// Current is how many groups there are between the partition and replicas.

@@ -103,15 +103,15 @@ func (d *Definition) compare(ctx context.Context) (theirs, ours *definition.Sche
 // beyond returns what a set has that this version lacks: fields and values, or what its leaders show of a field that
 // the API server removed since.
 func (r *reading) beyond(ctx context.Context, leaders *appsv1.StatefulSet) ([]string, error) {
-	if found, err := workload.Unmet(r.set, r.Scheduler); r.Definition == nil || err != nil || len(found) > 0 {
+	found, err := workload.Unmet(r.set, r.Scheduler)
+	if r.former != "" {
+		found = append(found, r.former)
+	}
+	if r.Definition == nil || err != nil || len(found) > 0 {
 		return found, err
 	}
 	if leaders != nil && r.set.Spec.Scheduling == nil && leaders.Spec.Template.Annotations[lwsv1.WorkloadNameAnnotationKey] != "" {
 		return []string{fmt.Sprintf("annotation %s of statefulset %s", lwsv1.WorkloadNameAnnotationKey, leaders.Name)}, nil
 	}
-	found, err := r.Definition.BeyondOf(ctx, client.ObjectKeyFromObject(r.set))
-	if leaders == nil && r.former != nil {
-		found = append(found, "deployment "+r.former.Name)
-	}
-	return found, err
+	return r.Definition.BeyondOf(ctx, client.ObjectKeyFromObject(r.set))
 }

@@ -47,7 +47,11 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	r := o.continued(set, nil)
 	w.Set, w.Lives, w.KeepsLogs = set, r.lives, o.Logs != nil
 	fillVolumes := func(ctx context.Context, w *lws.GroupSnapshot) error {
-		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed(w)...)
+		var followed identity.Claimant // the deleted leader, if its StatefulSet will create another
+		if w.Leaving != nil && w.LeaderSet != nil && int32(w.Index) < workload.PodsOf(w.LeaderSet) {
+			followed = append(followed, w.Leaving.UID)
+		}
+		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed...)
 	}
 	fillGroup := func(ctx context.Context, w *lws.GroupSnapshot) error { return r.fillGroup(ctx, &w.Group) }
 	if err := r.fillLeader(ctx, &w); err != nil {
@@ -158,14 +162,6 @@ func setLeader(w *lws.GroupSnapshot, pod *corev1.Pod) {
 		return
 	}
 	w.Leader = pod
-}
-
-// followed returns the deleted leader if its StatefulSet will create another.
-func followed(w *lws.GroupSnapshot) []types.UID {
-	if w.Leaving == nil || w.LeaderSet == nil || int32(w.Index) >= workload.PodsOf(w.LeaderSet) {
-		return nil
-	}
-	return []types.UID{w.Leaving.UID}
 }
 
 // fillWorkers reads the pods with names of the group's workers.

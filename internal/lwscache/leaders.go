@@ -26,9 +26,19 @@ func (r *reading) makers(ctx context.Context) (sets identity.Claim[*appsv1.State
 	if err != nil {
 		return sets, deployments, nil, err
 	}
-	deployments, err = claimed(ctx, r, identity.KindDeployment, key, &appsv1.Deployment{}, claimant, func(d *appsv1.Deployment) bool { return workload.IsLeaderDeployment(d, r.set) })
-	if !workload.HasHashIdentity(r.set) {
-		r.former, deployments = deployments.Own(), identity.Claim[*appsv1.Deployment]{}
+	isHash := workload.HasHashIdentity(r.set)
+	if isHash || sets.Own() == nil && r.Definition != nil {
+		deployments, err = claimed(ctx, r, identity.KindDeployment, key, &appsv1.Deployment{}, claimant, func(d *appsv1.Deployment) bool { return workload.IsLeaderDeployment(d, r.set) })
+	}
+	switch own := deployments.Own(); {
+	case !isHash && own != nil:
+		r.former, deployments = "deployment "+own.Name, identity.Claim[*appsv1.Deployment]{}
+	case !isHash:
+		deployments = identity.Claim[*appsv1.Deployment]{}
+	case sets.Own() != nil, own == nil && sets.Orphan() != nil:
+		r.former = "statefulset " + r.set.Name
+	default: // a StatefulSet beside the Deployment makes no leader
+		sets.Orphans = nil
 	}
 	if err == nil && !deployments.Empty() {
 		replicaSets, err = r.replicaSetsOf(ctx, key, slices.Concat(deployments.Owned, deployments.Orphans))

@@ -127,8 +127,6 @@ func (m *Memory) WasDeleted(uid types.UID, now time.Time) bool {
 	return known && now.Before(when.Add(deletedFor))
 }
 
-func (m *Memory) setGone(uid types.UID) { m.gone.Add(uid, struct{}{}) }
-
 func (m *Memory) isGone(uid types.UID) bool {
 	_, ok := m.gone.Get(uid)
 	return ok

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,8 +54,8 @@ type reading struct {
 	lives identity.Lives
 	// owners creates the leaders of the set: its StatefulSet, also one to adopt, or the ReplicaSets of its Deployment.
 	owners identity.Claimant
-	// former is the Deployment of a set of Ordinal groups, which had Hash groups before.
-	former *appsv1.Deployment
+	// former names what made the leaders while the set had groups of the other identity, or is empty.
+	former string
 	// wholeSet is set while a set is read. What its groups own need not show the last writes of
 	// this process then: the set writes none of it.
 	wholeSet bool

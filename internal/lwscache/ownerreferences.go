@@ -83,7 +83,7 @@ func (r *reading) incarnation(ctx context.Context, namespace string, owner *meta
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read owner %s %q: %w", owner.Kind, key, err)
 	case err != nil || found.UID != owner.UID: // a name holds one object at a time
-		r.memory.setGone(owner.UID)
+		r.memory.gone.Add(owner.UID, struct{}{})
 		return nil, nil
 	}
 	return found, nil

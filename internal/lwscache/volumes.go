@@ -20,15 +20,11 @@ import (
 // volumes returns the PVCs with a key of the index. The cache holds metadata alone, and only of
 // PVCs with a set's label.
 func (o *Observer) volumes(ctx context.Context, namespace, key string) ([]*volumes.PVC, error) {
-	list := volumeList()
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
 	if err := o.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexClaim: key}); err != nil {
 		return nil, fmt.Errorf("list PVCs: %w", err)
 	}
 	return pointers(list.Items), nil
-}
-
-func volumeList() *metav1.PartialObjectMetadataList {
-	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
 }
 
 func anyVolume(*volumes.PVC) bool { return true }

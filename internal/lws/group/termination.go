@@ -77,22 +77,16 @@ func retainPVCs(g *input) (p lws.Plan, next bool) {
 // leader, and has no action where it is written already.
 //
 // Workers without a StatefulSet are deleted before the leader: if the process ends in between, the next one still finds
-// them. The StatefulSet is deleted before its pods: its controller then creates none of them again. Where a worker is gone
-// it is about to do so, and the StatefulSet is deleted before the note: a group without it has failed as well.
+// them. The StatefulSet is deleted before its pods: its controller then creates none of them again.
 //
 // A leader that is terminating stays as it is; decision may then be nil.
 func deleteGroup(g *input, leader *corev1.Pod, decision *restart.Decision, note lws.Plan, reason action.Reason) (p lws.Plan) {
+	p.Do(note.Actions...)
 	var owners []types.UID
 	for _, sts := range lws.WorkersOf(&g.Group, leader) {
 		if owners = append(owners, sts.UID); sts.DeletionTimestamp == nil {
 			p.Do(deletionOf(identity.RefOf(identity.KindStatefulSet, sts), reason))
 		}
-	}
-	isNew := len(note.Actions) > 0
-	if isNew && decision != nil && decision.Failure.Reason == restart.CodePodGone {
-		p.Add(note)
-	} else {
-		p.Actions = append(note.Actions, p.Actions...)
 	}
 	unowned := lws.Sorted(lws.ObjectsOf(identity.KindPod, g.unowned(leader)))
 	for _, pod := range unowned {
@@ -100,7 +94,7 @@ func deleteGroup(g *input, leader *corev1.Pod, decision *restart.Decision, note 
 	}
 	if leader.DeletionTimestamp == nil {
 		p.Do(action.Delete{ // a decision that this plan writes changes the version that was read
-			Object: identity.RefOf(identity.KindPod, leader), AnyVersion: isNew, After: len(unowned) > 0,
+			Object: identity.RefOf(identity.KindPod, leader), AnyVersion: len(note.Actions) > 0, After: len(unowned) > 0,
 			Because: lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated: %s", g.Name(), restart.Text(decision.Failure))),
 			Tell:    action.Telling{Done: g.recreated(leader, decision)},
 		})

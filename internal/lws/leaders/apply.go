@@ -47,7 +47,7 @@ func Apply(t *table.Table) (p lws.Plan) {
 	return p
 }
 
-// Wanted returns that object as it is applied, without the record of the apply, or nil while none is wanted.
+// Wanted returns the StatefulSet or Deployment as it is applied, without the record of the apply, or nil while none is wanted.
 func Wanted(t *table.Table) action.Object {
 	if t.Held || t.Target.Key == "" {
 		return nil

@@ -26,7 +26,7 @@ import (
 )
 
 // writeStatus writes what was found if it differs from the written status. Events of the plan's
-// other writes start the next pass.
+// other writes start the next reconcile.
 func writeStatus(t *table.Table) (p lws.Plan) {
 	have := &t.Set.Status
 	want, changed := newStatus(t)

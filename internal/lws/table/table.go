@@ -28,37 +28,37 @@ type Delay struct {
 type Maker interface {
 	// Desired is the object that makes the leaders as the spec wants it, and its template.
 	Desired() (action.Object, *corev1.PodTemplateSpec)
-	// differs reports whether an apply of it is due, and record is what it says of that apply.
+	// Differs reports whether an apply of it is due, and Record is what it says of that apply.
 	Differs(desired action.Object, applied string) bool
 	Record(desired action.Object, applied string) string
 	WhyApply() action.Reason
-	// Relied are the preconditions of the apply, and rolloutEvents the events of a rollout that it continues.
+	// Relied are the preconditions of the apply, and RolloutEvents the events of a rollout that it continues.
 	Relied() []action.Standing
 	RolloutEvents() []action.Event
-	// admit lets leaders be scheduled that wait for room.
+	// Admit lets leaders be scheduled that wait for room.
 	Admit() lws.Plan
-	// repair does what its controller leaves undone.
+	// Repair does what its controller leaves undone.
 	Repair() lws.Plan
 
-	// asksFor reports whether the set asks for a group, and for the present revision of it.
+	// AsksFor reports whether the set asks for a group, and for the present revision of it.
 	AsksFor(*Row) (isWanted, isCurrent bool)
-	// needed returns those of the objects that have names of leaders which the set needs.
+	// Needed returns those of the objects that have names of leaders which the set needs.
 	Needed([]lws.Object) []lws.Object
-	// isOutdated reports whether a leader is to be replaced by one of another revision or placement.
+	// IsOutdated reports whether a leader is to be replaced by one of another revision or placement.
 	IsOutdated(leader *corev1.Pod) bool
 	// Runnable are the keys of the revisions that leaders run or may be created at, if they are known.
 	Runnable() (keys map[string]bool, known bool)
-	// correct adds to counts what no row says.
+	// Correct adds to counts what no row says.
 	Correct(*lws.Standing)
-	// rolling returns where a rolling update stands, and where it goes next.
+	// Rolling returns where a rolling update stands, and where it goes next.
 	Rolling() (rollout.State, rollout.Course)
 	// Down is how many wanted groups are down, as the rollout counts.
 	Down() int32
-	// missing returns how many leaders cannot be created, and what should create them.
+	// Missing returns how many leaders cannot be created, and what should create them.
 	Missing() (code, object string, n int32)
-	// inService returns the sizes of the groups that are in the PodGroup of all pods, and how many more there is room for.
+	// InService returns the sizes of the groups that are in the PodGroup of all pods, and how many more there is room for.
 	InService() (sizes []int32, room int32)
-	// settle drops records of groups that do not come back, or gives them to others.
+	// Settle drops records of groups that do not come back, or gives them to others.
 	Settle(*restart.Status)
 }
 
