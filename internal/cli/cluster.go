@@ -26,7 +26,7 @@ const defaultHost = "http://localhost:8080"
 
 // What commands must be allowed to do.
 const (
-	readSets   = "get, list and watch leaderworkersets, statefulsets, controllerrevisions, pods and services"
+	readSets   = "get, list and watch leaderworkersets, statefulsets, deployments, replicasets, controllerrevisions, pods, services and persistentvolumeclaims"
 	writeSets  = "get, create and patch leaderworkersets, and for undo list controllerrevisions"
 	readPVCs   = "get and list persistentvolumeclaims, pods and workloads"
 	releasePVC = "get and patch it and release claims.protection.lockstep.dev"
