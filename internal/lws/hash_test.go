@@ -637,3 +637,20 @@ func TestAStatefulSetBesideAHashSetMakesNoLeader(t *testing.T) {
 		t.Errorf("a set whose leaders another identity made has the plan %v, and waits %v", spelled(plan), plan.Waits)
 	}
 }
+
+// Version 0.11 named the workers of a hash group after their leader. They are found, and no second ones are created.
+func TestWorkersNamedAfterAHashLeaderAreFound(t *testing.T) {
+	c := keyed(t, 1, 2)
+	c.lead("w-a", keyOf("1"), runs)
+	c.reconcileGroup("w-a")
+	made := c.decideGroup("w-a")
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
+		c.Erase(sts)
+		sts = sts.DeepCopy()
+		sts.Name, sts.UID, sts.ResourceVersion = "w-a", "", ""
+		fakeapi.Add(c.Server, sts)
+	}
+	if plan := c.decideGroup("w-a"); len(fakeapi.All[*appsv1.StatefulSet](c.Objects)) != 1 || creates(plan) {
+		t.Errorf("the plan was %v, and is %v", spelled(made), spelled(plan))
+	}
+}

@@ -78,7 +78,7 @@ func claimKeys(object client.Object) []string {
 	case *corev1.Pod:
 		keys = append(keys, podKeys(object)...)
 	case *appsv1.StatefulSet:
-		if leader := workload.LeaderOf(object); leader != "" && leader != object.Name { // others are found by their names
+		if leader := workload.LeaderOf(object); workload.HasKey(object) { // others are found by their names
 			keys = append(keys, byName(leader))
 		}
 		keys = append(keys, groupKeys(object.Name)...)
