@@ -17,8 +17,8 @@ import (
 
 const (
 	// startedBytes bounds the records: the API server stores at most 1.5 MiB an object. It
-	// is enough for some 3,300 groups of 8 pods.
-	startedBytes = 512 << 10
+	// is enough for some 3,100 groups of 8 pods.
+	startedBytes = 480 << 10
 	// detailedAtMost is how many groups keep the evidence of their failures, the latest,
 	// and restartsAtMost how many have an entry at all.
 	detailedAtMost, restartsAtMost = 64, 2500
