@@ -118,7 +118,7 @@ func read(object *unstructured.Unstructured) (spec podGroupSpec, isReadable bool
 	return spec, err == nil
 }
 
-// Resources is what a group of the given size requests: the leader once, and the worker for each other pod.
+// Resources returns the requests of a group of a size: the leader once, and the worker for each other pod.
 func Resources(leader, worker *corev1.PodTemplateSpec, size int32) corev1.ResourceList {
 	total := requests(leader)
 	for name, quantity := range requests(worker) {
@@ -131,7 +131,7 @@ func Resources(leader, worker *corev1.PodTemplateSpec, size int32) corev1.Resour
 	return total
 }
 
-// requests is what a pod of the template requests, as the scheduler counts it.
+// requests returns the requests of a pod of the template, as the scheduler counts them.
 func requests(template *corev1.PodTemplateSpec) corev1.ResourceList {
 	spec := template.Spec.DeepCopy()
 	askForLimits(spec.InitContainers)

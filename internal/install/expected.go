@@ -216,7 +216,7 @@ func Lease(ctx context.Context, c client.Reader) types.NamespacedName {
 	return types.NamespacedName{Namespace: cmp.Or(p.namespace, namespaceName), Name: v1alpha1.DefaultResourceName}
 }
 
-// prefix is that of the names that the chart lets users choose.
+// prefix begins the names that the chart lets users choose.
 func (p place) prefix() string {
 	if prefix, found := strings.CutSuffix(p.account, "-controller-manager"); found {
 		return prefix

@@ -112,7 +112,7 @@ func (k *Kind) run(ctx context.Context, s *Starter) {
 	}
 }
 
-// follow watches a resource, or nothing if it has no name. While discovery fails, the watch goes on.
+// follow watches a resource, or nothing if it has no name. While discovery fails, the watch continues.
 func (k *Kind) follow(ctx context.Context, s *Starter, resource schema.GroupVersionResource) error {
 	before := k.now.Load()
 	if before != nil && before.resource == resource {

@@ -59,7 +59,7 @@ type Survey struct {
 type Group struct {
 	lws.GroupSnapshot
 	Plan lws.Plan
-	// Key is what a Hash group is called, or empty.
+	// Key names a Hash group, and is empty for others.
 	Key string
 }
 

@@ -127,7 +127,7 @@ type SetHistory struct {
 	Name      string `json:"name"`
 	// Paused reports whether the set's rollout is paused.
 	Paused bool `json:"paused,omitempty"`
-	// Waiting is what the spec changes against the current revision; absent if it is rolled out.
+	// Waiting lists the changes of the spec since the current revision; absent if it is rolled out.
 	Waiting []Change `json:"waiting,omitempty"`
 	// Revisions are ordered by rising number.
 	Revisions []Revision `json:"revisions"`

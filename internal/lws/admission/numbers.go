@@ -161,7 +161,7 @@ func when(isBroken bool, fault *field.Error) field.ErrorList {
 	return nil
 }
 
-// leaderTemplate is what leaders are made from.
+// leaderTemplate returns the template of leaders.
 func leaderTemplate(set *lwsv1.LeaderWorkerSet) podTemplate {
 	if own := set.Spec.LeaderWorkerTemplate.LeaderTemplate; own != nil {
 		return podTemplate{templatePath.Child("leaderTemplate"), own}

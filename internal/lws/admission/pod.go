@@ -189,8 +189,8 @@ func SetKey(leader *corev1.Pod, random string) {
 	metav1.SetMetaDataLabel(&leader.ObjectMeta, lwsv1.GroupUniqueHashLabelKey, key)
 }
 
-// placeHashLeader tells a leader with a key its group. It has no name yet: its host name stands in for that. It is
-// scheduled once the set has room for it.
+// placeHashLeader writes its group onto a Hash leader, by its host name because it has no name yet. A gate keeps it from
+// being scheduled until the set has room for it.
 func placeHashLeader(pod *corev1.Pod) {
 	pod.Spec.Hostname = cmp.Or(pod.Spec.Hostname, workload.HostName(pod))
 	if pod.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {

@@ -18,7 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// input is what the rules of a group read: the snapshot, and what restore derived from it.
+// input has the snapshot that the rules of a group read, and what restore derived from it.
 type input struct {
 	*lws.GroupSnapshot
 	maker

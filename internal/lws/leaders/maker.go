@@ -28,7 +28,7 @@ func New(t *table.Table) table.Maker {
 
 // replacements are the gated leaders of a set whose groups have keys.
 type replacements struct {
-	// room is what the set has, and admitted are the leaders that there is room for.
+	// room counts the places of the set, and admitted are the leaders that get one.
 	room               rollout.Room
 	admitted, deferred []*corev1.Pod
 }

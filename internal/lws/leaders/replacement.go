@@ -88,7 +88,7 @@ func (m *deploymentMaker) Admit() (p lws.Plan) {
 	return p
 }
 
-// stillDeferred is that the leaders that wait are as they were judged: the cache may not show yet that one of them was
+// stillDeferred requires that no deferred leader changed since it was read: the cache may not show yet that one was
 // admitted, and two of one second would take one place.
 func (m *deploymentMaker) stillDeferred() []action.Standing {
 	if len(m.gated.deferred) == 0 {
