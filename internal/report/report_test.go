@@ -11,11 +11,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientreference "k8s.io/client-go/tools/reference"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -185,6 +187,27 @@ func TestStepsOfARolloutAreToldApartWithoutAField(t *testing.T) {
 	}
 	if want := []string{"7", "7", "8", "8", "8", "8", "1", "1"}; !slices.Equal(versions, want) {
 		t.Errorf("versions %v, want %v", versions, want)
+	}
+}
+
+// The recorder merges events about one version: a write that is refused for each new version of its owner is told once.
+func TestARefusalIsToldOnceForAllVersionsOfItsOwner(t *testing.T) {
+	r := &recorder{}
+	refused := action.Telling{Refused: &action.Event{Warning: true, Reason: "FailedCreate", Action: "Create", Note: "Failed"}}
+	for _, version := range []string{"1", "2"} {
+		of := metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "u", ResourceVersion: version}
+		leader := action.Apply{Onto: identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w"}, Tell: refused}
+		New(r).Tell(t.Context(), &lwsv1.LeaderWorkerSet{ObjectMeta: of}, leader, errors.New("no"))
+		workers := action.Create{Kind: identity.KindStatefulSet, Object: &appsv1.StatefulSet{}, Tell: refused}
+		New(r).Tell(t.Context(), &corev1.Pod{ObjectMeta: of}, workers, errors.New("no"))
+	}
+	for _, regarding := range r.regarding {
+		if version := regarding.(client.Object).GetResourceVersion(); version != "" {
+			t.Errorf("an event is about version %s", version)
+		}
+	}
+	if len(r.regarding) != 4 {
+		t.Errorf("%d events, want 4", len(r.regarding))
 	}
 }
 

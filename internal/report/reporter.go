@@ -23,7 +23,6 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
@@ -158,16 +157,11 @@ func regarding(owner runtime.Object, e action.Event) runtime.Object {
 	return owner
 }
 
-// at is the owner of a plan when the object of a write was read. The recorder merges events about one version of a set
-// that differ in their notes alone, such as the steps of a rollout: each step finds another version of what it writes.
-func at(owner runtime.Object, target identity.Ref) runtime.Object {
-	set, ok := owner.(*lwsv1.LeaderWorkerSet)
-	if !ok || target.Kind == identity.KindPod || target.ResourceVersion == "" {
-		return owner // a pod has one event of a reason
-	}
-	then := identity.RefOf(identity.KindLeaderWorkerSet, set)
-	about := reference(&then)
-	about.ResourceVersion = target.ResourceVersion
+// at is the owner of a plan at the version of the object of a write. The recorder merges events about one version that
+// differ in their notes alone: each step of a rollout finds another version, and a write that is refused again finds the same.
+func at(owner client.Object, target identity.Ref) runtime.Object {
+	about := owner.DeepCopyObject().(client.Object)
+	about.SetResourceVersion(target.ResourceVersion)
 	return about
 }
 

@@ -264,6 +264,9 @@ func (s *scene) refused() (again func()) {
 	}
 	s.MayWrite(s.Namespace)
 	s.Check("create sets", drill.Together(sets, func(set *lwsv1.LeaderWorkerSet) error { return bed.Client.Create(s.Context(), set) }))
+	for _, set := range sets {
+		s.AwaitEvent(set.Name, "FailedCreate", "exceeded quota")
+	}
 	return changes(s, sets)
 }
 
