@@ -64,6 +64,27 @@ func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 	})
 }
 
+// TestSetsAreDeletedWithoutTheOperator: an update of labels, finalizers or owners needs no answer of the webhooks. The
+// garbage collector removes a finalizer of a set whose deletion waits for its objects.
+func TestSetsAreDeletedWithoutTheOperator(t *testing.T) {
+	s := newScene(t)
+	set := s.newSet("w", 1, 2, imageA)
+	s.settled(set)
+	s.Check("stop the operator", bed.Operator.Kill())
+	t.Cleanup(func() { must(t, bed.Operator.Start()) })
+	patch := func(text string) error {
+		return s.Client.Patch(s.Context(), set.DeepCopy(), drill.Merge(text))
+	}
+	s.Check("change a label", patch(`{"metadata":{"labels":{"a":"b"}}}`))
+	for _, refused := range []string{`{"metadata":{"annotations":{"a":"b"}}}`, `{"spec":{"replicas":2}}`} {
+		if err := patch(refused); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			t.Errorf("%s: %v", refused, err)
+		}
+	}
+	s.Check("delete the set", s.Client.Delete(s.Context(), set.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	s.Until("the set is gone", func() bool { return s.Set(set.Name) == nil })
+}
+
 // refuseStatefulSet denies StatefulSets of a name until the policy is removed or the test ends.
 func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionPolicy {
 	policy := &admissionv1.ValidatingAdmissionPolicy{
