@@ -120,8 +120,6 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err erro
 		err = a.setCondition(ctx, what)
 	case pvc.Release:
 		err = a.release(ctx, what)
-	case pvc.DropUnused:
-		err = a.dropUnused(ctx, what)
 	case pvc.Lifting:
 		err = a.lift(ctx, what)
 	default:

@@ -198,41 +198,10 @@ func TestAStatusKeepsFieldsOfALaterVersion(t *testing.T) {
 	})
 }
 
-// statuses records a patch of the subresource status.
-type statuses struct {
-	client.SubResourceWriter
-	patch string
-}
-
-func (s *statuses) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-	data, err := patch.Data(object)
-	s.patch = string(patch.Type()) + " " + string(data)
-	return err
-}
-
-type withStatus struct {
-	*fakeapi.Server
-	status *statuses
-}
-
-func (w withStatus) Status() client.SubResourceWriter { return w.status }
-
-func TestDropUnusedKeepsOtherConditions(t *testing.T) {
-	writer := &statuses{}
-	onto := identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data", UID: "u", ResourceVersion: "7"}
-	if _, err := New(withStatus{status: writer}, nil).Do(t.Context(), pvc.DropUnused{PVC: onto}); err != nil {
-		t.Fatal(err)
-	}
-	const want = `application/strategic-merge-patch+json {"metadata":{"resourceVersion":"7","uid":"u"},"status":{"conditions":[{"$patch":"delete","type":"Unused"}]}}`
-	if writer.patch != want {
-		t.Errorf("got %s", writer.patch)
-	}
-}
-
 // The zero values come from no decision.
 func TestNothingIsWrittenThatWasNotJudged(t *testing.T) {
 	for _, what := range []action.Action{
-		pvc.Release{}, action.Annotate{}, pvc.DropUnused{}, pvc.Lifting{}, action.Ungate{}, action.SetCondition{},
+		pvc.Release{}, action.Annotate{}, pvc.Lifting{}, action.Ungate{}, action.SetCondition{},
 		action.SetFinalizers{Object: identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data"}},
 	} {
 		s := newScene()

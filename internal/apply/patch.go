@@ -191,17 +191,3 @@ func (a *Actor) lift(ctx context.Context, what pvc.Lifting) error {
 	}
 	return a.change(ctx, what.Target(), fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates())}})
 }
-
-// dropUnused removes one condition from the version that was judged. The list is merged by type:
-// the caches keep no other condition.
-func (a *Actor) dropUnused(ctx context.Context, what pvc.DropUnused) error {
-	if what.PVC.ResourceVersion == "" {
-		return fmt.Errorf("patch %s: no version", what.PVC)
-	}
-	patch, err := mergeByKey(what.PVC, fields{"resourceVersion": what.PVC.ResourceVersion},
-		fields{"status": fields{"conditions": []fields{{"type": corev1.PersistentVolumeClaimUnused, "$patch": "delete"}}}})
-	if err != nil {
-		return err
-	}
-	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.PVC), patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
-}

@@ -107,14 +107,11 @@ func (v View) living() Verdict {
 	if v.Mode >= Barrier && !slices.Contains(want, BarrierFinalizer) {
 		want = append(want, BarrierFinalizer)
 	}
-	switch {
-	case !slices.Equal(have, want):
-		because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
-		return Verdict{Step: Write, Write: action.SetFinalizers{Object: refOf(v.Claim), Finalizers: want, Because: because}}
-	case v.Settings.Alone && slices.ContainsFunc(v.Claim.Status.Conditions, isUnused):
-		return Verdict{Step: Write, Write: DropUnused{PVC: refOf(v.Claim)}} // no built-in controller runs that would write it
+	if slices.Equal(have, want) {
+		return Verdict{}
 	}
-	return Verdict{}
+	because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
+	return Verdict{Step: Write, Write: action.SetFinalizers{Object: refOf(v.Claim), Finalizers: want, Because: because}}
 }
 
 func refOf(pvc *corev1.PersistentVolumeClaim) identity.Ref {
@@ -129,21 +126,6 @@ type judged struct {
 
 // Target is the incarnation and the version that was judged.
 func (j judged) Target() identity.Ref { return j.object }
-
-// DropUnused removes the condition Unused from the version of a PVC that was judged.
-type DropUnused struct{ PVC identity.Ref }
-
-// Target implements action.Action.
-func (d DropUnused) Target() identity.Ref { return d.PVC }
-
-// About implements action.Action.
-func (DropUnused) About() action.About {
-	return action.About{Verb: "drop", Because: action.Reason{Code: "LeftOver", Sentence: "an earlier version wrote the condition Unused"}}
-}
-
-func isUnused(c corev1.PersistentVolumeClaimCondition) bool {
-	return c.Type == corev1.PersistentVolumeClaimUnused
-}
 
 // Batch is the PVCs of one namespace, as they were before pods are read. The read judges only these.
 type Batch struct {

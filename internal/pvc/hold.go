@@ -262,11 +262,11 @@ func (v HoldView) inTheirPlace() *action.Reason {
 
 // without removes every annotation of a hold that is there.
 func (v HoldView) without() map[string]string {
-	return removal(v.Claim.Annotations, []string{HoldersAnnotation, ObservedAnnotation, DigestAnnotation, VerifiedAnnotation})
+	return removal(v.Claim.Annotations, HoldersAnnotation, ObservedAnnotation, DigestAnnotation, VerifiedAnnotation)
 }
 
 // removal removes those of some annotations that are there.
-func removal(have map[string]string, keys []string) map[string]string {
+func removal(have map[string]string, keys ...string) map[string]string {
 	gone := map[string]string{}
 	for _, key := range keys {
 		if _, ok := have[key]; ok {

@@ -36,10 +36,6 @@ func (v TokenVerdict) Because() action.Reason {
 	return action.Reason{Code: "ReleaseDated", Sentence: "a release token lasts until " + v.Until.UTC().Format(time.RFC3339)}
 }
 
-// withoutToken are annotations that mean nothing without a release token. An earlier version
-// wrote the last two, for releases by two people.
-var withoutToken = []string{ReleaseUntilAnnotation, Prefix + "confirmed-by", Prefix + "confirmed-until"}
-
 // DecideToken ends a release token after a time, because admission policies have no clock. A
 // token for another UID releases nothing and is left alone.
 func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVerdict {
@@ -48,7 +44,7 @@ func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVe
 	case object.GetDeletionTimestamp() != nil:
 		return TokenVerdict{}
 	case !Released(object):
-		return TokenVerdict{Annotations: removal(object.GetAnnotations(), withoutToken)}
+		return TokenVerdict{Annotations: removal(object.GetAnnotations(), ReleaseUntilAnnotation)}
 	}
 	latest := now.Add(ttl).Truncate(time.Second).Add(time.Second)
 	until, err := time.Parse(time.RFC3339, stands)

@@ -12,7 +12,6 @@ import (
 )
 
 func TestDecideToken(t *testing.T) {
-	const by, until = pvc.Prefix + "confirmed-by", pvc.Prefix + "confirmed-until"
 	token, other := annotated(pvc.ReleaseAnnotation, "uid-data"), annotated(pvc.ReleaseAnnotation, "uid-before")
 	ends := func(at string) func(*corev1.PersistentVolumeClaim) {
 		return annotated(pvc.ReleaseUntilAnnotation, at)
@@ -34,7 +33,6 @@ func TestDecideToken(t *testing.T) {
 		{"dated too far", claim("data", token, ends(far)), pvc.TokenVerdict{Annotations: map[string]string{pvc.ReleaseUntilAnnotation: dated}, Until: hour}},
 		{"unreadable date", claim("data", token, ends("soon")), pvc.TokenVerdict{Annotations: map[string]string{pvc.ReleaseUntilAnnotation: dated}, Until: hour}},
 		{"removed", claim("data", ends(soon)), pvc.TokenVerdict{Annotations: map[string]string{pvc.ReleaseUntilAnnotation: ""}}},
-		{"of two people", claim("data", annotated(by, "jane"), annotated(until, far)), pvc.TokenVerdict{Annotations: map[string]string{by: "", until: ""}}},
 		{"used", claim("data", token, ends(now), dying), pvc.TokenVerdict{}},
 	} {
 		if diff := cmp.Diff(tt.want, pvc.DecideToken(tt.claim, noon, time.Hour), cmpEmpty); diff != "" {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"golang.org/x/sync/singleflight"
@@ -235,16 +234,13 @@ func trimmed() cache.ByObject {
 }
 
 // trim keeps of a PVC, a volume or a namespace its metadata with our labels and annotations, its
-// phase, the name of the volume, and the condition Unused.
+// phase, and the name of the volume.
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
 		trimMetadata(&o.ObjectMeta)
 		o.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName}
-		other := func(c corev1.PersistentVolumeClaimCondition) bool {
-			return c.Type != corev1.PersistentVolumeClaimUnused
-		}
-		o.Status = corev1.PersistentVolumeClaimStatus{Phase: o.Status.Phase, Conditions: slices.DeleteFunc(o.Status.Conditions, other)}
+		o.Status = corev1.PersistentVolumeClaimStatus{Phase: o.Status.Phase}
 	case *corev1.PersistentVolume:
 		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = corev1.PersistentVolumeSpec{}, corev1.PersistentVolumeStatus{Phase: o.Status.Phase}

@@ -19,15 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/drill"
 )
 
 // droppedKeys are annotations of 33f6c9c that this version does not write.
-var droppedKeys = []string{
-	"lockstep.dev/disarmed-at", "lockstep.dev/parting", pvc.Prefix + "confirmed-by", pvc.Prefix + "confirmed-until",
-}
+var droppedKeys = []string{"lockstep.dev/disarmed-at", "lockstep.dev/parting"}
 
 // keepFields lets a former version be installed beside the present definition, as in a roll-back.
 const keepFields = "--keep-fields"
