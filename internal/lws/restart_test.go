@@ -563,7 +563,8 @@ func largeSet(many int, incarnation string, status lwsv1.LeaderWorkerSetStatus, 
 	for i := range many {
 		leader := runs(fakeapi.Pod(identity.LeaderName("w", i), "w", 0))
 		leader.Labels[lwsv1.RevisionKey] = "5f8f8c9d4b"
-		if decision := (&restart.Decision{Leader: leader.UID, Count: 1, At: now, Failure: failure, Containers: containers[:outspoken(i)]}); failed {
+		if failed {
+			decision := &restart.Decision{Leader: leader.UID, Count: 1, At: now, Failure: restart.Failure{PodFailure: failure, Containers: containers[:outspoken(i)]}}
 			leader.Annotations = map[string]string{restart.AnnotationKey: decision.Annotation()}
 		}
 		g := lws.Group{Index: i, LeaderName: leader.Name, Leader: leader}

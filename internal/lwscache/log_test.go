@@ -32,9 +32,9 @@ func TestLogsAreAddedToTheDecision(t *testing.T) {
 	leader.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", LastTerminationState: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: at},
 	}}}
-	decision := &restart.Decision{Leader: leader.UID, At: metav1.NewTime(at.Add(time.Minute)), Containers: []lwsv1.ContainerFailure{
+	decision := &restart.Decision{Leader: leader.UID, At: metav1.NewTime(at.Add(time.Minute)), Failure: restart.Failure{Containers: []lwsv1.ContainerFailure{
 		{Pod: "w-0", Name: "c", ExitCode: 1, At: at}, {Pod: "w-0", Name: "d", ExitCode: 1, At: at}, {Pod: "w-0-1", Name: "c", ExitCode: 1, At: at},
-	}}
+	}}}
 	decision.AwaitLogs()
 	leader.Annotations = map[string]string{restart.AnnotationKey: decision.Annotation()}
 	leader = fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { pod.Annotations, pod.Status = leader.Annotations, leader.Status })

@@ -58,7 +58,7 @@ func restore(g *input) (p lws.Plan, next bool) {
 
 // pods is the group of a leader as package restart reads it.
 func (g *input) pods(leader *corev1.Pod) restart.Group {
-	return restart.Group{Set: g.Set, Index: g.Index, Leader: leader, Workers: g.Workers, Pods: g.Pods}
+	return restart.Group{Set: g.Set, Index: g.Index, Leader: leader, Workers: g.Workers, Pods: g.Pods, KeepsLogs: g.KeepsLogs}
 }
 
 type ordinalMaker struct{ *input }
@@ -104,7 +104,7 @@ func (g hashMaker) hasFailed() bool {
 		return false
 	}
 	failure := g.pods(g.Leaving).FailureOfLeader(g.Now)
-	return restart.Of(g.Set, g.Leaving) != nil || failure != nil && (failure.Code != restart.CodePodDeleted || failure.Disrupted)
+	return restart.Of(g.Set, g.Leaving) != nil || failure.Code != restart.CodePodDeleted || failure.Disrupted
 }
 
 // deleteEnded implements maker: it deletes a leader whose containers ended, and its group. Its ReplicaSet has created

@@ -42,11 +42,11 @@ func recreateFailed(g *input) (p lws.Plan, next bool) {
 			return lws.Plan{Needs: need}, need == ""
 		case g.lacksLiveRead():
 			return lws.Plan{Needs: lws.NeedLivePods}, false
-		case restart.Exhausts(g.Set, g.Index, g.Leader, failure):
-			return exhaust(g, failure), false
 		}
-		decision = g.decide(g.Leader, failure)
-		p.Do(g.note(g.Leader, decision, failure))
+		if decision = g.pods(g.Leader).Decide(failure, g.Now); decision.Exhausted {
+			return exhaust(g, decision), false
+		}
+		p.Do(g.note(g.Leader, decision))
 	}
 	if until := decision.Due(g.Set); g.Now.Before(until.Time) {
 		p.Await(until.Time, lws.CodeBackoff, decision.BackoffText(g.Set, g.Index))
@@ -76,8 +76,8 @@ func endLeaving(g *input) (p lws.Plan) {
 		if need != "" {
 			return lws.Plan{Needs: need}
 		}
-		if failure := g.pods(g.Leaving).FailureOfLeader(g.Now); recreates {
-			p.Do(g.note(g.Leaving, g.decide(g.Leaving, failure), failure))
+		if group := g.pods(g.Leaving); recreates {
+			p.Do(g.note(g.Leaving, group.Decide(group.FailureOfLeader(g.Now), g.Now)))
 		}
 	}
 	return deleteGroup(g, g.Leaving, nil, p, g.recreation())
@@ -98,45 +98,39 @@ func (g *input) endsAtOnce() bool {
 func (g *input) recreates(leader *corev1.Pod) (yes bool, need lws.Need) {
 	key, started := leader.Labels[lwsv1.RevisionKey], restart.HasStarted(g.Set, g.Index, leader)
 	if !g.Sought && !revision.Knows(g.Revisions, g.Set.Name, key) {
-		if leader == g.Leader && g.lacksLiveRead() && (started || !restart.ForgivesStart(g.Set, g.Set, leader)) {
+		if leader == g.Leader && g.lacksLiveRead() && (started || !restart.ForgivesStart(g.Set, g.Set.Spec.LeaderWorkerTemplate.RestartPolicy, leader)) {
 			return false, lws.NeedLivePods // which the next decision would ask for
 		}
 		return false, lws.NeedRevision
 	}
-	made := revision.MadeUnder(g.Set, g.Revisions, key)
-	return restart.Recreates(made) && (started || !restart.ForgivesStart(g.Set, made, leader)), ""
+	policy := revision.PolicyAt(g.Set, g.Revisions, key)
+	return restart.RecreatesBy(policy) && (started || !restart.ForgivesStart(g.Set, policy, leader)), ""
 }
 
 // note writes the decision onto the leader.
-func (g *input) note(leader *corev1.Pod, decision *restart.Decision, failure *restart.Failure) action.Annotate {
-	tell := action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}}
+func (g *input) note(leader *corev1.Pod, decision *restart.Decision) action.Annotate {
+	tell := action.Telling{Failures: failures(decision)}
 	if leader.DeletionTimestamp != nil { // no deletion of ours follows
 		tell.Done = g.recreated(leader, decision)
 	}
 	return action.Annotate{
 		Object:      identity.RefOf(identity.KindPod, leader),
 		Annotations: map[string]string{restart.AnnotationKey: decision.Annotation()},
-		Because:     lws.Because(lws.CodeRestart, failureText(g.Name(), failure)),
-		Tell:        tell,
+		Because:     lws.Because(lws.CodeRestart, g.failed(decision)), Tell: tell,
 	}
 }
 
-func (g *input) decide(leader *corev1.Pod, failure *restart.Failure) *restart.Decision {
-	decision := restart.Decide(g.Set, g.Index, leader, failure, g.Now)
-	if g.KeepsLogs {
-		decision.AwaitLogs()
-	}
-	return decision
+func (g *input) failed(decision *restart.Decision) string {
+	return fmt.Sprintf("group %s failed: %s", g.Name(), decision.Text())
 }
 
-func failureText(group string, failure *restart.Failure) string {
-	return fmt.Sprintf("group %s failed: %s", group, restart.Text(failure.PodFailure))
+func failures(decision *restart.Decision) []action.Failure {
+	return []action.Failure{{Code: decision.Code, ExitCode: decision.ExitCode}}
 }
 
 // exhaust marks a leader whose group failed once too often, and ends the group. The leader goes
 // first: whatever ends in between, the mark says what is left to do.
-func exhaust(g *input, failure *restart.Failure) (p lws.Plan) {
-	decision, why := g.decide(g.Leader, failure), failureText(g.Name(), failure)
+func exhaust(g *input, decision *restart.Decision) (p lws.Plan) {
 	p.Do(action.SetFinalizers{
 		Object:     identity.RefOf(identity.KindPod, g.Leader),
 		Finalizers: append(slices.Clone(g.Leader.Finalizers), lwsv1.GroupRestartBudgetFinalizer),
@@ -145,8 +139,8 @@ func exhaust(g *input, failure *restart.Failure) (p lws.Plan) {
 			lwsv1.GroupRestartBudgetExhaustedAnnotationKey: "true",
 			lwsv1.RecoverAnnotationKey:                     "", // one from before does not recover the group
 		},
-		Because: lws.Because(lws.CodeBudgetExceeded, why+", and maxGroupRestarts allows no more"),
-		Tell:    action.Telling{Failures: []action.Failure{{Code: failure.Code, ExitCode: failure.ExitCode}}},
+		Because: lws.Because(lws.CodeBudgetExceeded, g.failed(decision)+", and maxGroupRestarts allows no more"),
+		Tell:    action.Telling{Failures: failures(decision)},
 	})
 	p.Add(stop(g, true))
 	return p
@@ -204,18 +198,21 @@ func mark(g *input, leader *corev1.Pod) (p lws.Plan) {
 	return p
 }
 
-// keepEvidence keeps a group that was stopped until a cause to let it go, and then lets it go.
+// keepEvidence keeps a group that was stopped until a cause to let it go. One that is marked is not deleted yet.
 func keepEvidence(g *input) (p lws.Plan, next bool) {
 	leader := cmp.Or(g.Leaving, g.Former)
-	if lws.IsExhausted(g.Leader) {
-		return p, true // it is marked, and not deleted yet
+	if lws.IsExhausted(g.Leader) || len(g.Kept) == 0 && !lws.IsExhausted(leader) {
+		return p, true
 	}
-	if !lws.IsExhausted(leader) {
-		p.Add(lws.Release(g.Kept, g.LeaderName, "its leader is gone"))
-		return p, len(p.Actions) == 0
-	}
+	return letGo(g, leader), false
+}
+
+// letGo lets a group end that was stopped, where there is a cause.
+func letGo(g *input, leader *corev1.Pod) (p lws.Plan) {
 	entry := restart.Entry(g.Set, g.Index)
 	switch why := g.endOfRetention(leader); {
+	case !lws.IsExhausted(leader):
+		return lws.Release(g.Kept, g.LeaderName, "its leader is gone")
 	case why == "":
 		p.Add(endStopped(g, leader))
 		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, lws.ExhaustedText(leader))
@@ -225,7 +222,7 @@ func keepEvidence(g *input) (p lws.Plan, next bool) {
 		p.Add(endInParallel(g))
 		p.Add(lws.Release(g.Kept, g.LeaderName, why, g.reliedSpec()...))
 	}
-	return p, false
+	return p
 }
 
 // reliedSpec is the spec of the leader StatefulSet or Deployment as it was judged: the cache of a process that

@@ -95,7 +95,7 @@ func deleteGroup(g *input, leader *corev1.Pod, decision *restart.Decision, note 
 	if leader.DeletionTimestamp == nil {
 		p.Do(action.Delete{ // a decision that this plan writes changes the version that was read
 			Object: identity.RefOf(identity.KindPod, leader), AnyVersion: len(note.Actions) > 0, After: len(unowned) > 0,
-			Because: lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated: %s", g.Name(), restart.Text(decision.Failure))),
+			Because: lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated: %s", g.Name(), decision.Text())),
 			Tell:    action.Telling{Done: g.recreated(leader, decision)},
 		})
 	}
@@ -115,7 +115,7 @@ func (g *input) unowned(leader *corev1.Pod) []*corev1.Pod {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(g.Pods.Orphans), func(pod *corev1.Pod) bool {
-		return !restart.IsRecorded(g.Set, g.Index, leader, pod)
+		return !g.pods(leader).IsRecorded(pod)
 	})
 }
 

@@ -12,13 +12,6 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// Exhausts reports whether a group may not be recreated for a failure. A disruption is no failure of the
-// group: it is always recreated then.
-func Exhausts(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, failure *Failure) bool {
-	limit := set.Spec.LeaderWorkerTemplate.MaxGroupRestarts
-	return !failure.Disrupted && limit != nil && ptr.Deref(recreations(set, index, leader), 0) >= *limit
-}
-
 // IsCounted reports whether the status counts a recreation. It does so before the group is deleted:
 // the count then survives whatever ends. Where the status has no room for more groups it counts none.
 func IsCounted(set *lwsv1.LeaderWorkerSet, index int, decision *Decision) bool {

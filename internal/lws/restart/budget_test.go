@@ -42,8 +42,9 @@ func TestCountsOfAnotherImplementationHaveTheKeyOfTheGroup(t *testing.T) {
 		set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lwsv1.GroupRestartCountsAnnotationKey: tt.counts}}}
 		set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = ptr.To[int32](2)
 		set.Status.RestartsSince = &metav1.Time{Time: made.Add(time.Second)}
-		if got := restart.Exhausts(set, tt.index, tt.leader, &restart.Failure{}); got != tt.exhausts {
-			t.Errorf("%s: exhausts %v", name, got)
+		decision := restart.Group{Set: set, Index: tt.index, Leader: tt.leader}.Decide(&restart.Failure{}, made.Time)
+		if decision.Exhausted != tt.exhausts {
+			t.Errorf("%s: exhausts %v", name, decision.Exhausted)
 		}
 	}
 }

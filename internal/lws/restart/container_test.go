@@ -16,7 +16,7 @@ import (
 
 // Each container has the end of its log, or says why it has none: no log is read twice.
 func TestADecisionTakesTheEndsOfLogs(t *testing.T) {
-	before := restart.Decision{Containers: []lwsv1.ContainerFailure{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
+	before := restart.Decision{Failure: restart.Failure{Containers: []lwsv1.ContainerFailure{{Name: "a"}, {Name: "b"}, {Name: "c"}}}}
 	before.AwaitLogs()
 	after := before.WithLogs([]restart.Log{
 		{Text: "first\n" + strings.Repeat("x", restart.LogBytes-4) + "\nend\n"},

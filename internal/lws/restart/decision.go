@@ -28,11 +28,6 @@ type Decision struct {
 	Leader types.UID `json:"leader"`
 	// Count is the number of failures in a row, this one included if it counts.
 	Count int32 `json:"count"`
-	// Disrupted is set if a pod of the group was drained, preempted or evicted. The failure does
-	// not count and waits for no back-off.
-	Disrupted bool `json:"disrupted,omitempty"`
-	// Disruption is the reason for which the pod that failed was disrupted, or empty.
-	Disruption string `json:"disruption,omitempty"`
 	// Recreations is how often the group was recreated at this revision, this time included, while
 	// maxGroupRestarts was set. It is nil as long as nothing was counted.
 	Recreations *int32 `json:"recreations,omitempty"`
@@ -40,66 +35,60 @@ type Decision struct {
 	Exhausted bool `json:"exhausted,omitempty"`
 	// At is when the failure was found.
 	At metav1.Time `json:"at"`
-	// Failure is the evidence.
-	Failure lwsv1.PodFailure `json:"failure"`
-	// Containers are those that failed with the group.
-	Containers []lwsv1.ContainerFailure `json:"containers,omitempty"`
+	Failure
 }
 
 // Of returns the decision to recreate the group of a leader, or nil. A decision from before
 // restartsSince is void: the policy was None in between.
 func Of(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *Decision {
-	if leader == nil || leader.Annotations[AnnotationKey] == "" || !Recreates(set) {
-		return nil
-	}
 	decision, since := &Decision{}, set.Status.RestartsSince
-	if json.Unmarshal([]byte(leader.Annotations[AnnotationKey]), decision) != nil || decision.Leader != leader.UID {
+	if leader == nil || leader.Annotations[AnnotationKey] == "" || since == nil || !Recreates(set) {
 		return nil
 	}
-	if since == nil || decision.At.Before(since) {
+	if json.Unmarshal([]byte(leader.Annotations[AnnotationKey]), decision) != nil || decision.Leader != leader.UID || decision.At.Before(since) {
 		return nil
 	}
 	return decision
 }
 
-// Decide returns the decision to recreate the group of a leader for a failure.
-func Decide(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, failure *Failure, now time.Time) *Decision {
+// Decide returns the decision to recreate the group for a failure.
+func (g Group) Decide(failure *Failure, now time.Time) *Decision {
+	stays := g.Leader.DeletionTimestamp == nil // else its StatefulSet replaces it, whatever its group failed of
+	limit, recreations := g.Set.Spec.LeaderWorkerTemplate.MaxGroupRestarts, recreations(g.Set, g.Index, g.Leader)
 	decision := &Decision{
-		Leader: leader.UID, Disrupted: failure.Disrupted, Disruption: failure.Disruption, At: moment(now), Failure: failure.PodFailure, Containers: failure.Containers,
-		Count:     inARow(set, index, leader.Labels[lwsv1.RevisionKey], now),
-		Exhausted: leader.DeletionTimestamp == nil && Exhausts(set, index, leader, failure), Recreations: recreations(set, index, leader),
+		Leader: g.Leader.UID, At: moment(now), Failure: *failure, Recreations: recreations,
+		Count: inARow(g.Set, g.Index, g.Leader.Labels[lwsv1.RevisionKey], now),
+		// A disruption is no failure of the group: it is always recreated then.
+		Exhausted: stays && !failure.Disrupted && limit != nil && ptr.Deref(recreations, 0) >= *limit,
 	}
-	// A leader that is terminating is replaced by its StatefulSet, whatever its group failed of.
-	counts := leader.DeletionTimestamp == nil && !decision.Disrupted && !decision.Exhausted
-	if set.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil && counts {
-		decision.Recreations = ptr.To(ptr.Deref(decision.Recreations, 0) + 1)
+	if limit != nil && stays && !decision.Disrupted && !decision.Exhausted {
+		decision.Recreations = ptr.To(ptr.Deref(recreations, 0) + 1)
 	}
-	if replacesUncounted(set, index, leader) {
+	if replacesUncounted(g.Set, g.Index, g.Leader) {
 		decision.Count++
 	}
 	if !decision.Disrupted {
 		decision.Count++
+	}
+	if g.KeepsLogs {
+		decision.AwaitLogs()
 	}
 	return decision
 }
 
 // Annotation returns the value of the annotation for the decision.
 func (d *Decision) Annotation() string {
-	text, err := json.Marshal(d)
-	if err != nil {
-		panic(fmt.Sprintf("encode a restart: %v", err)) // it has no field that cannot be encoded
-	}
+	text, _ := json.Marshal(d) // it has no field that cannot be encoded
 	return string(text)
 }
 
 // Due is when the group is deleted: at once for the first failure, and after the back-off
 // of the set for each one that follows. One that exhausts the budget is not waited for.
 func (d *Decision) Due(set *lwsv1.LeaderWorkerSet) metav1.Time {
-	wait := backoffOf(set).After(d.Count)
-	if wait == 0 || d.Disrupted || d.Exhausted {
-		return d.At
+	if wait := backoffOf(set).After(d.Count); wait > 0 && !d.Disrupted && !d.Exhausted {
+		return metav1.NewTime(d.At.Add(wait + time.Second)) // At has no fraction of a second
 	}
-	return metav1.NewTime(d.At.Add(wait + time.Second)) // At has no fraction of a second
+	return d.At
 }
 
 // BackoffText says why the restart of a group waits, and until when. It is empty for one that waits for no back-off.
@@ -108,7 +97,7 @@ func (d *Decision) BackoffText(set *lwsv1.LeaderWorkerSet, index int) string {
 	if !due.After(d.At.Time) {
 		return ""
 	}
-	return fmt.Sprintf("group %s failed %d times in a row and is recreated at %s (%s)", workload.GroupName(set, index), d.Count, due.UTC().Format(time.RFC3339), Text(d.Failure))
+	return fmt.Sprintf("group %s failed %d times in a row and is recreated at %s (%s)", workload.GroupName(set, index), d.Count, due.UTC().Format(time.RFC3339), d.Text())
 }
 
 // backoffOf returns the back-off of a set. Admission refuses a value that cannot be read; here it counts as absent.
@@ -124,11 +113,10 @@ func backoffOf(set *lwsv1.LeaderWorkerSet) backoff.Policy {
 // inARow returns how many failures the next one adds to: those at the same revision, if
 // the last restart is less than the reset time ago.
 func inARow(set *lwsv1.LeaderWorkerSet, index int, revision string, now time.Time) int32 {
-	last := Entry(set, index)
-	if last == nil || last.Revision != revision || !now.Before(last.DueAt.Add(backoffOf(set).Reset)) {
-		return 0
+	if last := Entry(set, index); last != nil && last.Revision == revision && now.Before(last.DueAt.Add(backoffOf(set).Reset)) {
+		return last.Count
 	}
-	return last.Count
+	return 0
 }
 
 // noteLength is how many characters the note of an event has at most.
@@ -156,7 +144,7 @@ func (d *Decision) Note(leader *corev1.Pod, group string) string {
 	role, end := "Worker", fmt.Sprintf(": group %s is recreated", group)
 	whole := d.note(role, noteLength) + fmt.Sprintf(", deleted %s to recreate group %s", leader.Name, group)
 	switch {
-	case d.Failure.Pod == leader.Name:
+	case d.Pod == leader.Name:
 		role = "Leader"
 	case utf8.RuneCountInString(whole) <= noteLength:
 		return whole
@@ -169,7 +157,7 @@ func (d *Decision) Note(leader *corev1.Pod, group string) string {
 }
 
 func (d *Decision) note(role string, width int) string {
-	f, cause := d.Failure, cmp.Or(d.Disruption, d.Failure.Reason)
+	f, cause := d.PodFailure, cmp.Or(d.Disruption, d.Reason)
 	var details []string
 	if f.Container != "" {
 		details = append(details, "container "+cut(f.Container, width), cut(f.Reason, width))

@@ -27,7 +27,7 @@ func TestADecisionIsBoundToItsLeader(t *testing.T) {
 	} {
 		leader := fakeapi.Pod("w-0", "w", 0)
 		leader.UID = "leader"
-		decision := restart.Decide(set, 0, leader, &restart.Failure{Code: restart.CodePodEnded}, fakeapi.Epoch.Add(time.Minute))
+		decision := restart.Group{Set: set, Leader: leader}.Decide(&restart.Failure{Code: restart.CodePodEnded}, fakeapi.Epoch.Add(time.Minute))
 		tt.edit(decision)
 		leader.Annotations = map[string]string{restart.AnnotationKey: decision.Annotation()}
 		if got := restart.Of(set, leader); (got != nil) != tt.want {
@@ -43,16 +43,16 @@ func TestAGroupStartsUnderThePolicyOfItsRevision(t *testing.T) {
 	leader := fakeapi.Pod("w-0", "w", 0)
 	leader.CreationTimestamp = since
 	for _, policy := range []lwsv1.RestartPolicyType{lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart} {
-		made, set := fakeapi.Set("w", 1, 2, fakeapi.Policy(policy)), fakeapi.Set("w", 1, 2)
+		set := fakeapi.Set("w", 1, 2)
 		set.Status.RestartsSince = &since
 		for _, now := range []lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart} {
 			set.Spec.LeaderWorkerTemplate.RestartPolicy = now
-			if got := restart.ForgivesStart(set, made, leader); got != (policy != lwsv1.RecreateGroupOnPodRestart) {
+			if got := restart.ForgivesStart(set, policy, leader); got != (policy != lwsv1.RecreateGroupOnPodRestart) {
 				t.Errorf("%s, now %s: forgives %t", policy, now, got)
 			}
 		}
 		fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
-		if !restart.ForgivesStart(set, made, leader) {
+		if !restart.ForgivesStart(set, policy, leader) {
 			t.Errorf("%s: the annotation does not hold", policy)
 		}
 	}

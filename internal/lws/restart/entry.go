@@ -23,11 +23,10 @@ func position[T any](sorted []T, index int32, of func(T) int32) (int, bool) {
 }
 
 func find[T any](sorted []T, index int, of func(T) int32) *T {
-	at, found := position(sorted, int32(index), of)
-	if !found {
-		return nil
+	if at, found := position(sorted, int32(index), of); found {
+		return &sorted[at]
 	}
-	return &sorted[at]
+	return nil
 }
 
 func below[T any](sorted []T, end int32, of func(T) int32) []T {

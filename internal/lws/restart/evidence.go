@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 // of any length: one that is no label value gives way to the code.
 func evidence(code string, pod *corev1.Pod, now time.Time) *Failure {
 	f := &Failure{
-		Code: code, Disrupted: isDisrupted(pod), Disruption: disruption(pod),
+		Code: code, Disruption: disruption(pod),
 		PodFailure: lwsv1.PodFailure{Pod: pod.Name, Reason: code, Node: pod.Spec.NodeName, At: moment(now)},
 	}
 	if code == CodePodDeleted {
@@ -42,7 +43,7 @@ func evidence(code string, pod *corev1.Pod, now time.Time) *Failure {
 			f.At = at
 		}
 	}
-	if ended(pod) || f.ExitCode == nil {
+	if workload.HasEnded(pod) || f.ExitCode == nil {
 		f.Reason = cmp.Or(pod.Status.Reason, f.Reason)
 		f.Message = cmp.Or(f.Message, lastLines(pod.Status.Message))
 	}
@@ -78,25 +79,20 @@ func lastEnd(pod *corev1.Pod) *end {
 	return &ends[max(0, failed)]
 }
 
-// endsOf returns how the containers of a pod ended last.
+// endsOf returns how the containers of a pod ended last. A run that completed does not hide the failure of the run
+// before it, unless the whole pod succeeded. Init containers complete before the others start: that is no end.
 func endsOf(pod *corev1.Pod) (ends []end) {
 	for i, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
-		if terminated := endOf(pod, c, i >= len(pod.Status.ContainerStatuses)); terminated != nil {
-			ends = append(ends, end{c.Name, terminated})
+		last, before := c.State.Terminated, c.LastTerminationState.Terminated
+		isInit, hasFailed := i >= len(pod.Status.ContainerStatuses), before != nil && before.ExitCode != 0
+		if last != nil && last.ExitCode == 0 && pod.Status.Phase != corev1.PodSucceeded && (isInit || hasFailed) {
+			last = nil
+		}
+		if last = cmp.Or(last, before); last != nil {
+			ends = append(ends, end{c.Name, last})
 		}
 	}
 	return ends
-}
-
-// endOf returns how a container ended last, or nil. A run that completed does not hide the failure of the run
-// before it, unless the whole pod succeeded. Init containers complete before the others start: that is no end.
-func endOf(pod *corev1.Pod, c corev1.ContainerStatus, isInit bool) *corev1.ContainerStateTerminated {
-	now, before := c.State.Terminated, c.LastTerminationState.Terminated
-	completed := now != nil && now.ExitCode == 0 && pod.Status.Phase != corev1.PodSucceeded
-	if completed && (isInit || before != nil && before.ExitCode != 0) {
-		return before
-	}
-	return cmp.Or(now, before)
 }
 
 // lastLines returns the last lines of a message.
@@ -124,7 +120,7 @@ func printable(r rune) rune {
 func moment(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }
 
 // Text describes a failure in one line.
-func Text(f lwsv1.PodFailure) string {
+func (f *Failure) Text() string {
 	text := "pod " + f.Pod
 	if f.Container != "" {
 		text += ", container " + f.Container
@@ -153,22 +149,6 @@ const unreadYet = "the pods were gone first"
 // Log is what was read of a container's log, or why it could not be read.
 type Log struct{ Text, Unread string }
 
-// withContainers adds the failed containers of the group to its failure.
-func (g Group) withContainers(failure *Failure, now time.Time) *Failure {
-	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
-	all := containersOf(g.Leader, failure, now)
-	for _, pod := range slices.Concat(g.Pods.Owned, g.Pods.Orphans, g.Pods.Foreign, g.Pods.Previous) {
-		if g.counts(pod, started) > 0 {
-			all = append(all, containersOf(pod, failure, now)...)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b lwsv1.ContainerFailure) int {
-		return cmp.Or(a.At.Compare(b.At.Time), cmp.Compare(len(a.Pod), len(b.Pod)), cmp.Compare(a.Pod, b.Pod))
-	})
-	failure.Containers = all[:min(len(all), containersKept)]
-	return failure
-}
-
 // containersOf returns the containers of a pod that failed together with the group, and the one
 // that the failure names. Containers of a pod that is being deleted are stopped: they did not fail.
 func containersOf(pod *corev1.Pod, failure *Failure, now time.Time) (failed []lwsv1.ContainerFailure) {
@@ -192,7 +172,6 @@ func containersOf(pod *corev1.Pod, failure *Failure, now time.Time) (failed []lw
 
 // AwaitLogs marks the logs of the failed containers as still to be read.
 func (d *Decision) AwaitLogs() {
-	d.Containers = slices.Clone(d.Containers)
 	for i := range d.Containers {
 		d.Containers[i].LogUnread = unreadYet
 	}

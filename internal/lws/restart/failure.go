@@ -18,19 +18,23 @@ type Group struct {
 	Leader  *corev1.Pod
 	Workers identity.Claim[*appsv1.StatefulSet]
 	Pods    identity.Claim[*corev1.Pod]
+	// KeepsLogs is set where the logs of failed containers are kept.
+	KeepsLogs bool
 }
 
 // Failure is why a group is to be recreated.
 type Failure struct {
-	Code string
-	lwsv1.PodFailure
-	// Disrupted is set when a pod of the group was drained, preempted or evicted. The failure
-	// then counts neither for the back-off nor for maxGroupRestarts.
-	Disrupted bool
+	// Code is one of those below. Only who found the failure knows it.
+	Code string `json:"-"`
+	// PodFailure is the evidence.
+	lwsv1.PodFailure `json:"failure"`
+	// Disrupted is set if a pod of the group was drained, preempted or evicted. The failure then counts neither for
+	// the back-off nor for maxGroupRestarts.
+	Disrupted bool `json:"disrupted,omitempty"`
 	// Disruption is the reason for which the pod that failed was disrupted, or empty.
-	Disruption string
+	Disruption string `json:"disruption,omitempty"`
 	// Containers are those that failed with the group.
-	Containers []lwsv1.ContainerFailure
+	Containers []lwsv1.ContainerFailure `json:"containers,omitempty"`
 }
 
 // Codes of failures. They are stable.
@@ -48,19 +52,11 @@ func absent(code, pod string, now time.Time) *Failure {
 	return &Failure{Code: code, PodFailure: lwsv1.PodFailure{Pod: pod, Reason: code, At: moment(now)}}
 }
 
-// ended reports whether the containers of a pod do not start again.
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-}
-
 // TerminationTarget is the condition of a pod that Kueue is about to delete.
 const TerminationTarget corev1.PodConditionType = "TerminationTarget"
 
-// isDisrupted reports whether a pod is drained, preempted or evicted, by Kubernetes or by Kueue.
-func isDisrupted(pod *corev1.Pod) bool { return disruption(pod) != "" }
-
-// disruption returns why a pod is drained, preempted or evicted, or is empty. Of Kueue the type of its condition says
-// enough.
+// disruption returns why a pod is drained, preempted or evicted, by Kubernetes or by Kueue, or is empty. Of Kueue the
+// type of its condition says enough.
 func disruption(pod *corev1.Pod) (reason string) {
 	for _, c := range pod.Status.Conditions {
 		switch {

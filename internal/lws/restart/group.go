@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -12,70 +13,50 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// Failure returns why the group is to be recreated, or nil.
-func (g Group) Failure(now time.Time) *Failure { return g.completed(g.failure(now), now) }
-
-// FailureOfLeader returns how the leader failed, which is terminating, or nil.
-func (g Group) FailureOfLeader(now time.Time) *Failure {
-	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
-	return g.completed(failureOf(g.Leader, started.restartsAt(0), true, now), now)
-}
-
-// completed adds to a failure what the other pods of the group show. The failure may be nil.
-func (g Group) completed(failure *Failure, now time.Time) *Failure {
-	if failure == nil {
-		return nil
-	}
-	failure.Disrupted = failure.Disrupted || g.isDisrupted()
-	return g.withContainers(failure, now)
-}
-
-// isDisrupted reports whether any pod of the group is being disrupted: the others fail because of it.
-func (g Group) isDisrupted() bool {
-	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
-	return isDisrupted(g.Leader) || slices.ContainsFunc(slices.Concat(g.Pods.Owned, g.Pods.Orphans, g.Pods.Foreign, g.Pods.Previous), func(pod *corev1.Pod) bool {
-		return isDisrupted(pod) && g.counts(pod, started) > 0
-	})
-}
-
-// failure compares the pods of a group that has started with the record. Until then only pods that exist count.
-//
-// Terminating workers come first: containers of other pods fail when a worker is drained.
-func (g Group) failure(now time.Time) *Failure {
-	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
+// Failure returns why the group is to be recreated, or nil. A group that has started is compared with its record. Until
+// then only pods that exist count.
+func (g Group) Failure(now time.Time) *Failure {
+	started := recordOfLeader(g.Set, g.Index, g.Leader)
 	if started == nil && ForgivesAnyStart(g.Set, g.Leader) {
 		return nil
 	}
+	members, present := g.members(started), map[int]bool{}
 	if len(started) > 1 && g.Workers.Own() == nil && g.Workers.Orphan() == nil {
-		return absent(CodeWorkersetDeleted, g.workerName(1), now)
+		return absent(CodeWorkersetDeleted, g.workerName(1), now).of(members, now)
 	}
-	for _, pod := range g.Pods.Previous {
-		if index := g.counts(pod, started); index > 0 {
-			return failureOf(pod, started.restartsAt(index), true, now)
+	for _, m := range members {
+		if failure := m.failure(now); failure != nil {
+			return failure.of(members, now)
 		}
-	}
-	if f := failureOf(g.Leader, started.restartsAt(0), false, now); f != nil {
-		return f
-	}
-	return g.failureOfWorkers(started, now)
-}
-
-// failureOfWorkers returns how a worker failed that is not terminating, or nil.
-func (g Group) failureOfWorkers(started record, now time.Time) *Failure {
-	present := map[int]bool{0: true}
-	for _, pod := range slices.Concat(g.Pods.Owned, g.Pods.Orphans, g.Pods.Foreign) {
-		index := g.counts(pod, started)
-		if f := failureOf(pod, started.restartsAt(index), false, now); f != nil && index > 0 {
-			return f
-		}
-		present[index] = true
+		present[m.index] = true
 	}
 	for index := range started {
 		if !present[index] {
-			return absent(CodePodGone, g.workerName(index), now)
+			return absent(CodePodGone, g.workerName(index), now).of(members, now)
 		}
 	}
 	return nil
+}
+
+// FailureOfLeader returns how the leader failed, which is terminating.
+func (g Group) FailureOfLeader(now time.Time) *Failure {
+	started := recordOfLeader(g.Set, g.Index, g.Leader)
+	leader := member{g.Leader, 0, started.restartsAt(0), true}
+	return leader.failure(now).of(g.members(started), now)
+}
+
+// of adds what all pods of the group show: the others fail because one is disrupted, and the first containers to end
+// show the cause.
+func (f *Failure) of(members []member, now time.Time) *Failure {
+	for _, m := range members {
+		f.Disrupted = f.Disrupted || disruption(m.Pod) != ""
+		f.Containers = append(f.Containers, containersOf(m.Pod, f, now)...)
+	}
+	slices.SortStableFunc(f.Containers, func(a, b lwsv1.ContainerFailure) int {
+		return cmp.Or(a.At.Compare(b.At.Time), cmp.Compare(len(a.Pod), len(b.Pod)), cmp.Compare(a.Pod, b.Pod))
+	})
+	f.Containers = f.Containers[:min(len(f.Containers), containersKept)]
+	return f
 }
 
 // workerName is the name of a worker. Another implementation names the StatefulSet of a group with a key in
@@ -86,6 +67,32 @@ func (g Group) workerName(index int) string {
 		name = sts.Name
 	}
 	return identity.LeaderName(name, index)
+}
+
+// member is a pod whose failure is one of its group.
+type member struct {
+	*corev1.Pod
+	index int
+	// restarts is how often its containers had restarted when the group started.
+	restarts uint64
+	// isLeaving is set if the pod is terminating, or its StatefulSet is.
+	isLeaving bool
+}
+
+// members returns the leader and the workers that count. Terminating workers come first: containers of other pods fail
+// when a worker is drained.
+func (g Group) members(started record) (all []member) {
+	add := func(isLeaving bool, pods ...*corev1.Pod) {
+		for _, pod := range pods {
+			if index := g.counts(pod, started); index > 0 {
+				all = append(all, member{pod, index, started.restartsAt(index), isLeaving})
+			}
+		}
+	}
+	add(true, g.Pods.Previous...)
+	all = append(all, member{g.Leader, 0, started.restartsAt(0), false})
+	add(false, slices.Concat(g.Pods.Owned, g.Pods.Orphans, g.Pods.Foreign)...)
+	return all
 }
 
 // counts returns the index of a worker whose failure is one of the group, or 0. A group that started has the pods of
@@ -107,16 +114,22 @@ func (g Group) counts(pod *corev1.Pod, started record) int {
 	return index
 }
 
-// failureOf returns how a pod failed, or nil. Every pod that is deleted ends in a terminal phase: of
+// IsRecorded reports whether a worker was one of the group when it started.
+func (g Group) IsRecorded(worker *corev1.Pod) bool {
+	started := recordOfLeader(g.Set, g.Index, g.Leader)
+	return started != nil && g.counts(worker, started) > 0
+}
+
+// failure returns how a pod failed, or nil. Every pod that is deleted ends in a terminal phase: of
 // a terminating pod that says nothing unless the kubelet gave a reason.
-func failureOf(pod *corev1.Pod, restarts uint64, leaving bool, now time.Time) *Failure {
+func (m member) failure(now time.Time) *Failure {
 	switch {
-	case ended(pod) && (!leaving || pod.Status.Reason != ""):
-		return evidence(CodePodEnded, pod, now)
-	case Restarts(pod) > restarts:
-		return evidence(CodePodRestarted, pod, now)
-	case leaving:
-		return evidence(CodePodDeleted, pod, now)
+	case workload.HasEnded(m.Pod) && (!m.isLeaving || m.Status.Reason != ""):
+		return evidence(CodePodEnded, m.Pod, now)
+	case Restarts(m.Pod) > m.restarts:
+		return evidence(CodePodRestarted, m.Pod, now)
+	case m.isLeaving:
+		return evidence(CodePodDeleted, m.Pod, now)
 	}
 	return nil
 }

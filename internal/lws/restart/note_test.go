@@ -21,9 +21,9 @@ func TestNotesOfLongNamesFit(t *testing.T) {
 				for _, group := range []string{"7", "0123456789"} {
 					for _, leader := range []string{"llama-7", long} {
 						for _, pod := range []string{leader, leader + "-17"} {
-							d := restart.Decision{Failure: lwsv1.PodFailure{Pod: pod, Container: container, Reason: reason, Node: node}}
+							d := restart.Decision{Failure: restart.Failure{PodFailure: lwsv1.PodFailure{Pod: pod, Container: container, Reason: reason, Node: node}}}
 							if container != "" {
-								d.Failure.ExitCode = new(int32(-2147483648))
+								d.ExitCode = new(int32(-2147483648))
 							}
 							of := &corev1.Pod{}
 							of.Name = leader
@@ -43,7 +43,9 @@ func TestNotesOfLongNamesFit(t *testing.T) {
 			}
 		}
 	}
-	usual := restart.Decision{Failure: lwsv1.PodFailure{Pod: "llama-405b-12-3", Container: "serve", Reason: "OOMKilled", ExitCode: new(int32(137)), Node: "gpu-7.example.com"}}
+	usual := restart.Decision{Failure: restart.Failure{PodFailure: lwsv1.PodFailure{
+		Pod: "llama-405b-12-3", Container: "serve", Reason: "OOMKilled", ExitCode: new(int32(137)), Node: "gpu-7.example.com",
+	}}}
 	leader := &corev1.Pod{}
 	leader.Name = "llama-405b-12"
 	note := usual.Note(leader, "12")

@@ -6,21 +6,20 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// Recreates reports whether the policy recreates groups when a pod of theirs fails. A set
-// without a policy has the default of the schema.
+// Recreates reports whether the policy of a set recreates groups when a pod of theirs fails.
 func Recreates(set *lwsv1.LeaderWorkerSet) bool {
-	switch set.Spec.LeaderWorkerTemplate.RestartPolicy {
-	case lwsv1.NoneRestartPolicy, lwsv1.DeprecatedDefaultRestartPolicy:
-		return false
-	}
-	return true
+	return RecreatesBy(set.Spec.LeaderWorkerTemplate.RestartPolicy)
 }
 
-// ForgivesStart reports whether failures before all pods of the group ran do not recreate
-// it. made is the set at the revision of the leader.
-func ForgivesStart(set, made *lwsv1.LeaderWorkerSet, leader *corev1.Pod) bool {
-	return ForgivesAnyStart(set, leader) || !Recreates(made) ||
-		made.Spec.LeaderWorkerTemplate.RestartPolicy == lwsv1.RecreateGroupAfterStart
+// RecreatesBy reports the same of a policy. A set without one has the default of the schema.
+func RecreatesBy(policy lwsv1.RestartPolicyType) bool {
+	return policy != lwsv1.NoneRestartPolicy && policy != lwsv1.DeprecatedDefaultRestartPolicy
+}
+
+// ForgivesStart reports whether failures before all pods of the group ran do not recreate it. policy is that of the
+// leader's revision.
+func ForgivesStart(set *lwsv1.LeaderWorkerSet, policy lwsv1.RestartPolicyType, leader *corev1.Pod) bool {
+	return ForgivesAnyStart(set, leader) || !RecreatesBy(policy) || policy == lwsv1.RecreateGroupAfterStart
 }
 
 // ForgivesAnyStart reports the same without the policy of the leader's revision: by the

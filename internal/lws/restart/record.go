@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
@@ -36,8 +35,7 @@ func recordOf(pod *corev1.Pod) recorded {
 }
 
 // Restarts counts the restarts of a pod's containers, sidecars included.
-func Restarts(pod *corev1.Pod) uint64 {
-	var sum uint64
+func Restarts(pod *corev1.Pod) (sum uint64) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		sum += uint64(max(c.RestartCount, 0))
 	}
@@ -142,23 +140,13 @@ func NewlyStarted(before, after *lwsv1.LeaderWorkerSet) []int {
 
 // LacksRecord reports whether the status still lacks the record of a leader that runs.
 func LacksRecord(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
-	if leader == nil || leader.Status.Phase != corev1.PodRunning || !Recreates(set) {
-		return false
-	}
 	started := startedAt(set, index)
-	return started == nil || started.Leader != leader.UID
+	return leader != nil && leader.Status.Phase == corev1.PodRunning && Recreates(set) && (started == nil || started.Leader != leader.UID)
 }
 
 // HasStarted reports whether the status has the record of a leader's group.
 func HasStarted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
-	return recordOfLeader(set, index, leader.UID) != nil
-}
-
-// IsRecorded reports whether a worker was one of the group when it started.
-func IsRecorded(set *lwsv1.LeaderWorkerSet, index int, leader, worker *corev1.Pod) bool {
-	group := Group{Set: set, Index: index, Leader: leader}
-	started := recordOfLeader(set, index, leader.UID)
-	return started != nil && group.counts(worker, started) > 0
+	return recordOfLeader(set, index, leader) != nil
 }
 
 // startedAt returns what the status records of a group, or nil.
@@ -167,23 +155,19 @@ func startedAt(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.StartedGroup {
 }
 
 // recordOfLeader returns the record of the group under this leader, or nil.
-func recordOfLeader(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) record {
-	started := startedAt(set, index)
-	if started == nil || started.Leader != leader {
-		return nil
+func recordOfLeader(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) record {
+	if started := startedAt(set, index); started != nil && started.Leader == leader.UID {
+		return decodeRecord(started.Pods)
 	}
-	return decodeRecord(started.Pods)
+	return nil
 }
 
 // replacesUncounted reports whether the leader followed another one at an equal revision
 // and no restart was counted for that.
 func replacesUncounted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
-	started := startedAt(set, index)
-	if started == nil || started.Leader == leader.UID {
-		return false
-	}
-	_, revision, _ := strings.Cut(started.Pods, revisionSeparator)
-	return !isCounted(started) && revision != "" && revision == leader.Labels[lwsv1.RevisionKey]
+	started, revision := startedAt(set, index), leader.Labels[lwsv1.RevisionKey]
+	return started != nil && started.Leader != leader.UID && !isCounted(started) && revision != "" &&
+		strings.HasSuffix(started.Pods, revisionSeparator+revision)
 }
 
 // isCounted reports whether another leader is no failure of a group. A record without a revision says so, too: the

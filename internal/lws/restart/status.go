@@ -111,7 +111,7 @@ func (s *Status) entry(set *lwsv1.LeaderWorkerSet, index int, revision string, d
 		entry.Failures = last.Failures
 	}
 	if last == nil || last.Leader != decision.Leader {
-		failures := append(slices.Clone(entry.Failures), decision.Failure)
+		failures := append(slices.Clone(entry.Failures), decision.PodFailure)
 		entry.Failures = failures[max(0, len(failures)-failuresKept):]
 		s.IsNew = true
 	}
@@ -122,9 +122,9 @@ func (s *Status) entry(set *lwsv1.LeaderWorkerSet, index int, revision string, d
 // operator ran, or a user deleted it.
 func replaced(set *lwsv1.LeaderWorkerSet, index int, by *corev1.Pod, now time.Time) *Decision {
 	return &Decision{
-		Leader: startedAt(set, index).Leader, Disrupted: true, At: moment(now),
+		Leader: startedAt(set, index).Leader, At: moment(now), Recreations: recreations(set, index, by),
 		Count:   inARow(set, index, by.Labels[lwsv1.RevisionKey], now) + 1,
-		Failure: absent(CodeLeaderReplaced, by.Name, now).PodFailure, Recreations: recreations(set, index, by),
+		Failure: Failure{Disrupted: true, PodFailure: absent(CodeLeaderReplaced, by.Name, now).PodFailure},
 	}
 }
 

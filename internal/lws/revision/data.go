@@ -8,6 +8,7 @@ package revision
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -77,15 +78,15 @@ func Key(data []byte) string {
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
 }
 
-// content is what Data encodes.
-type content struct {
+// content is what Data encodes, or as much of the template as is asked for.
+type content[Template any] struct {
 	Spec struct {
-		LeaderWorkerTemplate *lwsv1.LeaderWorkerTemplate `json:"leaderWorkerTemplate"`
-		NetworkConfig        *lwsv1.NetworkConfig        `json:"networkConfig"`
+		LeaderWorkerTemplate *Template            `json:"leaderWorkerTemplate"`
+		NetworkConfig        *lwsv1.NetworkConfig `json:"networkConfig"`
 	} `json:"spec"`
 }
 
-var quantities = quantity.In[content]()
+var quantities = quantity.In[content[lwsv1.LeaderWorkerTemplate]]()
 
 // Restore returns the set as it was at the revision with the given data: the live set with the revision's template and
 // network configuration, and its own maxGroupRestarts. The result shares everything else with set. No schema has
@@ -94,7 +95,7 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	if err := quantities.Check(data); err != nil {
 		return nil, fmt.Errorf("decode revision: %w", err)
 	}
-	var stored content
+	var stored content[lwsv1.LeaderWorkerTemplate]
 	if err := strictjson.UnmarshalCaseSensitivePreserveInts(data, &stored); err != nil {
 		return nil, fmt.Errorf("decode revision: %.256s", err.Error()) // a decoder repeats a number of any length
 	}
@@ -184,11 +185,8 @@ func Counting(claim identity.Claim[*appsv1.ControllerRevision], setName string) 
 // hashes to the key precedes one that was created again under the key.
 func WithKey(revisions []*appsv1.ControllerRevision, key string) *appsv1.ControllerRevision {
 	keyed := func(r *appsv1.ControllerRevision) bool { return r.Labels[lwsv1.RevisionKey] == key }
-	exact := Latest(revisions, func(r *appsv1.ControllerRevision) bool { return keyed(r) && Key(r.Data.Raw) == key })
-	if exact != nil {
-		return exact
-	}
-	return Latest(revisions, keyed)
+	exact := func(r *appsv1.ControllerRevision) bool { return keyed(r) && Key(r.Data.Raw) == key }
+	return cmp.Or(Latest(revisions, exact), Latest(revisions, keyed))
 }
 
 // RestoredAt returns the set as it was at the revision with the key.
@@ -231,10 +229,15 @@ func InHistory(revision *appsv1.ControllerRevision, setName string) bool {
 	return revision.Labels[HistoryLabelKey] == setName
 }
 
-// MadeUnder returns a set as its groups at a revision were created. A group whose revision is lost goes by the set.
-func MadeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) *lwsv1.LeaderWorkerSet {
-	if restored, err := RestoredAt(set, revisions, key); err == nil {
-		return restored
+type restarts struct {
+	Policy lwsv1.RestartPolicyType `json:"restartPolicy"`
+}
+
+// PolicyAt returns the restart policy of the revision with the key. A group whose revision is lost has that of the set.
+func PolicyAt(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) lwsv1.RestartPolicyType {
+	found, stored := WithKey(Counting(revisions, set.Name), key), content[restarts]{}
+	if found == nil || strictjson.UnmarshalCaseSensitivePreserveInts(found.Data.Raw, &stored) != nil || stored.Spec.LeaderWorkerTemplate == nil {
+		return set.Spec.LeaderWorkerTemplate.RestartPolicy
 	}
-	return set
+	return stored.Spec.LeaderWorkerTemplate.Policy
 }

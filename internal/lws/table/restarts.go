@@ -98,5 +98,5 @@ func (t *Table) since() *metav1.Time {
 }
 
 func (t *Table) forgivesStart(leader *corev1.Pod) bool {
-	return restart.ForgivesStart(t.Live, revision.MadeUnder(t.Live, t.Revisions, leader.Labels[lwsv1.RevisionKey]), leader)
+	return restart.ForgivesStart(t.Live, revision.PolicyAt(t.Live, t.Revisions, leader.Labels[lwsv1.RevisionKey]), leader)
 }

@@ -100,11 +100,9 @@ func Templates(set *lwsv1.LeaderWorkerSet) []corev1.PersistentVolumeClaim {
 }
 
 // TemplateNames are the names of the volumeClaimTemplates of a set.
-func TemplateNames(set *lwsv1.LeaderWorkerSet) []string {
-	templates := Templates(set)
-	names := make([]string, len(templates))
-	for i := range templates {
-		names[i] = templates[i].Name
+func TemplateNames(set *lwsv1.LeaderWorkerSet) (names []string) {
+	for _, template := range Templates(set) {
+		names = append(names, template.Name)
 	}
 	return names
 }
@@ -119,12 +117,13 @@ func WithTemplates(set *lwsv1.LeaderWorkerSet, templates []corev1.PersistentVolu
 // AsCreated is a set with the volumeClaimTemplates of its leader StatefulSet if their names
 // differ: PVCs are found by these names.
 func AsCreated(set *lwsv1.LeaderWorkerSet, leaders *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
-	named := func(a, b corev1.PersistentVolumeClaim) bool { return a.Name == b.Name }
-	if leaders == nil || slices.EqualFunc(leaders.Spec.VolumeClaimTemplates, Templates(set), named) {
+	if leaders == nil || slices.EqualFunc(leaders.Spec.VolumeClaimTemplates, Templates(set), hasSameName) {
 		return set
 	}
 	return WithTemplates(set, leaders.Spec.VolumeClaimTemplates)
 }
+
+func hasSameName(a, b corev1.PersistentVolumeClaim) bool { return a.Name == b.Name }
 
 // WhenScaledAnnotationKey on a PVC holds the UID of the set that deletes it when its group is scaled away.
 const WhenScaledAnnotationKey = "lockstep.dev/when-scaled"
