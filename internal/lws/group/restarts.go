@@ -200,11 +200,10 @@ func mark(g *input, leader *corev1.Pod) (p lws.Plan) {
 
 // keepEvidence keeps a group that was stopped until a cause to let it go. One that is marked is not deleted yet.
 func keepEvidence(g *input) (p lws.Plan, next bool) {
-	leader := cmp.Or(g.Leaving, g.Former)
-	if lws.IsExhausted(g.Leader) || len(g.Kept) == 0 && !lws.IsExhausted(leader) {
-		return p, true
+	if leader := cmp.Or(g.Leaving, g.Former); !lws.IsExhausted(g.Leader) && (len(g.Kept) > 0 || lws.IsExhausted(leader)) {
+		return letGo(g, leader), false
 	}
-	return letGo(g, leader), false
+	return p, true
 }
 
 // letGo lets a group end that was stopped, where there is a cause.
