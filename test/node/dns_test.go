@@ -31,8 +31,7 @@ const corefile = `%[3]s:53 {
 
 // startDNS starts CoreDNS at the address of the node, which the kubelet writes into pods.
 func (n *realNode) startDNS() error {
-	return n.stage.ask(order{Do: "start", Name: "coredns", Log: n.log("coredns"), Beside: "containerd",
-		Args: []string{n.dns, "-conf", filepath.Join(n.dir, "Corefile")}})
+	return n.stage.start("coredns", n.log("coredns"), n.dns, "-conf", filepath.Join(n.dir, "Corefile"))
 }
 
 // allowDNS lets CoreDNS read what it answers.

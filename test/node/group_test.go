@@ -8,13 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,40 +93,6 @@ func TestAfterStart(t *testing.T) {
 	s.checkEvidence(set, 0, lwsv1.PodFailure{Pod: "a-0-2", Container: "serve", ExitCode: new(int32(137)), Reason: "Error", Node: nodeName})
 }
 
-// The operator recreates a group that fails again and again after growing delays. The status has the
-// evidence of each failure.
-func TestACrashLoop(t *testing.T) {
-	s := newScene(t)
-	set := s.newSet("a", 1, 2, args("--exit", "3", "--after", "2s", "--say", "no shard 7"))
-	s.Create(set)
-	s.Eventually("the group failed twice, and waits", func() error {
-		now := s.Set("a")
-		if r := s.restarts(set, 0); r == nil || r.Count < 2 || !r.DueAt.After(r.FailedAt.Time) {
-			return fmt.Errorf("restarts %+v", r)
-		}
-		if !meta.IsStatusConditionTrue(now.Status.Conditions, "RestartBackOff") {
-			return fmt.Errorf("conditions %+v", now.Status.Conditions)
-		}
-		return nil
-	})
-	r := s.restarts(set, 0)
-	for _, failure := range r.Failures {
-		if failure.ExitCode == nil || *failure.ExitCode != 3 || failure.Message != "no shard 7" || failure.Node != nodeName {
-			t.Errorf("evidence: %+v", failure)
-		}
-	}
-	if len(r.Containers) == 0 || r.Containers[0].Message != "no shard 7" || r.Containers[0].LogUnread != "" {
-		t.Errorf("containers: %+v", r.Containers)
-	}
-	s.tell("evidence: %+v", r.Failures)
-	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "no shard 7", "exit code 3"))
-	leader := s.UIDs()["a-0"]
-	s.Until("the group is recreated when it is due", func() bool {
-		now := s.UIDs()["a-0"]
-		return now != "" && now != leader
-	})
-}
-
 // With --crash-log-lines, the status has the log of a container that was killed, read from the
 // kubelet after it started the container again. The group is recreated as ever.
 func TestACrashLeavesItsLog(t *testing.T) {
@@ -203,57 +164,6 @@ func boolean(is bool) int {
 		return 1
 	}
 	return 0
-}
-
-// A set is deleted and created again at once. Its pods take time to end on a real node. No object of
-// the new incarnation comes before the previous one of its name is gone, and each pod is created once.
-func TestDeletedAndCreatedAgain(t *testing.T) {
-	for _, policy := range []metav1.DeletionPropagation{
-		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
-	} {
-		t.Run(string(policy), func(t *testing.T) { again(newScene(t), policy) })
-	}
-}
-
-func again(s *scene, policy metav1.DeletionPropagation) {
-	s.Check("make disks", bed.addDisks(s.Context(), 6))
-	old := s.newSet("a", 2, 3, withDisks)
-	s.Create(old)
-	s.awaitAvailable(old)
-	before, began := s.UIDs(), time.Now()
-	s.Remove(old.DeepCopy(), client.PropagationPolicy(policy))
-	set := s.newSet("a", 2, 3, withDisks)
-	s.Eventually("the set is created again", func() error {
-		err := s.Client.Create(s.Context(), set)
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			s.Fatalf("create the set again: %v", err)
-		}
-		return err
-	})
-	s.tell("deleted (%s) and created again", policy)
-	s.awaitIncarnation(set)
-	s.tell("%s: the new incarnation is Available %.1fs after the deletion of the previous one", policy, time.Since(began).Seconds())
-
-	now, orphaned := s.UIDs(), policy == metav1.DeletePropagationOrphan
-	s.wantCreated(func(string) int { return 2 - boolean(orphaned) })
-	for name := range now {
-		kept := now[name] == before[name]
-		s.Want("pod "+name, drill.Lacking("taken over", orphaned, kept))
-		if was, is := s.Of(before[name]), s.Of(now[name]); !kept && (was.Died == 0 || is.Born < was.Died) {
-			s.Errorf("pod %s was created before its previous incarnation was gone", name)
-		}
-	}
-	if !orphaned {
-		s.checkInherited(before, now, "a-0", "a-0-1", "a-1-2")
-	}
-}
-
-// awaitIncarnation waits until a set owns its leader StatefulSet and is Available.
-func (s *scene) awaitIncarnation(set *lwsv1.LeaderWorkerSet) {
-	drill.Await(s.Scene, set.Name, "is owned by the new incarnation", func(leaders *appsv1.StatefulSet) error {
-		return drill.Lacking("owned and not terminating", true, metav1.IsControlledBy(leaders, set) && leaders.DeletionTimestamp == nil)
-	})
-	s.awaitAvailable(set)
 }
 
 // A kubelet dies while a group terminates, so that its pods stay. The plugin says what the group waits

@@ -3,7 +3,6 @@
 package node
 
 import (
-	"archive/tar"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,10 +143,7 @@ func (s *scene) importImage() string {
 	}
 	s.Check("read the index of the layout", json.Unmarshal(text, &index))
 	path := filepath.Join(bed.node.dir, "lockstep.tar")
-	file, err := os.Create(path)
-	s.Check("archive the layout", err)
-	w := tar.NewWriter(file)
-	s.Check("archive the layout", errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), file.Close()))
+	s.Check("archive the layout", archive(path, dir))
 	out, err := bed.node.ctr("images", "import", "--base-name", imageName, path)
 	s.Check("import the image: "+string(out), err)
 	return imageName + ":" + index.Manifests[0].Annotations["org.opencontainers.image.ref.name"]

@@ -4,10 +4,8 @@ package node
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -117,7 +115,7 @@ func newNode(dir string) (*realNode, error) {
 	if n.ports, err = drill.FreePorts(2); err != nil {
 		return nil, err
 	}
-	for _, sub := range []string{"cni", "disks", "pods", "plugins"} {
+	for _, sub := range []string{"cni", "disks", "images", "pods", "plugins"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, err
 		}
@@ -137,21 +135,19 @@ func (n *realNode) write(name, form string, values ...any) error {
 
 // start starts containerd with the images of the drills, and the kubelet.
 func (n *realNode) start() (err error) {
-	images, err := buildImages(n.dir)
-	if err != nil {
+	if err := n.buildImages(); err != nil {
 		return err
 	}
 	if n.stage, err = openStage(n.dir, n.group); err != nil {
 		return err
 	}
-	if err := n.stage.ask(order{Do: "start", Name: "containerd", Log: n.log("containerd"), Apart: true,
-		Args: []string{"sh", "-ec", makeNetwork + `exec containerd --config "$1"`, "sh", filepath.Join(n.dir, "containerd.toml")}}); err != nil {
-		return fmt.Errorf("%w\n%s", err, drill.LastLines(n.log("stage"), 10))
+	if err := n.stage.start("containerd", n.log("containerd"), "containerd", "--config", filepath.Join(n.dir, "containerd.toml")); err != nil {
+		return err
 	}
 	if err := n.awaitContainerd(); err != nil {
 		return err
 	}
-	if out, err := n.ctr("images", "import", images); err != nil {
+	if out, err := n.ctr("images", "import", filepath.Join(n.dir, "images.tar")); err != nil {
 		return fmt.Errorf("import images: %w\n%s", err, out)
 	}
 	if err := n.startRelay(); err != nil {
@@ -176,18 +172,18 @@ func (n *realNode) awaitContainerd() error {
 
 // startKubelet starts the kubelet, also after a kill: it then finds its pods.
 func (n *realNode) startKubelet() error {
-	return n.stage.ask(order{Do: "start", Name: "kubelet", Log: n.log("kubelet"), Beside: "containerd", Args: []string{n.program,
+	return n.stage.start("kubelet", n.log("kubelet"), n.program,
 		"--config", filepath.Join(n.dir, "kubelet.yaml"),
 		"--kubeconfig", filepath.Join(n.dir, "kubeconfig"),
 		"--hostname-override", nodeName,
 		"--node-ip", nodeAddress,
 		"--root-dir", filepath.Join(n.dir, "kubelet"),
 		"--cert-dir", filepath.Join(n.dir, "certificates"),
-		"--v", "2"}})
+		"--v", "2")
 }
 
 // killKubelet kills the kubelet. The containers continue.
-func (n *realNode) killKubelet() error { return n.stage.ask(order{Do: "kill", Name: "kubelet"}) }
+func (n *realNode) killKubelet() error { return n.stage.kill("kubelet") }
 
 // killContainer kills the first process of a container, as the kernel does without memory.
 func (n *realNode) killContainer(id string) error {
@@ -379,57 +375,45 @@ const (
 	pauseImage     = "lockstep.local/pause:drill" // holds the namespaces of a pod: the same program without flags
 )
 
-// buildImages builds the program that runs in pods, and writes an archive of its images, in the
-// format of docker save.
-func buildImages(dir string) (path string, err error) {
-	program := filepath.Join(dir, "container")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, "./container")
+// imageConfig and imageManifest are of the format of docker save.
+const (
+	imageConfig = `{"architecture":%q,"os":"linux","config":{"Entrypoint":["/container"],"Labels":{"name":%q}},
+"rootfs":{"type":"layers","diff_ids":["sha256:%x"]}}`
+	imageManifest = `[{"Config":"container.json","RepoTags":[%q],"Layers":["layer.tar"]},
+{"Config":"pause.json","RepoTags":[%q],"Layers":["layer.tar"]}]`
+)
+
+// buildImages builds the program that runs in pods, and writes an archive of its images.
+func (n *realNode) buildImages() error {
+	root, images := filepath.Join(n.dir, "root"), filepath.Join(n.dir, "images")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", filepath.Join(root, "container"), "./container")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the image's program: %w\n%s", err, out)
+		return fmt.Errorf("build the image's program: %w\n%s", err, out)
 	}
-	code, err := os.ReadFile(program)
+	layer := filepath.Join(images, "layer.tar")
+	if err := archive(layer, root); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(layer)
 	if err != nil {
-		return "", err
+		return err
 	}
-	layer, err := tarOf(map[string][]byte{"container": code}, 0o755)
-	if err != nil {
-		return "", err
-	}
-	files, manifests := map[string][]byte{"layer.tar": layer}, []map[string]any{}
-	for _, name := range []string{containerImage, pauseImage} {
-		config := fmt.Sprintf("%d.json", len(manifests))
-		files[config], err = json.Marshal(map[string]any{
-			"architecture": runtime.GOARCH, "os": "linux",
-			"config": map[string]any{"Entrypoint": []string{"/container"}, "Labels": map[string]string{"name": name}},
-			"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
-		})
-		if err != nil {
-			return "", err
-		}
-		manifests = append(manifests, map[string]any{"Config": config, "RepoTags": []string{name}, "Layers": []string{"layer.tar"}})
-	}
-	if files["manifest.json"], err = json.Marshal(manifests); err != nil {
-		return "", err
-	}
-	images, err := tarOf(files, 0o644)
-	if err != nil {
-		return "", err
-	}
-	path = filepath.Join(dir, "images.tar")
-	return path, os.WriteFile(path, images, 0o644)
+	sum := sha256.Sum256(text)
+	return errors.Join(
+		n.write("images/container.json", imageConfig, runtime.GOARCH, containerImage, sum),
+		n.write("images/pause.json", imageConfig, runtime.GOARCH, pauseImage, sum),
+		n.write("images/manifest.json", imageManifest, containerImage, pauseImage),
+		archive(filepath.Join(n.dir, "images.tar"), images),
+	)
 }
 
-func tarOf(files map[string][]byte, mode int64) ([]byte, error) {
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for name, content := range files {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(content))}); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(content); err != nil {
-			return nil, err
-		}
+// archive writes an archive of a directory.
+func archive(path, dir string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
 	}
-	return out.Bytes(), w.Close()
+	w := tar.NewWriter(file)
+	return errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), file.Close())
 }

@@ -50,8 +50,7 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 
 // startProxy starts kube-proxy, which makes Services of pods reachable in the network of the node.
 func (n *realNode) startProxy() error {
-	return n.stage.ask(order{Do: "start", Name: "kube-proxy", Log: n.log("kube-proxy"), Beside: "containerd",
-		Args: []string{n.program, "proxy", "--config", filepath.Join(n.dir, "proxy.yaml")}})
+	return n.stage.start("kube-proxy", n.log("kube-proxy"), n.program, "proxy", "--config", filepath.Join(n.dir, "proxy.yaml"))
 }
 
 // Sockets between the network of the node and that of the machine, in the directory of the node.
@@ -59,6 +58,9 @@ const (
 	apiSocket    = "api.sock"
 	egressSocket = "egress.sock"
 )
+
+// relayEnv makes the test binary act as the relay's end on the node.
+const relayEnv = "LOCKSTEP_NODE_RELAY"
 
 // A relay joins the network of the node and the API server, and nothing else. The sockets are files,
 // which both networks share.
@@ -80,8 +82,7 @@ func (n *realNode) startRelay() (err error) {
 	if err != nil {
 		return err
 	}
-	return n.stage.ask(order{Do: "start", Name: "relay", Log: n.log("relay"), Beside: "containerd",
-		Args: []string{"env", stageEnv + "=relay", self, n.dir, n.relay.port}})
+	return n.stage.start("relay", n.log("relay"), "env", relayEnv+"=1", self, n.dir, n.relay.port)
 }
 
 // close ends the end on the machine.

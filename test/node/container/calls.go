@@ -29,7 +29,7 @@ type diary struct{ file *os.File }
 func (d diary) add(what string, at time.Time, about string) {
 	line := fmt.Sprintf("%s %d %s\n", what, at.UnixMilli(), strings.ReplaceAll(about, "\n", " "))
 	if _, err := d.file.WriteString(line); err != nil {
-		end(err.Error(), 1)
+		end(err.Error())
 	}
 }
 
@@ -38,7 +38,7 @@ func (d diary) add(what string, at time.Time, about string) {
 func call(dir string, stopped <-chan os.Signal) {
 	file, err := os.OpenFile(filepath.Join(dir, os.Getenv("POD_UID")), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		end(err.Error(), 1)
+		end(err.Error())
 	}
 	d := diary{file}
 	d.add("born", time.Now(), "")
@@ -47,7 +47,7 @@ func call(dir string, stopped <-chan os.Signal) {
 	}
 	listener, err := net.Listen("tcp", ":"+port)
 	if err != nil {
-		end(err.Error(), 1)
+		end(err.Error())
 	}
 	go d.serve(listener)
 	<-stopped
@@ -58,7 +58,7 @@ func (d diary) serve(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			end(err.Error(), 1)
+			end(err.Error())
 		}
 		go func() {
 			defer func() { _ = conn.Close() }()

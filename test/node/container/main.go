@@ -1,9 +1,8 @@
 // Command container is the static program in the containers of the drills on a real node. It
-// records the start and the end of its pod in a volume, and ends as its flags say.
+// records the start and the end of its pod in a volume.
 //
-//	container [--data DIR] [--linger 3s]             runs until SIGTERM
-//	container --exit 3 --after 1s --say "no shard"   ends by itself, with a termination message
-//	container --calls DIR                            a leader answers its workers, which dial until SIGKILL
+//	container [--data DIR] [--linger 3s]  runs until SIGTERM
+//	container --calls DIR                 a leader answers its workers, which dial until SIGKILL
 package main
 
 import (
@@ -16,31 +15,18 @@ import (
 	"time"
 )
 
-// terminationMessage is the file from which a kubelet reads the termination message of a container.
-const terminationMessage = "/dev/termination-log"
-
 func main() {
 	data := flag.String("data", "", "directory with the file pods, to which the program adds a line at its start and its end")
 	linger := flag.Duration("linger", 0, "how long to run on after SIGTERM")
-	exit := flag.Int("exit", -1, "end by itself with this code")
-	after := flag.Duration("after", 0, "how long to run before that")
-	say := flag.String("say", "", "termination message")
 	calls := flag.String("calls", "", "directory for the diary of the calls between a leader and its workers")
 	flag.Parse()
 
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGTERM, syscall.SIGINT)
 	write(*data, "born")
-	switch {
-	case *calls != "":
+	if *calls != "" {
 		call(*calls, stopped)
-	case *exit >= 0:
-		select {
-		case <-time.After(*after):
-			end(*say, *exit)
-		case <-stopped:
-		}
-	default:
+	} else {
 		<-stopped
 	}
 	time.Sleep(*linger)
@@ -56,16 +42,15 @@ func write(dir, what string) {
 	}
 	file, err := os.OpenFile(filepath.Join(dir, "pods"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		end(err.Error(), 1)
+		end(err.Error())
 	}
 	defer file.Close()
 	if _, err := file.WriteString(line); err != nil {
-		end(err.Error(), 1)
+		end(err.Error())
 	}
 }
 
-func end(message string, code int) {
+func end(message string) {
 	fmt.Println(message)
-	_ = os.WriteFile(terminationMessage, []byte(message), 0o644)
-	os.Exit(code)
+	os.Exit(1)
 }
