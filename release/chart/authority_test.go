@@ -13,18 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic/fake"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	certutil "k8s.io/client-go/util/cert"
 
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
-
-// clusterWith has a namespace and more objects.
-func clusterWith(objects ...runtime.Object) cluster {
-	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
-	return cluster{fake.NewSimpleDynamicClient(clientgoscheme.Scheme, objects...)}
-}
 
 func secretOf(data map[string][]byte, release string) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certs.AuthoritySecret}, Data: data}
@@ -44,30 +36,34 @@ func authorityIn(t *testing.T, objects map[string]*unstructured.Unstructured) ma
 		return nil
 	}
 	secret := &corev1.Secret{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, secret); err != nil {
-		t.Fatal(err)
-	}
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, secret))
 	return secret.Data
 }
 
-func bundleIn(t *testing.T, objects map[string]*unstructured.Unstructured) string {
+// bundleIn returns what the mutating webhooks trust.
+func bundleIn(t *testing.T, objects map[string]*unstructured.Unstructured) (bundle string) {
 	t.Helper()
-	bundle := ""
-	for _, kind := range []string{"Mutating", "Validating"} {
-		u := objects[kind+"WebhookConfiguration /lws-"+strings.ToLower(kind)+"-webhook-configuration"]
-		hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
-		for _, hook := range hooks {
-			encoded, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "caBundle")
-			text, err := base64.StdEncoding.DecodeString(encoded)
-			if err != nil || bundle != "" && string(text) != bundle && kind == "Mutating" {
-				t.Fatalf("webhooks trust different certificates: %v", err)
-			}
-			if kind == "Mutating" {
-				bundle = string(text)
-			}
+	u := objects["MutatingWebhookConfiguration /lws-mutating-webhook-configuration"]
+	hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+	for _, hook := range hooks {
+		encoded, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "caBundle")
+		text, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || bundle != "" && string(text) != bundle {
+			t.Fatalf("webhooks trust different certificates: %v", err)
 		}
+		bundle = string(text)
 	}
 	return bundle
+}
+
+// trusting is the configuration of mutating webhooks in a cluster.
+func trusting(bundle string) *admissionv1.MutatingWebhookConfiguration {
+	live := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "lws-mutating-webhook-configuration"}}
+	for _, hook := range []string{"mpod.kb.io", "mleaderworkerset.kb.io"} {
+		client := admissionv1.WebhookClientConfig{CABundle: []byte(bundle)}
+		live.Webhooks = append(live.Webhooks, admissionv1.MutatingWebhook{Name: hook, ClientConfig: client})
+	}
+	return live
 }
 
 const ownCertificates = `{certificates: {source: Operator}}`
@@ -75,14 +71,10 @@ const ownCertificates = `{certificates: {source: Operator}}`
 // The chart makes an authority for a new release, and the operator can sign with it.
 func TestTheChartMakesAnAuthority(t *testing.T) {
 	objects, err := renderOn(t, clusterWith(), namespace, values(t, ownCertificates))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data := authorityIn(t, objects)
 	made, err := certs.ReadAuthority(data, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if soon, late := time.Now().AddDate(8, 0, 0), time.Now().AddDate(9, 1, 0); certs.IsDue(made.Leaf, soon) || !certs.IsDue(made.Leaf, late) {
 		t.Errorf("%q ends on %s", made.Leaf.Subject, made.Leaf.NotAfter)
 	}
@@ -100,9 +92,7 @@ func TestTheChartKeepsTheAuthority(t *testing.T) {
 		"of the release": {"lockstep", true}, "of another release": {"other", false}, "of a user": {"", false},
 	} {
 		objects, err := renderOn(t, clusterWith(secretOf(webhookCA, tt.owner)), namespace, values(t, ownCertificates))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		data := authorityIn(t, objects)
 		if (data != nil) != tt.renders || data != nil && string(data[certs.AuthorityKey]) != string(webhookCA[certs.AuthorityKey]) {
 			t.Errorf("%s: the Secret has the keys %d", name, len(data))
@@ -119,9 +109,7 @@ func TestTheChartKeepsTheAuthority(t *testing.T) {
 // An upgrade to an authority of the user does not have Helm delete its Secret. Helm keeps what has the annotation.
 func TestTheChartLeavesTheAuthorityToTheUser(t *testing.T) {
 	objects, err := renderOn(t, clusterWith(), namespace, values(t, ownCertificates))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if policy := objects[authorityName].GetAnnotations()["helm.sh/resource-policy"]; policy != "keep" {
 		t.Errorf("the policy of the Secret is %q", policy)
 	}
@@ -154,13 +142,9 @@ var upgrade = common.ReleaseOptions{Name: "lockstep", Namespace: namespace, Revi
 // An upgrade in the last year of an authority of the chart makes another, as install does, and trusts both.
 func TestTheChartRenewsItsAuthority(t *testing.T) {
 	ours, err := certs.MakeAuthority(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, key, err := certutil.GenerateSelfSignedCertKey("theirs", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	theirs := map[string][]byte{certs.AuthorityCert: cert, certs.AuthorityKey: key}
 	old, young := time.Now().AddDate(-9, -1, 0), time.Now().AddDate(-8, -11, 0)
 	for name, tt := range map[string]struct {
@@ -182,10 +166,7 @@ func TestTheChartRenewsItsAuthority(t *testing.T) {
 		if !tt.made.IsZero() {
 			secret.Annotations["lockstep.dev/made"] = tt.made.Format(time.DateOnly)
 		}
-		live := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "lws-mutating-webhook-configuration"}}
-		for _, hook := range []string{"mpod.kb.io", "mleaderworkerset.kb.io"} {
-			live.Webhooks = append(live.Webhooks, admissionv1.MutatingWebhook{Name: hook, ClientConfig: admissionv1.WebhookClientConfig{CABundle: tt.data[certs.AuthorityCert]}})
-		}
+		live := trusting(string(tt.data[certs.AuthorityCert]))
 		live.Annotations = map[string]string{"meta.helm.sh/release-name": "lockstep"}
 		objects, err := renderAs(t, clusterWith(live, secret), upgrade, values(t, ownCertificates))
 		if err != nil {
@@ -244,9 +225,7 @@ func TestTheChartKeepsOlderAuthorities(t *testing.T) {
 	var all []string
 	for range 4 {
 		data, err := certs.MakeAuthority(time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, string(data[certs.AuthorityCert]))
 	}
 	for name, tt := range map[string]struct {
@@ -261,14 +240,8 @@ func TestTheChartKeepsOlderAuthorities(t *testing.T) {
 		"given":       {``, all[:1], 1},
 		"dropped":     {`{certificates: {dropOlder: true}}`, all, 0},
 	} {
-		live := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "lws-mutating-webhook-configuration"}}
-		for _, hook := range []string{"mpod.kb.io", "mleaderworkerset.kb.io"} {
-			live.Webhooks = append(live.Webhooks, admissionv1.MutatingWebhook{Name: hook, ClientConfig: admissionv1.WebhookClientConfig{CABundle: []byte(strings.Join(tt.before, ""))}})
-		}
-		objects, err := renderOn(t, clusterWith(live, secretOf(webhookCA, "lockstep")), namespace, values(t, tt.values))
-		if err != nil {
-			t.Fatal(err)
-		}
+		objects, err := renderOn(t, clusterWith(trusting(strings.Join(tt.before, "")), secretOf(webhookCA, "lockstep")), namespace, values(t, tt.values))
+		must(t, err)
 		bundle := bundleIn(t, objects)
 		if !strings.HasPrefix(bundle, string(webhookCA[certs.AuthorityCert])) || strings.Count(bundle, "BEGIN") != 1+tt.want {
 			t.Errorf("%s: got %s", name, bundle)

@@ -27,9 +27,7 @@ func TestCheckExpectsWhatTheChartInstalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered, err := render(t, tt.in, values(t, tt.values))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			server := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme)
 			for _, u := range rendered {
 				if clientgoscheme.Scheme.Recognizes(u.GroupVersionKind()) {
@@ -39,9 +37,7 @@ func TestCheckExpectsWhatTheChartInstalls(t *testing.T) {
 				}
 			}
 			expected, err := install.Expect(t.Context(), server.Build(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if expected.Namespace != tt.in || expected.Command != "helm upgrade" || !expected.ConfigRead {
 				t.Errorf("namespace %q, command %q, configuration read: %t", expected.Namespace, expected.Command, expected.ConfigRead)
 			}
@@ -80,8 +76,6 @@ func plain(t *testing.T, u *unstructured.Unstructured) (fields map[string]any) {
 	if err == nil {
 		err = json.Unmarshal(text, &fields)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return fields
 }

@@ -3,7 +3,6 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,9 +62,7 @@ func TestChoices(t *testing.T) {
 				t.Fatalf("%s is not rendered", tt.object)
 			}
 			want := map[string]any{}
-			if err := yaml.Unmarshal([]byte(tt.want), &want); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal([]byte(tt.want), &want))
 			if diff := cmp.Diff(want, part(got.Object, want)); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", tt.object, diff)
 			}
@@ -105,14 +102,10 @@ func part(of, pattern any) any {
 // In another namespace than the default one no object refers to that one.
 func TestAnotherNamespace(t *testing.T) {
 	objects, err := render(t, "elsewhere", values(t, `{protection: {exemptNamespaces: []}, metrics: {monitor: ServiceMonitor}, podDisruptionBudget: {enabled: true}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, u := range objects {
 		text, err := u.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.Contains(string(text), "lws-system") {
 			t.Errorf("%s refers to lws-system", name)
 		}
@@ -155,10 +148,7 @@ func TestAlertsIgnoreTheirSettings(t *testing.T) {
 func TestMonitoring(t *testing.T) {
 	objects := mustRender(t, `{metrics: {alerts: true, dashboards: true, labels: {release: p}}}`)
 	rules := map[string]any{}
-	text, err := os.ReadFile(filepath.Join(chartDir, "files/alerts.yaml"))
-	if err != nil || yaml.Unmarshal(text, &rules) != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(readFile(t, filepath.Join(chartDir, "files/alerts.yaml")), &rules))
 	rule := objects["PrometheusRule lws-system/lws-controller-manager"]
 	if rule == nil {
 		t.Fatal("no PrometheusRule is rendered")
@@ -171,17 +161,13 @@ func TestMonitoring(t *testing.T) {
 		t.Fatal("no dashboards", err)
 	}
 	for _, file := range files {
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
 		name := filepath.Base(file)
 		u := objects["ConfigMap lws-system/lws-controller-manager-"+strings.TrimSuffix(name, ".json")]
 		if u == nil {
 			t.Errorf("no ConfigMap has %s", name)
 			continue
 		}
-		if got, _, _ := unstructured.NestedString(u.Object, "data", name); got != string(want) {
+		if got, _, _ := unstructured.NestedString(u.Object, "data", name); got != string(readFile(t, file)) {
 			t.Errorf("%s differs in the chart", name)
 		}
 	}

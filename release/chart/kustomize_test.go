@@ -16,15 +16,11 @@ import (
 // The default base is what "lockstep install" applies with the defaults.
 func TestTheKustomizeBaseIsWhatInstallApplies(t *testing.T) {
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string]*unstructured.Unstructured{}
 	for _, resource := range built.Resources() {
 		text, err := resource.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		u := decode(t, resource.GetName(), string(text))
 		if len(u.GetAnnotations()) == 0 {
 			u.SetAnnotations(nil)

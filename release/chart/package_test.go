@@ -14,18 +14,14 @@ import (
 // The archive of the same files, written at another time, has the same bytes. Both versions of Helm read it.
 func TestPackage(t *testing.T) {
 	again := filepath.Join(t.TempDir(), "lockstep")
-	if err := os.CopyFS(again, os.DirFS(chartDir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(again, os.DirFS(chartDir)))
 	release := Release{Version: "v1.2.3-4-gabc", Image: "registry.example:5000/lockstep:v1@sha256:00", Created: time.Unix(1700000000, 0)}
 	first, second := pack(t, release, chartDir), pack(t, release, again)
 	if !bytes.Equal(first, second) {
 		t.Fatal("the archives differ")
 	}
 	chart, err := loader.LoadArchive(bytes.NewReader(first))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if chart.Metadata.Version != "1.2.3-4-gabc" || chart.Metadata.AppVersion != "v1.2.3-4-gabc" {
 		t.Errorf("the chart is %+v", chart.Metadata)
 	}
@@ -42,12 +38,6 @@ func TestPackage(t *testing.T) {
 func pack(t *testing.T, release Release, dir string) []byte {
 	t.Helper()
 	path, err := release.Package(dir, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	must(t, err)
+	return readFile(t, path)
 }

@@ -60,9 +60,7 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 				in = "lockstep-system"
 			}
 			got, err := render(t, in, values(t, tt.values))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			tt.options.Config = configuration(t, tt.values)
 			if !tt.options.ProtectOnly {
 				tt.options.WebhookCA = t.TempDir() // it has no key: neither renders the Secret
@@ -104,9 +102,7 @@ func configuration(t *testing.T, text string) []byte {
 	set := values(t, text)
 	set["operator"] = map[string]any{"enabled": true}
 	objects, err := render(t, namespace, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config, _, _ := unstructured.NestedString(objects["ConfigMap "+namespace+"/lockstep-configuration"].Object, "data", "config.yaml")
 	return []byte(config)
 }
@@ -116,9 +112,7 @@ func applied(t *testing.T, o install.Options) map[string]*unstructured.Unstructu
 	t.Helper()
 	out := &bytes.Buffer{}
 	o.Print, o.Out = true, out
-	if err := install.Install(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, install.Install(t.Context(), o))
 	objects := map[string]*unstructured.Unstructured{}
 	for document := range strings.SplitSeq(out.String(), "---\n") {
 		u := decode(t, "install --print", document)

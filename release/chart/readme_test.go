@@ -22,13 +22,9 @@ func withTable(t *testing.T, readme []byte, all []value) []byte {
 	rows := []byte(begin + "| value | default | what it is |\n| --- | --- | --- |\n")
 	for _, v := range leaves(all) {
 		var byDefault any
-		if err := v.node.Decode(&byDefault); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.node.Decode(&byDefault))
 		text, err := json.Marshal(byDefault)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rows = fmt.Appendf(rows, "| `%s` | `%s` | %s |\n", v.path, text, strings.ReplaceAll(v.described(), "|", `\|`))
 	}
 	return table.ReplaceAllLiteral(readme, append(rows, end...))

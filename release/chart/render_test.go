@@ -27,9 +27,7 @@ const (
 func values(t *testing.T, text string) map[string]any {
 	t.Helper()
 	all := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &all))
 	if _, found := all["image"]; !found {
 		all["image"] = map[string]any{"repository": "registry.example/lockstep", "tag": "v1"}
 	}
@@ -51,9 +49,7 @@ var webhookCA = func() map[string][]byte {
 func load(t *testing.T) *helmchart.Chart {
 	t.Helper()
 	chart, err := loader.Load(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return chart
 }
 
@@ -128,8 +124,13 @@ func title(u *unstructured.Unstructured) string {
 func mustRender(t *testing.T, text string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	objects, err := render(t, namespace, values(t, text))
+	must(t, err)
+	return objects
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return objects
 }

@@ -57,9 +57,7 @@ func schemaOf(t *testing.T, all []value) []byte {
 	// Helm adds it where the chart is a part of another chart.
 	root.Properties.Set("global", &jsonschema.Schema{Type: "object"})
 	text, err := json.MarshalIndent(root, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return append(text, '\n')
 }
 

@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,14 +17,10 @@ const attack = 256
 // budget returns the target of a figure of the bench.
 func budget(t *testing.T, figure string) float64 {
 	t.Helper()
-	text, err := os.ReadFile("../../test/bench/budget.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	file := struct {
 		Figures map[string]struct{ Target float64 }
 	}{}
-	if err := yaml.Unmarshal(text, &file); err != nil || file.Figures[figure].Target == 0 {
+	if err := yaml.Unmarshal(readFile(t, "../../test/bench/budget.yaml"), &file); err != nil || file.Figures[figure].Target == 0 {
 		t.Fatalf("no figure %s: %v", figure, err)
 	}
 	return file.Figures[figure].Target
@@ -36,11 +31,7 @@ var sizeRow = regexp.MustCompile(`(?m)^\| ([\d,]+) \| ([0-9]+[GM]i) \|`)
 // The memory for each size of a cluster, and so the limit of the chart, holds what the bench allows and what an attack adds.
 func TestMemoryLimitHoldsTheBudget(t *testing.T) {
 	const benched = 8000 // pods of restart-1000x8
-	page, err := os.ReadFile("../../docs/how-to/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, isDefault := sizeRow.FindAllStringSubmatch(string(page), -1), false
+	rows, isDefault := sizeRow.FindAllStringSubmatch(string(readFile(t, "../../docs/how-to/install.md")), -1), false
 	if len(rows) < 3 {
 		t.Fatalf("%d rows", len(rows))
 	}
@@ -49,9 +40,7 @@ func TestMemoryLimitHoldsTheBudget(t *testing.T) {
 	limit, _, _ := unstructured.NestedString(containers[0].(map[string]any), "resources", "limits", "memory")
 	for _, row := range rows {
 		pods, err := strconv.Atoi(strings.ReplaceAll(row[1], ",", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		memory, needed := resource.MustParse(row[2]), budget(t, "restart-1000x8.rss-mib")*float64(pods)/benched+budget(t, "release-1000.rss-mib-above-idle")+attack
 		if least := resource.NewQuantity(int64(needed)<<20, resource.BinarySI); memory.Cmp(*least) < 0 {
 			t.Errorf("%d pods: %s, and %s are needed", pods, row[2], least)

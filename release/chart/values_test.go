@@ -26,18 +26,14 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 			}
 			continue
 		}
-		if err := os.WriteFile(path, want, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, want, 0o600))
 	}
 }
 
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -59,9 +55,7 @@ type value struct {
 func defaults(t *testing.T) []value {
 	t.Helper()
 	var document yaml.Node
-	if err := yaml.Unmarshal(readFile(t, filepath.Join(chartDir, "values.yaml")), &document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(readFile(t, filepath.Join(chartDir, "values.yaml")), &document))
 	return fields(t, document.Content[0], "")
 }
 
@@ -129,16 +123,10 @@ func TestManifestsAreCopies(t *testing.T) {
 // A value that no template reads would be accepted and do nothing.
 func TestEveryValueIsRead(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(chartDir, "templates", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	templates := ""
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		templates += string(text)
+		templates += string(readFile(t, file))
 	}
 	for _, v := range leaves(defaults(t)) {
 		block, name, isNested := strings.Cut(v.path, ".")
@@ -155,9 +143,7 @@ func TestEveryValueIsRead(t *testing.T) {
 // Every object in the schema is closed, but the one that Helm itself fills.
 func TestTheSchemaIsClosed(t *testing.T) {
 	root := map[string]any{}
-	if err := json.Unmarshal(schemaOf(t, defaults(t)), &root); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(schemaOf(t, defaults(t)), &root))
 	delete(root["properties"].(map[string]any), "global")
 	var walk func(at string, in any)
 	walk = func(at string, in any) {

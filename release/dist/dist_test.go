@@ -24,8 +24,6 @@ import (
 	"time"
 
 	spdx "github.com/spdx/tools-golang/json"
-
-	"lockstep.dev/lockstep/release/sign"
 )
 
 var released = []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"}
@@ -84,58 +82,33 @@ func optionsIn(t *testing.T, dir string) Options {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 }
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
-// newKey writes a private key and its public one, and returns their paths.
-func newKey(t *testing.T) (private, public string) {
+// newKey returns a private key, and the path of its public one.
+func newKey(t *testing.T) (private *ecdsa.PrivateKey, public string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	open, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	private, public = filepath.Join(dir, "lockstep.key"), filepath.Join(dir, "lockstep.pub")
-	write(t, private, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})))
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	open, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
+	must(t, err)
+	public = filepath.Join(t.TempDir(), "lockstep.pub")
 	write(t, public, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: open})))
 	return private, public
 }
 
-func load(t *testing.T, private string) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := sign.Load(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
 // make writes a signed release to a new directory.
-func (o Options) make(t *testing.T, private string) string {
+func (o Options) make(t *testing.T, private *ecdsa.PrivateKey) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := errors.Join(o.Write(dir), Seal(dir, load(t, private))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(o.Write(dir), Seal(dir, private)))
 	return dir
 }
 
@@ -143,18 +116,11 @@ func (o Options) make(t *testing.T, private string) string {
 func TestTheSameSourcesGiveTheSameRelease(t *testing.T) {
 	private, _ := newKey(t)
 	one, other := options(t).make(t, private), optionsIn(t, t.TempDir()).make(t, private)
-	want, err := os.ReadDir(one)
-	if err != nil {
-		t.Fatal(err)
+	if made, err := os.ReadDir(one); err != nil || len(made) != 2*len(programs)*len(released)+4 {
+		t.Fatalf("%d files, %v", len(made), err)
 	}
-	got, err := os.ReadDir(other)
-	if err != nil || len(got) != len(want) || len(want) != 2*len(programs)*len(released)+4 {
-		t.Fatalf("%d files and %d, %v", len(want), len(got), err)
-	}
-	for _, file := range want {
-		if !bytes.Equal(read(t, filepath.Join(one, file.Name())), read(t, filepath.Join(other, file.Name()))) {
-			t.Errorf("%s differs", file.Name())
-		}
+	if out, err := exec.Command("diff", "-r", one, other).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -166,15 +132,11 @@ func TestAnArchiveHoldsAProgramAndTheLicense(t *testing.T) {
 		for _, program := range programs {
 			name := filepath.Join(dir, program+"_"+version+"_"+filepath.Base(from))
 			compressed, err := gzip.NewReader(bytes.NewReader(read(t, name+".tar.gz")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			held := read(t, filepath.Join(from, program))
 			checkTar(t, compressed, map[string][]byte{"LICENSE": read(t, o.License), program: held})
 			bill, err := spdx.Read(bytes.NewReader(read(t, name+".spdx.json")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			subject := bill.Packages[0]
 			if subject.PackageChecksums[0].Value != fmt.Sprintf("%x", sha256.Sum256(held)) || len(bill.Packages) != 3 {
 				t.Errorf("%s: %+v and %d more packages", name, subject, len(bill.Packages)-1)
@@ -190,9 +152,7 @@ func checkTar(t *testing.T, from io.Reader, want map[string][]byte) {
 	files := tar.NewReader(from)
 	for range len(want) {
 		header, err := files.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(files)
 		if err != nil || !bytes.Equal(text, want[header.Name]) {
 			t.Errorf("%s: %v", header.Name, err)
@@ -210,9 +170,7 @@ func checkTar(t *testing.T, from io.Reader, want map[string][]byte) {
 func TestAProgramOfAnotherPlatformIsRefused(t *testing.T) {
 	o := options(t)
 	wrong := filepath.Join(t.TempDir(), "linux_arm64")
-	if err := os.CopyFS(wrong, os.DirFS(o.Programs[0])); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(wrong, os.DirFS(o.Programs[0])))
 	o.Programs = []string{wrong}
 	if err := o.Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), "GOARCH=arm64") {
 		t.Errorf("linux_amd64 as linux_arm64: %v", err)
@@ -280,12 +238,8 @@ func TestAReleaseIsVerified(t *testing.T) {
 		{"without signature", func(dir string) error { return os.Remove(filepath.Join(dir, signature)) }, public, false},
 	} {
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.change(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(dir, os.DirFS(made)))
+		must(t, c.change(dir))
 		if err := verify(t, dir, c.key); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -302,9 +256,7 @@ func TestKrewInstallsThePlugin(t *testing.T) {
 	}
 	// kubectl runs its plugins like this.
 	write(t, filepath.Join(tools, "kubectl"), "#!/bin/sh\nplugin=$1\nshift\nexec \"$plugin\" \"$@\"\n")
-	if err := os.Chmod(filepath.Join(tools, "kubectl"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Join(tools, "kubectl"), 0o755))
 	t.Setenv("PATH", tools+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	o := options(t)
 	files := http.NewServeMux()
@@ -324,5 +276,12 @@ func TestKrewInstallsThePlugin(t *testing.T) {
 	said, err := exec.Command(filepath.Join(os.Getenv("KREW_ROOT"), "bin", plugin)).CombinedOutput()
 	if err != nil || !strings.Contains(string(said), "here is "+plugin) {
 		t.Errorf("the installed plugin: %v\n%s", err, said)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -7,10 +7,8 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -29,8 +27,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	spdxjson "github.com/spdx/tools-golang/json"
-
-	"lockstep.dev/lockstep/release/sign"
 )
 
 var architectures = []string{"amd64", "arm64"}
@@ -60,9 +56,7 @@ func optionsIn(t *testing.T, dir string) Options {
 	for file, text := range map[string]string{
 		"go.mod": "module example.com/program\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	}
 	o := Options{Version: "v1.2.3", Commit: "0123abc", Created: time.Unix(1_700_000_000, 0).UTC()}
 	for _, architecture := range architectures {
@@ -91,24 +85,6 @@ func (o Options) layoutOf(t *testing.T) string {
 	return dir
 }
 
-// files returns the content of all files below a directory.
-func files(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		all[strings.TrimPrefix(path, dir)] = string(text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 // The programs are built twice as well, in other directories.
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "image"), filepath.Join(t.TempDir(), "image")
@@ -117,14 +93,8 @@ func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	one, other := files(t, first), files(t, second)
-	if len(one) != len(other) || len(one) < 10 {
-		t.Fatalf("%d files and %d", len(one), len(other))
-	}
-	for path, text := range one {
-		if other[path] != text {
-			t.Errorf("%s differs", path)
-		}
+	if out, err := exec.Command("diff", "-r", first, second).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -134,11 +104,10 @@ func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 	if err != nil || len(parts) != 1+len(architectures) {
 		t.Fatalf("%d parts, %v", len(parts), err)
 	}
-	if err := validate.Index(index); err != nil {
-		t.Fatal(err)
-	}
+	must(t, validate.Index(index))
 	for i, image := range platforms(t, index) {
-		file := config(t, image)
+		file, err := image.ConfigFile()
+		must(t, err)
 		if file.Architecture != architectures[i] || file.OS != "linux" || file.Config.User != "65532:65532" ||
 			strings.Join(file.Config.Entrypoint, " ") != "/lockstep" || file.Config.Labels["org.opencontainers.image.revision"] != o.Commit {
 			t.Errorf("configuration %+v", file)
@@ -148,9 +117,7 @@ func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 			t.Fatalf("%d layers, %v", len(layers), err)
 		}
 		text, err := layers[0].Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		archive := tar.NewReader(text)
 		header, err := archive.Next()
 		if err != nil || header.Name != "lockstep" || header.Mode != 0o555 || header.Uid != 0 {
@@ -165,14 +132,10 @@ func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 func platforms(t *testing.T, index v1.ImageIndex) (images []v1.Image) {
 	t.Helper()
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, entry := range manifest.Manifests {
 		image, err := index.Image(entry.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		images = append(images, image)
 	}
 	return images
@@ -191,14 +154,10 @@ func TestARegistryServesWhatIsPushed(t *testing.T) {
 			}
 			logIn(t, host)
 			digest, err := Push(t.Context(), dir, tag, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			s := served{t, repositoryOf(t, tag)}
 			index, err := remote.Index(s.repository.Tag("v1.2.3"), s.options...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			s.checkSigned(digestOf(t, index), key)
 			if digestOf(t, index) != digest {
 				t.Errorf("the tag is for %s, want %s", digestOf(t, index), digest)
@@ -235,18 +194,14 @@ type served struct {
 func repositoryOf(t *testing.T, tag string) repository {
 	t.Helper()
 	ref, err := name.NewTag(tag)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return open(t.Context(), ref.Context())
 }
 
 func digestOf(t *testing.T, of interface{ Digest() (v1.Hash, error) }) v1.Hash {
 	t.Helper()
 	digest, err := of.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return digest
 }
 
@@ -254,13 +209,9 @@ func digestOf(t *testing.T, of interface{ Digest() (v1.Hash, error) }) v1.Hash {
 func (s served) checkSigned(digest v1.Hash, key *ecdsa.PrivateKey) {
 	s.Helper()
 	signed, err := remote.Image(s.Tag("sha256-"+digest.Hex+".sig"), s.options...)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, err)
 	manifest, err := signed.Manifest()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, err)
 	text, sum := s.content(signed), sha256.Sum256(s.content(signed))
 	der, err := base64.StdEncoding.DecodeString(manifest.Layers[0].Annotations["dev.cosignproject.cosign/signature"])
 	if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, sum[:], der) {
@@ -282,17 +233,13 @@ func (s served) checkSigned(digest v1.Hash, key *ecdsa.PrivateKey) {
 func (s served) materials(image v1.Hash) v1.Image {
 	s.Helper()
 	index, err := remote.Referrers(s.Digest(image.String()), append(s.options, remote.WithFilter("artifactType", "application/spdx+json"))...)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, err)
 	all, err := index.IndexManifest()
 	if err != nil || len(all.Manifests) != 1 {
 		s.Fatalf("referrers %+v, %v", all, err)
 	}
 	bill, err := remote.Image(s.Digest(all.Manifests[0].Digest.String()), s.options...)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, err)
 	return bill
 }
 
@@ -304,13 +251,9 @@ func (s served) content(artifact v1.Image) []byte {
 		s.Fatalf("%d layers, %v", len(layers), err)
 	}
 	content, err := layers[0].Uncompressed()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, err)
 	text, err := io.ReadAll(content)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, err)
 	return text
 }
 
@@ -337,9 +280,7 @@ func serve(t *testing.T, referrers bool) string {
 func logIn(t *testing.T, host string) {
 	t.Helper()
 	text := fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, host, login, password)
-	if err := os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), []byte(text), 0o600))
 }
 
 // checkMaterials reads the bill of materials of a program with SPDX' own library.
@@ -358,50 +299,23 @@ func checkMaterials(t *testing.T, text []byte, path string) {
 		t.Errorf("packages %s", got)
 	}
 	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := bill.Packages[0].PackageChecksums[0].Value, fmt.Sprintf("%x", sha256.Sum256(file)); got != want {
 		t.Errorf("the bill of materials is for %s, want %s", got, want)
 	}
 }
 
-func config(t *testing.T, image v1.Image) *v1.ConfigFile {
-	t.Helper()
-	file, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	key, err := sign.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
 	return key
 }
 
 func TestWhatIsNoImageIsRefused(t *testing.T) {
 	o := options(t)
 	swapped := filepath.Join(t.TempDir(), "linux_arm64")
-	if err := os.CopyFS(swapped, os.DirFS(o.Programs[0])); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(swapped, os.DirFS(o.Programs[0])))
 	for want, from := range map[string]string{"GOARCH=amd64": swapped, "no such file": filepath.Join(t.TempDir(), "linux_amd64")} {
 		if _, err := (Options{Programs: []string{from}}).Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -414,5 +328,12 @@ func TestWhatIsNoImageIsRefused(t *testing.T) {
 		if _, err := Push(t.Context(), o.layoutOf(t), tag, nil); err == nil || !strings.Contains(err.Error(), "HOST/NAME:TAG") {
 			t.Errorf("%q: %v", tag, err)
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
