@@ -25,17 +25,11 @@ import (
 func lifecycleOf(t *testing.T, stages, kind string) lifecycle.Lifecycle {
 	t.Helper()
 	text, err := Config(stages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(t.TempDir(), "kwok.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	objects, err := config.Load(context.Background(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var ofKind []*internalversion.Stage
 	for _, stage := range config.FilterWithType[*internalversion.Stage](objects) {
 		if stage.Spec.ResourceRef.Kind == kind {
@@ -54,9 +48,7 @@ func lifecycleOf(t *testing.T, stages, kind string) lifecycle.Lifecycle {
 func possible(t *testing.T, l lifecycle.Lifecycle, event *lifecycle.Event) string {
 	t.Helper()
 	stages, err := l.ListAllPossible(context.Background(), event)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := make([]string, len(stages))
 	for i, stage := range stages {
 		names[i] = stage.Name()
@@ -67,9 +59,7 @@ func possible(t *testing.T, l lifecycle.Lifecycle, event *lifecycle.Event) strin
 func newPod(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte(text), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(text), pod))
 	pod.Name, pod.Namespace, pod.UID = "p", "default", "6e8-uid"
 	return pod
 }
@@ -171,9 +161,7 @@ func play(t *testing.T, l lifecycle.Lifecycle, pod *corev1.Pod) *corev1.Pod {
 	_, err = stage.DoSteps(0, nil, pod, renderer,
 		func(*internalversion.StageEvent) error { return nil }, unexpected, patch,
 		func(*lifecycle.Apply) error { return unexpected() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pod
 }
 
@@ -246,12 +234,17 @@ func TestVolumeStages(t *testing.T) {
 		"node terminating":  {"Node", "{metadata: {" + deleted + "}}", ""},
 	} {
 		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(c.object), &object.Object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(c.object), &object.Object))
 		event := &lifecycle.Event{Annotations: object.GetAnnotations(), Data: object}
 		if got := possible(t, lifecycleOf(t, Guarded, c.kind), event); got != c.want {
 			t.Errorf("%s: stages %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

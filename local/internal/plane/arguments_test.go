@@ -82,9 +82,7 @@ func TestSchedulerIsNotSlowerThanTheControllers(t *testing.T) {
 func TestPlanPortsAvoidsTakenPorts(t *testing.T) {
 	taken := func(port int) bool { return port%7 == 0 } // one block in seven is free
 	ports, err := planPorts(func(port int) bool { return !taken(port) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen := map[int]bool{}
 	for _, c := range Components {
 		port := ports.of(c)

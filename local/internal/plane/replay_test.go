@@ -29,23 +29,15 @@ func archived(t *testing.T, files map[string]string) string {
 	packed := gzip.NewWriter(&text)
 	writer := tar.NewWriter(packed)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}))
 		if _, err := writer.Write([]byte(files[name])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := writer.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := packed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writer.Close())
+	must(t, packed.Close())
 	path := filepath.Join(t.TempDir(), "report.tar.gz")
-	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, text.Bytes(), 0o600))
 	return path
 }
 
@@ -61,9 +53,7 @@ func TestKeysOfARecording(t *testing.T) {
 		"objects/leaderworkersets.leaderworkerset.x-k8s.io/ns/a.json":                         "set",
 		"objects/" + definitionsKind + "/" + "leaderworkersets.leaderworkerset.x-k8s.io.json": `{"spec":{}}`,
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := map[string]string{
 		"/registry/pods/ns/a-0":                                    "pod",
 		"/registry/minions/n":                                      "node",
@@ -123,9 +113,7 @@ func TestWhatIsNoRecordingIsRefused(t *testing.T) {
 		}
 	}
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(plain, []byte("text"), 0o600))
 	if _, err := ReadRecording(t.Context(), plain); err == nil {
 		t.Error("a text was read")
 	}
@@ -134,16 +122,10 @@ func TestWhatIsNoRecordingIsRefused(t *testing.T) {
 func TestTheClockStandsInTheKubeconfig(t *testing.T) {
 	path, config := filepath.Join(t.TempDir(), "kubeconfig"), clientcmdapi.NewConfig()
 	config.Contexts["local"], config.CurrentContext = clientcmdapi.NewContext(), "local"
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	if err := (&Recording{moment: []byte(moment)}).stopClock(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, clientcmd.WriteToFile(*config, path))
+	must(t, (&Recording{moment: []byte(moment)}).stopClock(path))
 	read, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	extension, ok := read.Contexts["local"].Extensions[replayExtension].(*runtime.Unknown)
 	if !ok {
 		t.Fatalf("got %#v", read.Contexts["local"].Extensions)

@@ -10,9 +10,7 @@ import (
 
 func TestBrokenStateIsAnError(t *testing.T) {
 	l := Layout{Dir: t.TempDir()}
-	if err := os.WriteFile(l.state(), []byte("{half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(l.state(), []byte("{half"), 0o600))
 	if _, _, err := loadState(l); err == nil || !strings.Contains(err.Error(), l.state()) {
 		t.Errorf("error %v, want one that names %s", err, l.state())
 	}
@@ -21,9 +19,7 @@ func TestBrokenStateIsAnError(t *testing.T) {
 func TestOnlyOneCommandAtATime(t *testing.T) {
 	l := Layout{Dir: t.TempDir()}
 	release, err := acquire(context.Background(), l, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := acquire(context.Background(), l, 0); err == nil || !strings.Contains(err.Error(), "another lockstep-local command") {
 		t.Errorf("second command: %v", err)
 	}
@@ -39,22 +35,16 @@ func TestClearRemovesOnlyOurFiles(t *testing.T) {
 	l := Layout{Dir: t.TempDir()}
 	foreign := filepath.Join(l.Dir, "notes.txt")
 	for _, path := range []string{foreign, l.Kubeconfig(), l.AuditLog()} {
-		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte("x"), 0o600))
 	}
-	if err := l.create(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.create())
 	if err := l.clear(false); err == nil || !strings.Contains(err.Error(), l.Dir) {
 		t.Errorf("without our marker: %v, want a refusal that names the directory", err)
 	}
 	if _, err := os.Stat(l.Kubeconfig()); err != nil {
 		t.Errorf("without our marker, a kubeconfig was removed: %v", err)
 	}
-	if err := l.clear(true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.clear(true))
 	entries, err := os.ReadDir(l.Dir)
 	if err != nil || len(entries) != 1 || entries[0].Name() != "notes.txt" {
 		t.Errorf("left: %v, %v; want notes.txt only", entries, err)

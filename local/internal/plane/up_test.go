@@ -18,18 +18,14 @@ import (
 func clusterOf(t *testing.T, script string) *Cluster {
 	t.Helper()
 	executable := filepath.Join(t.TempDir(), "components")
-	if err := os.WriteFile(executable, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(executable, []byte("#!/bin/sh\n"+script), 0o700))
 	return &Cluster{Layout: Layout{Dir: filepath.Join(t.TempDir(), "cluster")}, Executable: executable, Progress: io.Discard}
 }
 
 // remember saves the state of a cluster, as an earlier command does.
 func remember(t *testing.T, c *Cluster, state State) *Cluster {
 	t.Helper()
-	if err := errors.Join(c.create(), state.save(c.Layout)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(c.create(), state.save(c.Layout)))
 	return c
 }
 
@@ -104,5 +100,12 @@ func TestRefusedSettingsAreNotSaved(t *testing.T) {
 	after, _, err := loadState(c.Layout)
 	if err != nil || after.Settings.ControllerQPS != before.Settings.ControllerQPS {
 		t.Errorf("saved settings: %+v, %v", after.Settings, err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

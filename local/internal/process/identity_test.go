@@ -16,18 +16,14 @@ func background(t *testing.T, script string) (*Child, string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
 	child, err := Start(&exec.Cmd{Path: "/bin/sh", Args: []string{"script", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: t.TempDir()}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { child.Kill(context.Background()); <-child.Ended })
 	return child, log
 }
 
 func TestIdentityNamesOneProcess(t *testing.T) {
 	self, err := Identify(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !self.Alive() {
 		t.Error("Alive() of this process is false")
 	}
@@ -88,13 +84,9 @@ func TestEndOfAChild(t *testing.T) {
 
 func TestZombieIsNotAlive(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	id, err := Identify(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// The parent does not wait for it yet, so it stays a zombie. Kill returns only if a zombie
 	// is not alive.
 	if err := id.Kill(context.Background()); err != nil {
@@ -110,5 +102,12 @@ func awaitLine(t *testing.T, log, want string) {
 	t.Helper()
 	for !slices.Equal(Tail(log, 1), []string{want}) {
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -12,12 +12,8 @@ func proc(t *testing.T, stat string) string {
 	t.Helper()
 	root := t.TempDir()
 	for file, text := range map[string]string{"77/stat": stat, "sys/kernel/random/boot_id": "boot\n"} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755))
+		must(t, os.WriteFile(filepath.Join(root, file), []byte(text), 0o644))
 	}
 	return root
 }
