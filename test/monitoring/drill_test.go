@@ -75,7 +75,7 @@ func (s *scene) shows(least float64, expression string) {
 	s.Eventually(fmt.Sprintf("%s is at least %v", expression, least), func() error {
 		found, err := prometheus.query(expression)
 		for _, one := range found {
-			if one.Value.value >= least {
+			if float64(one.Value) >= least {
 				return nil
 			}
 		}
@@ -203,7 +203,7 @@ func (s *scene) checkPanels(name string, d dashboard, began time.Time) {
 				s.Errorf("%s: panel %q shows nothing: %v\n%s", name, panel.Title, err, values.Replace(target.Expr))
 			}
 			for _, one := range found {
-				c.lines = append(c.lines, line{legend(target.LegendFormat, one.Labels), one.Values})
+				c.lines = append(c.lines, line{legend(target.LegendFormat, one.Metric), one.Values})
 			}
 		}
 		if panel.Type == "timeseries" {

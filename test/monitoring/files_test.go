@@ -43,9 +43,7 @@ func readRules(t *testing.T, path string) (r rules) {
 	if err == nil {
 		err = yaml.Unmarshal(text, &r)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -60,9 +58,7 @@ var tableRow = regexp.MustCompile("(?m)^\\| `(lockstep_\\w+)` \\| (\\w+) \\| ([^
 func readMetrics(t *testing.T) map[string]metric {
 	t.Helper()
 	text, err := os.ReadFile(root + "docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	metrics := map[string]metric{}
 	for _, row := range tableRow.FindAllStringSubmatch(string(text), -1) {
 		metrics[row[1]] = metric{row[2], strings.Split(strings.TrimSpace(row[3]), ", ")}
@@ -124,14 +120,10 @@ func TestTheClusterOfASeriesIsLost(t *testing.T) {
 	}
 	queries := regexp.MustCompile("`([^`\n]*lockstep_[^`\n]*)`|(?m)^    (.*lockstep_.*)$")
 	found, err := filepath.Glob(pages + "*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, page := range append(found, root+"docs/how-to/monitor.md", root+"docs/metrics.md") {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, query := range queries.FindAllString(string(text), -1) {
 			if losesCluster(query) {
 				t.Errorf("%s: %s loses the label cluster", page, query)
@@ -155,16 +147,12 @@ func TestEveryAlertHasItsPage(t *testing.T) {
 		}
 	}
 	found, err := os.ReadDir(pages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var have []string
 	for _, page := range found {
 		have = append(have, page.Name())
 		text, err := os.ReadFile(pages + page.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, part := range []string{"# " + strings.TrimSuffix(page.Name(), ".md"), "**What it means.**", "**How to look**", "**What to do"} {
 			if !strings.Contains(string(text), part) {
 				t.Errorf("%s lacks %q", page.Name(), part)
@@ -309,5 +297,12 @@ func TestFleetDoesNotLinkToASet(t *testing.T) {
 				t.Errorf("panel %q: the link %s lacks %s", panel.Title, links[0].URL, variable)
 			}
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/common/model"
 )
 
 // chart is one panel as it is plotted.
@@ -19,14 +21,16 @@ type chart struct {
 
 type line struct {
 	legend string
-	points []point
+	points []model.SamplePair
 }
 
 var labelOf = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
 // legend fills the labels of a series into the text of its panel.
-func legend(format string, labels map[string]string) string {
-	return labelOf.ReplaceAllStringFunc(format, func(name string) string { return labels[strings.Trim(name, "{}")] })
+func legend(format string, labels model.Metric) string {
+	return labelOf.ReplaceAllStringFunc(format, func(name string) string {
+		return string(labels[model.LabelName(strings.Trim(name, "{}"))])
+	})
 }
 
 const (
@@ -76,7 +80,7 @@ func (c chart) draw(b *strings.Builder) {
 		colour := colours[i%len(colours)]
 		fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="1.5" points="`, colour)
 		for _, p := range l.points {
-			fmt.Fprintf(b, "%.0f,%.0f ", left+width*(p.at-first)/max(1, last-first), top+height*(1-p.value/highest))
+			fmt.Fprintf(b, "%.0f,%.0f ", left+width*(float64(p.Timestamp)-first)/max(1, last-first), top+height*(1-float64(p.Value)/highest))
 		}
 		b.WriteString(`"/>` + "\n")
 		switch {
@@ -91,7 +95,7 @@ func (c chart) draw(b *strings.Builder) {
 // seen returns the lines that are not 0 all the time, or all lines where none is.
 func (c chart) seen() []line {
 	seen := slices.DeleteFunc(slices.Clone(c.lines), func(l line) bool {
-		return !slices.ContainsFunc(l.points, func(p point) bool { return p.value != 0 })
+		return !slices.ContainsFunc(l.points, func(p model.SamplePair) bool { return p.Value != 0 })
 	})
 	if len(seen) == 0 {
 		return c.lines
@@ -103,10 +107,11 @@ func (c chart) seen() []line {
 func (c chart) extent() (first, last, highest float64) {
 	for _, l := range c.lines {
 		for _, p := range l.points {
-			if first == 0 || p.at < first {
-				first = p.at
+			at := float64(p.Timestamp)
+			if first == 0 || at < first {
+				first = at
 			}
-			last, highest = max(last, p.at), max(highest, p.value)
+			last, highest = max(last, at), max(highest, float64(p.Value))
 		}
 	}
 	if highest == 0 {
@@ -116,7 +121,7 @@ func (c chart) extent() (first, last, highest float64) {
 }
 
 func TestLegend(t *testing.T) {
-	if got := legend("{{namespace}}/{{name}}", map[string]string{"namespace": "a", "name": "w"}); got != "a/w" {
+	if got := legend("{{namespace}}/{{name}}", model.Metric{"namespace": "a", "name": "w"}); got != "a/w" {
 		t.Errorf("got %q", got)
 	}
 }

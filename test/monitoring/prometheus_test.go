@@ -1,12 +1,9 @@
 package monitoring
 
 import (
-	"encoding/json"
-	"errors"
+	"context"
 	"fmt"
 	"math"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +11,10 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 
 	"lockstep.dev/lockstep/test/drill"
 )
@@ -32,7 +33,7 @@ scrape_configs:
 `
 
 // server is a Prometheus on a loopback address.
-type server struct{ url string }
+type server struct{ promv1.API }
 
 // startPrometheus starts a Prometheus that scrapes a port, and returns when it is ready.
 func startPrometheus(dir string, reaper *drill.Reaper, scraped int) (*server, error) {
@@ -60,17 +61,17 @@ func startPrometheus(dir string, reaper *drill.Reaper, scraped int) (*server, er
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	s := &server{url: "http://" + address}
 	if err := reaper.Note("operator", log.Name(), strconv.Itoa(cmd.Process.Pid)); err != nil {
 		return nil, err
 	}
+	client, err := api.NewClient(api.Config{Address: "http://" + address})
+	if err != nil {
+		return nil, err
+	}
+	s := &server{promv1.NewAPI(client)}
 	for deadline := time.Now().Add(drill.Patience); ; time.Sleep(50 * time.Millisecond) {
-		answer, err := http.Get(s.url + "/-/ready")
-		if err == nil {
-			answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return s, nil
-			}
+		if _, err = s.Buildinfo(context.Background()); err == nil {
+			return s, nil
 		}
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("prometheus is not ready: %w\n%s", err, drill.LastLines(log.Name(), 20))
@@ -78,66 +79,23 @@ func startPrometheus(dir string, reaper *drill.Reaper, scraped int) (*server, er
 	}
 }
 
-// series is one series of an answer. An instant query has one point.
-type series struct {
-	Labels map[string]string `json:"metric"`
-	Value  point
-	Values []point
-}
-
-// point is a time and a value, as Prometheus encodes them.
-type point struct{ at, value float64 }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *point) UnmarshalJSON(text []byte) error {
-	var value string
-	if err := json.Unmarshal(text, &[]any{&p.at, &value}); err != nil {
-		return err
-	}
-	var err error
-	p.value, err = strconv.ParseFloat(value, 64)
-	return err
-}
-
-// get reads a path of the API into data.
-func (s *server) get(path string, values url.Values, data any) error {
-	answer, err := http.Get(s.url + "/api/v1/" + path + "?" + values.Encode())
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	var body struct {
-		Status, Error string
-		Data          json.RawMessage
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
-		return err
-	}
-	if body.Status != "success" {
-		return errors.New(body.Error)
-	}
-	return json.Unmarshal(body.Data, data)
-}
-
 // query returns the series of an instant query that have a value now.
-func (s *server) query(expression string) ([]series, error) {
-	var data struct{ Result []series }
-	err := s.get("query", url.Values{"query": {expression}}, &data)
-	return data.Result, err
+func (s *server) query(expression string) (model.Vector, error) {
+	found, _, err := s.Query(context.Background(), expression, time.Now())
+	series, _ := found.(model.Vector)
+	return series, err
 }
 
 // history returns the series of a query since a time, at some 60 points.
-func (s *server) history(expression string, since time.Time) ([]series, error) {
+func (s *server) history(expression string, since time.Time) (model.Matrix, error) {
 	now := time.Now()
-	step := max(1, int(now.Sub(since).Seconds())/60)
-	var data struct{ Result []series }
-	err := s.get("query_range", url.Values{
-		"query": {expression}, "start": {fmt.Sprint(since.Unix())}, "end": {fmt.Sprint(now.Unix())}, "step": {fmt.Sprint(step)},
-	}, &data)
-	for i := range data.Result { // such as the quantile of a time without observations
-		data.Result[i].Values = slices.DeleteFunc(data.Result[i].Values, func(p point) bool { return math.IsNaN(p.value) })
+	span := promv1.Range{Start: since, End: now, Step: max(time.Second, now.Sub(since)/60)}
+	found, _, err := s.QueryRange(context.Background(), expression, span)
+	series, _ := found.(model.Matrix)
+	for _, one := range series { // such as the quantile of a time without observations
+		one.Values = slices.DeleteFunc(one.Values, func(p model.SamplePair) bool { return math.IsNaN(float64(p.Value)) })
 	}
-	return slices.DeleteFunc(data.Result, func(s series) bool { return len(s.Values) == 0 }), err
+	return slices.DeleteFunc(series, func(s *model.SampleStream) bool { return len(s.Values) == 0 }), err
 }
 
 // TestRules runs the tests of the alerts.
@@ -160,27 +118,23 @@ func needPrograms(t *testing.T) {
 // checkScraped checks that every metric of Lockstep in Prometheus is in the table, with its type and labels.
 func (s *server) checkScraped(t *testing.T) {
 	t.Helper()
-	var types map[string][]struct{ Type string }
-	if err := s.get("metadata", nil, &types); err != nil {
-		t.Fatal(err)
-	}
+	types, err := s.Metadata(t.Context(), "", "")
+	must(t, err)
 	all, err := s.query(`{__name__=~"lockstep_.*"}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	metrics := readMetrics(t)
 	for _, one := range all {
-		name := one.Labels["__name__"]
+		name := string(one.Metric[model.MetricNameLabel])
 		m, known := familyOf(metrics, name)
 		if !known {
 			t.Errorf("%s is served and not in docs/metrics.md", name)
 		}
-		for label := range one.Labels {
-			if !slices.Contains([]string{"__name__", "job", "instance", "cluster"}, label) && !slices.Contains(m.labels, label) {
+		for label := range one.Metric {
+			if !slices.Contains([]string{"__name__", "job", "instance", "cluster"}, string(label)) && !slices.Contains(m.labels, string(label)) {
 				t.Errorf("%s has the label %s, which docs/metrics.md lacks", name, label)
 			}
 		}
-		if told := types[name]; len(told) > 0 && told[0].Type != m.kind {
+		if told := types[name]; len(told) > 0 && string(told[0].Type) != m.kind {
 			t.Errorf("%s is a %s, and by docs/metrics.md a %s", name, told[0].Type, m.kind)
 		}
 	}
@@ -192,22 +146,16 @@ func (s *server) checkScraped(t *testing.T) {
 // checkRules checks that Prometheus evaluates every alert without an error.
 func (s *server) checkRules(t *testing.T) {
 	t.Helper()
-	var data struct {
-		Groups []struct {
-			Rules []struct{ Name, Health, LastError string }
-		}
-	}
-	if err := s.get("rules", nil, &data); err != nil {
-		t.Fatal(err)
-	}
-	for _, group := range data.Groups {
+	found, err := s.Rules(t.Context(), nil)
+	must(t, err)
+	for _, group := range found.Groups {
 		for _, rule := range group.Rules {
-			if rule.Health != "ok" {
-				t.Errorf("alert %s is %s: %s", rule.Name, rule.Health, rule.LastError)
+			if alert, ok := rule.(promv1.AlertingRule); !ok || alert.Health != promv1.RuleHealthGood {
+				t.Errorf("alert %+v", rule)
 			}
 		}
 	}
-	if len(data.Groups) == 0 {
+	if len(found.Groups) == 0 {
 		t.Error("prometheus has no alerts")
 	}
 }
