@@ -139,10 +139,12 @@ upgrade: build ## Drill an upgrade in place from commit FROM (c2f65eb)
 # Its operator wrote its own certificate.
 CHART_FROM ?= 722b48cd
 .PHONY: chart
-chart: build ## Drill the chart with Helm 3 and Helm 4 on the local control plane, from chart and operator of CHART_FROM (722b48cd)
+chart: build helm ## Drill the chart with Helm 3 and Helm 4 on the local control plane, from chart and operator of CHART_FROM (722b48cd)
 	@rm -rf bin/chart && mkdir -p bin/chart && git archive $(CHART_FROM) | tar -x -C bin/chart
 	@hack/progress.sh go -C bin/chart build -o $(CURDIR)/bin/former/ ./cmd/lockstep
-	LOCKSTEP_CHART_FROM=$(CURDIR)/bin/chart/charts/lockstep LOCKSTEP_FROM=$(CURDIR)/bin/former/lockstep go -C release test -tags drills -count=1 -timeout 1h ./helm
+	@hack/progress.sh go -C release build -o $(READERS)/helm3 helm.sh/helm/v3/cmd/helm
+	LOCKSTEP_HELM=$(READERS)/helm LOCKSTEP_HELM3=$(READERS)/helm3 \
+	  LOCKSTEP_CHART_FROM=$(CURDIR)/bin/chart/charts/lockstep LOCKSTEP_FROM=$(CURDIR)/bin/former/lockstep go -C release test -tags drills -count=1 -timeout 1h ./helm
 
 # The programs that a reader of the documentation has.
 READERS := $(CURDIR)/bin/docs

@@ -98,7 +98,7 @@ func upgradeFromFormer(t *testing.T, h tool) *scene {
 
 	values, o := merged(map[string]any{"replicas": 3}), options{wait: patience}
 	if err := h.upgrade(release, namespace, chartDir, values, o); err != nil {
-		if _, is4 := h.(helm4); !is4 || !strings.Contains(err.Error(), "caBundle") {
+		if !h.is4 || !strings.Contains(err.Error(), "caBundle") {
 			t.Fatal(err)
 		}
 		o.forces = true // the former operator owns the bundles

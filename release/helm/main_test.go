@@ -13,16 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -38,19 +37,12 @@ const (
 var bed *drill.Bed
 
 func TestMain(m *testing.M) {
-	klog.SetLogger(logr.Discard())
-	log.SetLogger(logr.Discard())
 	drill.Main(m, func(dir string, reaper *drill.Reaper) (err error) {
 		if bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: 5, QPS: 200}); err != nil {
 			return err
 		}
 		return bed.RaisePlane("chart-test", func(drill.Request) bool { return false })
 	}, func() error { return nil })
-}
-
-// tools are both versions of Helm.
-func tools() map[string]tool {
-	return map[string]tool{"Helm 3": helm3{bed.Plane.Kubeconfig()}, "Helm 4": helm4{bed.Plane.Kubeconfig()}}
 }
 
 // merged are the values of a release whose operator runs here. Its Deployment's pods are simulated.
@@ -116,31 +108,18 @@ func (s *scene) unready() error {
 	return nil
 }
 
-// objects are the sets, StatefulSets, Services and pods of the scene.
+// objects are the sets, pods and PVCs of the scene.
 func (s *scene) objects() map[string]types.UID {
 	all := map[string]types.UID{}
 	for _, list := range []client.ObjectList{&lwsv1.LeaderWorkerSetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}} {
 		s.Check("list objects", s.Client.List(s.Context(), list, client.InNamespace(s.Namespace)))
-		kept(list, all)
+		s.Check("read objects", meta.EachListItem(list, func(object runtime.Object) error {
+			found := object.(client.Object)
+			all[fmt.Sprintf("%T %s", found, found.GetName())] = found.GetUID()
+			return nil
+		}))
 	}
 	return all
-}
-
-func kept(list client.ObjectList, into map[string]types.UID) {
-	switch list := list.(type) {
-	case *lwsv1.LeaderWorkerSetList:
-		for _, o := range list.Items {
-			into["set "+o.Name] = o.UID
-		}
-	case *corev1.PodList:
-		for _, o := range list.Items {
-			into["pod "+o.Name] = o.UID
-		}
-	case *corev1.PersistentVolumeClaimList:
-		for _, o := range list.Items {
-			into["PVC "+o.Name] = o.UID
-		}
-	}
 }
 
 // wantAll checks that every object is the one that it was.
