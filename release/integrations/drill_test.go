@@ -3,26 +3,19 @@
 package integrations
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/klog/v2"
-	kubectlget "k8s.io/kubectl/pkg/cmd/get"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
-	"k8s.io/kubectl/pkg/cmd/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -32,8 +25,6 @@ import (
 var bed *drill.Bed
 
 func TestMain(m *testing.M) {
-	klog.SetLogger(logr.Discard())
-	log.SetLogger(logr.Discard())
 	drill.Main(m, func(dir string, reaper *drill.Reaper) (err error) {
 		if bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: 5, QPS: 200}); err != nil {
 			return err
@@ -108,23 +99,9 @@ func (f *followed) of(t *testing.T, name string, generation int64) (found []stat
 
 // kubectl is what a command of kubectl prints.
 func kubectl(s *drill.Scene, args ...string) (string, error) {
-	flags := genericclioptions.NewConfigFlags(true)
-	kubeconfig := bed.Plane.Kubeconfig()
-	flags.KubeConfig, flags.Namespace = &kubeconfig, &s.Namespace
-	streams, _, out, errs := genericiooptions.NewTestIOStreams()
-	failure := error(nil)
-	cmdutil.BehaviorOnFatal(func(text string, _ int) { failure = errors.Join(failure, errors.New(text)); panic(failure) })
-	defer cmdutil.DefaultBehaviorOnFatal()
-	command := wait.NewCmdWait(flags, streams)
-	if args[0] == "get" {
-		command = kubectlget.NewCmdGet("kubectl", cmdutil.NewFactory(flags), streams)
-	}
-	command.SetArgs(args[1:])
-	func() {
-		defer func() { _ = recover() }()
-		failure = errors.Join(failure, command.ExecuteContext(s.Context()))
-	}()
-	return out.String() + errs.String(), failure
+	args = append([]string{"kubectl", "--kubeconfig", bed.Plane.Kubeconfig(), "--namespace", s.Namespace}, args...)
+	out, err := exec.CommandContext(s.Context(), bed.Plane.Program, args...).CombinedOutput()
+	return string(out), err
 }
 
 func waitReady(s *drill.Scene, name string) {
@@ -173,7 +150,7 @@ func TestToolsFollowARollout(t *testing.T) {
 	want(s, "rollout", f.until(s, t, "a", 2), status.InProgressStatus, status.CurrentStatus)
 
 	out, err := kubectl(s, "get", "lws", "-o", "wide")
-	if err != nil || !bytes.Contains([]byte(out), []byte("AllGroupsReady")) {
+	if err != nil || !strings.Contains(out, "AllGroupsReady") {
 		t.Errorf("kubectl get: %v\n%s", err, out)
 	}
 	fmt.Fprint(os.Stderr, out)
