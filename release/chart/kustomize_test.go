@@ -1,11 +1,8 @@
 package chart
 
 import (
-	"maps"
-	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -29,13 +26,5 @@ func TestTheKustomizeBaseIsWhatInstallApplies(t *testing.T) {
 			got[title(u)] = u
 		}
 	}
-	want := applied(t, install.Options{Image: "lockstep"})
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
-		t.Fatalf("objects (-install +kustomize)\n%s", diff)
-	}
-	for name, u := range want {
-		if diff := cmp.Diff(u.Object, got[name].Object); diff != "" {
-			t.Errorf("%s (-install +kustomize)\n%s", name, diff)
-		}
-	}
+	compareObjects(t, applied(t, install.Options{Image: "lockstep"}), got)
 }

@@ -82,17 +82,23 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 					u.SetAnnotations(annotations)
 				}
 			}
-			if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
-				t.Errorf("objects (-install +chart)\n%s", diff)
-			}
-			for name, u := range want {
-				if chart := got[name]; chart != nil {
-					if diff := cmp.Diff(u.Object, chart.Object); diff != "" {
-						t.Errorf("%s (-install +chart)\n%s", name, diff)
-					}
-				}
-			}
+			compareObjects(t, want, got)
 		})
+	}
+}
+
+// compareObjects compares the objects of install with those of another way.
+func compareObjects(t *testing.T, want, got map[string]*unstructured.Unstructured) {
+	t.Helper()
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
+		t.Errorf("objects (-install +got)\n%s", diff)
+	}
+	for name, u := range want {
+		if other := got[name]; other != nil {
+			if diff := cmp.Diff(u.Object, other.Object); diff != "" {
+				t.Errorf("%s (-install +got)\n%s", name, diff)
+			}
+		}
 	}
 }
 

@@ -167,16 +167,6 @@ func checkTar(t *testing.T, from io.Reader, want map[string][]byte) {
 	}
 }
 
-func TestAProgramOfAnotherPlatformIsRefused(t *testing.T) {
-	o := options(t)
-	wrong := filepath.Join(t.TempDir(), "linux_arm64")
-	must(t, os.CopyFS(wrong, os.DirFS(o.Programs[0])))
-	o.Programs = []string{wrong}
-	if err := o.Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), "GOARCH=arm64") {
-		t.Errorf("linux_amd64 as linux_arm64: %v", err)
-	}
-}
-
 // verify runs the commands of the page in a directory, with a public key.
 func verify(t *testing.T, dir, public string) error {
 	t.Helper()
