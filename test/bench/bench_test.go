@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,32 +35,6 @@ func TestFiguresAreComparedWithTargets(t *testing.T) {
 	invalid := fmt.Errorf("idle: %w: nothing was touched", errInvalid)
 	if got := codeOf(errors.Join(b.judge(figure{"most", 11}), invalid)); got != 2 {
 		t.Errorf("an invalid run ends with code %d", got)
-	}
-}
-
-func TestAgainstNeedsAProgramAndOneScenario(t *testing.T) {
-	roll, err := choose([]string{inTurn})
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "lockstep")
-	if err := os.WriteFile(program, nil, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		program string
-		chosen  []scenario
-		want    string
-		fails   bool
-	}{
-		{"", scenarios, "", false},
-		{program, roll, program, false},
-		{program, scenarios, "", true},
-		{program + "-missing", roll, "", true},
-	} {
-		if got, err := programAgainst(tt.program, tt.chosen); got != tt.want || (err != nil) != tt.fails {
-			t.Errorf("%q, %d scenarios: %q, %v", tt.program, len(tt.chosen), got, err)
-		}
 	}
 }
 

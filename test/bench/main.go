@@ -6,7 +6,7 @@
 //
 //	make bench                                         # all scenarios: half an hour on two cores, longer if they are shared
 //	make bench BENCHFLAGS="--scenario create-100x8"    # one scenario; may be given several times
-//	make bench BENCHFLAGS="--scenario roll-100x8 --repeat 9 --against PROGRAM"    # two versions in turn
+//	make bench BENCHFLAGS="--against PROGRAM --repeat 9"    # two versions in turn
 //
 // The bench compares the figures with the targets of budget.yaml. A run that did not reach its load
 // is invalid.
@@ -17,14 +17,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 
-	"github.com/go-logr/logr"
 	flag "github.com/spf13/pflag"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"lockstep.dev/lockstep/test/drill"
 )
@@ -48,8 +45,6 @@ func main() {
 	if os.Getenv("LOCKSTEP_BIN") == "" {
 		_ = os.Setenv("LOCKSTEP_BIN", "bin") // the bench runs in the directory of the module
 	}
-	klog.SetLogger(logr.Discard())
-	log.SetLogger(logr.Discard())
 	s := settings{}
 	flag.StringSliceVar(&s.scenarios, "scenario", nil, "`name` of a scenario to run; all without")
 	flag.IntVar(&s.repeat, "repeat", 1, "how often each scenario is run; the median counts")
@@ -57,7 +52,7 @@ func main() {
 	flag.IntVar(&s.qps, "kcm-qps", 200, "queries per second of the client of the controller manager; its burst is half as much again")
 	flag.StringVar(&s.budget, "budget", "test/bench/budget.yaml", "`file` to compare with; empty compares with nothing")
 	flag.StringVar(&s.pprof, "pprof-bind-address", "", "`address` on which the operator serves profiles to go tool pprof")
-	flag.StringVar(&s.against, "against", "", "lockstep `program` of another version, for "+inTurn+" alone: both run in turn, and the floor does not")
+	flag.StringVar(&s.against, "against", "", "lockstep `program` of another version: both run "+inTurn+" alone, in turn, and the floor does not")
 	flag.BoolVar(&s.list, "list", false, "list the scenarios and end")
 	flag.Parse()
 	if s.list {
@@ -89,15 +84,18 @@ func codeOf(err error) int {
 
 // run runs the chosen scenarios on a new control plane.
 func run(ctx context.Context, s settings) (err error) {
+	if s.against != "" {
+		s.scenarios = []string{inTurn}
+		if s.against, err = exec.LookPath(s.against); err != nil {
+			return fmt.Errorf("--against names no program: %w", err)
+		}
+	}
 	chosen, err := choose(s.scenarios)
 	if err != nil {
 		return err
 	}
 	budget, err := readBudget(s.budget)
 	if err != nil {
-		return err
-	}
-	if s.against, err = programAgainst(s.against, chosen); err != nil {
 		return err
 	}
 	return drill.Run(func(dir string, reaper *drill.Reaper) error {
@@ -127,24 +125,6 @@ func (b *bed) measureAll(chosen []scenario, repeat int, budget *budget) error {
 
 // inTurn is the scenario that can be run by two versions in turn.
 const inTurn = "roll-100x8"
-
-// programAgainst returns the path of the program to compare with, or nothing if none is given.
-func programAgainst(program string, chosen []scenario) (string, error) {
-	if program == "" {
-		return "", nil
-	}
-	if len(chosen) != 1 || chosen[0].name != inTurn {
-		return "", fmt.Errorf("--against compares scenario %s alone: add --scenario %s", inTurn, inTurn)
-	}
-	path, err := filepath.Abs(program)
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		return "", fmt.Errorf("--against names no program: %w", err)
-	}
-	return path, nil
-}
 
 // choose returns the scenarios with the given names, in the order of the table.
 func choose(wanted []string) (chosen []scenario, err error) {

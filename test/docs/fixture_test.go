@@ -209,13 +209,3 @@ func planned(t *testing.T, p page) []part {
 	}
 	return parts
 }
-
-func TestPlaceholdersAreFilled(t *testing.T) {
-	f := &fixture{orders: []*order{
-		{verb: "stands for", subject: "NAME", object: "llama"}, {verb: "stands for", subject: "HOST/NAME", object: "$IMAGE"},
-		{verb: "stands for", subject: "sha256:…", object: "$DIGEST"}, {verb: "stands for", subject: "…", object: "--flag"},
-	}}
-	if got, want := f.fill("run HOST/NAME@sha256:… NAME pvc/NAME NAMESPACE NAME_A …"), "run $IMAGE@$DIGEST llama pvc/llama NAMESPACE NAME_A --flag"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}

@@ -1,12 +1,9 @@
 # What every page's session begins with. Its directory is a copy of the repository.
 
-trap 'echo exit $? >&3' EXIT
-
 say() { printf '\n$ %s\n' "$1"; }
 
 # all_ends waits until the test ends, however that happens. Then it ends what the session started.
 all_ends() {
-	trap - EXIT
 	while read -r _ <&4; do :; done
 	[ ! -d .demo ] || hack/demo.sh down
 	local kubeconfig
