@@ -10,11 +10,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
@@ -171,6 +174,8 @@ func Exit(err error) {
 
 // Run calls do with a reaper and a directory: LOCKSTEP_KEEP, or one that is removed after the run.
 func Run(do func(dir string, reaper *Reaper) error) (err error) {
+	klog.SetLogger(logr.Discard()) // an API server that was killed on purpose is no news
+	log.SetLogger(logr.Discard())
 	dir := os.Getenv("LOCKSTEP_KEEP")
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "lockstep-drill-"); err != nil {

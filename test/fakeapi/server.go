@@ -48,8 +48,6 @@ type Server struct {
 	Objects
 	// Now is the time of creation and deletion timestamps.
 	Now time.Time
-	// Created counts, for each kind, the objects ever created.
-	Created map[identity.Kind]int
 	// WithoutMaxUnavailable drops the maxUnavailable of StatefulSets, as a server does
 	// when its feature gate is off.
 	WithoutMaxUnavailable bool
@@ -78,7 +76,6 @@ func New() *Server {
 	return &Server{
 		Objects: Objects{},
 		Now:     Epoch,
-		Created: map[identity.Kind]int{},
 		applied: map[string][]byte{},
 		indexes: map[identity.Kind]map[string]client.IndexerFunc{},
 	}
@@ -97,7 +94,6 @@ func Add[T client.Object](s *Server, object T) T {
 	if added.GetGeneration() == 0 {
 		added.SetGeneration(1)
 	}
-	s.Created[KindOf(added)]++
 	s.Put(added)
 	if s.Added != nil {
 		s.Added(added)

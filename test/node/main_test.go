@@ -11,10 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
 	"lockstep.dev/lockstep/test/drill"
 )
 
@@ -32,8 +28,6 @@ func TestMain(m *testing.M) {
 	case os.Getenv(askedFor) == "needs": // before make builds the binaries
 		drill.Exit(needs())
 	}
-	klog.SetLogger(logr.Discard())
-	log.SetLogger(logr.Discard())
 	bed = &testbed{}
 	drill.Main(m, func(dir string, reaper *drill.Reaper) error {
 		err := needs()
