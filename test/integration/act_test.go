@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,7 +18,6 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
@@ -171,56 +169,5 @@ func (s *scene) mustRemoveFields(sts *appsv1.StatefulSet) {
 		if entry.Manager == lws.FieldOwner && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
 			s.t.Error("the create still owns fields")
 		}
-	}
-}
-
-func TestRepeatedApplyIsInStep(t *testing.T) {
-	s := newScene(t)
-	sts := s.created()
-	for _, entry := range sts.ManagedFields {
-		if entry.Manager != lws.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply {
-			t.Errorf("the field manager is %[2]s with operation %[1]s", entry.Operation, entry.Manager)
-		}
-	}
-	s.set.Spec.Replicas = new(int32(3))
-	s.must(s.do(s.applyOnto(sts)))
-	for _, a := range s.decide(s.statefulSet()).Actions {
-		if a.Target().Kind == identity.KindStatefulSet {
-			t.Errorf("the plan writes it again: %s %s because %s", a.About().Verb, a.Target(), a.About().Because.Sentence)
-		}
-	}
-}
-
-func TestAdoptionKeepsTheDataOfARevision(t *testing.T) {
-	s := newScene(t)
-	orphan := s.create(identity.KindControllerRevision).Object.DeepCopyObject().(*appsv1.ControllerRevision)
-	orphan.OwnerReferences = nil
-	s.must(api.Create(t.Context(), orphan, client.FieldOwner(lws.FieldOwner)))
-	world := lws.SetSnapshot{Set: s.set, Revisions: identity.Claim[*appsv1.ControllerRevision]{Orphans: []*appsv1.ControllerRevision{orphan}}}
-	s.must(s.do(lwsset.Decide(world).Actions[0]))
-	after := &appsv1.ControllerRevision{}
-	s.must(api.Get(t.Context(), client.ObjectKeyFromObject(orphan), after))
-	if owner := metav1.GetControllerOf(after); owner == nil || owner.UID != s.set.UID {
-		t.Errorf("the controller of the revision is %v, want the set", owner)
-	}
-	if diff := cmp.Diff([]any{orphan.Data, orphan.Revision, orphan.Labels}, []any{after.Data, after.Revision, after.Labels}); diff != "" {
-		t.Errorf("the revision changed (-want +got):\n%s", diff)
-	}
-	s.renumber(after)
-}
-
-// renumber gives a current revision a number above another one's.
-func (s *scene) renumber(known *appsv1.ControllerRevision) {
-	s.t.Helper()
-	other := known.DeepCopy()
-	other.Labels[lwsv1.RevisionKey] = lwsrevision.Key([]byte(`{"spec":{}}`))
-	other.Data = runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}
-	other.Revision = 7
-	world := lws.SetSnapshot{Set: s.set, Revisions: identity.Claim[*appsv1.ControllerRevision]{Owned: []*appsv1.ControllerRevision{known, other}}}
-	s.must(s.do(lwsset.Decide(world).Actions[0]))
-	after := &appsv1.ControllerRevision{}
-	s.must(api.Get(s.t.Context(), client.ObjectKeyFromObject(known), after))
-	if after.Revision != 8 || metav1.GetControllerOf(after) == nil || len(after.Data.Raw) == 0 {
-		s.t.Errorf("got number %d, controller %v and %d bytes of data, want 8, the set and data", after.Revision, metav1.GetControllerOf(after), len(after.Data.Raw))
 	}
 }

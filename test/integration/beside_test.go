@@ -2,8 +2,6 @@ package integration
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/install"
@@ -32,13 +29,10 @@ const (
 // reference creates the manifests of another implementation, as kubectl does.
 func (c *cluster) reference() {
 	c.t.Helper()
-	manifest, err := os.Open(filepath.Join("testdata", "reference.yaml"))
-	c.must(err)
-	defer manifest.Close()
-	c.eachIn(manifest, func(o *unstructured.Unstructured) {
+	for _, o := range c.manifests("reference.yaml") {
 		c.must(c.Create(c.t.Context(), o, client.FieldOwner("kubectl-client-side-apply")))
-	})
-	c.create(foreignDefinition(c))
+	}
+	c.create(c.foreignDefinition())
 }
 
 // lease renews a lease at a time in the past.
@@ -159,7 +153,7 @@ func TestOperatorDoesNotStartBesideAnotherImplementation(t *testing.T) {
 	competing.start().untilReady() // its webhooks serve, its controllers wait
 	var log string
 	c.eventually("the waiting operator names the holder of the lease", func(context.Context) bool {
-		log += strings.Join(logged.taken(), "\n") + "\n"
+		log += logged.taken() + "\n"
 		return strings.Contains(log, "another implementation holds the lease") && strings.Contains(log, theirPod)
 	}, &log)
 	competing.shut()

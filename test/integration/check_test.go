@@ -9,9 +9,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,11 +22,6 @@ import (
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/internal/webhook/certs"
-)
-
-const (
-	otherImplementation = "lws-controller-manager-5d4f8c7b9-x2k4m_0b6f"
-	setsLease           = "b8b2488c.x-k8s.io"
 )
 
 // checking checks installations of a cluster, as an administrator or another user.
@@ -267,36 +260,27 @@ func (c *cluster) editDefinition(edit func(spec, status map[string]apiextensions
 }
 
 func (c *checking) checkLeftovers() {
-	system := metav1.ObjectMeta{Namespace: systemName}
-	config := &corev1.ConfigMap{ObjectMeta: system}
-	config.Name = install.OthersConfigMap
-	hooks := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Webhooks: []admissionv1.ValidatingWebhook{{
-		Name: "v.theirs.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionv1.SideEffectClassNone), FailurePolicy: new(admissionv1.Ignore),
-		ClientConfig: admissionv1.WebhookClientConfig{URL: new(someURL)},
-		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Delete}, Rule: admissionv1.Rule{
-			APIGroups: []string{"leaderworkerset.x-k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"leaderworkersets"},
-		}}},
-	}}}
-	labels := map[string]string{"control-plane": "controller-manager", "app.kubernetes.io/name": "lws"}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs", Labels: labels}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "i"}}}},
-	}}
-	for _, left := range []client.Object{config, hooks, deployment} {
+	for _, left := range c.manifests("leftovers.yaml") {
 		c.create(left)
 		c.finds("leftovers", check.Warning)
 		c.must(c.Delete(c.t.Context(), left))
 		c.finds("leftovers", check.OK)
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: setsLease}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: new(otherImplementation), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro()),
-	}}
-	c.create(lease)
+	lease := c.leased("default")
 	c.finds("leftovers", check.Failure)
 	before := *c
 	before.table = check.Before
 	before.finds("leftovers", check.Failure)
 	c.must(c.Delete(c.t.Context(), lease))
+}
+
+// leased creates the lease that another implementation holds in a namespace.
+func (c *checking) leased(namespace string) *coordinationv1.Lease {
+	c.t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName}}
+	c.create(lease)
+	c.lease(namespace, theirPod, 0)
+	return lease
 }
 
 // Before an installation, check sees what install would refuse.
@@ -312,10 +296,7 @@ func TestCheckBeforeInstall(t *testing.T) {
 	c.grant("escalators", []string{"ina"}, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"escalate"}})
 	user.finds("rights", check.OK)
 	c.create(namespaced(systemName))
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: setsLease}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: new(otherImplementation), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro()),
-	}}
-	c.create(lease) // install --image replaces it
+	c.leased(systemName) // install --image replaces it
 	c.finds("leftovers", check.Warning)
 }
 

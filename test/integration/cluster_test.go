@@ -1,10 +1,19 @@
+// Package integration checks what only a real API server can show: how it applies
+// the CustomResourceDefinition, preconditions and field ownership.
+//
+// It starts etcd and kube-apiserver once for all tests. No controller, scheduler or
+// garbage collector runs, and objects stay after a test: every test uses its own namespace.
 package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +186,16 @@ func (c *cluster) eachIn(manifest io.Reader, visit func(*unstructured.Unstructur
 	}
 }
 
+// manifests returns the objects of a file of testdata.
+func (c *cluster) manifests(name string) (all []client.Object) {
+	c.t.Helper()
+	file, err := os.Open(filepath.Join("testdata", name))
+	c.must(err)
+	defer func() { _ = file.Close() }()
+	c.eachIn(file, func(o *unstructured.Unstructured) { all = append(all, o) })
+	return all
+}
+
 // act installs or uninstalls, and returns the output.
 func (c *cluster) act(do func(context.Context, install.Options) error, change func(*install.Options)) (string, error) {
 	c.t.Helper()
@@ -297,4 +316,68 @@ func newSet(namespace, name string) *lwsv1.LeaderWorkerSet {
 	set.Spec.RolloutStrategy.Type = lwsv1.RollingUpdateStrategyType
 	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
 	return set
+}
+
+var (
+	// cfg connects to the API server as an administrator.
+	cfg *rest.Config
+
+	// assets is the directory of the binaries. envtest reads the variable as well.
+	assets = cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin", "assets"))
+
+	// api is an uncached client of cfg that knows the core types and LeaderWorkerSets.
+	api client.Client
+
+	// scheme has the types of api.
+	scheme = runtime.NewScheme()
+)
+
+const root = "../.."
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if _, err := os.Stat(assets); err != nil {
+		return 0, fmt.Errorf("run make build first: %w", err)
+	}
+	env, own, err := startUp(func(env *envtest.Environment) {
+		env.CRDInstallOptions = envtest.CRDInstallOptions{
+			Paths: []string{filepath.Join(root, "config", "crd")}, ErrorIfPathMissing: true, MaxTime: patience,
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	cfg = own
+	defer func() { err = errors.Join(err, env.Stop()) }()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme)); err != nil {
+		return 0, err
+	}
+	if api, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// startUp starts an API server with a changed environment. envtest waits only five seconds
+// for the first namespace. On a slow machine that fails, and startUp tries again.
+func startUp(change func(*envtest.Environment)) (*envtest.Environment, *rest.Config, error) {
+	var failed error
+	for range 5 {
+		env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience}
+		change(env)
+		config, err := env.Start()
+		if err == nil {
+			return env, config, nil
+		}
+		failed = errors.Join(failed, err, env.Stop())
+	}
+	return nil, nil, fmt.Errorf("start the API server: %w", failed)
 }

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"context"
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,11 +13,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	cli "lockstep.dev/lockstep/internal/cli/lws"
@@ -24,17 +30,53 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
+// wantRefusal checks that an error refuses an object as invalid, with this text.
+func wantRefusal(t *testing.T, err error, text string) {
+	t.Helper()
+	if !apierrors.IsInvalid(err) {
+		t.Fatalf("got %v, want a refusal as invalid", err)
+	}
+	if !strings.Contains(err.Error(), text) {
+		t.Errorf("got  %v\nwant an error with %s", err, text)
+	}
+}
+
+// The tests of config/crd check every rule. This one checks a rule of each sort on a real API server.
+func TestDefinitionRefusesInvalidSets(t *testing.T) {
+	namespace := shared(t).namespace()
+	tests := []struct{ name, spec, text string }{
+		{"startup policy", `{startupPolicy: Whenever}`, `spec.startupPolicy: Unsupported value: "Whenever": supported values: "LeaderCreated", "LeaderReady"`},
+		{"termination policy", `{podTerminationPolicy: Serial}`, `spec.podTerminationPolicy: Unsupported value: "Serial": supported values: "Default", "Parallel"`},
+		{"network without a policy", `{networkConfig: {}}`, `spec.networkConfig.subdomainPolicy: Required value`},
+		{"size", `{leaderWorkerTemplate: {size: 0}}`, `spec.leaderWorkerTemplate.size: Invalid value: 0: size must be equal or greater than 1`},
+		{"number beyond int32", `{rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 99999999999}}}`, `spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: 99999999999: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge in body should be less than or equal to 2147483647`},
+		{"restart policy of pods", `{leaderWorkerTemplate: {workerTemplate: {spec: {restartPolicy: Never}}}}`,
+			"workerTemplate.spec.restartPolicy: Invalid value: must be Always"},
+		{"deadline of pods", `{leaderWorkerTemplate: {workerTemplate: {spec: {activeDeadlineSeconds: 60}}}}`,
+			"workerTemplate.spec.activeDeadlineSeconds: Invalid value: the pods of a StatefulSet have no deadline"},
+		{"subgroups", `{leaderWorkerTemplate: {size: 5, subGroupPolicy: {subGroupSize: 3}}}`, `spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize: Invalid value: size or size - 1 must be divisible by subGroupSize`},
+		{"product of replicas and size", `{replicas: 100000, leaderWorkerTemplate: {size: 100000}}`, "the product of replicas and worker replicas must not exceed 2147483647"},
+		{"costly quantity", `{leaderWorkerTemplate: {workerTemplate: {spec: {containers: [{name: c, resources: {limits: {cpu: "1e-2147483647"}}}]}}}}`, "should match"},
+		{"costly quantity of a PVC", `{leaderWorkerTemplate: {volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: "1e2147483647"}}}}]}}`, "should match"},
+	}
+	set := newSet(namespace, "w")
+	must(t, api.Create(t.Context(), set))
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			patch, err := yaml.YAMLToJSON([]byte("{spec: " + tt.spec + "}"))
+			must(t, err)
+			wantRefusal(t, api.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), tt.text)
+		})
+	}
+}
+
 // extend adds fields of a later version to the definition of sets.
 func (c *cluster) extend() {
 	c.t.Helper()
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	c.must(c.Get(c.t.Context(), client.ObjectKey{Name: crdName}, crd))
-	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
-	schema.Properties["spec"].Properties["placement"] = apiextensionsv1.JSONSchemaProps{
-		Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"Any"`)},
-	}
-	schema.Properties["status"].Properties["forecast"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
-	c.must(c.Update(c.t.Context(), crd))
+	c.editDefinition(func(spec, status map[string]apiextensionsv1.JSONSchemaProps) {
+		spec["placement"] = apiextensionsv1.JSONSchemaProps{Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"Any"`)}}
+		status["forecast"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	})
 }
 
 // raw returns a set with all of its fields.
@@ -46,13 +88,22 @@ func (c *cluster) raw(name string) *unstructured.Unstructured {
 	return set
 }
 
+// manifest returns a set as a user writes it.
+func (c *cluster) manifest(set *lwsv1.LeaderWorkerSet) *unstructured.Unstructured {
+	c.t.Helper()
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
+	c.must(err)
+	delete(object, "status")
+	u := &unstructured.Unstructured{Object: object}
+	u.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	return u
+}
+
 // createWith creates a set with more fields in its spec.
 func (c *cluster) createWith(name string, more map[string]any) {
 	c.t.Helper()
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(newSet("default", name))
-	c.must(err)
-	set := &unstructured.Unstructured{Object: object}
-	set.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
+	set := c.manifest(newSet("default", name))
 	for field, value := range more {
 		c.must(unstructured.SetNestedField(set.Object, value, "spec", field))
 	}
@@ -174,5 +225,152 @@ func (c *cluster) leftByADeployment() {
 	}, nil)
 	if c.hasLeaders("pruned")(c.t.Context()) {
 		c.t.Error("a set with a Deployment got leaders")
+	}
+}
+
+//go:embed testdata/decimals.yaml
+var decimals []byte
+
+// decimalSet has a decimal in each place that has a quantity.
+func decimalSet(name string) *unstructured.Unstructured {
+	set := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(decimals, &set.Object); err != nil {
+		panic(err)
+	}
+	set.SetName(name)
+	return set
+}
+
+// A Deployment takes a quantity as a decimal without quotes. So does a set, whatever the verb.
+func TestUnquotedDecimalQuantitiesAreTaken(t *testing.T) {
+	c := newCluster(t)
+	r := c.replica(nil)
+	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	r.start().untilReady()
+
+	c.part("create", func() {
+		set := decimalSet("created")
+		c.must(c.Create(c.t.Context(), set))
+		c.hasNoDecimals(set)
+	})
+	c.part("update", func() {
+		set := c.raw("created")
+		set.Object["spec"] = decimalSet("created").Object["spec"]
+		unstructured.RemoveNestedField(set.Object, "spec", "leaderWorkerTemplate", "size")
+		c.must(unstructured.SetNestedField(set.Object, int64(3), "spec", "leaderWorkerTemplate", "size"))
+		c.must(c.Update(c.t.Context(), set))
+		c.hasNoDecimals(set)
+	})
+	for what, kind := range map[string]types.PatchType{"merge patch": types.MergePatchType, "JSON patch": types.JSONPatchType} {
+		c.part(what, func() {
+			cpu := map[types.PatchType]string{
+				types.MergePatchType: `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"overhead":{"cpu":0.75}}}}}}`,
+				types.JSONPatchType:  `[{"op":"replace","path":"/spec/leaderWorkerTemplate/workerTemplate/spec/overhead/cpu","value":0.25}]`,
+			}[kind]
+			set := c.raw("created")
+			c.must(c.Patch(c.t.Context(), set, client.RawPatch(kind, []byte(cpu))))
+			c.hasNoDecimals(set)
+		})
+	}
+	c.part("server-side apply", func() { c.appliesDecimals("applied") })
+	c.part("client-side apply", func() { c.kubectlAppliesDecimals("by-kubectl") })
+	c.part("rubbish", c.refusesRubbishQuantities)
+}
+
+// hasNoDecimals checks that a set is stored as Kubernetes stores a Deployment: typed clients of each language read it.
+func (c *cluster) hasNoDecimals(set *unstructured.Unstructured) {
+	c.t.Helper()
+	text, err := json.Marshal(set.Object["spec"])
+	c.must(err)
+	for _, want := range []string{`"sizeLimit":"1000000000500m"`, `"divisor":"1m"`, `"example.com/gpu":1`, `"storage":"1000000000500m"`} {
+		if !strings.Contains(string(text), want) {
+			c.t.Errorf("the set lacks %s: %s", want, text)
+		}
+	}
+	var find func(value any, path string)
+	find = func(value any, path string) {
+		switch value := value.(type) {
+		case map[string]any:
+			for key, inner := range value {
+				find(inner, path+"."+key)
+			}
+		case []any:
+			for _, inner := range value {
+				find(inner, path+"[]")
+			}
+		case float64:
+			c.t.Errorf("%s is stored as the number %v", path, value)
+		}
+	}
+	find(set.Object, "")
+	typed := &lwsv1.LeaderWorkerSet{}
+	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(set), typed))
+	if cpu := typed.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Requests.Cpu(); cpu.MilliValue() != 500 {
+		c.t.Errorf("cpu is %s", cpu)
+	}
+}
+
+// appliesDecimals applies a set twice, and again with another value: an apply without a change writes nothing.
+func (c *cluster) appliesDecimals(name string) {
+	apply := func(set *unstructured.Unstructured, manager string) *unstructured.Unstructured {
+		c.t.Helper()
+		//nolint:staticcheck // a file of a user is no apply configuration
+		c.must(c.Patch(c.t.Context(), set, client.Apply, client.FieldOwner(manager)))
+		return set
+	}
+	first := apply(decimalSet(name), "user")
+	c.hasNoDecimals(first)
+	first = apply(decimalSet(name), "user") // after the operator's webhook and the definition have had their say
+	again := apply(decimalSet(name), "user")
+	if first.GetGeneration() != again.GetGeneration() || !equality.Semantic.DeepEqual(first.GetManagedFields(), again.GetManagedFields()) {
+		c.t.Errorf("the second apply made generation %d of %d", again.GetGeneration(), first.GetGeneration())
+	}
+	changed := decimalSet(name)
+	c.must(unstructured.SetNestedField(changed.Object, 0.5, "spec", "leaderWorkerTemplate", "workerTemplate", "spec", "overhead", "cpu"))
+	changed = apply(changed, "user")
+	if cpu, _, _ := unstructured.NestedFieldNoCopy(changed.Object, "spec", "leaderWorkerTemplate", "workerTemplate", "spec", "overhead", "cpu"); cpu != "500m" {
+		c.t.Errorf("the applied cpu is %v", cpu)
+	}
+	fewer := decimalSet(name)
+	unstructured.RemoveNestedField(fewer.Object, "spec", "leaderWorkerTemplate", "workerTemplate", "spec", "overhead")
+	fewer = apply(fewer, "user")
+	if _, found, _ := unstructured.NestedMap(fewer.Object, "spec", "leaderWorkerTemplate", "workerTemplate", "spec", "overhead"); found {
+		c.t.Error("a dropped quantity stays: its manager does not own it")
+	}
+}
+
+// kubectlAppliesDecimals sends what kubectl apply sends: field validation, and a merge patch with the last file.
+func (c *cluster) kubectlAppliesDecimals(name string) {
+	file := decimalSet(name)
+	text, err := json.Marshal(file.Object)
+	c.must(err)
+	file.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": string(text)})
+	c.must(c.Create(c.t.Context(), file, client.FieldValidation("Strict")))
+	c.hasNoDecimals(file)
+	was := file.GetGeneration()
+	patch, err := json.Marshal(map[string]any{"spec": decimalSet(name).Object["spec"]})
+	c.must(err)
+	c.must(c.Patch(c.t.Context(), file, client.RawPatch(types.MergePatchType, patch), client.FieldValidation("Strict")))
+	c.hasNoDecimals(file)
+	if file.GetGeneration() != was {
+		c.t.Errorf("the second apply made generation %d", file.GetGeneration())
+	}
+}
+
+// refusesRubbishQuantities sends what no type of Kubernetes reads: the answer is 422 and names the field.
+func (c *cluster) refusesRubbishQuantities() {
+	for _, rubbish := range []string{`"half"`, `true`, `{"a":1}`, `[1]`, `"0,5"`, `"1.5 Gi"`} {
+		patch := `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"overhead":{"cpu":` + rubbish + `}}}}}}`
+		err := c.Patch(c.t.Context(), c.raw("created"), merge(patch))
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.leaderWorkerTemplate.workerTemplate.spec.overhead") {
+			c.t.Errorf("cpu %s: %v", rubbish, err)
+		}
+	}
+	negative := decimalSet("negative")
+	templates := negative.Object["spec"].(map[string]any)["leaderWorkerTemplate"].(map[string]any)
+	pod := templates["workerTemplate"].(map[string]any)["spec"].(map[string]any)
+	pod["containers"].([]any)[0].(map[string]any)["resources"] = map[string]any{"requests": map[string]any{"cpu": -0.5}}
+	if err := c.Create(c.t.Context(), negative); err == nil || !strings.Contains(err.Error(), "workerTemplate.spec.containers[0].resources.requests") {
+		c.t.Errorf("a negative cpu: %v", err)
 	}
 }

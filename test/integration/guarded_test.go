@@ -56,10 +56,11 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.texts = append(w.texts, text)
 }
 
-func (w *warnings) taken() []string {
+// taken returns the warnings since the last call, a line each.
+func (w *warnings) taken() string {
 	w.Lock()
 	defer w.Unlock()
-	texts := w.texts
+	texts := strings.Join(w.texts, "\n")
 	w.texts = nil
 	return texts
 }

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,33 +96,18 @@ func (c *cluster) mustKeepBundles() {
 	}
 }
 
-func foreignDefinition(c *cluster) *apiextensionsv1.CustomResourceDefinition {
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: crdName},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "leaderworkerset.x-k8s.io", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "LeaderWorkerSet", Plural: "leaderworkersets", Categories: []string{"theirs"}},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "object", Description: "theirs"}},
-				}},
-			}},
-			Conversion: &apiextensionsv1.CustomResourceConversion{
-				Strategy: apiextensionsv1.WebhookConverter,
-				Webhook: &apiextensionsv1.WebhookConversion{
-					ConversionReviewVersions: []string{"v1"},
-					ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: new(someURL), CABundle: c.cfg.CAData},
-				},
-			},
-		},
-	}
+// foreignDefinition is the definition of another implementation.
+func (c *cluster) foreignDefinition() *apiextensionsv1.CustomResourceDefinition {
+	c.t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	c.must(runtime.DefaultUnstructuredConverter.FromUnstructured(c.manifests("definition.yaml")[0].(*unstructured.Unstructured).Object, crd))
+	return crd
 }
 
 // Install keeps a definition with fields that the bundled one lacks, and changes nothing else.
 func TestInstallRefusesToReplaceANewerDefinition(t *testing.T) {
 	c := newCluster(t)
-	newer := foreignDefinition(c)
+	newer := c.foreignDefinition()
 	newer.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{
 		Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 			"placement": {Type: "string"},
@@ -171,8 +156,8 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	c := newCluster(t)
 	all := []string{"*"}
 	c.grant("writers", []string{editor, nodeAgent, stsID, gcID, sharedID}, rbacv1.PolicyRule{APIGroups: []string{"apps", ""}, Resources: all, Verbs: all})
-	objects := ownedObjects()
-	for _, object := range objects { // before the webhook for pods
+	objects := c.manifests("owned.yaml") // one of each kind that a set owns, and a pod without an owner
+	for _, object := range objects {     // before the webhook for pods
 		c.create(object)
 	}
 	c.install(nil)
@@ -242,30 +227,6 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	c.until("a user may relabel the StatefulSet", func() bool { return c.patchAs(editor, sts, label(name, `"z"`), "") == nil })
 }
 
-// ownedObjects returns one object of each kind that a set owns, and a pod without an owner.
-func ownedObjects() []client.Object {
-	owned := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{"leaderworkerset.sigs.k8s.io/name": "a"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: "LeaderWorkerSet", Name: "a", UID: "u", Controller: new(true)}},
-		}
-	}
-	free := owned("free")
-	free.OwnerReferences = nil
-	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}
-	selected := map[string]string{"x": "y"}
-	return []client.Object{
-		&corev1.Pod{ObjectMeta: owned("a"), Spec: pod},
-		&appsv1.StatefulSet{ObjectMeta: owned("a"), Spec: appsv1.StatefulSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: selected},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}, Spec: pod},
-		}},
-		&corev1.Service{ObjectMeta: owned("a"), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
-		&appsv1.ControllerRevision{ObjectMeta: owned("a"), Data: runtime.RawExtension{Raw: []byte("{}")}, Revision: 1},
-		&corev1.Pod{ObjectMeta: free, Spec: pod},
-	}
-}
-
 // patchAs patches an object as a user.
 func (c *cluster) patchAs(user string, object client.Object, patch, subresource string) error {
 	c.t.Helper()
@@ -295,4 +256,59 @@ func (c *cluster) awaitLabelPolicy(pod client.Object) {
 		}
 		return err != nil && strings.Contains(err.Error(), "lockstep-labels")
 	})
+}
+
+// TestAPolicyBindsTheOperatorAlone removes a label of Pod Security as each account that may patch namespaces.
+func TestAPolicyBindsTheOperatorAlone(t *testing.T) {
+	const (
+		account    = "system:serviceaccount:lws-system:lws-controller-manager"
+		alone      = "system:serviceaccount:lockstep-system:lockstep-controller-manager"
+		renamed    = "system:serviceaccount:elsewhere:serving"
+		beside     = "system:serviceaccount:kube-system:lws-controller-manager"
+		kubernetes = "system:serviceaccount:kube-system:namespace-controller"
+		argo       = "system:serviceaccount:argocd:argocd-application-controller"
+		installer  = "system:serviceaccount:ci:installer"
+		other      = "system:serviceaccount:other:operator"
+		all        = "*"
+	)
+	c := newCluster(t)
+	patches := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"patch"}}
+	runs := rbacv1.PolicyRule{APIGroups: []string{"lockstep.dev"}, Resources: []string{"operators"}, Verbs: []string{"run"}}
+	deletes := rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"validatingadmissionpolicies"}, Verbs: []string{"delete"}}
+	c.grant("patchers", []string{account, alone, other, editor}, patches)
+	c.grant("operators", []string{renamed, beside, kubernetes}, runs, patches)
+	c.grant("installers", []string{installer}, runs, deletes, patches)
+	c.grant("administrators", []string{argo}, rbacv1.PolicyRule{APIGroups: []string{all}, Resources: []string{all}, Verbs: []string{all}})
+	victim := namespaced("victim")
+	victim.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+	c.create(victim)
+	refusal := func(user string) string {
+		err := c.patchAs(user, victim, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":null}}}`, "")
+		switch {
+		case err == nil:
+			c.must(c.patchAs(argo, victim, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, ""))
+			return ""
+		case strings.Contains(err.Error(), "-operator-namespaces' with binding"):
+			return "policy"
+		}
+		return err.Error()
+	}
+	bound := func(account string) {
+		c.until("the policy is enforced", func() bool { return refusal(account) == "policy" })
+		for user, want := range map[string]string{
+			renamed: "policy", beside: "policy", kubernetes: "", argo: "", installer: "", other: "", editor: "",
+		} {
+			if got := refusal(user); got != want {
+				t.Errorf("%s: got %q, want %q", user, got, want)
+			}
+		}
+	}
+	c.install(nil)
+	bound(account)
+	c.uninstall(nil)
+	c.until("no policy is left", func() bool { return refusal(renamed) == "" })
+	c.install(func(o *install.Options) { o.ProtectOnly = true })
+	bound(alone)
+	c.uninstall(nil)
+	c.until("no policy of protection alone is left", func() bool { return refusal(renamed) == "" })
 }

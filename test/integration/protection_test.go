@@ -278,7 +278,7 @@ func (g *guarded) observed() {
 	c := g.claim("watched", map[string]string{pvc.ObservedAnnotation: "StatefulSet/db"})
 	g.warned.taken()
 	g.must(g.alice.Delete(g.t.Context(), c))
-	if got := strings.Join(g.warned.taken(), "\n"); !strings.Contains(got, "the claim is in use: StatefulSet/db") {
+	if got := g.warned.taken(); !strings.Contains(got, "the claim is in use: StatefulSet/db") {
 		g.t.Errorf("got warnings %q", got)
 	}
 }

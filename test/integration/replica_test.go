@@ -170,7 +170,7 @@ func (c *cluster) eventually(what string, is func(context.Context) bool, said *s
 
 func (c *cluster) holder() string {
 	lease := &coordinationv1.Lease{}
-	if err := c.Get(c.t.Context(), client.ObjectKey{Namespace: systemName, Name: "b8b2488c.x-k8s.io"}, lease); err != nil {
+	if err := c.Get(c.t.Context(), client.ObjectKey{Namespace: systemName, Name: leaseName}, lease); err != nil {
 		return ""
 	}
 	return ptr.Deref(lease.Spec.HolderIdentity, "")

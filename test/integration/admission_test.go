@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +20,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/install"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 )
 
 // wrong are pod templates that no StatefulSet and no Deployment can run, and where they are wrong.
@@ -76,30 +78,6 @@ func claims(spec corev1.PersistentVolumeClaimSpec) func(*lwsv1.LeaderWorkerSet) 
 	}
 }
 
-// heard keeps the warnings of the API server.
-type heard struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-func (h *heard) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
-	h.HandleWarningHeader(0, "", text)
-}
-
-func (h *heard) HandleWarningHeader(_ int, _, text string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.texts = append(h.texts, text)
-}
-
-func (h *heard) take() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	said := strings.Join(h.texts, "\n")
-	h.texts = nil
-	return said
-}
-
 func wantDenied(t *testing.T, err error, path string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.leaderWorkerTemplate."+path) {
@@ -151,7 +129,7 @@ func TestTemplatesThatNothingCanRunAreRefused(t *testing.T) {
 	wantDenied(t, c.Create(t.Context(), labelled, client.DryRunAll), "leaderTemplate.metadata.labels")
 
 	c.part("an update", func() { c.badUpdates() })
-	c.part("a stored set", func() { c.storedSet(stored) })
+	c.part("a stored set", func() { c.mendsStored(stored) })
 }
 
 // badUpdates changes a good set for the worse.
@@ -161,21 +139,15 @@ func (c *cluster) badUpdates() {
 	c.must(c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "good"}, good))
 	const port = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":99999}]}]}}}}}`
 	wantDenied(c.t, c.Patch(ctx, good.DeepCopy(), merge(port)), "workerTemplate.spec.containers[0].ports[0].containerPort")
-	applied := &unstructured.Unstructured{}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(setOf("default", "good", 2, working(wrong["a port"].edit)))
-	c.must(err)
-	delete(object, "status")
-	applied.Object = object
-	applied.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
-	unstructured.RemoveNestedField(applied.Object, "metadata", "creationTimestamp")
-	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner("test"))
+	applied := c.manifest(setOf("default", "good", 2, working(wrong["a port"].edit)))
+	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner("test"))
 	wantDenied(c.t, err, "workerTemplate.spec.containers[0].ports[0].containerPort")
 	c.must(c.Patch(ctx, good, merge(`{"spec":{"leaderWorkerTemplate":{"size":3,"workerTemplate":{"spec":{"containers":[{"name":"c","image":"j"}]}}}}}`)))
 }
 
-// storedSet changes a set whose template was wrong before it was checked.
-func (c *cluster) storedSet(stored *lwsv1.LeaderWorkerSet) {
-	ctx, warned := c.t.Context(), &heard{}
+// mendsStored changes a set whose template was wrong before it was checked.
+func (c *cluster) mendsStored(stored *lwsv1.LeaderWorkerSet) {
+	ctx, warned := c.t.Context(), &warnings{}
 	user := c.as("", warned)
 	c.eventually("the set tells what is refused", func(ctx context.Context) bool {
 		found := &lwsv1.LeaderWorkerSet{}
@@ -193,14 +165,157 @@ func (c *cluster) storedSet(stored *lwsv1.LeaderWorkerSet) {
 		{group + `{"leaderTemplate":{"spec":{"containers":[{"name":"Main","image":"j"}]}}}}}`, "leaderTemplate.spec.containers[0].name"},
 	} {
 		c.must(user.Patch(ctx, stored.DeepCopy(), merge(tt.document)))
-		if said := warned.take(); tt.warns == "" && said != "" || !strings.Contains(said, tt.warns) {
+		if said := warned.taken(); tt.warns == "" && said != "" || !strings.Contains(said, tt.warns) {
 			c.t.Errorf("%s warns %q, want %q", tt.document, said, tt.warns)
 		}
 	}
 	wantDenied(c.t, user.Patch(ctx, stored.DeepCopy(), merge(group+`{"workerTemplate":{"spec":{"containers":[{"name":"W","image":"j"}]}}}}}`)), "workerTemplate.spec.containers[0].name")
 	c.must(user.Patch(ctx, stored.DeepCopy(), merge(group+`{"leaderTemplate":{"spec":{"containers":[{"name":"main","image":"j"}]}}}}}`)))
 	c.must(user.Delete(ctx, stored.DeepCopy()))
-	if said := warned.take(); strings.Contains(said, fmt.Sprint(http.StatusForbidden)) {
+	if said := warned.taken(); strings.Contains(said, fmt.Sprint(http.StatusForbidden)) {
 		c.t.Errorf("warned: %s", said)
 	}
+}
+
+// storedSet is a set as a manifest has it.
+func (c *cluster) storedSet(name string, edit func(spec map[string]any)) *unstructured.Unstructured {
+	u := c.manifest(setOf("default", name, 2))
+	template := u.Object["spec"].(map[string]any)["leaderWorkerTemplate"].(map[string]any)
+	delete(template, "leaderTemplate")
+	edit(template)
+	return u
+}
+
+// broken are sets that admission refuses, by the field that it names.
+func (c *cluster) broken() map[string]*unstructured.Unstructured {
+	without := func(fields ...string) func(map[string]any) {
+		return func(template map[string]any) {
+			template["leaderTemplate"] = runtime.DeepCopyJSONValue(template["workerTemplate"])
+			for _, field := range fields {
+				template[field] = map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}
+			}
+		}
+	}
+	return map[string]*unstructured.Unstructured{
+		"leaderTemplate.spec.containers": c.storedSet("no-leader-spec", without("leaderTemplate")),
+		"workerTemplate.spec.containers": c.storedSet("no-worker-spec", without("workerTemplate")),
+		"metadata.name":                  c.storedSet(strings.Repeat("a", 51), func(map[string]any) {}),
+	}
+}
+
+// A set that was stored before a rule admits changes of anything else. Another implementation made its
+// StatefulSet, or it has none.
+func TestSetsStoredBeforeARuleAreStillWritten(t *testing.T) {
+	c := newCluster(t)
+	r := c.replica(nil)
+	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	c.must(c.Delete(t.Context(), c.mutating()))
+	c.must(c.Delete(t.Context(), c.validating()))
+	c.eventually("sets are stored unseen", func(ctx context.Context) bool { return c.Create(ctx, newSet("default", "unseen")) == nil }, nil)
+	for _, set := range c.broken() {
+		c.must(c.Create(t.Context(), set))
+	}
+	taken := c.broken()["metadata.name"].DeepCopy()
+	taken.SetName(strings.Repeat("t", 51))
+	c.must(c.Create(t.Context(), taken))
+	c.leadersByOther(taken)
+	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	r.start().untilReady()
+
+	for path, set := range c.broken() {
+		c.part("new "+path, func() {
+			set.SetName(set.GetName()[:len(set.GetName())-1] + "n")
+			if err := c.Create(c.t.Context(), set); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(fmt.Sprint(err), path) {
+				c.t.Errorf("a new set without %s: %v", path, err)
+			}
+		})
+		c.part(path, func() { c.changesStored(c.broken()[path], path) })
+	}
+	c.part("taken over", func() {
+		c.changesStored(taken, "metadata.name")
+		sts := &appsv1.StatefulSet{}
+		c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(taken), sts))
+		if sts.UID == "" || sts.DeletionTimestamp != nil {
+			c.t.Error("the StatefulSet of the other implementation is replaced")
+		}
+	})
+	c.part("scale", c.scalesBeyondItsName)
+}
+
+// leadersByOther is the StatefulSet that another implementation made for a set.
+func (c *cluster) leadersByOther(set *unstructured.Unstructured) {
+	name := map[string]string{lwsv1.SetNameLabelKey: set.GetName()}
+	labels := map[string]string{lwsv1.SetNameLabelKey: set.GetName(), lwsv1.WorkerIndexLabelKey: "0"}
+	sts := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: set.GetName(), Labels: name},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podWith("", "").Spec},
+		},
+	}
+	sts.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))}
+	c.create(sts)
+}
+
+// changesStored labels, pauses, resumes, scales and mends a stored set. Each write of its spec or annotations
+// but the last one is warned of.
+func (c *cluster) changesStored(set *unstructured.Unstructured, path string) {
+	warned := &warnings{}
+	user := c.as("", warned)
+	c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"metadata":{"labels":{"a":"b"}}}`))) // no webhook is asked
+	for _, patch := range []string{
+		`{"metadata":{"annotations":{"lockstep.dev/paused":"true"}}}`,
+		`{"metadata":{"annotations":{"lockstep.dev/paused":null}}}`,
+		`{"spec":{"replicas":0}}`,
+		`{"spec":{"replicas":12}}`,
+		`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"metadata":{"labels":{"c":"d"}}}}}}`,
+	} {
+		warned.taken()
+		c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(patch)))
+		if told := warned.taken(); !strings.Contains(told, path) {
+			c.t.Errorf("%s: no warning of %s in %q", patch, path, told)
+		}
+	}
+	if !strings.HasPrefix(path, "workerTemplate") { // no leader runs here that workers are created for
+		c.eventually("the set is Stalled", c.isStalled(set.GetName()), nil)
+	}
+	if path != "metadata.name" {
+		warned.taken()
+		c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"spec":{"leaderWorkerTemplate":{
+			"leaderTemplate":{"spec":{"containers":[{"name":"c","image":"i"}]}},"workerTemplate":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}}`)))
+		if told := warned.taken(); told != "" {
+			c.t.Errorf("a mended set is warned of: %q", told)
+		}
+		c.eventually("the mended set has leaders", c.hasLeaders(set.GetName()), nil)
+	}
+	c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"metadata":{"finalizers":["example.com/a"]}}`)))
+	c.must(user.Delete(c.t.Context(), c.raw(set.GetName())))
+	c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"metadata":{"finalizers":null}}`)))
+}
+
+func (c *cluster) isStalled(name string) func(context.Context) bool {
+	return func(context.Context) bool {
+		set := &lwsv1.LeaderWorkerSet{}
+		c.must(runtime.DefaultUnstructuredConverter.FromUnstructured(c.raw(name).Object, set))
+		return meta.IsStatusConditionTrue(set.Status.Conditions, "Stalled")
+	}
+}
+
+// scalesBeyondItsName scales as an autoscaler does, and reads the limit in the conditions.
+func (c *cluster) scalesBeyondItsName() {
+	name := strings.Repeat("s", 50)
+	set := c.storedSet(name, func(map[string]any) {})
+	c.must(unstructured.SetNestedField(set.Object, int64(10), "spec", "replicas"))
+	c.must(c.Create(c.t.Context(), set))
+	if err := c.Patch(c.t.Context(), c.raw(name), merge(`{"spec":{"replicas":11}}`)); err == nil || !strings.Contains(err.Error(), " 49 ") {
+		c.t.Errorf("an update beyond the name: %v", err)
+	}
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 11}}
+	c.must(c.SubResource("scale").Update(c.t.Context(), c.raw(name), client.WithSubResourceBody(scale)))
+	c.eventually("the set is Stalled with the number", func(context.Context) bool {
+		set := &lwsv1.LeaderWorkerSet{}
+		c.must(runtime.DefaultUnstructuredConverter.FromUnstructured(c.raw(name).Object, set))
+		stalled := meta.FindStatusCondition(set.Status.Conditions, "Stalled")
+		return stalled != nil && stalled.Reason == lwsset.CodeNameTooLong && strings.Contains(stalled.Message, " 49;")
+	}, nil)
 }
