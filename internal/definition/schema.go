@@ -65,6 +65,37 @@ func Compare(inCluster *unstructured.Unstructured, manifest []byte) (theirs, our
 	return theirs, ours, nil
 }
 
+// templates are the schemas of Kubernetes itself within ours. Which fields these have
+// depends on the version of Kubernetes that a definition was generated from.
+var templates = []string{
+	"spec.leaderWorkerTemplate.leaderTemplate.", "spec.leaderWorkerTemplate.workerTemplate.", "spec.leaderWorkerTemplate.volumeClaimTemplates[].",
+}
+
+// Lost returns the property paths of the live storage version that the candidate lacks in the version of the same name.
+// In templates only those count that a stored set has: another Kubernetes version has other fields, which most sets do
+// not use.
+func Lost(live, candidate *unstructured.Unstructured, sets []unstructured.Unstructured) ([]string, error) {
+	from, name, err := SchemaOf(live, "")
+	if err != nil || name == "" {
+		return nil, err
+	}
+	to, _, err := SchemaOf(candidate, name)
+	if err != nil {
+		return nil, err
+	}
+	if to == nil {
+		return []string{"version " + name}, nil
+	}
+	lost := slices.DeleteFunc(Pruned(Fullest(from), to), func(field string) bool {
+		return slices.ContainsFunc(templates, func(prefix string) bool { return strings.HasPrefix(field, prefix) })
+	})
+	for _, set := range sets {
+		lost = append(lost, Pruned(map[string]any{"spec": set.Object["spec"]}, to)...)
+	}
+	slices.Sort(lost)
+	return slices.Compact(lost), nil
+}
+
 // Fullest returns a value that has everything a schema describes.
 func Fullest(s *Schema) any {
 	switch {

@@ -21,7 +21,7 @@ import (
 )
 
 // signs reports whether the operator signs the certificate of the webhooks.
-func (s shape) signs() bool { return s.certifies && !s.ProtectOnly }
+func (s shape) signs() bool { return *s.config.InternalCertManagement.Enable && !s.ProtectOnly }
 
 // authorise finds or makes the authority of the webhooks, and returns the Secrets to write for it.
 func (s *shape) authorise(ctx context.Context, c *cluster) (write []*unstructured.Unstructured, err error) {

@@ -197,11 +197,14 @@ func Live(ctx context.Context, c client.Reader, want *unstructured.Unstructured)
 	return live, nil
 }
 
-func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
-	list := &metav1.PartialObjectMetadataList{}
+// list returns the objects of a kind, and none if the API server lacks the kind.
+func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
-	err := c.client.List(ctx, list, options...)
-	return list.Items, err
+	if err := c.client.List(ctx, list, options...); err != nil && !unknownKind(err) {
+		return nil, fmt.Errorf("list %ss: %w", kind.Kind, err)
+	}
+	return list.Items, nil
 }
 
 // each reads a list, and shows its objects one by one.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -60,10 +59,6 @@ func (o Options) expected(lacks []string) (Expected, error) {
 	if err != nil {
 		return Expected{}, err
 	}
-	config, err := operator.ParseConfig(o.Config)
-	if err != nil {
-		return Expected{}, err
-	}
 	command := "lockstep install"
 	if o.place.byHelm {
 		command = "helm upgrade"
@@ -74,8 +69,8 @@ func (o Options) expected(lacks []string) (Expected, error) {
 	}
 	return Expected{
 		Command: command,
-		Objects: objects, Config: config, ConfigRead: o.Config != nil,
-		Namespace: o.namespace(), Lease: operator.LeaseName(config, o.ProtectOnly), ProtectOnly: o.ProtectOnly,
+		Objects: objects, Config: s.config, ConfigRead: o.Config != nil,
+		Namespace: o.namespace(), Lease: operator.LeaseName(s.config, o.ProtectOnly), ProtectOnly: o.ProtectOnly,
 	}, nil
 }
 
@@ -88,19 +83,15 @@ type reading struct {
 
 // options returns the choices that an installation shows.
 func (r *reading) options(ctx context.Context) (o Options) {
-	at, err := placeOf(ctx, r.client)
+	var err error
+	o.place, err = placeOf(ctx, r.client)
 	r.take(err)
-	o.place = at
 	role := func(name string) bool { return r.read(ctx, Bare(rbac, "ClusterRole", "", name)) != nil }
-	o.ProtectOnly = !role(at.prefix()+"-manager-role") && role(standalone[proxyRole])
+	o.ProtectOnly = !role(o.prefix()+"-manager-role") && role(standaloneProxyRole)
 	isUnprotected := !role(protectionRole) && r.read(ctx, Bare(policies, operator.ValidatingPolicy, "", guardPolicy)) == nil
 	o.NoProtection = isUnprotected && !o.ProtectOnly && len(r.unread) == 0
-	o.NoLeaseReader = r.read(ctx, Bare(rbac, "Role", o.namespace(), at.prefix()+strings.TrimPrefix(leaseReaderRole, setsLabel))) == nil && len(r.unread) == 0
-	deployment := at.prefix() + "-controller-manager"
-	if o.ProtectOnly {
-		deployment = standalone[deploymentName]
-	}
-	if u := r.read(ctx, Bare("apps/v1", "Deployment", o.namespace(), deployment)); u != nil {
+	o.NoLeaseReader = r.read(ctx, Bare(rbac, "Role", o.namespace(), o.prefix()+"-lease-reader-role")) == nil && len(r.unread) == 0
+	if u := r.read(ctx, Bare("apps/v1", "Deployment", o.namespace(), o.prefix()+"-controller-manager")); u != nil {
 		o.Image = ImageOf(u)
 	}
 	if u := r.read(ctx, Bare("v1", "ConfigMap", o.namespace(), configMapName)); u != nil {
@@ -214,12 +205,4 @@ func Namespaces(ctx context.Context, c client.Reader) ([]string, error) {
 func Lease(ctx context.Context, c client.Reader) types.NamespacedName {
 	p, _ := placeOf(ctx, c)
 	return types.NamespacedName{Namespace: cmp.Or(p.namespace, namespaceName), Name: v1alpha1.DefaultResourceName}
-}
-
-// prefix begins the names that the chart lets users choose.
-func (p place) prefix() string {
-	if prefix, found := strings.CutSuffix(p.account, "-controller-manager"); found {
-		return prefix
-	}
-	return setsLabel
 }

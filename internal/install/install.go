@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -38,7 +39,7 @@ import (
 	"lockstep.dev/lockstep/internal/version"
 )
 
-var setList = lwsv1.GroupVersion.WithKind("LeaderWorkerSetList")
+var setKind = lwsv1.GroupVersion.WithKind("LeaderWorkerSet")
 
 // Options of an installation and of its removal.
 type Options struct {
@@ -100,11 +101,7 @@ func Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	wanted, err := c.keepFields(ctx, s.manifests())
-	if err != nil {
-		return err
-	}
-	wanted = slices.Insert(wanted, 1, secrets...) // after the namespace
+	wanted := slices.Insert(s.manifests(), 1, secrets...) // after the namespace
 	r, err := s.stale(ctx, c)
 	if err != nil {
 		return err
@@ -137,7 +134,7 @@ func (s shape) sayUnattended(ctx context.Context, c *cluster) error {
 	if s.Image != "" || s.WebhookURL != "" || s.ProtectOnly {
 		return nil
 	}
-	found, err := c.list(ctx, appsv1.SchemeGroupVersion.WithKind("DeploymentList"), client.InNamespace(s.namespace()), client.MatchingLabels{"control-plane": "controller-manager"})
+	found, err := c.list(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), client.InNamespace(s.namespace()), client.MatchingLabels{"control-plane": "controller-manager"})
 	if err == nil && len(found) == 0 {
 		c.say("no operator was installed, and no set can be created until one runs: install again with --image IMAGE, " +
 			"or with --webhook-url https://HOST:PORT for one that you run with: lockstep run")
@@ -174,9 +171,7 @@ func (c *cluster) shapeFor() (shape, error) {
 // protection alone that this one replaces. An operator in the cluster stays.
 func (s shape) stale(ctx context.Context, c *cluster) (*removal, error) {
 	all := s
-	if all.Image == "" {
-		all.Image = "any"
-	}
+	all.Image = cmp.Or(s.Image, "any")
 	found, err := c.installed(ctx)
 	if err != nil {
 		return nil, err
@@ -192,7 +187,7 @@ func (s shape) stale(ctx context.Context, c *cluster) (*removal, error) {
 	return r, nil
 }
 
-// refuse refuses, before any write, an installation that would not go well.
+// refuse refuses, before any write, an installation that would not go well. It adds fields to definitions that are kept.
 func (s shape) refuse(ctx context.Context, r *removal, wanted []*unstructured.Unstructured) error {
 	switch {
 	case !s.ProtectOnly:
@@ -203,7 +198,7 @@ func (s shape) refuse(ctx context.Context, r *removal, wanted []*unstructured.Un
 		return errors.New("an installation for LeaderWorkerSets exists already, and protects PVCs as well; nothing was installed; " +
 			"to go on with protection alone: lockstep uninstall --keep-protection, and run this again")
 	}
-	if err := r.refuseLoss(ctx, wanted); err != nil || !r.strips {
+	if err := r.fit(ctx, wanted); err != nil || !r.strips {
 		return err
 	}
 	return r.refuse(ctx)
@@ -255,7 +250,9 @@ func (s shape) reportLacks() {
 // untilServed waits until the API server serves the new kind.
 func (c *cluster) untilServed(ctx context.Context, crd *unstructured.Unstructured) error {
 	return c.await(ctx, func(ctx context.Context) (string, error) {
-		if _, err := c.list(ctx, setList, client.Limit(1)); err != nil {
+		sets := &metav1.PartialObjectMetadataList{}
+		sets.SetGroupVersionKind(setKind)
+		if err := c.client.List(ctx, sets, client.Limit(1)); err != nil {
 			return fmt.Sprintf("%s is not served: %v; see its conditions: kubectl get %[1]s -o yaml", title(crd), err), nil
 		}
 		return "", nil

@@ -25,11 +25,9 @@ import (
 const (
 	namespaceName  = "lws-system"
 	deploymentName = "lws-controller-manager"
-	// An installation for LeaderWorkerSets has the first ClusterRole, and every installation the second.
-	managerRole = "lws-manager-role"
-	proxyRole   = "lws-proxy-role"
-	// Every user may read the lease with it.
-	leaseReaderRole = "lws-lease-reader-role"
+	// An installation for LeaderWorkerSets has the first ClusterRole, and one of protection alone the second.
+	managerRole         = "lws-manager-role"
+	standaloneProxyRole = "lockstep-proxy-role"
 
 	configMapName = v1alpha1.InstalledName
 	configFile    = v1alpha1.InstalledKey
@@ -46,27 +44,13 @@ const (
 	whenAnnotation = "lockstep.dev/install-when"
 )
 
-// standalone are the names that an installation of protection alone has instead, so that it
-// stands beside any installation for LeaderWorkerSets.
-var standalone = map[string]string{
-	namespaceName:                            "lockstep-system",
-	deploymentName:                           "lockstep-controller-manager",
-	"lws-controller-manager-metrics-service": "lockstep-metrics-service",
-	proxyRole:                                "lockstep-proxy-role",
-	"lws-proxy-rolebinding":                  "lockstep-proxy-rolebinding",
-	"lws-metrics-reader":                     "lockstep-metrics-reader",
-	"lws-metrics-reader-rolebinding":         "lockstep-metrics-reader-rolebinding",
-	"lws-operator-claims":                    "lockstep-operator-claims",
-	"lws-operator-namespaces":                "lockstep-operator-namespaces",
-	"lws-operator-pods":                      "lockstep-operator-pods",
-	"lws-operator-status":                    "lockstep-operator-status",
-	"lws-operator-volumes":                   "lockstep-operator-volumes",
-	setsLabel:                                standaloneLabel,
-}
+// standalone matches the names for which an installation of protection alone has others, so that it stands beside any
+// installation for LeaderWorkerSets.
+var standalone = regexp.MustCompile(`"lws(-(controller-manager|proxy|metrics|operator)[a-z-]*)?"`)
 
 // isStandalone reports whether an object has a name of protection alone, or protects PVCs.
 func isStandalone(u *unstructured.Unstructured) bool {
-	return u.GetLabels()[nameLabel] == standaloneLabel || u.GetNamespace() == standalone[namespaceName]
+	return u.GetLabels()[nameLabel] == standaloneLabel || u.GetNamespace() == v1alpha1.InstalledProtectionNamespace
 }
 
 // namespace is where the operator runs.
@@ -75,19 +59,31 @@ func (o Options) namespace() string {
 	case o.place.namespace != "":
 		return o.place.namespace
 	case o.ProtectOnly:
-		return standalone[namespaceName]
+		return v1alpha1.InstalledProtectionNamespace
 	}
 	return namespaceName
+}
+
+// prefix begins the names that the chart lets users choose.
+func (o Options) prefix() string {
+	prefix, isKnown := strings.CutSuffix(o.place.account, "-controller-manager")
+	switch {
+	case o.ProtectOnly:
+		return standaloneLabel
+	case isKnown:
+		return prefix
+	}
+	return setsLabel
 }
 
 // shape is what to install: by choice, and by what the API server serves.
 type shape struct {
 	Options
+	config   *v1alpha1.Configuration
 	settings operator.ProtectionSettings
 	// protects reports whether PVCs in use are protected.
 	protects bool
-	// certifies reports whether the operator makes the certificate of the webhooks, and authority is what signs it.
-	certifies bool
+	// authority signs the certificate of the webhooks.
 	authority []byte
 	// lacks are the kinds of policies that the API server does not serve.
 	lacks []string
@@ -110,8 +106,8 @@ func (o Options) shape(lacks []string) (shape, error) {
 		}
 	}
 	s := shape{
-		Options: o, lacks: lacks, settings: operator.SettingsOf(config.Protection, o.namespace()),
-		protects: *config.Protection.Enabled && !o.NoProtection, certifies: *config.InternalCertManagement.Enable,
+		Options: o, lacks: lacks, config: config, settings: operator.SettingsOf(config.Protection, o.namespace()),
+		protects: *config.Protection.Enabled && !o.NoProtection,
 	}
 	if o.WebhookCA != "" && !s.signs() {
 		return s, errors.New("--webhook-ca: the operator of this installation signs no certificate; leave the flag out")
@@ -154,7 +150,7 @@ func (s shape) wants(u *unstructured.Unstructured) bool {
 		"sets":         !s.ProtectOnly,
 		"image":        s.Image != "",
 		"service":      s.WebhookURL == "" || s.Image != "",
-		"certificates": s.certifies,
+		"certificates": *s.config.InternalCertManagement.Enable,
 		"crashLogs":    s.CrashLogLines > 0,
 		"leaseReader":  !s.NoLeaseReader,
 		"alone":        s.settings.Alone,
@@ -190,24 +186,23 @@ func (s shape) render(u *unstructured.Unstructured) {
 		}
 		setBundle(hook, s.authority)
 	}
-	if s.ProtectOnly {
-		rename(u, standalone)
-	}
-	if s.place.namespace != "" {
-		s.move(u)
+	if s.ProtectOnly || s.place.namespace != "" {
+		s.rename(u)
 	}
 }
 
 // prefixed matches the names whose prefix the chart lets users choose.
-var prefixed = regexp.MustCompile(`"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|lease-reader-|crash-logs-role|leaderworkerset-)[a-z-]*)"`)
+var prefixed = regexp.MustCompile(`"lws(-(controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|lease-reader-|crash-logs-role|leaderworkerset-)[a-z-]*)"`)
 
-// move gives a manifest the namespace and the names that the chart gave it.
-func (s shape) move(u *unstructured.Unstructured) {
-	if !s.ProtectOnly {
-		text := prefixed.ReplaceAll(must(u.MarshalJSON()), []byte(`"`+s.place.prefix()+`-$1"`))
-		*u = *decode(text)
+// rename gives a manifest the namespace of the operator, and the names that its objects have there.
+func (s shape) rename(u *unstructured.Unstructured) {
+	text, renamed := string(must(u.MarshalJSON())), prefixed
+	if s.ProtectOnly {
+		text = strings.ReplaceAll(text, `"lws-controller-manager-metrics-`, `"lws-metrics-`)
+		renamed = standalone
 	}
-	rename(u, map[string]string{namespaceName: s.place.namespace, standalone[namespaceName]: s.place.namespace})
+	text = renamed.ReplaceAllString(text, `"`+s.prefix()+`$1"`)
+	*u = *decode([]byte(strings.ReplaceAll(text, strconv.Quote(namespaceName), strconv.Quote(s.namespace()))))
 }
 
 // setOperator writes image, arguments and configuration into the Deployment.
@@ -255,16 +250,6 @@ func (s shape) arguments() (args []string) {
 func (s shape) mark() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s", s.arguments(), s.Config))
 	return hex.EncodeToString(sum[:8])
-}
-
-// rename replaces names in a manifest.
-func rename(u *unstructured.Unstructured, names map[string]string) {
-	text := must(u.MarshalJSON())
-	var pairs []string
-	for from, to := range names {
-		pairs = append(pairs, strconv.Quote(from), strconv.Quote(to))
-	}
-	*u = *decode([]byte(strings.NewReplacer(pairs...).Replace(string(text))))
 }
 
 // print writes manifests as kubectl reads them.

@@ -43,7 +43,7 @@ func Uninstall(ctx context.Context, o Options) error {
 			foreign.Namespace, foreign.Identity)
 	}
 	// Beside protection alone, or another implementation, the names of a whole installation are another's.
-	isWhole := has(found, managerRole) || foreign == nil && !has(found, standalone[proxyRole])
+	isWhole := has(found, managerRole) || foreign == nil && !has(found, standaloneProxyRole)
 	r := c.removal(found, func(u *unstructured.Unstructured) bool { return (isWhole || isStandalone(u)) && o.removes(u) })
 	r.strips, r.frees = !o.KeepProtection, isWhole
 	if isWhole && !o.KeepSets {
@@ -103,13 +103,13 @@ func (c *cluster) foreign(ctx context.Context) (*lease.Holder, error) {
 }
 
 func (c *cluster) refuseWithSets(ctx context.Context) error {
-	sets, err := c.list(ctx, setList)
-	if err != nil && !unknownKind(err) {
-		return fmt.Errorf("list LeaderWorkerSets: %w", err)
+	sets, err := c.list(ctx, setKind)
+	if err != nil {
+		return err
 	}
 	var names []string
 	for _, set := range sets {
-		names = append(names, set.Namespace+"/"+set.Name)
+		names = append(names, set.GetNamespace()+"/"+set.GetName())
 	}
 	return blocked("LeaderWorkerSets exist and would be deleted with their definition", names, "nothing was removed; "+
 		"delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
@@ -117,19 +117,15 @@ func (c *cluster) refuseWithSets(ctx context.Context) error {
 
 // sayOnlyHere names the kept sets whose changes another implementation refuses.
 func (c *cluster) sayOnlyHere(ctx context.Context) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(setList)
-	if err := c.client.List(ctx, list); err != nil && !unknownKind(err) {
-		return fmt.Errorf("list LeaderWorkerSets: %w", err)
-	}
-	for _, set := range list.Items {
+	sets, err := c.list(ctx, setKind)
+	for _, set := range sets {
 		identity, _, _ := unstructured.NestedString(set.Object, "spec", "groupIdentity")
 		_, isLimited, _ := unstructured.NestedFieldNoCopy(set.Object, "spec", "leaderWorkerTemplate", "maxGroupRestarts")
 		if isLimited && identity == string(lwsv1.HashGroupIdentity) {
 			c.say("another implementation refuses every change of %s/%s, which has maxGroupRestarts with groupIdentity Hash: remove maxGroupRestarts", set.GetNamespace(), set.GetName())
 		}
 	}
-	return nil
+	return err
 }
 
 // removal deletes objects of an installation. It can be interrupted anywhere and run again.
@@ -243,12 +239,12 @@ func (r *removal) after(ctx context.Context, phase int) error {
 func (r *removal) untilStopped(ctx context.Context) error {
 	for _, namespace := range r.operators {
 		if err := r.await(ctx, func(ctx context.Context) (string, error) {
-			pods, err := r.list(ctx, corev1.SchemeGroupVersion.WithKind("PodList"),
+			pods, err := r.list(ctx, corev1.SchemeGroupVersion.WithKind("Pod"),
 				client.InNamespace(namespace), client.MatchingLabels{"control-plane": "controller-manager"})
 			var names []string
 			for _, pod := range pods {
-				if r.except == "" || pod.Labels[configLabel] != r.except {
-					names = append(names, pod.Name)
+				if r.except == "" || pod.GetLabels()[configLabel] != r.except {
+					names = append(names, pod.GetName())
 				}
 			}
 			if err != nil || len(names) == 0 {
@@ -324,16 +320,14 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 // has the label of LeaderWorkerSets as well.
 func (c *cluster) labelled(ctx context.Context, kind schema.GroupVersionKind) (found []*unstructured.Unstructured, err error) {
 	for _, name := range []string{standaloneLabel, setsLabel} {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := c.client.List(ctx, list, client.MatchingLabels{nameLabel: name}); err != nil && !unknownKind(err) {
-			return nil, fmt.Errorf("list what is installed: %w", err)
+		all, err := c.list(ctx, kind, client.MatchingLabels{nameLabel: name})
+		if err != nil {
+			return nil, err
 		}
-		for i := range list.Items {
-			u := &list.Items[i]
+		for _, u := range all {
 			isMade := kind.Kind != "Namespace" || u.GetAnnotations()[createdHere] != ""
-			if isMade && (isOurs(u) || ofProtection(u) && isPolicyOrRole(u)) {
-				found = append(found, u)
+			if isMade && (isOurs(&u) || ofProtection(&u) && isPolicyOrRole(&u)) {
+				found = append(found, &u)
 			}
 		}
 	}

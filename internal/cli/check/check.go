@@ -58,7 +58,7 @@ var Installed = Table{
 	{"configuration", []read{expect(install.Expect)}, configuration},
 	{"kubernetes", []read{serverVersion}, kubernetes},
 	{"features", []read{maxUnavailable}, features},
-	compare("definition", Failure, "definitions of this version", map[string]rule{crd: definition}, list(setKind)),
+	compare("definition", Failure, "definitions of this version", map[string]rule{crd: fields}, list(setKind)),
 	compare("webhooks", Failure, "webhook configurations as install writes them, with a CA bundle",
 		map[string]rule{mutatingKind.Kind: webhook, validatingKind.Kind: webhook}, endpointsOfWebhooks),
 	{"admission", []read{dryRun}, admission},

@@ -170,7 +170,7 @@ func TestADefinitionThatIsNotEstablishedFails(t *testing.T) {
 		live := install.Bare("apiextensions.k8s.io/v1", crd, "", "a")
 		live.Object["spec"], live.Object["status"] = map[string]any{"versions": []any{}}, map[string]any{"conditions": conditions}
 		f := &findings{}
-		definition(&site{}, f, live, live)
+		fields(&site{}, f, live, live)
 		if isRefused := len(f.lines) > 0; isRefused != (name != "served") {
 			t.Errorf("%s: %v", name, f.lines)
 		}

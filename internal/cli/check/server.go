@@ -26,6 +26,7 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/definition"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/operator"
@@ -125,8 +126,8 @@ const crd = "CustomResourceDefinition"
 
 var setKind = lwsv1.GroupVersion.WithKind("LeaderWorkerSet")
 
-// definition compares a definition with ours, in both directions.
-func definition(s *site, f *findings, want, live *object) {
+// fields compares the fields of a definition with ours, in both directions.
+func fields(s *site, f *findings, want, live *object) {
 	if !apihelpers.IsCRDConditionTrue(new(as[apiextensionsv1.CustomResourceDefinition](f, live)), apiextensionsv1.Established) {
 		f.fail("%s is not established; see: kubectl get crd %[1]s -o yaml", want.GetName())
 	}
@@ -148,7 +149,7 @@ func replacement(s *site, f *findings, want, live *object) {
 
 // lost names the fields of one definition, or of stored sets, that another lacks.
 func (f *findings) lost(from, to *object, sets []object) string {
-	fields, err := install.LostFields(from, to, sets)
+	fields, err := definition.Lost(from, to, sets)
 	if err != nil {
 		f.fail("%s: %v", title(to), err)
 	}

@@ -1,4 +1,4 @@
-package install
+package definition
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-func TestLostFields(t *testing.T) {
+func TestLost(t *testing.T) {
 	const group = "{type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}"
 	for name, c := range map[string]struct {
 		live, ours string
@@ -28,12 +28,12 @@ func TestLostFields(t *testing.T) {
 		"both keep all":   {"{x-kubernetes-preserve-unknown-fields: true}", "{x-kubernetes-preserve-unknown-fields: true}", nil},
 		"object metadata": {"{properties: {metadata: {properties: {name: {}}}}}", "{properties: {metadata: {type: object}}}", nil},
 	} {
-		got, err := LostFields(crdOf(t, "v1", c.live), crdOf(t, "v1", c.ours), nil)
+		got, err := Lost(crdOf(t, "v1", c.live), crdOf(t, "v1", c.ours), nil)
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, %v, want %q", name, got, err, c.want)
 		}
 	}
-	got, err := LostFields(crdOf(t, "v2", "{}"), crdOf(t, "v1", "{}"), nil)
+	got, err := Lost(crdOf(t, "v2", "{}"), crdOf(t, "v1", "{}"), nil)
 	if err != nil || !slices.Equal(got, []string{"version v2"}) {
 		t.Errorf("of a version that ours lacks: got %q, %v", got, err)
 	}
@@ -66,7 +66,7 @@ func TestFieldsOfTemplatesCountWhereSetsHaveThem(t *testing.T) {
 			}
 			sets = append(sets, set)
 		}
-		got, err := LostFields(crdOf(t, "v1", theirs), crdOf(t, "v1", ours), sets)
+		got, err := Lost(crdOf(t, "v1", theirs), crdOf(t, "v1", ours), sets)
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, %v, want %q", name, got, err, c.want)
 		}
