@@ -18,7 +18,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/connect"
-	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/install/place"
 )
 
 // defaultHost is what client-go returns when no cluster is configured.
@@ -82,7 +82,7 @@ type session struct {
 func (c *cluster) open(ctx context.Context, namespace string) (*session, error) {
 	opened, err := lws.Open(ctx, c.config, namespace, c.ErrOut)
 	if err == nil && c.at.IsZero() { // a replay has no operator
-		opened.Lease = install.Lease(ctx, opened.Live)
+		opened.Lease = place.Lease(ctx, opened.Live)
 	}
 	return &session{c, opened}, c.explain(err, readSets)
 }

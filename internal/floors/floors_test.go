@@ -115,8 +115,8 @@ var beside = map[string][]string{
 	"internal/controller/lws": {"internal/reconcile"},
 	"internal/webhook":        {"internal/webhook/certs"},
 	"internal/pvc":            {"internal/pvc/workloads"},
-	"internal/cli/...":        {"internal/cli/...", "internal/install", "internal/operator"}, // check knows what install writes
-	"internal/install":        {"internal/operator"},                                         // the configuration it reads
+	"internal/cli/...":        {"internal/cli/...", "internal/install/...", "internal/operator"}, // check knows what install writes
+	"internal/install":        {"internal/install/place", "internal/operator"},                   // the configuration it reads
 	"internal/connect":        {"internal/version"},
 	"config":                  {"config/crd"},
 	"test/...":                {"test/..."},

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/connect"
+	"lockstep.dev/lockstep/internal/terminal"
 )
 
 const (
@@ -73,7 +73,7 @@ const (
 // same at the same time: the object is read again.
 func (c *cluster) apply(ctx context.Context, want *unstructured.Unstructured) (what change, err error) {
 	err = retry.OnError(retry.DefaultBackoff, isRace, func() error {
-		live, err := c.get(ctx, want)
+		live, err := Live(ctx, c.client, want)
 		if err == nil && live != nil && live.GetDeletionTimestamp() != nil && !c.DryRun {
 			c.say("waiting for %s, which is being deleted", title(want))
 			live, err = nil, c.untilGone(ctx, want)
@@ -178,10 +178,6 @@ func isOurs(u *unstructured.Unstructured) bool {
 	})
 }
 
-func (c *cluster) get(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	return Live(ctx, c.client, want)
-}
-
 // Live returns the object in the cluster that has kind and name of another. It returns nil for one
 // that does not exist, or whose kind the API server lacks.
 func Live(ctx context.Context, c client.Reader, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -223,7 +219,7 @@ func unknownKind(err error) bool {
 // untilGone waits until an object is gone, or another has its name.
 func (c *cluster) untilGone(ctx context.Context, u *unstructured.Unstructured) error {
 	return c.await(ctx, func(ctx context.Context) (string, error) {
-		live, err := c.get(ctx, u)
+		live, err := Live(ctx, c.client, u)
 		if err != nil || live == nil || live.GetDeletionTimestamp() == nil {
 			return "", err
 		}
@@ -253,16 +249,7 @@ func blocked(what string, names []string, remedy string) error {
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("%s: %s; %s", what, Few(names), remedy)
-}
-
-// Few joins some names, and counts the rest.
-func Few(names []string) string {
-	text := strings.Join(names[:min(len(names), mostNamed)], ", ")
-	if more := len(names) - mostNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return fmt.Errorf("%s: %s; %s", what, terminal.Few(names, mostNamed), remedy)
 }
 
 func (o Options) say(format string, args ...any) {

@@ -28,7 +28,7 @@ func (c *cluster) inherit(ctx context.Context) error {
 	if c.Image == "" || c.ProtectOnly || len(c.Config) > 0 {
 		return nil
 	}
-	found, err := c.get(ctx, Bare("v1", "ConfigMap", namespaceName, OthersConfigMap))
+	found, err := Live(ctx, c.client, Bare("v1", "ConfigMap", namespaceName, OthersConfigMap))
 	if err != nil || found == nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -9,11 +8,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/install/place"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
@@ -60,7 +58,7 @@ func (o Options) expected(lacks []string) (Expected, error) {
 		return Expected{}, err
 	}
 	command := "lockstep install"
-	if o.place.byHelm {
+	if o.place.ByHelm {
 		command = "helm upgrade"
 	}
 	objects := s.manifests()
@@ -84,7 +82,7 @@ type reading struct {
 // options returns the choices that an installation shows.
 func (r *reading) options(ctx context.Context) (o Options) {
 	var err error
-	o.place, err = placeOf(ctx, r.client)
+	o.place, err = place.Of(ctx, r.client)
 	r.take(err)
 	role := func(name string) bool { return r.read(ctx, Bare(rbac, "ClusterRole", "", name)) != nil }
 	o.ProtectOnly = !role(o.prefix()+"-manager-role") && role(standaloneProxyRole)
@@ -150,59 +148,4 @@ func addressOf(webhooks *unstructured.Unstructured) string {
 		}
 	}
 	return ""
-}
-
-// place is where an operator runs, as the cluster shows it. The chart installs into any namespace.
-type place struct {
-	// namespace and account are those of its ServiceAccount. The account is empty where it is unknown.
-	namespace, account string
-	// byHelm reports whether Helm manages the installation.
-	byHelm bool
-}
-
-// placeOf reads the place from the binding of protection's role or, without protection, from the
-// Service of the webhooks. It is empty where neither exists.
-func placeOf(ctx context.Context, c client.Reader) (p place, err error) {
-	binding, err := Live(ctx, c, Bare(rbac, "ClusterRoleBinding", "", protectionBinding))
-	if err != nil {
-		return p, err
-	}
-	subjects, _, _ := unstructured.NestedSlice(ptr.Deref(binding, unstructured.Unstructured{}).Object, "subjects")
-	for _, subject := range subjects {
-		if s, _ := subject.(map[string]any); s["kind"] == "ServiceAccount" {
-			p = placeBy(binding)
-			p.namespace, _ = s["namespace"].(string)
-			p.account, _ = s["name"].(string)
-			return p, nil
-		}
-	}
-	webhooks, err := Live(ctx, c, Bare(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration))
-	if err != nil || webhooks == nil {
-		return p, err
-	}
-	for _, hook := range Webhooks(webhooks) {
-		p = placeBy(webhooks)
-		p.namespace, _, _ = unstructured.NestedString(hook, "clientConfig", "service", "namespace")
-	}
-	return p, nil
-}
-
-func placeBy(u *unstructured.Unstructured) place {
-	return place{byHelm: u.GetLabels()["app.kubernetes.io/managed-by"] == "Helm"}
-}
-
-// Namespaces returns where operators may run. With an error, they are those of install.
-func Namespaces(ctx context.Context, c client.Reader) ([]string, error) {
-	all := []string{v1alpha1.InstalledNamespace, v1alpha1.InstalledProtectionNamespace}
-	p, err := placeOf(ctx, c)
-	if p.namespace != "" && !slices.Contains(all, p.namespace) {
-		all = append(all, p.namespace)
-	}
-	return all, err
-}
-
-// Lease names the lease that an operator of sets holds, as far as the client may read where it runs.
-func Lease(ctx context.Context, c client.Reader) types.NamespacedName {
-	p, _ := placeOf(ctx, c)
-	return types.NamespacedName{Namespace: cmp.Or(p.namespace, namespaceName), Name: v1alpha1.DefaultResourceName}
 }

@@ -33,6 +33,7 @@ import (
 	"lockstep.dev/lockstep/internal/connect"
 	"lockstep.dev/lockstep/internal/file"
 	"lockstep.dev/lockstep/internal/help"
+	"lockstep.dev/lockstep/internal/install/place"
 	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/terminal"
@@ -78,7 +79,7 @@ type Options struct {
 	// Out takes one line per object.
 	Out io.Writer
 	// place is where the chart installed the operator; empty is as install does.
-	place place
+	place place.Place
 }
 
 // Install makes the cluster hold exactly what this version needs. Run again, it changes nothing.
@@ -121,7 +122,11 @@ func Install(ctx context.Context, o Options) error {
 		changes[what]++
 		c.say("%s %s", title(u), what)
 	}
-	s.reportLacks()
+	for _, kind := range s.lacks {
+		if s.protects {
+			c.say("the API server has no %s: %s", kind, operator.Without[kind])
+		}
+	}
 	if err := r.run(ctx); err != nil {
 		return err
 	}
@@ -237,14 +242,6 @@ func (c *cluster) holders(ctx context.Context) ([]lease.Holder, error) {
 		return nil, err
 	}
 	return lease.Holders(ctx, client, v1alpha1.DefaultResourceName, namespaceName, time.Now())
-}
-
-func (s shape) reportLacks() {
-	for _, kind := range s.lacks {
-		if s.protects {
-			s.say("the API server has no %s: %s", kind, operator.Without[kind])
-		}
-	}
 }
 
 // untilServed waits until the API server serves the new kind.

@@ -75,7 +75,7 @@ func TestInstallKeepsMoreMemory(t *testing.T) {
 		if _, err := c.apply(t.Context(), deployment("1Gi", "1Gi")); err != nil {
 			t.Fatal(err)
 		}
-		resources := operatorIn(must(c.get(t.Context(), before)))["resources"]
+		resources := operatorIn(must(Live(t.Context(), c.client, before)))["resources"]
 		want := map[string]any{"requests": map[string]any{"cpu": "1", "memory": tt.wantRequests}, "limits": map[string]any{"memory": tt.wantLimits}}
 		if diff := cmp.Diff(want, resources); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
@@ -113,7 +113,7 @@ func TestAnotherInstallAtTheSameTime(t *testing.T) {
 		if _, err := c.apply(t.Context(), u); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if live := must(c.get(t.Context(), u)); live == nil || live.GetLabels()["ours"] != "yes" {
+		if live := must(Live(t.Context(), c.client, u)); live == nil || live.GetLabels()["ours"] != "yes" {
 			t.Errorf("%s: got %v", name, live)
 		}
 	}

@@ -56,8 +56,8 @@ func isStandalone(u *unstructured.Unstructured) bool {
 // namespace is where the operator runs.
 func (o Options) namespace() string {
 	switch {
-	case o.place.namespace != "":
-		return o.place.namespace
+	case o.place.Namespace != "":
+		return o.place.Namespace
 	case o.ProtectOnly:
 		return v1alpha1.InstalledProtectionNamespace
 	}
@@ -66,7 +66,7 @@ func (o Options) namespace() string {
 
 // prefix begins the names that the chart lets users choose.
 func (o Options) prefix() string {
-	prefix, isKnown := strings.CutSuffix(o.place.account, "-controller-manager")
+	prefix, isKnown := strings.CutSuffix(o.place.Account, "-controller-manager")
 	switch {
 	case o.ProtectOnly:
 		return standaloneLabel
@@ -121,9 +121,6 @@ func (o Options) shape(lacks []string) (shape, error) {
 	return s, nil
 }
 
-// isOlder reports whether the API server has no mutating policies.
-func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.MutatingPolicy) }
-
 // manifests returns all objects of an installation, in the order in which they are applied: policies and webhooks,
 // which bind the cluster to the operator, come last. It panics on a mistake in the manifests, which are compiled in.
 func (s shape) manifests() []*unstructured.Unstructured {
@@ -146,6 +143,7 @@ func (s shape) manifests() []*unstructured.Unstructured {
 
 // wants reports whether an object is part of this installation.
 func (s shape) wants(u *unstructured.Unstructured) bool {
+	isOlder := slices.Contains(s.lacks, operator.MutatingPolicy)
 	holds := map[string]bool{
 		"sets":         !s.ProtectOnly,
 		"image":        s.Image != "",
@@ -155,8 +153,8 @@ func (s shape) wants(u *unstructured.Unstructured) bool {
 		"leaseReader":  !s.NoLeaseReader,
 		"alone":        s.settings.Alone,
 		"initialHold":  s.settings.InitialHold,
-		"older":        s.isOlder(),
-		"newer":        !s.isOlder(), // without the gate, gated refuses all pods of mode strict
+		"older":        isOlder,
+		"newer":        !isOlder, // without the gate, gated refuses all pods of mode strict
 	}
 	for when := range strings.FieldsSeq(u.GetAnnotations()[whenAnnotation]) {
 		if !holds[when] {
@@ -186,7 +184,7 @@ func (s shape) render(u *unstructured.Unstructured) {
 		}
 		setBundle(hook, s.authority)
 	}
-	if s.ProtectOnly || s.place.namespace != "" {
+	if s.ProtectOnly || s.place.Namespace != "" {
 		s.rename(u)
 	}
 }
@@ -230,18 +228,17 @@ func (s shape) configMap() *unstructured.Unstructured {
 
 // arguments are those that the manifest does not have.
 func (s shape) arguments() (args []string) {
-	for _, a := range []struct {
-		isGiven bool
-		text    string
-	}{
-		{len(s.Config) > 0, "--config=" + configDir + "/" + configFile},
-		{s.ProtectOnly, "--protect-only"},
-		{s.NoProtection, "--protection=false"},
-		{s.CrashLogLines > 0, fmt.Sprintf("--crash-log-lines=%d", s.CrashLogLines)},
-	} {
-		if a.isGiven {
-			args = append(args, a.text)
-		}
+	if len(s.Config) > 0 {
+		args = append(args, "--config="+configDir+"/"+configFile)
+	}
+	if s.ProtectOnly {
+		args = append(args, "--protect-only")
+	}
+	if s.NoProtection {
+		args = append(args, "--protection=false")
+	}
+	if s.CrashLogLines > 0 {
+		args = append(args, fmt.Sprintf("--crash-log-lines=%d", s.CrashLogLines))
 	}
 	return args
 }

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -26,9 +25,8 @@ const (
 // protectionRole is deleted last. Its annotation says whether protection was alone, so that
 // a removal that was cut short can be run again.
 const (
-	protectionRole    = "lockstep-protection-role"
-	protectionBinding = "lockstep-protection-rolebinding"
-	aloneAnnotation   = "lockstep.dev/protects-alone"
+	protectionRole  = "lockstep-protection-role"
+	aloneAnnotation = "lockstep.dev/protects-alone"
 )
 
 func ofProtection(u *unstructured.Unstructured) bool {
@@ -42,32 +40,30 @@ func chooseProtection(u *unstructured.Unstructured, s operator.ProtectionSetting
 		letRead(u, s.Kinds)
 		return
 	}
-	for m := range mapsOf(u.Object) {
-		if m["name"] == "initialHold" {
-			m["expression"] = strconv.FormatBool(s.InitialHold)
-		}
-		switch m["key"] {
-		case corev1.LabelMetadataName:
-			m["values"] = anys(s.Exempt)
-		case pvc.ModeKey:
-			chooseModes(m, s.Mode)
-		}
-	}
+	choose(u.Object, s)
 }
 
-// mapsOf returns all maps of a manifest.
-func mapsOf(in any) iter.Seq[map[string]any] {
-	return func(yield func(map[string]any) bool) { visit(in, yield) }
-}
-
-func visit(in any, yield func(map[string]any) bool) bool {
+// choose does so in each map of a manifest.
+func choose(in any, s operator.ProtectionSettings) {
 	switch in := in.(type) {
 	case []any:
-		return !slices.ContainsFunc(in, func(v any) bool { return !visit(v, yield) })
+		for _, element := range in {
+			choose(element, s)
+		}
 	case map[string]any:
-		return yield(in) && visit(slices.Collect(maps.Values(in)), yield)
+		if in["name"] == "initialHold" {
+			in["expression"] = strconv.FormatBool(s.InitialHold)
+		}
+		switch in["key"] {
+		case corev1.LabelMetadataName:
+			in["values"] = anys(s.Exempt)
+		case pvc.ModeKey:
+			chooseModes(in, s.Mode)
+		}
+		for _, value := range in {
+			choose(value, s)
+		}
 	}
-	return true
 }
 
 // chooseModes keeps which modes a selector means. A namespace without a mode, or with an unknown one, has the default.

@@ -26,7 +26,7 @@ func (c *cluster) fit(ctx context.Context, objects []*unstructured.Unstructured)
 		if !isDefinition(u) {
 			continue
 		}
-		live, err := c.get(ctx, u)
+		live, err := Live(ctx, c.client, u)
 		if err != nil {
 			return err
 		}

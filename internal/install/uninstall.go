@@ -295,7 +295,7 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 		}
 	}
 	for _, u := range own {
-		live, err := c.get(ctx, u)
+		live, err := Live(ctx, c.client, u)
 		if err != nil {
 			return nil, err
 		}

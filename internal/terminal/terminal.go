@@ -34,6 +34,20 @@ func isShown(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
+// Few joins the first names, and counts the others.
+func Few(names []string, atMost int) string {
+	return AndMore(names[:min(len(names), atMost)], len(names))
+}
+
+// AndMore joins the first of so many names, and counts the others.
+func AndMore(first []string, all int) string {
+	text := strings.Join(first, ", ")
+	if more := all - len(first); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // Writer escapes what is written to a stream. Each write must hold whole characters.
 func Writer(to io.Writer) io.Writer { return writer{to} }
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/install/place"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
@@ -25,7 +25,7 @@ const (
 )
 
 func (c *collector) readConfigurations(ctx context.Context) {
-	namespaces, err := install.Namespaces(ctx, c.Live)
+	namespaces, err := place.Namespaces(ctx, c.Live)
 	c.miss("the namespace of the operator", err)
 	c.namespaces = namespaces
 	var described []v1alpha1.WorkloadKind

@@ -27,6 +27,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/terminal"
 )
 
 // Options say where and when to check.
@@ -114,7 +115,7 @@ func (c check) find(ctx context.Context, r *reader) (f findings) {
 	}
 	if len(r.unread) > 0 {
 		slices.Sort(r.unread)
-		f.warn("not all was checked: you may not %s", install.Few(slices.Compact(r.unread)))
+		f.warn("not all was checked: you may not %s", few(slices.Compact(r.unread)))
 	}
 	if len(f.lines) == 0 {
 		f.ok("%s", f.well)
@@ -147,6 +148,9 @@ type findings struct {
 	// well is the line if there is no other.
 	well string
 }
+
+// few joins the first names, and counts the others.
+func few(names []string) string { return terminal.Few(names, 5) }
 
 // add adds a line once.
 func (f *findings) add(result Result, format string, args ...any) {
@@ -285,7 +289,7 @@ func compare(name string, missing Result, well string, rules map[string]rule, mo
 			}
 		}
 		if len(absent) > 0 {
-			f.add(missing, "%d of %d do not exist: %s; run: %s", len(absent), len(all), install.Few(absent), s.Command)
+			f.add(missing, "%d of %d do not exist: %s; run: %s", len(absent), len(all), few(absent), s.Command)
 		}
 	}}
 }

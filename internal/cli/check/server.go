@@ -153,7 +153,7 @@ func (f *findings) lost(from, to *object, sets []object) string {
 	if err != nil {
 		f.fail("%s: %v", title(to), err)
 	}
-	return install.Few(fields)
+	return few(fields)
 }
 
 // policy finds a policy that does not refuse what it should.
@@ -172,7 +172,7 @@ func role(s *site, f *findings, want, live *object) {
 		lacks = append(lacks, right(rule.Verbs[0], what[0], strings.Join(rule.APIGroups, ""), rule.ResourceNames...))
 	}
 	if len(lacks) > 0 {
-		f.fail("%s lacks rights: %s; run: %s", title(want), install.Few(lacks), s.Command)
+		f.fail("%s lacks rights: %s; run: %s", title(want), few(lacks), s.Command)
 	}
 }
 
@@ -217,7 +217,7 @@ func rightsOfInstall(ctx context.Context, r *reader) error {
 func rights(s *site, f *findings) {
 	lacks := slices.DeleteFunc(slices.Clone(s.denied), func(right string) bool { return strings.HasPrefix(right, "escalate ") })
 	if len(lacks) > 0 {
-		f.fail("install needs rights that you lack: %s", install.Few(lacks))
+		f.fail("install needs rights that you lack: %s", few(lacks))
 	}
 	if len(lacks) < len(s.denied) {
 		f.warn("you may not escalate clusterroles: install succeeds only if you have every right that the operator gets")

@@ -25,7 +25,7 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
-	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/install/place"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
@@ -187,7 +187,7 @@ func (r *Reader) configuration(ctx context.Context) *configuration {
 	}
 	r.config = &configuration{}
 	var described []v1alpha1.WorkloadKind
-	namespaces, unplaced := install.Namespaces(ctx, r.Client)
+	namespaces, unplaced := place.Namespaces(ctx, r.Client)
 	for _, namespace := range namespaces {
 		found, parsed := &corev1.ConfigMap{}, &v1alpha1.Configuration{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.InstalledName}, found)

@@ -1,6 +1,8 @@
 package render
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -38,11 +40,9 @@ func (c *Checked) write(p *page) {
 	}
 	p.table(row{"RESULT", "CHECK", "FOUND"}, rows)
 	var help []string
-	seen := map[string]bool{}
 	for _, l := range c.Lines {
-		if l.Result != check.OK && !seen[l.Help] {
+		if l.Result != check.OK && !slices.Contains(help, l.Help) {
 			help = append(help, l.Help)
-			seen[l.Help] = true
 		}
 	}
 	p.section("what to do:", help...)

@@ -13,6 +13,7 @@ import (
 
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/terminal"
 )
 
 // ClaimWhy is what "why pvc/NAME -o json" prints. The fields of the explanation stand beside these.
@@ -319,7 +320,7 @@ func (c *ClaimWhy) cells(p *page) row {
 			keeping = append(keeping, h.Name)
 		}
 	}
-	return row{c.Namespace, c.Name, c.State, p.ageOf(c.Since), deletion, firstOf(keeping, 1), next}
+	return row{c.Namespace, c.Name, c.State, p.ageOf(c.Since), deletion, terminal.Few(keeping, 1), next}
 }
 
 func (c *ClaimWhy) next() string {
@@ -330,7 +331,7 @@ func (c *ClaimWhy) next() string {
 	for _, a := range c.Actions {
 		todo = append(todo, a.Do)
 	}
-	return firstOf(todo, 1)
+	return terminal.Few(todo, 1)
 }
 
 // Release returns what a release means: the holders, what is written, and what a DELETE then does.

@@ -121,17 +121,4 @@ func counted(n int, noun string) string {
 }
 
 // few joins the first names, and counts the others.
-func few(names []string) string { return firstOf(names, namedAtMost) }
-
-func firstOf(names []string, atMost int) string {
-	return andMore(names[:min(len(names), atMost)], len(names))
-}
-
-// andMore lists the first names of all, and counts the others.
-func andMore(first []string, all int) string {
-	text := strings.Join(first, ", ")
-	if more := all - len(first); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
+func few(names []string) string { return terminal.Few(names, namedAtMost) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -64,13 +65,9 @@ func observed(s clilws.Survey) bool {
 // partition does not delay a rollout.
 func nextWait(s clilws.Survey) string {
 	wait := standingWait(s)
-	if wait == "" {
-		return ""
-	}
-	for _, c := range s.Set.Set.Status.Conditions {
-		if c.Type == string(lwsv1.LeaderWorkerSetProgressing) && c.Status == metav1.ConditionTrue && c.Reason == lws.CodeRefused {
-			return "waiting: " + c.Message
-		}
+	progressing := meta.FindStatusCondition(s.Set.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
+	if wait != "" && progressing != nil && progressing.Status == metav1.ConditionTrue && progressing.Reason == lws.CodeRefused {
+		return "waiting: " + progressing.Message
 	}
 	return wait
 }

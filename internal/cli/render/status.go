@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/terminal"
 )
 
 // SetStatus is what "status -o json" prints.
@@ -142,7 +143,7 @@ func Status(s clilws.Survey) *SetStatus {
 	return &SetStatus{
 		TypeMeta:  kind("SetStatus"),
 		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
-		CreatedAt: set.CreationTimestamp, DeletedAt: timeOf(deletedAt(set)),
+		CreatedAt: set.CreationTimestamp, DeletedAt: deletedAt(set),
 		Desired: workload.Replicas(set), Size: workload.Size(set),
 		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key, RevisionNumber: numberOf(s, s.Standing.Key),
 		Paused:     lws.Paused(set),
@@ -229,7 +230,7 @@ func previous[T metav1.Object](k identity.Kind, objects []T) []Previous {
 	var all []Previous
 	for _, object := range objects {
 		p := Previous{
-			Kind: string(k), Name: object.GetName(), UID: object.GetUID(), DeletedAt: timeOf(deletedAt(object)), Finalizers: object.GetFinalizers(),
+			Kind: string(k), Name: object.GetName(), UID: object.GetUID(), DeletedAt: deletedAt(object), Finalizers: object.GetFinalizers(),
 		}
 		if pod, ok := any(object).(*corev1.Pod); ok {
 			p.Node = pod.Spec.NodeName
@@ -259,16 +260,13 @@ func due(s clilws.Survey) int {
 	return count
 }
 
-// deletedAt is when an object was deleted, or zero. The deletion timestamp is the end of the grace period.
-func deletedAt(object metav1.Object) time.Time {
-	ends := object.GetDeletionTimestamp()
-	if ends == nil {
-		return time.Time{}
+// deletedAt is when an object was deleted, or nil. The deletion timestamp is the end of the grace period.
+func deletedAt(object metav1.Object) *metav1.Time {
+	ends, grace := object.GetDeletionTimestamp(), object.GetDeletionGracePeriodSeconds()
+	if ends == nil || grace == nil {
+		return ends
 	}
-	if grace := object.GetDeletionGracePeriodSeconds(); grace != nil {
-		return ends.Add(-time.Duration(*grace) * time.Second)
-	}
-	return ends.Time
+	return timeOf(ends.Add(-time.Duration(*grace) * time.Second))
 }
 
 func timeOf(at time.Time) *metav1.Time {
@@ -355,7 +353,7 @@ func (s *SetStatus) groups(p *page) {
 		for _, w := range g.Waiting {
 			waiting = append(waiting, w.Message)
 		}
-		rows = append(rows, row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), runs, firstOf(g.Nodes, 1), p.age(g.CreatedAt),
+		rows = append(rows, row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), runs, terminal.Few(g.Nodes, 1), p.age(g.CreatedAt),
 			g.Restarts, strings.Join(waiting, "; ")})
 	}
 	p.table(row{"GROUP", "READY", "REVISION", "NODES", "AGE", "CONTAINER RESTARTS", "WAITING FOR"}, rows)

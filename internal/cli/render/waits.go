@@ -15,6 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/terminal"
 )
 
 // Codes of waits for other controllers, which no plan has. They are stable.
@@ -162,7 +163,7 @@ func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 		all = append(all, waitf(CodeMissingPods, "worker statefulset %s is not created yet", workersName(g)))
 	case sts != nil && len(pods) < int(size):
 		missing := firstMissing(g, pods)
-		all = append(all, waitf(CodeMissingPods, "%d of %d workers not created yet: %s", int(size)-len(pods), size-1, andMore(missing, int(size)-len(pods))))
+		all = append(all, waitf(CodeMissingPods, "%d of %d workers not created yet: %s", int(size)-len(pods), size-1, terminal.AndMore(missing, int(size)-len(pods))))
 		all = append(all, refused(s, sts, missing...)...)
 	}
 	if len(unscheduled) > 0 {
