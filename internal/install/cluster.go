@@ -3,7 +3,6 @@ package install
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -34,8 +33,6 @@ const (
 	fieldManager = "lockstep-install"
 	// pause is the time between two reads of an object that is to come or go.
 	pause = 200 * time.Millisecond
-	// mostNamed bounds how many objects a line names.
-	mostNamed = 5
 )
 
 // cluster is where install and uninstall read and write.
@@ -124,26 +121,24 @@ func (c *cluster) replace(ctx context.Context, live, want *unstructured.Unstruct
 	next.SetAnnotations(labels.Merge(live.GetAnnotations(), want.GetAnnotations()))
 	c.keepAllocated(next, live)
 	err := c.client.Update(ctx, next, client.FieldOwner(fieldManager))
-	if err != nil || reflect.DeepEqual(written(next), written(live)) {
+	// What the API server writes does not count. A dry run leaves the resourceVersion.
+	next.SetManagedFields(live.GetManagedFields())
+	next.SetGeneration(live.GetGeneration())
+	next.SetResourceVersion(live.GetResourceVersion())
+	if err != nil || reflect.DeepEqual(next.Object, live.Object) {
 		return unchanged, err
 	}
 	return configured, nil
-}
-
-// written is an object without what the API server writes. A dry run leaves the resourceVersion.
-func written(u *unstructured.Unstructured) map[string]any {
-	u = u.DeepCopy()
-	u.SetManagedFields(nil)
-	u.SetGeneration(0)
-	u.SetResourceVersion("")
-	return u.Object
 }
 
 // keepAllocated copies what others write into the fields of a manifest: the API server gives a Service its
 // address, and a user gives the operator more memory.
 func (c *cluster) keepAllocated(to, from *unstructured.Unstructured) {
 	if to.GetKind() == "Deployment" {
-		keepMemory(to, from)
+		ours, live := operatorIn(to), operatorIn(from)
+		if limit := memoryOf(live); limit.Cmp(memoryOf(ours)) > 0 {
+			ours["resources"] = live["resources"]
+		}
 	}
 	if to.GetKind() == "Service" {
 		spec := maps.Clone(from.Object["spec"].(map[string]any))
@@ -153,16 +148,10 @@ func (c *cluster) keepAllocated(to, from *unstructured.Unstructured) {
 	c.keepBundles(to, from)
 }
 
-// keepMemory keeps the resources of an operator with a higher limit of memory.
-func keepMemory(to, from *unstructured.Unstructured) {
-	limit := func(of map[string]any) resource.Quantity {
-		text, _, _ := unstructured.NestedString(of, "resources", "limits", "memory")
-		return resource.MustParse(cmp.Or(text, "0"))
-	}
-	ours, live := operatorIn(to), operatorIn(from)
-	if kept := limit(live); kept.Cmp(limit(ours)) > 0 {
-		ours["resources"] = live["resources"]
-	}
+// memoryOf returns the limit of memory of a container.
+func memoryOf(container map[string]any) resource.Quantity {
+	text, _, _ := unstructured.NestedString(container, "resources", "limits", "memory")
+	return resource.MustParse(cmp.Or(text, "0"))
 }
 
 // operatorIn returns the first container of a Deployment, which runs the operator.
@@ -212,9 +201,7 @@ func (c *cluster) each(ctx context.Context, list client.ObjectList, see func(cli
 }
 
 // unknownKind reports whether an object, or its kind, does not exist.
-func unknownKind(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || errors.As(err, new(*meta.NoKindMatchError))
-}
+func unknownKind(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // untilGone waits until an object is gone, or another has its name.
 func (c *cluster) untilGone(ctx context.Context, u *unstructured.Unstructured) error {
@@ -249,7 +236,7 @@ func blocked(what string, names []string, remedy string) error {
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("%s: %s; %s", what, terminal.Few(names, mostNamed), remedy)
+	return fmt.Errorf("%s: %s; %s", what, terminal.Few(names, 5), remedy)
 }
 
 func (o Options) say(format string, args ...any) {

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
@@ -50,43 +48,37 @@ var unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
 // applicable returns a configuration without the paths that do not apply to an operator that
 // --image deploys, and these paths.
 func applicable(text string) (config []byte, dropped []string, err error) {
-	document, err := sigsyaml.YAMLToJSONStrict([]byte(text))
+	all := map[string]any{}
+	if err := sigsyaml.UnmarshalStrict([]byte(text), &all); err != nil {
+		return nil, nil, err
+	}
+	_, faults := operator.ParseConfig([]byte(text))
+	for _, found := range unknownField.FindAllStringSubmatch(fmt.Sprint(faults), -1) {
+		dropped = append(dropped, found[1])
+	}
+	parsed, err := operator.ParseConfig(without(all, dropped))
 	if err != nil {
 		return nil, nil, err
-	}
-	parsed, all := &v1alpha1.Configuration{}, map[string]any{}
-	strict, err := json.UnmarshalStrict(document, parsed)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(document, &all); err != nil {
-		return nil, nil, err
-	}
-	for _, fault := range strict {
-		if found := unknownField.FindStringSubmatch(fault.Error()); found != nil {
-			dropped = append(dropped, found[1])
-		}
 	}
 	for name := range parsed.FeatureGates {
 		if !slices.Contains(v1alpha1.FeatureGates(), name) {
 			dropped = append(dropped, "featureGates."+name)
 		}
 	}
-	if !ptr.Deref(parsed.InternalCertManagement.Enable, true) { // the Deployment mounts no certificate
+	if !*parsed.InternalCertManagement.Enable { // the Deployment mounts no certificate
 		dropped = append(dropped, "internalCertManagement.enable")
 	}
-	v1alpha1.SetDefaults(parsed)
 	dropped = append(dropped, unfit(parsed)...)
 	slices.Sort(dropped)
-	for _, path := range dropped {
+	return without(all, dropped), dropped, nil
+}
+
+// without removes paths from a configuration, and returns its text.
+func without(all map[string]any, paths []string) []byte {
+	for _, path := range paths {
 		unstructured.RemoveNestedField(all, strings.Split(path, ".")...)
 	}
-	config, err = sigsyaml.Marshal(all)
-	if err != nil {
-		return nil, nil, err
-	}
-	_, err = operator.ParseConfig(config)
-	return config, dropped, err
+	return must(sigsyaml.Marshal(all))
 }
 
 // unfit returns the paths of a configuration that the Deployment and the Services of install do

@@ -92,8 +92,8 @@ func (r *reading) options(ctx context.Context) (o Options) {
 	if u := r.read(ctx, Bare("apps/v1", "Deployment", o.namespace(), o.prefix()+"-controller-manager")); u != nil {
 		o.Image = ImageOf(u)
 	}
-	if u := r.read(ctx, Bare("v1", "ConfigMap", o.namespace(), configMapName)); u != nil {
-		text, _, _ := unstructured.NestedString(u.Object, "data", configFile)
+	if u := r.read(ctx, Bare("v1", "ConfigMap", o.namespace(), v1alpha1.InstalledName)); u != nil {
+		text, _, _ := unstructured.NestedString(u.Object, "data", v1alpha1.InstalledKey)
 		o.Config = []byte(text)
 	}
 	if u := r.read(ctx, Bare(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration)); u != nil {

@@ -21,7 +21,6 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -192,7 +191,7 @@ func (s shape) stale(ctx context.Context, c *cluster) (*removal, error) {
 	return r, nil
 }
 
-// refuse refuses, before any write, an installation that would not go well. It adds fields to definitions that are kept.
+// refuse refuses, before any write, an installation that would not go well. It adds the fields that --keep-fields keeps.
 func (s shape) refuse(ctx context.Context, r *removal, wanted []*unstructured.Unstructured) error {
 	switch {
 	case !s.ProtectOnly:
@@ -247,7 +246,7 @@ func (c *cluster) holders(ctx context.Context) ([]lease.Holder, error) {
 // untilServed waits until the API server serves the new kind.
 func (c *cluster) untilServed(ctx context.Context, crd *unstructured.Unstructured) error {
 	return c.await(ctx, func(ctx context.Context) (string, error) {
-		sets := &metav1.PartialObjectMetadataList{}
+		sets := &unstructured.UnstructuredList{}
 		sets.SetGroupVersionKind(setKind)
 		if err := c.client.List(ctx, sets, client.Limit(1)); err != nil {
 			return fmt.Sprintf("%s is not served: %v; see its conditions: kubectl get %[1]s -o yaml", title(crd), err), nil

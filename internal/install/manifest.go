@@ -29,9 +29,7 @@ const (
 	managerRole         = "lws-manager-role"
 	standaloneProxyRole = "lockstep-proxy-role"
 
-	configMapName = v1alpha1.InstalledName
-	configFile    = v1alpha1.InstalledKey
-	configDir     = "/etc/lockstep"
+	configDir = "/etc/lockstep"
 	// configLabel makes a Deployment replace its pods when the configuration changes, and
 	// tells the pods of one configuration from those of another.
 	configLabel = "lockstep.dev/configuration"
@@ -210,8 +208,8 @@ func (s shape) setOperator(u *unstructured.Unstructured) {
 	operator := pod["containers"].([]any)[0].(map[string]any)
 	operator["image"], operator["args"] = s.Image, append(operator["args"].([]any), anys(args)...)
 	if len(s.Config) > 0 {
-		operator["volumeMounts"] = []any{map[string]any{"name": configMapName, "mountPath": configDir, "readOnly": true}}
-		pod["volumes"] = []any{map[string]any{"name": configMapName, "configMap": map[string]any{"name": configMapName}}}
+		operator["volumeMounts"] = []any{map[string]any{"name": v1alpha1.InstalledName, "mountPath": configDir, "readOnly": true}}
+		pod["volumes"] = []any{map[string]any{"name": v1alpha1.InstalledName, "configMap": map[string]any{"name": v1alpha1.InstalledName}}}
 	}
 	if len(args) > 0 {
 		template["metadata"].(map[string]any)["labels"].(map[string]any)[configLabel] = s.mark()
@@ -221,15 +219,15 @@ func (s shape) setOperator(u *unstructured.Unstructured) {
 // configMap returns the configuration of the operator. Without one it holds the defaults:
 // kubectl lockstep why reads it.
 func (s shape) configMap() *unstructured.Unstructured {
-	u := Bare("v1", "ConfigMap", namespaceName, configMapName)
-	u.Object["data"] = map[string]any{configFile: cmp.Or(string(s.Config), noConfiguration)}
+	u := Bare("v1", "ConfigMap", namespaceName, v1alpha1.InstalledName)
+	u.Object["data"] = map[string]any{v1alpha1.InstalledKey: cmp.Or(string(s.Config), noConfiguration)}
 	return u
 }
 
 // arguments are those that the manifest does not have.
 func (s shape) arguments() (args []string) {
 	if len(s.Config) > 0 {
-		args = append(args, "--config="+configDir+"/"+configFile)
+		args = append(args, "--config="+configDir+"/"+v1alpha1.InstalledKey)
 	}
 	if s.ProtectOnly {
 		args = append(args, "--protect-only")

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -281,10 +282,7 @@ func (r *removal) delete(ctx context.Context, u *unstructured.Unstructured) erro
 // installed returns what install wrote into the cluster, whatever version it had, and what
 // the operator made for itself. A namespace that install did not create is not in it.
 func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstructured, err error) {
-	s, err := Options{Image: "any"}.shape(nil)
-	if err != nil {
-		return nil, err
-	}
+	s := must(Options{Image: "any"}.shape(nil))
 	own, kinds := append(s.besides(), Options{ProtectOnly: true}.besides()...), []schema.GroupVersionKind{}
 	for _, u := range slices.Backward(s.manifests()) { // bindings before policies
 		if isDefinition(u) {
@@ -319,19 +317,15 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 // labelled returns the objects of one kind that have our labels. Another implementation
 // has the label of LeaderWorkerSets as well.
 func (c *cluster) labelled(ctx context.Context, kind schema.GroupVersionKind) (found []*unstructured.Unstructured, err error) {
-	for _, name := range []string{standaloneLabel, setsLabel} {
-		all, err := c.list(ctx, kind, client.MatchingLabels{nameLabel: name})
-		if err != nil {
-			return nil, err
-		}
-		for _, u := range all {
-			isMade := kind.Kind != "Namespace" || u.GetAnnotations()[createdHere] != ""
-			if isMade && (isOurs(&u) || ofProtection(&u) && isPolicyOrRole(&u)) {
-				found = append(found, &u)
-			}
+	named := must(labels.Parse(nameLabel + " in (" + standaloneLabel + ", " + setsLabel + ")"))
+	all, err := c.list(ctx, kind, client.MatchingLabelsSelector{Selector: named})
+	for _, u := range all {
+		isMade := kind.Kind != "Namespace" || u.GetAnnotations()[createdHere] != ""
+		if isMade && (isOurs(&u) || ofProtection(&u) && isPolicyOrRole(&u)) {
+			found = append(found, &u)
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 // isPolicyOrRole reports whether labels alone show that an object is ours. A user may copy them into any other kind.
