@@ -7,7 +7,6 @@
 package check
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/cli/diff"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/terminal"
@@ -299,35 +299,10 @@ func unlike(result Result) rule {
 	return func(s *site, f *findings, want, live *object) {
 		wanted := maps.Clone(want.Object)
 		delete(wanted, "metadata")
-		if path := differs(wanted, live.Object, ""); path != "" {
+		if path := diff.Lacking(wanted, live.Object); path != "" {
 			f.add(result, "%s differs at %s from what install writes; to write it again: %s", title(want), path, s.Command)
 		}
 	}
-}
-
-// differs returns the first path at which a live value lacks a wanted one, or nothing. The API server adds defaults to
-// maps, and nothing to lists. Numbers of JSON and YAML have different types.
-func differs(want, live any, at string) (path string) {
-	switch want := want.(type) {
-	case map[string]any:
-		has, _ := live.(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(want)) {
-			path = cmp.Or(path, differs(want[name], has[name], strings.TrimPrefix(at+"."+name, ".")))
-		}
-	case []any:
-		has, _ := live.([]any)
-		if len(has) != len(want) {
-			return at
-		}
-		for i := range want {
-			path = cmp.Or(path, differs(want[i], has[i], fmt.Sprintf("%s[%d]", at, i)))
-		}
-	default:
-		if isAbsent := live == nil && want == ""; !isAbsent && fmt.Sprint(want) != fmt.Sprint(live) {
-			return at
-		}
-	}
-	return path
 }
 
 // title names an object as kubectl does.

@@ -9,23 +9,19 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/auth/rbac/validation"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/probe"
 	"lockstep.dev/lockstep/internal/definition"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/lease"
@@ -76,13 +72,9 @@ func kubernetes(s *site, f *findings) {
 	f.otherwise("Kubernetes %s", s.served)
 }
 
-// maxUnavailable creates a StatefulSet as a dry run. The schema has the field, whether it is switched
-// on or not.
 func maxUnavailable(ctx context.Context, r *reader) error {
 	r.found["StatefulSet"] = nil // discovery tells what else is missing
-	probe := r.probe(statefulSetProbe)
-	err := r.Client.Create(ctx, probe, client.DryRunAll)
-	_, keeps, _ := unstructured.NestedInt64(probe.Object, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
+	keeps, err := probe.MaxUnavailable(ctx, r.Client, r.TestNamespace)
 	if !keeps {
 		r.lacks = append(r.lacks, operator.MaxUnavailable)
 	}
@@ -91,26 +83,6 @@ func maxUnavailable(ctx context.Context, r *reader) error {
 		return nil
 	}
 	return err
-}
-
-// Objects that are created as dry runs: valid, and without what typed ones would state.
-const (
-	template = `{metadata: {labels: {app: lockstep-check}}, spec: {containers: [{name: check, image: check}]}}`
-	setProbe = `{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {generateName: lockstep-check-},
-		spec: {leaderWorkerTemplate: {workerTemplate: ` + template + `}}}`
-	statefulSetProbe = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: lockstep-check},
-		spec: {selector: {matchLabels: {app: lockstep-check}}, template: ` + template + `,
-		updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 2}}}}`
-)
-
-// probe returns such an object in the namespace for tests.
-func (r *reader) probe(text string) *object {
-	u := &object{}
-	if err := yaml.Unmarshal([]byte(text), u); err != nil {
-		panic(err) // it is compiled in
-	}
-	u.SetNamespace(r.TestNamespace)
-	return u
 }
 
 // features finds what the API server does not serve. A feature that is missing has another behaviour,
@@ -182,35 +154,16 @@ func right(verb, resource, group string, more ...string) string {
 	return strings.TrimSpace(text + " " + strings.Join(more, " "))
 }
 
-// rightsOfInstall asks for the right to read and write the kind of each object, and to read what install
-// reads besides. They are asked for in all namespaces: that of the operator may not exist.
+// rightsOfInstall asks for the rights to write the objects, and to read what install reads besides.
 func rightsOfInstall(ctx context.Context, r *reader) error {
-	type attributes = authorizationv1.ResourceAttributes
-	needed := []attributes{
-		{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"},
-		{Verb: "list", Group: coordinationv1.GroupName, Resource: "leases"},
-		{Verb: "list", Group: lwsv1.GroupVersion.Group, Resource: "leaderworkersets"},
+	lacks, err := probe.Rights(ctx, r.Client, r.Objects,
+		probe.Right{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"},
+		probe.Right{Verb: "list", Group: coordinationv1.GroupName, Resource: "leases"},
+		probe.Right{Verb: "list", Group: lwsv1.GroupVersion.Group, Resource: "leaderworkersets"})
+	for _, want := range lacks {
+		r.denied = append(r.denied, right(want.Verb, want.Resource, want.Group))
 	}
-	for _, u := range r.Objects {
-		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind()) // all of these plurals are regular
-		for _, verb := range []string{"get", "list", "create", "update"} {
-			needed = append(needed, attributes{Verb: verb, Group: resource.Group, Resource: resource.Resource})
-		}
-	}
-	for i, want := range needed {
-		if slices.Contains(needed[:i], want) {
-			continue
-		}
-		review := authorizationv1.SelfSubjectAccessReview{}
-		review.Spec.ResourceAttributes = &want
-		if err := r.Client.Create(ctx, &review); err != nil {
-			return err
-		}
-		if !review.Status.Allowed {
-			r.denied = append(r.denied, right(want.Verb, want.Resource, want.Group))
-		}
-	}
-	return nil
+	return err
 }
 
 // rights finds what the user may not do, and install does.
@@ -233,7 +186,7 @@ func leader(s *site, f *findings) {
 	held := append(leases, coordinationv1.Lease{})[0] // an empty lease has no holder
 	holder, isHeld := lease.HolderOf(&held, s.now)
 	switch {
-	case !isHeld && !s.elects():
+	case !isHeld && !*s.Config.LeaderElection.LeaderElect:
 		f.ok("leader election is off")
 	case len(leases) == 0:
 		f.warn("lease %s does not exist in namespace %s: no operator has run there", s.Lease, s.Namespace)
@@ -247,17 +200,12 @@ func leader(s *site, f *findings) {
 	}
 }
 
-// elects reports whether the replicas of the operator elect a leader.
-func (s *site) elects() bool { return ptr.Deref(s.Config.LeaderElection.LeaderElect, true) }
-
 // operatorVersion compares the version of the leader, which it writes onto its lease, with ours.
 func operatorVersion(s *site, f *findings) {
-	runs := ""
-	for _, held := range found[coordinationv1.Lease](s, f, "Lease") {
-		runs = lease.VersionOf(&held)
-	}
+	held := append(found[coordinationv1.Lease](s, f, "Lease"), coordinationv1.Lease{})[0]
+	runs := lease.VersionOf(&held)
 	switch {
-	case runs == "" && !s.elects():
+	case runs == "" && !*s.Config.LeaderElection.LeaderElect:
 		f.ok("without leader election no lease has the version of the operator")
 	case runs != lease.VersionLabel(s.version):
 		f.warn("the operator is %s and kubectl lockstep %s; install the same version of both",

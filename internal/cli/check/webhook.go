@@ -11,11 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/cli/diff"
+	"lockstep.dev/lockstep/internal/cli/probe"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
@@ -65,10 +66,9 @@ func anyReady(all []discoveryv1.EndpointSlice, namespace string) bool {
 
 // dryRun creates a set as a dry run, to see that the webhooks answer.
 func dryRun(ctx context.Context, r *reader) error {
-	if r.ProtectOnly {
-		return nil
+	if !r.ProtectOnly {
+		r.refusal = probe.Set(ctx, r.Client, r.TestNamespace)
 	}
-	r.refusal = r.Client.Create(ctx, r.probe(setProbe), client.DryRunAll)
 	return nil
 }
 
@@ -88,13 +88,11 @@ func admission(s *site, f *findings) {
 
 // foreign returns the webhooks of a configuration that install does not write, or that call elsewhere.
 func foreign(want, live *object) (names []string) {
-	connections := map[any]map[string]any{}
-	for _, hook := range install.Webhooks(want) {
-		connections[hook["name"]], _ = hook["clientConfig"].(map[string]any)
-	}
 	for _, hook := range install.Webhooks(live) {
-		connection, _ := hook["clientConfig"].(map[string]any)
-		if ours := connections[hook["name"]]; ours == nil || differs(ours, connection, "") != "" {
+		isOurs := func(ours map[string]any) bool {
+			return ours["name"] == hook["name"] && diff.Lacking(ours["clientConfig"], hook["clientConfig"]) == ""
+		}
+		if !slices.ContainsFunc(install.Webhooks(want), isOurs) {
 			names = append(names, fmt.Sprint(hook["name"]))
 		}
 	}
@@ -115,25 +113,10 @@ func certificate(s *site, f *findings, want, live *object) {
 		f.otherwise("the certificate authority of the webhooks is valid until %s", pair.Leaf.NotAfter.UTC().Format(time.DateOnly))
 	}
 	for _, hook := range as[webhookConfiguration](f, live).Webhooks {
-		if err := distrust(hook.ClientConfig, chain, s.now); err != nil {
+		if err := certs.Distrust(hook.ClientConfig.CABundle, chain, s.now); err != nil {
 			f.fail("%s: the API server does not trust the certificate authority: %v; run: %s", title(want), err, s.Command)
-		} else if err := distrust(hook.ClientConfig, chain, soon); err != nil {
+		} else if err := certs.Distrust(hook.ClientConfig.CABundle, chain, soon); err != nil {
 			f.warn("%s: the certificate authority ends by %s: %v; run: %s", title(want), soon.UTC().Format(time.DateOnly), err, s.Command)
 		}
 	}
-}
-
-// distrust returns why the API server does not trust an authority at a time. If that one is not known, it returns
-// why no authority of the bundle is valid.
-func distrust(hook admissionv1.WebhookClientConfig, chain []*x509.Certificate, at time.Time) error {
-	bundle, err := cert.ParseCertsPEM(hook.CABundle)
-	if len(chain) == 0 {
-		chain = bundle
-	}
-	for _, authority := range chain {
-		if err = certs.Verify(hook.CABundle, []*x509.Certificate{authority}, "", at); err == nil {
-			return nil
-		}
-	}
-	return err
 }

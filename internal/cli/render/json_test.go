@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/cli/diff"
 )
 
 // paths adds the paths of all fields of a value, elements of lists under the path of the list.
@@ -87,9 +89,9 @@ func TestChangesBetweenRevisions(t *testing.T) {
 	s.Set.Set.Spec.LeaderWorkerTemplate.WorkerTemplate = template("image:4")
 	h := History(s, revisions())
 	const path = "leaderWorkerTemplate.workerTemplate.spec.containers[serve].image"
-	want := []Change{{Path: path, From: "image:1", To: "image:2"}, {Path: path, From: "image:2", To: "image:4"}}
-	if diff := cmp.Diff(want, slices.Concat(h.Revisions[1].Changes, h.Waiting)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	want := []diff.Change{{Path: path, From: "image:1", To: "image:2"}, {Path: path, From: "image:2", To: "image:4"}}
+	if difference := cmp.Diff(want, slices.Concat(h.Revisions[1].Changes, h.Waiting)); difference != "" {
+		t.Errorf("(-want +got)\n%s", difference)
 	}
 	if h.Revisions[0].Groups != 1 || h.Revisions[1].Groups != 1 || h.Revisions[0].Current || !h.Revisions[1].Current {
 		t.Errorf("got %+v", h.Revisions)

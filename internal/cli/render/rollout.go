@@ -3,7 +3,6 @@ package render
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/diff"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/revision"
@@ -125,7 +125,7 @@ type SetHistory struct {
 	// Paused reports whether the set's rollout is paused.
 	Paused bool `json:"paused,omitempty"`
 	// Waiting lists the changes of the spec since the current revision; absent if it is rolled out.
-	Waiting []Change `json:"waiting,omitempty"`
+	Waiting []diff.Change `json:"waiting,omitempty"`
 	// Revisions are ordered by rising number.
 	Revisions []Revision `json:"revisions"`
 }
@@ -146,7 +146,7 @@ type Revision struct {
 	// Cause is the change cause that the set had.
 	Cause string `json:"cause,omitempty"`
 	// Changes are against the revision before it in the list.
-	Changes []Change `json:"changes,omitempty"`
+	Changes []diff.Change `json:"changes,omitempty"`
 	// Unreadable is why the revision cannot be decoded.
 	Unreadable string `json:"unreadable,omitempty"`
 }
@@ -165,7 +165,7 @@ func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistor
 		if err != nil {
 			r.Unreadable = err.Error()
 		} else if before != nil {
-			r.Changes = changes(before, spec)
+			r.Changes = diff.Changes(before, spec)
 		}
 		if before = spec; r.Current && !revision.Agrees(set, stored.Data.Raw) {
 			current = spec
@@ -173,7 +173,7 @@ func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistor
 		h.Revisions = append(h.Revisions, r)
 	}
 	if spec, err := contentOf(set, revisions, Live); err == nil && current != nil {
-		h.Waiting = changes(current, spec)
+		h.Waiting = diff.Changes(current, spec)
 	}
 	return h
 }
@@ -204,67 +204,6 @@ func (h *SetHistory) write(p *page) {
 		rows = append(rows, row{number, r.Groups, p.age(&r.CreatedAt), r.Cause})
 	}
 	p.table(row{"REVISION", "GROUPS", "AGE", "CHANGE-CAUSE"}, rows)
-}
-
-// Change is one field that differs between two templates.
-type Change struct {
-	// Path names the field; elements of lists by their name if they have one, as in containers[vllm].
-	Path string `json:"path"`
-	// From and To are the values before and after; absent where the field is absent.
-	From any `json:"from,omitempty"`
-	To   any `json:"to,omitempty"`
-}
-
-// changes lists the fields that differ, by path.
-func changes(from, to map[string]any) []Change {
-	before, after := map[string]any{}, map[string]any{}
-	flatten("", from, before)
-	flatten("", to, after)
-	all := maps.Clone(before)
-	maps.Copy(all, after)
-	var found []Change
-	for _, path := range slices.Sorted(maps.Keys(all)) {
-		if !reflect.DeepEqual(before[path], after[path]) {
-			found = append(found, Change{Path: path, From: before[path], To: after[path]})
-		}
-	}
-	return found
-}
-
-// flatten collects the fields of a value by path. A list whose elements have no names is one field.
-func flatten(path string, value any, into map[string]any) {
-	switch value := value.(type) {
-	case map[string]any:
-		for key, inner := range value {
-			at := key
-			if path != "" {
-				at = path + "." + key
-			}
-			flatten(at, inner, into)
-		}
-		return
-	case []any:
-		if names := namesOf(value); names != nil {
-			for i, name := range names {
-				flatten(fmt.Sprintf("%s[%s]", path, name), value[i], into)
-			}
-			return
-		}
-	}
-	into[path] = value
-}
-
-// namesOf returns the names of the elements of a list, or nil if one has none.
-func namesOf(list []any) (names []string) {
-	for _, element := range list {
-		fields, _ := element.(map[string]any)
-		name, _ := fields["name"].(string)
-		if name == "" || slices.Contains(names, name) {
-			return nil
-		}
-		names = append(names, name)
-	}
-	return names
 }
 
 // Live stands for the set's spec in place of a revision's number.

@@ -14,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/report"
@@ -118,6 +119,21 @@ func Verify(bundle []byte, chain []*x509.Certificate, host string, now time.Time
 	_, err := chain[0].Verify(x509.VerifyOptions{
 		DNSName: host, Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
+	return err
+}
+
+// Distrust returns why a TLS client with this bundle trusts none of some authorities at a time. If they are not known,
+// it returns why no authority of the bundle is valid.
+func Distrust(bundle []byte, authorities []*x509.Certificate, at time.Time) error {
+	all, err := cert.ParseCertsPEM(bundle)
+	if len(authorities) == 0 {
+		authorities = all
+	}
+	for _, authority := range authorities {
+		if err = Verify(bundle, []*x509.Certificate{authority}, "", at); err == nil {
+			return nil
+		}
+	}
 	return err
 }
 
