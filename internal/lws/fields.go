@@ -54,15 +54,9 @@ func LeftByCreate(entry metav1.ManagedFieldsEntry) bool {
 // Contains reports whether every field that part sets has the same value in whole. Fields that
 // part leaves out may have any value. Lists have the same length and match item by item.
 func Contains(whole, part any) bool {
-	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(whole)
-	if err != nil {
-		return false
-	}
-	want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
-	if err != nil {
-		return false
-	}
-	return Within(have, want)
+	have, unread := runtime.DefaultUnstructuredConverter.ToUnstructured(whole)
+	want, unreadable := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
+	return unread == nil && unreadable == nil && Within(have, want)
 }
 
 // Within reports the same of objects that are decoded.
@@ -88,10 +82,7 @@ func Within(have, want any) bool {
 
 // Fingerprint is a short hash of all fields that object sets.
 func Fingerprint(object any) string {
-	encoded, err := json.Marshal(object)
-	if err != nil {
-		return "" // typed API objects always encode
-	}
+	encoded, _ := json.Marshal(object) // typed API objects always encode
 	hash := fnv.New64a()
 	_, _ = hash.Write(encoded)
 	return hex.EncodeToString(hash.Sum(nil))

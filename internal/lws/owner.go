@@ -82,12 +82,14 @@ func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSe
 	if leader == nil || !Paused(set) && !workload.IsHashLeader(leader) {
 		return set
 	}
-	led, policy := *set, lwsv1.SubdomainShared
-	if leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
-		policy = lwsv1.SubdomainUniquePerReplica
-	}
-	led.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
-	return &led
+	return withSubdomain(set, lwsv1.SubdomainPolicy(leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey]))
+}
+
+// withSubdomain returns a set with another subdomain policy. An empty one is Shared.
+func withSubdomain(set *lwsv1.LeaderWorkerSet, policy lwsv1.SubdomainPolicy) *lwsv1.LeaderWorkerSet {
+	other := *set
+	other.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(cmp.Or(policy, lwsv1.SubdomainShared))}
+	return &other
 }
 
 // AwaitsLeaders reports whether a set is to get its first leaders.
@@ -103,11 +105,9 @@ func (w *SetSnapshot) LeaderStatefulSet() *appsv1.StatefulSet {
 
 // LivePartition is the ordinal from which a StatefulSet replaces its pods. One with OnDelete replaces none.
 func LivePartition(sts *appsv1.StatefulSet) int32 {
-	if sts.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+	strategy := sts.Spec.UpdateStrategy
+	if strategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return workload.PodsOf(sts)
 	}
-	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
-		return ptr.Deref(rolling.Partition, 0)
-	}
-	return 0
+	return ptr.Deref(ptr.Deref(strategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{}).Partition, 0)
 }

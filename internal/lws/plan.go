@@ -93,14 +93,9 @@ const (
 )
 
 // Next is how long to wait before looking again without an event: zero when only events matter.
-func (p Plan) Next(now time.Time) time.Duration {
-	var next time.Duration
+func (p Plan) Next(now time.Time) (next time.Duration) {
 	for _, w := range p.Waits {
-		if w.Until.IsZero() {
-			continue
-		}
-		in := max(w.Until.Sub(now), time.Millisecond)
-		if next == 0 || in < next {
+		if in := max(w.Until.Sub(now), time.Millisecond); !w.Until.IsZero() && (next == 0 || in < next) {
 			next = in
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -57,9 +56,9 @@ func Kept(set string, lists ...[]*corev1.Pod) []*corev1.Pod {
 }
 
 // ExhaustedText says what became of a group, and what a user does about it.
-func ExhaustedText(leader *corev1.Pod) string {
+func ExhaustedText(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) string {
 	return fmt.Sprintf("group %s failed once more than maxGroupRestarts allows and was stopped; to recreate it: kubectl annotate pod %s -n %s %s=true",
-		nameOf(leader), leader.Name, leader.Namespace, lwsv1.RecoverAnnotationKey)
+		workload.GroupName(set, workload.IndexOf(leader)), leader.Name, leader.Namespace, lwsv1.RecoverAnnotationKey)
 }
 
 // ReplicaFailure is why a Deployment cannot create pods, or empty.
@@ -85,18 +84,16 @@ func PodDelay(pod *corev1.Pod) (code string, from time.Time) {
 		}
 		return "", from
 	}
-	from = pod.CreationTimestamp.Time
+	scheduled, from := workload.Condition(pod, corev1.PodScheduled), pod.CreationTimestamp.Time
 	if gang.IsTied(pod) || gang.IsHanded(pod) { // a scheduler may say nothing of a pod that waits for others
 		code = CodeGangUnschedulable
 	}
-	for _, c := range pod.Status.Conditions {
-		switch {
-		case c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse:
-		case c.Reason == corev1.PodReasonSchedulingGated:
-			code, from = CodeSchedulingGated, c.LastTransitionTime.Time
-		case c.Reason == corev1.PodReasonUnschedulable:
-			code, from = cmp.Or(code, CodeUnschedulable), c.LastTransitionTime.Time
-		}
+	switch {
+	case scheduled.Status != corev1.ConditionFalse:
+	case scheduled.Reason == corev1.PodReasonSchedulingGated:
+		code, from = CodeSchedulingGated, scheduled.LastTransitionTime.Time
+	case scheduled.Reason == corev1.PodReasonUnschedulable:
+		code, from = cmp.Or(code, CodeUnschedulable), scheduled.LastTransitionTime.Time
 	}
 	if code == "" {
 		return "", time.Time{}
@@ -106,25 +103,14 @@ func PodDelay(pod *corev1.Pod) (code string, from time.Time) {
 
 // GroupReadyOf is the condition of a leader about its workers, or empty.
 func GroupReadyOf(leader *corev1.Pod) corev1.ConditionStatus {
-	return statusOf(leader, lwsv1.GroupReadyCondition)
+	return workload.Condition(leader, lwsv1.GroupReadyCondition).Status
 }
 
 // StartsWorkers reports whether a leader is ready as far as startupPolicy LeaderReady goes. One with a key is Ready
 // only when its workers are: its containers count.
 func StartsWorkers(leader *corev1.Pod) bool {
-	if !workload.IsHashLeader(leader) {
-		return PodReady(leader)
-	}
-	return leader.Status.Phase == corev1.PodRunning &&
-		(PodReady(leader) || statusOf(leader, corev1.ContainersReady) == corev1.ConditionTrue)
-}
-
-func statusOf(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
-	if i < 0 {
-		return ""
-	}
-	return pod.Status.Conditions[i].Status
+	return PodReady(leader) || workload.IsHashLeader(leader) && leader.Status.Phase == corev1.PodRunning &&
+		workload.Condition(leader, corev1.ContainersReady).Status == corev1.ConditionTrue
 }
 
 // Release lets retained pods of a group end, workers before their leader: the StatefulSet creates
@@ -153,26 +139,9 @@ func WorkersOf(g *Group, leader *corev1.Pod) []*appsv1.StatefulSet {
 	})
 }
 
-// Name is what people call the group.
-func (g *Group) Name() string {
-	if g.HasKey {
-		return identity.IndexText(g.Index)
-	}
-	return strconv.Itoa(g.Index)
-}
-
-// nameOf is the same of the group of a leader.
-func nameOf(leader *corev1.Pod) string {
-	g := Group{Index: workload.IndexOf(leader), HasKey: workload.IsHashLeader(leader)}
-	return g.Name()
-}
-
-// HasOwnSubdomain reports whether the group has a Service of its own: by the spec, or by its leader.
+// HasOwnSubdomain reports whether the group has a Service of its own: by the spec as its leader has it, or by its leader.
 func (g *Group) HasOwnSubdomain(set *lwsv1.LeaderWorkerSet) bool {
-	if g.Leader != nil && workload.IsHashLeader(g.Leader) {
-		return workload.HasOwnService(g.Leader)
-	}
-	return workload.Subdomain(set) == lwsv1.SubdomainUniquePerReplica ||
+	return workload.Subdomain(AsLed(set, g.Leader)) == lwsv1.SubdomainUniquePerReplica ||
 		g.Leader != nil && workload.HasOwnService(g.Leader)
 }
 
@@ -183,33 +152,21 @@ func (g *Group) Complete(set *lwsv1.LeaderWorkerSet) bool {
 
 // Ready reports whether every pod of the group is ready. A group that is to be recreated, or stopped, is not.
 func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
-	if len(g.Misspelt) > 0 || !g.Complete(set) || !PodReady(g.Leader) || restart.Of(set, g.Leader) != nil || IsExhausted(g.Leader) {
-		return false
-	}
 	workers := g.Workers.Own()
-	return workers == nil || WorkersReady(workers)
+	return len(g.Misspelt) == 0 && g.Complete(set) && PodReady(g.Leader) && (workers == nil || WorkersReady(workers)) &&
+		restart.Of(set, g.Leader) == nil && !IsExhausted(g.Leader)
 }
 
 // UpToDate reports whether all parts of the group are at the revision key.
 func (g *Group) UpToDate(key string) bool {
-	if key == "" || g.Leader == nil || g.Leader.Labels[lwsv1.RevisionKey] != key {
-		return false
-	}
 	workers := g.Workers.Own()
-	return workers == nil || workers.Labels[lwsv1.RevisionKey] == key || workers.Spec.Template.Labels[lwsv1.RevisionKey] == key
+	return key != "" && g.Leader != nil && g.Leader.Labels[lwsv1.RevisionKey] == key &&
+		(workers == nil || workers.Labels[lwsv1.RevisionKey] == key || workers.Spec.Template.Labels[lwsv1.RevisionKey] == key)
 }
 
 // PodReady reports whether a pod runs and is ready.
 func PodReady(pod *corev1.Pod) bool {
-	if pod.Status.Phase != corev1.PodRunning {
-		return false
-	}
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
-			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return pod.Status.Phase == corev1.PodRunning && workload.Condition(pod, corev1.PodReady).Status == corev1.ConditionTrue
 }
 
 // WorkersReady judges by the StatefulSet's status, of whatever generation: the template

@@ -44,8 +44,7 @@ type Object struct {
 }
 
 // ObjectsOf returns objects of a kind with their references.
-func ObjectsOf[T metav1.Object](kind identity.Kind, objects []T) []Object {
-	all := make([]Object, 0, len(objects))
+func ObjectsOf[T metav1.Object](kind identity.Kind, objects []T) (all []Object) {
 	for _, object := range objects {
 		all = append(all, Object{Ref: identity.RefOf(kind, object), Object: object})
 	}
@@ -178,11 +177,10 @@ func Spelt(all []Object, says func(Object) string, separator string) string {
 
 // Listed joins the first texts and counts the others.
 func Listed(texts []string, separator string) string {
-	joined := strings.Join(texts[:min(len(texts), namedAtMost)], separator)
-	if more := len(texts) - namedAtMost; more > 0 {
-		joined += fmt.Sprintf(" and %d more", more)
+	if len(texts) <= namedAtMost {
+		return strings.Join(texts, separator)
 	}
-	return joined
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:namedAtMost], separator), len(texts)-namedAtMost)
 }
 
 // remedy says what holds an object, and what would release it.

@@ -101,7 +101,7 @@ func (w *SetSnapshot) RefusedSpec() string {
 	if w.Refusal.Sentence == "" || !w.Now.Before(w.Refusal.Again()) {
 		return ""
 	}
-	return RefusedMessage(w.Refusal)
+	return RefusedMessage(Refused{Refusal: w.Refusal})
 }
 
 // RefusedParts is what the API server refuses to groups, and to the set without anything else waiting for it, or empty.
@@ -109,15 +109,11 @@ func (w *SetSnapshot) RefusedParts() string {
 	if len(w.Refused) == 0 {
 		return ""
 	}
-	refusals := make([]Refusal, len(w.Refused))
-	for i, r := range w.Refused {
-		refusals[i] = r.Refusal
-	}
-	return RefusedMessage(refusals...)
+	return RefusedMessage(w.Refused...)
 }
 
 // RefusedMessage repeats what the API server answered.
-func RefusedMessage(refusals ...Refusal) string {
+func RefusedMessage(refusals ...Refused) string {
 	var said []string
 	for _, r := range refusals {
 		if sentence := clipped(r.Sentence); !slices.Contains(said, sentence) {

@@ -56,6 +56,9 @@ func restore(g *input) (p lws.Plan, next bool) {
 	return p, true
 }
 
+// name is what people call the group.
+func (g *input) name() string { return workload.GroupName(g.Set, g.Index) }
+
 // pods is the group of a leader as package restart reads it.
 func (g *input) pods(leader *corev1.Pod) restart.Group {
 	return restart.Group{Set: g.Set, Index: g.Index, Leader: leader, Workers: g.Workers, Pods: g.Pods, KeepsLogs: g.KeepsLogs}
@@ -143,7 +146,7 @@ func (g hashMaker) awaitRoom() (p lws.Plan, next bool) {
 	if !workload.IsGated(g.Leader) {
 		return p, true
 	}
-	p.Wait(lws.Wait{Reason: lws.Because(lws.CodeDeferred, fmt.Sprintf("group %s starts once its set has room for it", g.Name()))})
+	p.Wait(lws.Wait{Reason: lws.Because(lws.CodeDeferred, fmt.Sprintf("group %s starts once its set has room for it", g.name()))})
 	return p, false
 }
 
@@ -165,7 +168,7 @@ func (g hashMaker) tell(plan lws.Plan) lws.Plan {
 	}
 	plan.Actions = slices.Insert(plan.Actions, 0, action.Action(action.SetCondition{
 		Pod: identity.RefOf(identity.KindPod, g.Leader), Condition: want,
-		Because: lws.Because(lws.CodeGroupReady, fmt.Sprintf("the workers of group %s are ready: %s", g.Name(), want.Status)),
+		Because: lws.Because(lws.CodeGroupReady, fmt.Sprintf("the workers of group %s are ready: %s", g.name(), want.Status)),
 	}))
 	return plan
 }
@@ -184,5 +187,5 @@ func deletionOf(part identity.Ref, reason action.Reason) action.Action {
 }
 
 func (g *input) recreation() action.Reason {
-	return lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated and all of its pods end together", g.Name()))
+	return lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated and all of its pods end together", g.name()))
 }

@@ -53,7 +53,7 @@ func recreateFailed(g *input) (p lws.Plan, next bool) {
 		return p, false
 	}
 	if !restart.IsCounted(g.Set, g.Index, decision) {
-		p.Await(time.Time{}, lws.CodeRestart, fmt.Sprintf("group %s is recreated once the status counts it for maxGroupRestarts", g.Name()))
+		p.Await(time.Time{}, lws.CodeRestart, fmt.Sprintf("group %s is recreated once the status counts it for maxGroupRestarts", g.name()))
 		return p, false
 	}
 	return deleteGroup(g, g.Leader, decision, p, g.recreation()), false
@@ -121,7 +121,7 @@ func (g *input) note(leader *corev1.Pod, decision *restart.Decision) action.Anno
 }
 
 func (g *input) failed(decision *restart.Decision) string {
-	return fmt.Sprintf("group %s failed: %s", g.Name(), decision.Text())
+	return fmt.Sprintf("group %s failed: %s", g.name(), decision.Text())
 }
 
 func failures(decision *restart.Decision) []action.Failure {
@@ -155,7 +155,7 @@ func stop(g *input, isNew bool) (p lws.Plan) {
 		Object: ref, AnyVersion: isNew, Foreground: true, Because: g.stopping(),
 		Tell: action.Telling{Done: []action.Event{{
 			Warning: true, Reason: lws.CodeBudgetExceeded, Action: "Delete", Related: &ref,
-			Note: fmt.Sprintf("Restart budget exhausted; terminated group %s and stopped automatic recovery", g.Name()),
+			Note: fmt.Sprintf("Restart budget exhausted; terminated group %s and stopped automatic recovery", g.name()),
 		}}},
 	})
 	return p
@@ -175,7 +175,7 @@ func endStopped(g *input, leader *corev1.Pod) (p lws.Plan) {
 }
 
 func (g *input) stopping() action.Reason {
-	return lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("group %s failed once more than maxGroupRestarts allows, and is not recreated", g.Name()))
+	return lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("group %s failed once more than maxGroupRestarts allows, and is not recreated", g.name()))
 }
 
 // mark gives the living workers of a leader's StatefulSet the finalizer.
@@ -192,7 +192,7 @@ func mark(g *input, leader *corev1.Pod) (p lws.Plan) {
 		p.Do(action.SetFinalizers{
 			Object:     pod.Ref,
 			Finalizers: append(slices.Clone(pod.Object.GetFinalizers()), lwsv1.GroupRestartBudgetFinalizer),
-			Because:    lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %s failed", pod.Name, g.Name())),
+			Because:    lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %s failed", pod.Name, g.name())),
 		})
 	}
 	return p
@@ -214,9 +214,9 @@ func letGo(g *input, leader *corev1.Pod) (p lws.Plan) {
 		return lws.Release(g.Kept, g.LeaderName, "its leader is gone")
 	case why == "":
 		p.Add(endStopped(g, leader))
-		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, lws.ExhaustedText(leader))
+		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, lws.ExhaustedText(g.Set, leader))
 	case restart.IsRecovered(leader) && entry != nil && entry.Recreations != nil:
-		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, fmt.Sprintf("group %s is recreated once its count is cleared", g.Name()))
+		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, fmt.Sprintf("group %s is recreated once its count is cleared", g.name()))
 	default:
 		p.Add(endInParallel(g))
 		p.Add(lws.Release(g.Kept, g.LeaderName, why, g.reliedSpec()...))

@@ -3,7 +3,6 @@ package restart
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -52,11 +51,7 @@ func recreations(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) *int
 		return nil
 	}
 	counts, err := OthersCounts(set.Annotations[lwsv1.GroupRestartCountsAnnotationKey])
-	group := strconv.Itoa(index)
-	if workload.IsHashLeader(leader) {
-		group = workload.KeyOf(leader)
-	}
-	if count, found := counts[key+"/"+group]; err == nil && found {
+	if count, found := counts[key+"/"+workload.IndexLabel(leader)]; err == nil && found {
 		return &count
 	}
 	return nil

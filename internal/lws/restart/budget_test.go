@@ -25,7 +25,7 @@ func TestCountsOfAnotherImplementationHaveTheKeyOfTheGroup(t *testing.T) {
 		Annotations: map[string]string{lwsv1.GroupIdentityAnnotationKey: string(lwsv1.HashGroupIdentity)},
 	}}
 	ordinal := leader.DeepCopy()
-	ordinal.Annotations = nil
+	ordinal.Name, ordinal.Annotations = "w-3", nil
 	for name, tt := range map[string]struct {
 		leader   *corev1.Pod
 		index    int

@@ -9,6 +9,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Group is a leader, and the objects under names of its workers.
@@ -57,15 +58,13 @@ const TerminationTarget corev1.PodConditionType = "TerminationTarget"
 
 // disruption returns why a pod is drained, preempted or evicted, by Kubernetes or by Kueue, or is empty. Of Kueue the
 // type of its condition says enough.
-func disruption(pod *corev1.Pod) (reason string) {
-	for _, c := range pod.Status.Conditions {
-		switch {
-		case c.Status != corev1.ConditionTrue:
-		case c.Type == TerminationTarget:
-			return string(c.Type)
-		case c.Type == corev1.DisruptionTarget:
-			reason = word(cmp.Or(c.Reason, string(c.Type)), string(c.Type))
-		}
+func disruption(pod *corev1.Pod) string {
+	target := workload.Condition(pod, corev1.DisruptionTarget)
+	switch {
+	case workload.Condition(pod, TerminationTarget).Status == corev1.ConditionTrue:
+		return string(TerminationTarget)
+	case target.Status == corev1.ConditionTrue:
+		return word(cmp.Or(target.Reason, string(target.Type)), string(target.Type))
 	}
-	return reason
+	return ""
 }

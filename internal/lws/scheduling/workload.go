@@ -210,14 +210,14 @@ func workloadFault(t *table.Table) (reason, text string) {
 		return reasonAPINotAvailable, t.GangMissing
 	}
 	if t.Refusal.IsCreateOf(identity.KindWorkload) && t.Workload.Own() == nil {
-		return reasonNoWorkload, lws.RefusedMessage(t.Refusal)
+		return reasonNoWorkload, lws.RefusedMessage(lws.Refused{Refusal: t.Refusal})
 	}
 	if text := lws.ConflictMessage(lws.ObjectsOf(identity.KindWorkload, t.Workload.Foreign)); text != "" {
 		return reasonNoWorkload, text
 	}
 	for _, r := range t.Refused {
 		if r.IsCreateOf(identity.KindPodGroup) {
-			return reasonNoPodGroup, lws.RefusedMessage(r.Refusal)
+			return reasonNoPodGroup, lws.RefusedMessage(r)
 		}
 	}
 	return podGroupFault(t)

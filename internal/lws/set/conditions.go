@@ -249,7 +249,7 @@ const pruningText = "the installed CustomResourceDefinition drops status.started
 func degradedText(t *table.Table) string {
 	var texts []string
 	for _, index := range slices.Sorted(maps.Keys(t.ExhaustedBy)) {
-		texts = append(texts, lws.ExhaustedText(t.ExhaustedBy[index]))
+		texts = append(texts, lws.ExhaustedText(t.Set, t.ExhaustedBy[index]))
 	}
 	return lws.Listed(texts, "; ")
 }

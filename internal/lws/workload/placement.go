@@ -49,9 +49,16 @@ func Topology(leader *corev1.Pod) string {
 	return leader.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
 }
 
+// Condition returns the condition of a type of a pod, or one without a status.
+func Condition(pod *corev1.Pod, kind corev1.PodConditionType) (found corev1.PodCondition) {
+	if i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind }); i >= 0 {
+		return pod.Status.Conditions[i]
+	}
+	return found
+}
+
 // Unschedulable reports whether the scheduler found no node for a pod.
 func Unschedulable(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-	})
+	scheduled := Condition(pod, corev1.PodScheduled)
+	return scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable
 }
