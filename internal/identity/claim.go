@@ -57,30 +57,23 @@ func (c Claimant) owns(owner *metav1.OwnerReference) bool {
 	return owner.UID != "" && slices.Contains(c, owner.UID)
 }
 
-// Classify returns the class of an object. ours reports whether its labels are those that
-// the claimant would have given it.
+// Classify returns the class of an object. ours reports whether its labels are those that the claimant would have given
+// it. Only an object without a controller is passed to ours.
 //
 // Only the UID of the controller counts. Names and labels can be forged, and both outlive the object that had them.
-func Classify(obj metav1.Object, claimant Claimant, ours bool, lives Lives) Class {
-	if obj.GetDeletionTimestamp() != nil {
-		return Previous
-	}
+func Classify[T metav1.Object](obj T, claimant Claimant, ours func(T) bool, lives Lives) Class {
 	owner := metav1.GetControllerOfNoCopy(obj)
-	if owner == nil {
-		return classifyUnowned(ours)
-	}
-	if claimant.owns(owner) {
-		return Owned
-	}
-	if life := lives[owner.UID]; life == Doomed || life == Gone {
+	switch {
+	case obj.GetDeletionTimestamp() != nil:
 		return Previous
-	}
-	return Foreign
-}
-
-func classifyUnowned(ours bool) Class {
-	if ours {
+	case owner == nil && ours(obj):
 		return Orphan
+	case owner == nil:
+		return Foreign
+	case claimant.owns(owner):
+		return Owned
+	case lives[owner.UID] == Doomed, lives[owner.UID] == Gone:
+		return Previous
 	}
 	return Foreign
 }
@@ -93,24 +86,14 @@ type Claim[T metav1.Object] struct {
 	Foreign  []T
 }
 
-// Sort puts every object in its class. The order within a class is that of objs. Only an
-// object without a controller is passed to ours.
+// Sort puts every object in its class. The order within a class is that of objs.
 func Sort[T metav1.Object](objs []T, claimant Claimant, ours func(T) bool, lives Lives) Claim[T] {
-	var c Claim[T]
+	var by [Foreign + 1][]T
 	for _, obj := range objs {
-		unowned := metav1.GetControllerOfNoCopy(obj) == nil
-		switch Classify(obj, claimant, unowned && ours(obj), lives) {
-		case Owned:
-			c.Owned = append(c.Owned, obj)
-		case Previous:
-			c.Previous = append(c.Previous, obj)
-		case Orphan:
-			c.Orphans = append(c.Orphans, obj)
-		case Foreign:
-			c.Foreign = append(c.Foreign, obj)
-		}
+		class := Classify(obj, claimant, ours, lives)
+		by[class] = append(by[class], obj)
 	}
-	return c
+	return Claim[T]{by[Owned], by[Previous], by[Orphan], by[Foreign]}
 }
 
 // Own returns the first owned object, or the zero value when there is none.
@@ -128,13 +111,8 @@ func first[T any](objs []T) (object T) {
 
 // Named returns the objects of a name: a claim may be to more than one.
 func (c Claim[T]) Named(name string) Claim[T] {
-	named := func(objects []T) (found []T) {
-		for _, object := range objects {
-			if object.GetName() == name {
-				found = append(found, object)
-			}
-		}
-		return found
+	named := func(objects []T) []T {
+		return slices.DeleteFunc(slices.Clone(objects), func(object T) bool { return object.GetName() != name })
 	}
 	return Claim[T]{named(c.Owned), named(c.Previous), named(c.Orphans), named(c.Foreign)}
 }
@@ -148,11 +126,6 @@ func (c Claim[T]) Empty() bool {
 // not being deleted, and its dependents are not to be orphaned.
 func IsGarbage(obj metav1.Object, lives Lives) bool {
 	owners := obj.GetOwnerReferences()
-	if obj.GetDeletionTimestamp() != nil || len(owners) != 1 {
-		return false
-	}
-	if lives[owners[0].UID] != Gone {
-		return false
-	}
-	return !slices.Contains(obj.GetFinalizers(), metav1.FinalizerOrphanDependents)
+	return obj.GetDeletionTimestamp() == nil && len(owners) == 1 && lives[owners[0].UID] == Gone &&
+		!slices.Contains(obj.GetFinalizers(), metav1.FinalizerOrphanDependents)
 }

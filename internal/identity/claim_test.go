@@ -54,7 +54,7 @@ func TestClassify(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := identity.Classify(tt.pod, tt.claimant, tt.ours, lives); got != tt.want {
+			if got := identity.Classify(tt.pod, tt.claimant, func(*corev1.Pod) bool { return tt.ours }, lives); got != tt.want {
 				t.Errorf("got class %d, want %d", got, tt.want)
 			}
 		})

@@ -6,6 +6,7 @@
 package identity
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -76,13 +77,11 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%s %s", strings.ToLower(string(r.Kind)), r.Name)
 }
 
-// APIVersion returns the group and version of a kind that every API server serves, or of LeaderWorkerSets.
-func (k Kind) APIVersion() string {
-	switch k {
-	case KindLeaderWorkerSet:
-		return lwsv1.GroupVersion.String()
-	case KindStatefulSet, KindDeployment, KindReplicaSet, KindControllerRevision:
-		return "apps/v1"
-	}
-	return "v1"
+// apiVersions are the groups and versions of kinds outside the core.
+var apiVersions = map[Kind]string{
+	KindLeaderWorkerSet: lwsv1.GroupVersion.String(),
+	KindStatefulSet:     "apps/v1", KindDeployment: "apps/v1", KindReplicaSet: "apps/v1", KindControllerRevision: "apps/v1",
 }
+
+// APIVersion returns the group and version of a kind that every API server serves, or of LeaderWorkerSets.
+func (k Kind) APIVersion() string { return cmp.Or(apiVersions[k], "v1") }

@@ -32,9 +32,7 @@ func defaultRestartPolicy(template *lwsv1.LeaderWorkerTemplate) {
 }
 
 func defaultRolloutStrategy(strategy *lwsv1.RolloutStrategy) {
-	if strategy.Type == "" {
-		strategy.Type = lwsv1.RollingUpdateStrategyType
-	}
+	strategy.Type = cmp.Or(strategy.Type, lwsv1.RollingUpdateStrategyType)
 	if strategy.Type != lwsv1.RollingUpdateStrategyType || strategy.RollingUpdateConfiguration != nil {
 		return
 	}

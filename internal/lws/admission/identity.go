@@ -22,10 +22,11 @@ const (
 
 var identityPath = specPath.Child("groupIdentity")
 
-// checkHashIdentity refuses what needs groups with numbers, and names that leave no room for a key.
+// checkHashIdentity refuses what needs groups with numbers, names that leave no room for a key, and what needs keys.
 func checkHashIdentity(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	if !workload.HasHashIdentity(set) {
-		return nil
+	if policy := set.Spec.GroupReplacementPolicy; !workload.HasHashIdentity(set) {
+		return when(policy == lwsv1.ImmediateGroupReplacement, field.Invalid(specPath.Child("groupReplacementPolicy"), policy,
+			"Immediate is only supported with groupIdentity Hash"))
 	}
 	refuse := func(isWrong bool, why string) field.ErrorList {
 		return when(isWrong, field.Invalid(identityPath, set.Spec.GroupIdentity, why+" with groupIdentity Hash"))
@@ -42,12 +43,6 @@ func checkHashIdentity(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 		when(len(set.Name) > limit, field.Invalid(field.NewPath("metadata", "name"), set.Name,
 			fmt.Sprintf("must be no more than %d characters with groupIdentity Hash", limit))),
 	)
-}
-
-func checkGroupReplacement(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	policy := set.Spec.GroupReplacementPolicy
-	return when(policy == lwsv1.ImmediateGroupReplacement && !workload.HasHashIdentity(set),
-		field.Invalid(specPath.Child("groupReplacementPolicy"), policy, "Immediate is only supported with groupIdentity Hash"))
 }
 
 // checkIdentityChange keeps the identity that groups were made with: absent is Ordinal.

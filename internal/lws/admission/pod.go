@@ -30,24 +30,17 @@ func MutatePod(pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := placeInGroup(pod, groupSize); err != nil {
-		return err
-	}
-	if err := addTPUEnvironment(pod, groupSize); err != nil {
-		return err
-	}
-	return addEnvironment(pod, groupSize)
-}
-
-func placeInGroup(pod *corev1.Pod, groupSize int) error {
 	forgetTemplate(pod)
-	if !IsLeader(pod) {
-		return placeWorker(pod, groupSize)
+	place := placeWorker
+	if IsLeader(pod) {
+		place = placeLeader
 	}
-	if err := placeLeader(pod); err != nil {
-		return err
+	for _, complete := range []func(*corev1.Pod, int) error{place, addTPUEnvironment, addEnvironment} {
+		if err := complete(pod, groupSize); err != nil {
+			return err
+		}
 	}
-	return placeInSubgroup(pod, pod.Name, groupSize, 0)
+	return nil
 }
 
 // Gate holds a leader back until the pods of the group before it are gone: an old worker would join the new leader, and
@@ -95,11 +88,11 @@ func madeBy(pod *corev1.Pod) string {
 }
 
 // placeLeader tells a leader its group. Its index is that of a leader, whatever its template says.
-func placeLeader(pod *corev1.Pod) error {
+func placeLeader(pod *corev1.Pod, groupSize int) error {
 	pod.Labels[lwsv1.WorkerIndexLabelKey] = "0"
 	if workload.IsHashLeader(pod) {
 		placeHashLeader(pod)
-		return nil
+		return placeInSubgroup(pod, pod.Name, groupSize, 0)
 	}
 	if _, known := pod.Labels[lwsv1.GroupIndexLabelKey]; !known {
 		ordinal, err := podOrdinal(pod)
@@ -108,14 +101,14 @@ func placeLeader(pod *corev1.Pod) error {
 		}
 		pod.Labels[lwsv1.GroupIndexLabelKey] = strconv.Itoa(ordinal)
 	}
-	if pod.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
+	if workload.HasOwnService(pod) {
 		pod.Spec.Subdomain = pod.Name
 	}
 	if _, known := pod.Labels[lwsv1.GroupUniqueHashLabelKey]; !known {
 		pod.Labels[lwsv1.GroupUniqueHashLabelKey] = identity.GroupKey(pod.Namespace, pod.Name)
 	}
 	excludeOthers(pod)
-	return nil
+	return placeInSubgroup(pod, pod.Name, groupSize, 0)
 }
 
 // excludeOthers gives a leader a topology domain for its group alone, where its set asks for one.
@@ -193,7 +186,7 @@ func SetKey(leader *corev1.Pod, random string) {
 // being scheduled until the set has room for it.
 func placeHashLeader(pod *corev1.Pod) {
 	pod.Spec.Hostname = cmp.Or(pod.Spec.Hostname, workload.HostName(pod))
-	if pod.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
+	if workload.HasOwnService(pod) {
 		pod.Spec.Subdomain = pod.Spec.Hostname
 	}
 	if _, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]; divided { // those of the template are the same for all groups
@@ -207,10 +200,13 @@ func placeHashLeader(pod *corev1.Pod) {
 	}
 }
 
-// hostOfLeader is the host name of the leader of a pod's group that has a key. A worker knows it from the address of
-// its leader.
-func hostOfLeader(pod *corev1.Pod) string {
-	if IsLeader(pod) {
+// hostOfLeader is the host name of the leader of a pod's group: the name of the leader, unless the group has a key. A
+// worker of such a group knows it from the address of its leader.
+func hostOfLeader(pod *corev1.Pod, name string) string {
+	switch {
+	case !workload.HasKey(pod):
+		return name
+	case IsLeader(pod):
 		return pod.Spec.Hostname
 	}
 	host, _, _ := strings.Cut(pod.Annotations[lwsv1.LeaderAddressAnnotationKey], ".")
@@ -246,11 +242,7 @@ func environment(pod *corev1.Pod, groupSize int) ([]corev1.EnvVar, error) {
 		//nolint:staticcheck // the text is part of the contract
 		return nil, fmt.Errorf("Failure constructing environment variables, no group index label found for pod %s/%s", pod.Namespace, pod.Name)
 	}
-	leader := pod.Labels[lwsv1.SetNameLabelKey] + "-" + group
-	if workload.HasKey(pod) {
-		leader = hostOfLeader(pod)
-	}
-	address := leader + "." + pod.Spec.Subdomain + "." + pod.Namespace
+	address := hostOfLeader(pod, pod.Labels[lwsv1.SetNameLabelKey]+"-"+group) + "." + pod.Spec.Subdomain + "." + pod.Namespace
 	if known := pod.Annotations[lwsv1.LeaderAddressAnnotationKey]; known != "" && !IsLeader(pod) {
 		address = known
 	}

@@ -14,32 +14,22 @@ import (
 )
 
 // placeInSubgroup puts a pod into its subgroup, unless it knows that already. A leader has the index 0, and no subgroup
-// where these are for workers only.
+// where these are for workers only. The keys of subgroups are made from the key of the group, or else from the name of
+// its leader.
 func placeInSubgroup(pod *corev1.Pod, leader string, groupSize, index int) error {
-	if !dividesGroup(pod) || IsLeader(pod) && excludesLeader(pod) {
+	_, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]
+	if !divided || pod.Labels[lwsv1.SubGroupIndexLabelKey] != "" || IsLeader(pod) && excludesLeader(pod) {
 		return nil
 	}
 	part, err := countAnnotation(pod, lwsv1.SubGroupSizeAnnotationKey)
 	if err != nil {
 		return err
 	}
-	joinSubgroup(pod, subgroupsOf(pod, leader), subgroupOf(index, groupSize, part))
-	return nil
-}
-
-// subgroupsOf is what the keys of a group's subgroups are made from: the key of the group, or else
-// the name of its leader.
-func subgroupsOf(pod *corev1.Pod, leaderName string) string {
 	if workload.HasKey(pod) {
-		return pod.Labels[lwsv1.GroupUniqueHashLabelKey]
+		leader = pod.Labels[lwsv1.GroupUniqueHashLabelKey]
 	}
-	return leaderName
-}
-
-// dividesGroup reports whether the pod's group has subgroups and the pod does not know its own yet.
-func dividesGroup(pod *corev1.Pod) bool {
-	_, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]
-	return divided && pod.Labels[lwsv1.SubGroupIndexLabelKey] == ""
+	joinSubgroup(pod, leader, subgroupOf(index, groupSize, part))
+	return nil
 }
 
 func excludesLeader(pod *corev1.Pod) bool {

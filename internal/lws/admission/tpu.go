@@ -92,18 +92,12 @@ type slice struct {
 // sliceOf finds the pods that work together with pod: its group, or its subgroup. A leader
 // without TPUs leaves its workers to themselves.
 func sliceOf(pod *corev1.Pod, groupSize int) (slice, error) {
-	s, worker, leaderHasTPU := slice{leader: pod.Name, workers: pod.Name}, 0, true
-	if workload.IsHashLeader(pod) { // it has no name yet
-		s.leader, s.workers = pod.Spec.Hostname, workload.HostName(pod)
-	}
+	s, worker, leaderHasTPU := slice{workers: workload.HostName(pod)}, 0, true // a Hash leader has no name yet
 	if !IsLeader(pod) {
 		s.workers, worker = identity.ParentAndOrdinal(pod.Name)
-		s.leader = s.workers
-		if workload.HasKey(pod) {
-			s.leader = hostOfLeader(pod)
-		}
 		leaderHasTPU = pod.Annotations[lwsv1.LeaderRequestsTPUsAnnotationKey] == "true"
 	}
+	s.leader = hostOfLeader(pod, s.workers)
 	part := groupSize
 	if _, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]; divided {
 		var err error

@@ -43,7 +43,6 @@ var rules = []func(*lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkSubgroupTopology,
 	checkGroupRestarts,
 	checkHashIdentity,
-	checkGroupReplacement,
 
 	checkNameLength,
 	checkContainers,
