@@ -15,25 +15,25 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_998
+	wholeAtMost = 40_879
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
 	methodsAtMost = 40
 	limitsAtMost  = 50
 	// keyQuestionsAtMost is of lines that ask whether groups have keys.
-	keyQuestionsAtMost = 50
+	keyQuestionsAtMost = 42
 )
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           1_467,
+	"internal/lws":           1_404,
 	"internal/lwscache":      2_295,
 	"internal/pvc":           2_284,
 	"internal/install":       2_079,
 	"local/internal/plane":   1_809,
 	"internal/cli/render":    1_830,
-	"internal/lws/admission": 1_521,
+	"internal/lws/admission": 1_489,
 	"internal/cli":           1_422,
 	"internal/operator":      1_568,
 }
