@@ -42,7 +42,7 @@ spec:
 // steps before it.
 func TestCluster(t *testing.T) {
 	c := newCluster(t)
-	out := c.up(t, "--nodes", "4", "--audit", "--kcm-qps", "40", "--feature-gates", "MaxUnavailableStatefulSet=true,GenericWorkload=true", "--disable-admission", "DefaultTolerationSeconds")
+	out := c.up(t, "--nodes", "4", "--audit", "--kcm-qps", "40", "--feature-gates", "MaxUnavailableStatefulSet=true", "--disable-admission", "DefaultTolerationSeconds")
 	if got, want := strings.TrimSpace(out), filepath.Join(c.dir, "kubeconfig"); got != want {
 		t.Errorf("up prints %q, want the path of the kubeconfig, %q", got, want)
 	}
@@ -54,7 +54,6 @@ func TestCluster(t *testing.T) {
 		{"directory in use", directoryInUse},
 		{"PVCs bind and pods run", pvcsBindAndPodsRun},
 		{"settings reach the components", settingsReachTheComponents},
-		{"gangs are placed whole", gangsArePlacedWhole},
 		{"requests are audited", requestsAreAudited},
 		{"pods stay terminating", podsStayTerminating},
 		{"kwok ends only deleted pods", kwokEndsOnlyDeletedPods},

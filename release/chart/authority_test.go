@@ -83,25 +83,10 @@ func TestTheChartMakesAnAuthority(t *testing.T) {
 	}
 }
 
-// An upgrade keeps the authority of the release, and renders no Secret that is another's.
-func TestTheChartKeepsTheAuthority(t *testing.T) {
-	for name, tt := range map[string]struct {
-		owner   string
-		renders bool
-	}{
-		"of the release": {"lockstep", true}, "of another release": {"other", false}, "of a user": {"", false},
-	} {
-		objects, err := renderOn(t, clusterWith(secretOf(webhookCA, tt.owner)), namespace, values(t, ownCertificates))
-		must(t, err)
-		data := authorityIn(t, objects)
-		if (data != nil) != tt.renders || data != nil && string(data[certs.AuthorityKey]) != string(webhookCA[certs.AuthorityKey]) {
-			t.Errorf("%s: the Secret has the keys %d", name, len(data))
-		}
-		if bundle := bundleIn(t, objects); bundle != string(webhookCA[certs.AuthorityCert]) {
-			t.Errorf("%s: the webhooks trust %s", name, bundle)
-		}
-	}
-	if _, err := renderOn(t, clusterWith(secretOf(nil, "")), namespace, values(t, ownCertificates)); err == nil || !strings.Contains(err.Error(), "no ca.crt") {
+// A Secret of a user has the certificate that webhooks trust.
+func TestTheAuthorityOfAUserHasACertificate(t *testing.T) {
+	_, err := renderOn(t, clusterWith(secretOf(nil, "")), namespace, values(t, ownCertificates))
+	if err == nil || !strings.Contains(err.Error(), "no ca.crt") {
 		t.Errorf("a Secret of a user without an authority: %v", err)
 	}
 }
@@ -139,7 +124,8 @@ func TestTheChartLeavesTheAuthorityToTheUser(t *testing.T) {
 
 var upgrade = common.ReleaseOptions{Name: "lockstep", Namespace: namespace, Revision: 2, IsUpgrade: true}
 
-// An upgrade in the last year of an authority of the chart makes another, as install does, and trusts both.
+// An upgrade keeps the authority of the release, and renders no Secret that is another's. In the last year of an
+// authority of the chart it makes another, as install does, and trusts both.
 func TestTheChartRenewsItsAuthority(t *testing.T) {
 	ours, err := certs.MakeAuthority(time.Now())
 	must(t, err)
@@ -152,13 +138,17 @@ func TestTheChartRenewsItsAuthority(t *testing.T) {
 		created, made time.Time
 		owner         string
 		renews        bool
+		options       common.ReleaseOptions
 	}{
-		"old":                   {ours, old, old, "lockstep", true},
-		"young":                 {ours, young, young, "lockstep", false},
-		"renewed":               {ours, old, young, "lockstep", false},
-		"without an annotation": {ours, old, time.Time{}, "lockstep", true},
-		"of install":            {ours, old, old, "", false},
-		"of a user":             {theirs, old, old, "lockstep", false},
+		"old":                   {ours, old, old, "lockstep", true, upgrade},
+		"young":                 {ours, young, young, "lockstep", false, upgrade},
+		"renewed":               {ours, old, young, "lockstep", false, upgrade},
+		"without an annotation": {ours, old, time.Time{}, "lockstep", true, upgrade},
+		"of install":            {ours, old, old, "", false, upgrade},
+		"of a user":             {theirs, old, old, "lockstep", false, upgrade},
+		"installed":             {ours, young, time.Time{}, "lockstep", false, installation},
+		"of another release":    {ours, young, time.Time{}, "other", false, installation},
+		"given before":          {ours, young, time.Time{}, "", false, installation},
 	} {
 		secret := secretOf(tt.data, tt.owner)
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, "helm.sh/resource-policy", "keep")
@@ -168,7 +158,7 @@ func TestTheChartRenewsItsAuthority(t *testing.T) {
 		}
 		live := trusting(string(tt.data[certs.AuthorityCert]))
 		live.Annotations = map[string]string{"meta.helm.sh/release-name": "lockstep"}
-		objects, err := renderAs(t, clusterWith(live, secret), upgrade, values(t, ownCertificates))
+		objects, err := renderAs(t, clusterWith(live, secret), tt.options, values(t, ownCertificates))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -177,7 +167,8 @@ func TestTheChartRenewsItsAuthority(t *testing.T) {
 			t.Errorf("%s: the webhooks trust %s", name, bundle)
 		}
 		data := authorityIn(t, objects)
-		if (data != nil) != (tt.owner != "") || data != nil && (string(data[certs.AuthorityCert]) != before) != tt.renews {
+		kept := string(data[certs.AuthorityCert]) == before && string(data[certs.AuthorityKey]) == string(tt.data[certs.AuthorityKey])
+		if (data != nil) != (tt.owner == "lockstep") || data != nil && kept == tt.renews {
 			t.Errorf("%s: the Secret has %s", name, data[certs.AuthorityCert])
 		}
 		if made := objects[authorityName]; data != nil && (made.GetAnnotations()["lockstep.dev/made"] == time.Now().UTC().Format(time.DateOnly)) != tt.renews {

@@ -43,11 +43,11 @@ func Decode[T runtime.Object](t *testing.T, by runtime.Decoder, data []byte) T {
 // Encode encodes an object.
 func Encode(t *testing.T, by runtime.Encoder, object runtime.Object) []byte {
 	t.Helper()
-	var data bytes.Buffer
-	if err := by.Encode(object, &data); err != nil {
+	data, err := runtime.Encode(by, object)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return data.Bytes()
+	return data
 }
 
 // CheckCodecs checks codecs that decode a part of each pod. They must decode all fields that

@@ -39,13 +39,14 @@ const keep = `
 groups=$(while read -r _ root kind _; do case $kind in cgroup*) echo "$root/$1" ;; esac; done </proc/self/mounts)
 mkdir $groups
 unshare --mount --net --pid --fork --kill-child sh -ec "$3" sh "$2" || echo "the first process has failed" >&2
-for group in $groups; do
+remove() {
   tries=0
-  until find "$group" -depth -type d -exec rmdir {} +; do
+  until find "$1" -depth -type d -exec rmdir {} +; do
     test $((tries += 1)) -lt 100
     sleep 0.02
   done
-done
+}
+for group in $groups; do remove "$group"; done
 `
 
 // furnish is the script of the first process. It makes the mounts and the network that the programs need, and waits for
@@ -57,7 +58,7 @@ done
 const furnish = `
 read -r pid _ </proc/self/stat
 mount --make-rshared /
-mount -t proc proc /proc
+mount -t proc stage /proc
 for over in /run /var/log /var/lib /etc/cni; do
   test ! -e $over || mount -t tmpfs -o mode=0755 stage $over
 done
