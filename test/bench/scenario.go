@@ -217,22 +217,21 @@ func (b *budget) print(out io.Writer, all figures) (missed error) {
 	return missed
 }
 
+// system is /proc. On systems without it, nothing can be read.
+var system, _ = procfs.NewDefaultFS()
+
 // loadAverage returns the average number of runnable processes in the last minute.
 func loadAverage() float64 {
-	if system, err := procfs.NewDefaultFS(); err == nil {
-		if load, err := system.LoadAvg(); err == nil {
-			return load.Load1
-		}
+	if load, err := system.LoadAvg(); err == nil {
+		return load.Load1
 	}
 	return 0
 }
 
 // processor returns the name of the processor.
 func processor() string {
-	if system, err := procfs.NewDefaultFS(); err == nil {
-		if all, err := system.CPUInfo(); err == nil && len(all) > 0 {
-			return all[0].ModelName
-		}
+	if all, err := system.CPUInfo(); err == nil && len(all) > 0 {
+		return all[0].ModelName
 	}
 	return "unknown"
 }

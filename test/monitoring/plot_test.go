@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/prometheus/common/model"
 )
@@ -118,10 +117,4 @@ func (c chart) extent() (first, last, highest float64) {
 		highest = 1
 	}
 	return first, last, highest
-}
-
-func TestLegend(t *testing.T) {
-	if got := legend("{{namespace}}/{{name}}", model.Metric{"namespace": "a", "name": "w"}); got != "a/w" {
-		t.Errorf("got %q", got)
-	}
 }

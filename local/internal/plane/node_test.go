@@ -1,13 +1,9 @@
 package plane
 
 import (
-	"strconv"
-	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -79,22 +75,5 @@ func TestOnlyPodsWithANextStepAreReplayed(t *testing.T) {
 		if got := owedStep(test.pod); got != test.want {
 			t.Errorf("a pod that %s: got %t, want %t", name, got, test.want)
 		}
-	}
-}
-
-// A mistake in a manifest would end the program only once a cluster is up.
-func TestManifestsDecode(t *testing.T) {
-	for _, name := range []string{"class-local.yaml", "class-wait.yaml"} {
-		if class := decoded[storagev1.StorageClass](name); class.Provisioner == "" || class.VolumeBindingMode == nil {
-			t.Errorf("%s: got %v", name, class)
-		}
-	}
-	policy := decoded[admissionv1.ValidatingAdmissionPolicy]("guard.yaml")
-	binding := decoded[admissionv1.ValidatingAdmissionPolicyBinding]("guard-binding.yaml")
-	if len(policy.Spec.Validations) != 1 || binding.Spec.PolicyName != policy.Name || policy.Name == "" {
-		t.Errorf("got %v and %v", policy, binding)
-	}
-	if by := policy.Spec.MatchConditions[0].Expression; !strings.Contains(by, strconv.Quote(kwokUser)) {
-		t.Errorf("the guard is for %s", by)
 	}
 }
