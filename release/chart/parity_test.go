@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/webhook/certs"
@@ -127,4 +129,23 @@ func applied(t *testing.T, o install.Options) map[string]*unstructured.Unstructu
 		}
 	}
 	return objects
+}
+
+// The default base is what "lockstep install" applies with the defaults.
+func TestTheKustomizeBaseIsWhatInstallApplies(t *testing.T) {
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default")
+	must(t, err)
+	got := map[string]*unstructured.Unstructured{}
+	for _, resource := range built.Resources() {
+		text, err := resource.AsYAML()
+		must(t, err)
+		u := decode(t, resource.GetName(), string(text))
+		if len(u.GetAnnotations()) == 0 {
+			u.SetAnnotations(nil)
+		}
+		if u.GetKind() != "Namespace" {
+			got[title(u)] = u
+		}
+	}
+	compareObjects(t, applied(t, install.Options{Image: "lockstep"}), got)
 }

@@ -1,5 +1,5 @@
 // Package model searches every order of steps of two protocols, and returns the shortest one
-// that loses data. finalizer_*.go is the protocol that keeps a PVC in use, and hold_*.go the one
+// that loses data. finalizer*.go is the protocol that keeps a PVC in use, and hold*.go the one
 // that refuses its DELETE.
 //
 //	user        deletes the PVC, and creates a PVC or a pod of the same name
