@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -25,11 +28,7 @@ import (
 func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 	s := newScene(t)
 	policy := s.refuseStatefulSet("w-1")
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "no-services", Namespace: s.Namespace},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services": resource.MustParse("0")}},
-	}
-	s.Create(quota)
+	quota := s.forbid("services")
 	s.Eventually("the quota counts", func() error {
 		return s.probed(foreignService("probe"), "exceeded quota")
 	})
@@ -37,8 +36,8 @@ func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 	set := s.newSet("w", 3, 2, imageA)
 	s.Create(set)
 	s.Eventually("the set tells who refuses what", func() error {
-		return s.tells(set, "create statefulset w-1: ", "ValidatingAdmissionPolicy '"+policy.Name+"'",
-			"create service w: ", "exceeded quota: no-services")
+		return s.tells(set, "create statefulset w-1: ", "ValidatingAdmissionPolicy '"+policy.GetName()+"'",
+			"create service w: ", "exceeded quota: none")
 	})
 	for _, index := range []int{0, 2} {
 		s.awaitGroupReady(set, index)
@@ -53,7 +52,7 @@ func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 		if s.unavailable(now) == nil {
 			return errors.New("the set is available")
 		}
-		return s.tells(set, "create service w: ", "exceeded quota: no-services")
+		return s.tells(set, "create service w: ", "exceeded quota: none")
 	})
 	s.Remove(quota)
 	s.Eventually("nothing is refused any more", func() error {
@@ -85,32 +84,15 @@ func TestSetsAreDeletedWithoutTheOperator(t *testing.T) {
 	s.Until("the set is gone", func() bool { return s.Set(set.Name) == nil })
 }
 
+// forbid gives the namespace a quota of none of a resource.
+func (s *scene) forbid(resource string) client.Object {
+	return s.lendManifest("quota", "RESOURCE", resource)[0]
+}
+
 // refuseStatefulSet denies StatefulSets of a name until the policy is removed or the test ends.
-func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionPolicy {
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "refuse." + s.Namespace},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"statefulsets"}},
-				},
-			}}},
-			Validations: []admissionv1.Validation{{
-				Expression: fmt.Sprintf("object.metadata.namespace != %q || !(object.metadata.name in [%q, 'probe'])", s.Namespace, name),
-				Message:    "not here",
-			}},
-		},
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		},
-	}
-	s.Lend(policy)
-	s.Lend(binding)
-	s.Eventually("the policy acts", func() error { return s.probed(foreignStatefulSet("probe"), policy.Name) })
+func (s *scene) refuseStatefulSet(name string) client.Object {
+	policy := s.lendManifest("refusal", "STATEFULSET", name)[0]
+	s.Eventually("the policy acts", func() error { return s.probed(foreignStatefulSet("probe"), policy.GetName()) })
 	return policy
 }
 
@@ -233,4 +215,51 @@ func TestHostilePodsAreAnswered(t *testing.T) {
 func unanswered(err error) bool {
 	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 	return !refused || strings.Contains(err.Error(), "failed calling webhook") || apierrors.IsTimeout(err)
+}
+
+// warnings fails a test on each warning.
+type warnings struct{ s *scene }
+
+func (w warnings) HandleWarningHeader(_ int, _, text string) { w.s.Errorf("warned: %s", text) }
+
+func (w warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
+	w.HandleWarningHeader(0, "", text)
+}
+
+// The operator's own account may make the dry runs. Only a write of a template makes any, and a plan of a file tells what
+// they find.
+func TestTemplatesAreTriedByTheOperator(t *testing.T) {
+	s := newScene(t)
+	s.MayWrite(s.Namespace)
+	config := rest.CopyConfig(bed.Rest)
+	config.WarningHandler = warnings{s}
+	user, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
+	must(t, err)
+	for what, identity := range map[string]lwsv1.GroupIdentityType{"a": lwsv1.OrdinalGroupIdentity, "b": lwsv1.HashGroupIdentity} {
+		set := s.newSet(what, 1, 2, imageA, func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = identity })
+		must(t, user.Create(s.Context(), set, client.DryRunAll))
+		must(t, user.Create(s.Context(), set))
+		s.Patch(set, `{"spec":{"replicas":2}}`)
+		s.Patch(set, `{"metadata":{"annotations":{"lockstep.dev/paused":"true"}}}`)
+	}
+	must(t, s.Audit.Sync())
+	tried := s.Audit.Kept(0, func(r drill.Request) bool {
+		return drill.IsDryRun(r) && r.Namespace == s.Namespace && drill.ByLockstep(r)
+	})
+	resources := map[string]int{}
+	for _, r := range tried {
+		resources[r.Resource]++
+	}
+	same(t, "dry runs", map[string]int{"statefulsets": 6, "deployments": 2}, resources)
+
+	bad := s.newSet("c", 1, 2, imageA)
+	bad.APIVersion, bad.Kind = lwsv1.GroupVersion.String(), "LeaderWorkerSet"
+	bad.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Name = "Main"
+	text, err := yaml.Marshal(bad)
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	must(t, os.WriteFile(file, text, 0o600))
+	if out, errOut, err := s.Plugin("", "plan", "-f", file); err == nil || !strings.Contains(out+errOut, "workerTemplate.spec.containers[0].name") {
+		t.Errorf("plan -f: %v\n%s%s", err, out, errOut)
+	}
 }

@@ -102,21 +102,14 @@ func TestGroupsWithKeys(t *testing.T) {
 		"whose workers wait for the leader": func(set *lwsv1.LeaderWorkerSet) {
 			set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy
 		},
-		"with Services of their own": func(set *lwsv1.LeaderWorkerSet) {
-			set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(lwsv1.SubdomainUniquePerReplica)}
-		},
-		"replaced at once": func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupReplacementPolicy = lwsv1.ImmediateGroupReplacement },
+		"with Services of their own": uniquePerReplica,
+		"replaced at once":           func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupReplacementPolicy = lwsv1.ImmediateGroupReplacement },
 	}, func(s *scene, how edit) {
 		set := s.newSet("a", 2, 3, imageA, withKeys, how)
 		s.Create(set)
 		before := s.awaitKeyed(set)
 		s.Remove(before[0])
-		s.Eventually("the group is another one", func() error {
-			if _, is := drill.Find[*corev1.Pod](s.Recorder, before[0].Name); is {
-				return drill.ErrStill
-			}
-			return nil
-		})
+		s.Until("the group is another one", func() bool { return s.Pod(before[0].Name) == nil })
 		s.awaitKeyed(set)
 	})
 }
@@ -144,22 +137,13 @@ func (s *scene) undoKeyed(set *lwsv1.LeaderWorkerSet) {
 	if out, errOut, err := s.Plugin("", "rollout", "undo", set.Name); err != nil {
 		s.Fatalf("undo: %v\n%s%s", err, out, errOut)
 	}
-	s.Eventually("all groups are as before", func() error {
-		for _, pod := range s.podsOf(set) {
-			if imageOf(pod) != imageA {
-				return drill.ErrStill
-			}
-		}
-		return nil
-	})
+	s.Eventually("all groups are as before", func() error { return s.mixed(set, imageA) })
 	s.readKeyed(set, s.awaitKeyed(s.Set(set.Name)))
 }
 
 // scaleKeyed scales a set to nothing and back. The group that is not ready goes first.
 func (s *scene) scaleKeyed() {
-	set := s.newSet("a", 3, 3, imageA, withKeys, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
-	})
+	set := s.newSet("a", 3, 3, imageA, withKeys, restartPolicy(lwsv1.NoneRestartPolicy))
 	s.Create(set)
 	leaders := s.awaitKeyed(set)
 	deployment := &appsv1.Deployment{}
@@ -169,11 +153,7 @@ func (s *scene) scaleKeyed() {
 	}
 	s.readKeyed(set, leaders)
 	victim := leaders[1]
-	worker := slices.IndexFunc(s.groupOf(victim), func(pod *corev1.Pod) bool { return pod.Name != victim.Name })
-	s.PatchStatus(s.groupOf(victim)[worker], `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
-	drill.Await(s.Scene, victim.Name, "is not ready", func(pod *corev1.Pod) error {
-		return drill.Lacking("ready", false, drill.PodReady(pod))
-	})
+	s.unready(victim)
 	set = s.become(s.Set("a"), `{"spec":{"replicas":2}}`)
 	left := s.awaitKeyed(set)
 	if slices.ContainsFunc(left, func(pod *corev1.Pod) bool { return pod.UID == victim.UID }) {
@@ -210,15 +190,6 @@ func (s *scene) rollKeyed() {
 		return s.revisionsMissing(set)
 	})
 	after := s.awaitKeyed(set)
-	uids := map[string]bool{}
-	for _, pod := range before {
-		uids[string(pod.UID)] = true
-	}
-	for _, pod := range after {
-		if uids[string(pod.UID)] || imageOf(pod) != imageB {
-			s.Errorf("leader %s runs %s", pod.Name, imageOf(pod))
-		}
-	}
 	if fewest < 3 {
 		s.Errorf("only %d groups were ready", fewest)
 	}
@@ -228,7 +199,7 @@ func (s *scene) rollKeyed() {
 	if updating() {
 		s.Errorf("the rollout is over: %v", s.Set("a").Status.Conditions)
 	}
-	s.PatchStatus(s.workerOf(after[0]), `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	s.unready(after[0])
 	s.awaitHolds("a", lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing")
 	if updating() {
 		s.Errorf("a group that is not ready is no rollout: %v", s.Set("a").Status.Conditions)
@@ -272,6 +243,14 @@ func slowly(after string) edit {
 func (s *scene) workerOf(leader *corev1.Pod) *corev1.Pod {
 	group := s.groupOf(leader)
 	return group[slices.IndexFunc(group, func(pod *corev1.Pod) bool { return pod.Name != leader.Name })]
+}
+
+// unready makes a worker not ready, and waits until its leader is not ready either.
+func (s *scene) unready(leader *corev1.Pod) {
+	s.PatchStatus(s.workerOf(leader), `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	drill.Await(s.Scene, leader.Name, "is not ready", func(pod *corev1.Pod) error {
+		return drill.Lacking("ready", false, drill.PodReady(pod))
+	})
 }
 
 // awaitFailed waits until a group is gone that failed, and another one has its place.
@@ -396,9 +375,7 @@ func (s *scene) separateKeyed() {
 
 // rejoinKeyed loses a worker, which comes back, and a leader, which takes its group along.
 func (s *scene) rejoinKeyed() {
-	set := s.newSet("a", 2, 2, imageA, withKeys, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
-	})
+	set := s.newSet("a", 2, 2, imageA, withKeys, restartPolicy(lwsv1.NoneRestartPolicy))
 	s.Create(set)
 	before := s.awaitKeyed(set)
 	worker := s.workerOf(before[0])
@@ -422,9 +399,7 @@ func (s *scene) resizeKeyed() {
 		})
 	})
 	stays := s.leadersOf(set)[slices.IndexFunc(s.leadersOf(set), func(pod *corev1.Pod) bool { return pod.UID == old[0].UID || pod.UID == old[1].UID })]
-	worker := s.workerOf(stays)
-	s.PatchStatus(worker, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
-	drill.Await(s.Scene, stays.Name, "is not ready", func(pod *corev1.Pod) error { return drill.Lacking("ready", false, drill.PodReady(pod)) })
+	s.unready(stays)
 	if warned := s.events(s.Set("a"), "FailedCreate"); len(warned) > 0 {
 		s.Errorf("the user is told %v", warned[0].Note)
 	}
@@ -470,24 +445,13 @@ func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 	other := s.other(t)
 	var all []*keyedSet
 	for _, v := range []otherSet{
-		{name: "plain", replicas: 2, size: 3},
-		{name: "alone", replicas: 2, size: 1},
-		{name: "per-replica", replicas: 2, size: 2, edit: uniquePerReplica},
-		{name: "rolls", replicas: 3, size: 2, edit: budget(1, 0, 0)},
-		{name: "waits", replicas: 2, size: 2},
+		{name: "plain", replicas: 2, size: 3, edit: withKeys},
+		{name: "alone", replicas: 2, size: 1, edit: withKeys},
+		{name: "per-replica", replicas: 2, size: 2, edit: together(withKeys, uniquePerReplica)},
+		{name: "rolls", replicas: 3, size: 2, edit: together(withKeys, budget(1, 0, 0))},
+		{name: "waits", replicas: 2, size: 2, edit: withKeys},
 	} {
-		e := &keyedSet{standinSet: &standinSet{otherSet: v, scene: s, other: other}, gated: v.name == "waits"}
-		e.set = s.newSet(v.name, v.replicas, v.size, imageA, withKeys)
-		if v.edit != nil {
-			v.edit(e.set)
-		}
-		s.Create(e.set)
-		e.record(1)
-		s.Check("apply the leaders of set "+e.name, other.ApplyLeaderDeployment(s.Context(), e.set, e.key))
-		if v.name != "per-replica" {
-			s.Check("create the service of set "+e.name, other.Serve(s.Context(), e.set))
-		}
-		all = append(all, e)
+		all = append(all, &keyedSet{standinSet: s.found(other, v), gated: v.name == "waits"})
 	}
 	for _, e := range all {
 		e.tendKeyed()
@@ -495,7 +459,7 @@ func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 	rolls := all[3]
 	rolls.set = rolls.become(rolls.set, pull(imageB))
 	rolls.record(2)
-	s.Check("roll", other.ApplyLeaderDeployment(s.Context(), rolls.set, rolls.key))
+	rolls.apply(0, rolls.replicas)
 	s.Until("a new leader waits", func() bool {
 		return slices.ContainsFunc(s.leadersOf(rolls.set), func(pod *corev1.Pod) bool { return imageOf(pod) == imageB })
 	})
@@ -544,16 +508,13 @@ func keysHandedBack(t *testing.T, s *scene, other *standin.Other, all []*keyedSe
 	native.key = s.revision(native.set).Labels[lwsv1.RevisionKey]
 
 	mark := s.Changes()
-	s.Check("stop the operator", bed.Operator.Kill())
-	out, err := uninstall()
-	t.Logf("%s", out)
-	s.Check("uninstall", err)
+	s.uninstalled()
 	for _, e := range append(all, native) {
 		s.Check("read", s.Client.Get(t.Context(), client.ObjectKeyFromObject(e.set), e.set))
 		e.judged()
 		was, now := &appsv1.Deployment{}, &appsv1.Deployment{}
 		s.Check("read the deployment", s.Get(e.name, was))
-		s.Check("apply the leaders of set "+e.name, other.ApplyLeaderDeployment(t.Context(), e.set, e.key))
+		e.apply(0, e.replicas)
 		s.Check("read the deployment", s.Get(e.name, now))
 		same(t, "spec of the leaders of "+e.name, was.Spec, now.Spec)
 	}
@@ -641,7 +602,7 @@ func TestAGroupWithAKeyEndsInParallel(t *testing.T) {
 	s := asideScene(t)
 	set := s.newSet("a", 2, 3, imageA, withKeys, vanishing("3s", lwsv1.ParallelPodTermination))
 	s.Create(set)
-	together := func(leaders []*corev1.Pod, end func()) {
+	endTogether := func(leaders []*corev1.Pod, end func()) {
 		var uids []types.UID
 		for _, leader := range leaders {
 			for _, pod := range s.groupOf(leader) {
@@ -664,9 +625,9 @@ func TestAGroupWithAKeyEndsInParallel(t *testing.T) {
 		}
 	}
 	leaders := s.awaitKeyed(set)
-	together(leaders[:1], func() { s.Remove(leaders[0]) })
+	endTogether(leaders[:1], func() { s.Remove(leaders[0]) })
 	leaders = s.awaitKeyed(set)
-	together(leaders, func() { s.Remove(s.Set("a"), propagation(metav1.DeletePropagationBackground)) })
+	endTogether(leaders, func() { s.Remove(s.Set("a"), propagation(metav1.DeletePropagationBackground)) })
 }
 
 // Another owner's Deployment has the name of a set. It is not touched, and the set says so.

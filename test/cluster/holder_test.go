@@ -125,20 +125,7 @@ func (s *scene) custom(version, kind, name string, spec map[string]any) *unstruc
 
 // define creates a CRD that takes any fields, until the test ends.
 func (s *scene) define(group, version, kind, plural string) client.Object {
-	definition := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural + "." + group, "annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, a drill"}},
-		"spec": map[string]any{
-			"group": group, "scope": "Namespaced",
-			"names": map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
-			"versions": []any{map[string]any{
-				"name": version, "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			}},
-		},
-	}}
-	s.Lend(definition)
-	return definition
+	return s.lendManifest("definition", "GROUP", group, "VERSION", version, "KIND", kind, "PLURAL", plural)[0]
 }
 
 // strangersDoNotHold: a workload of another namespace, labels, forged annotations and a pod that
@@ -179,9 +166,7 @@ func (s *scene) as(user string) client.Client {
 	s.Create(&rbacv1.Role{ObjectMeta: s.Meta(name), Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: []string{"*"}},
 	}})
-	s.Create(&rbacv1.RoleBinding{ObjectMeta: s.Meta(name), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-	})
+	s.grant(user, "Role", name)
 	config := rest.CopyConfig(bed.Rest)
 	config.Impersonate.UserName = user
 	c, err := client.New(config, client.Options{Scheme: bed.Client.Scheme()})

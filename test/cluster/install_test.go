@@ -33,22 +33,9 @@ const keepFields = "--keep-fields"
 // and leaves nothing behind that only the former version wrote. LOCKSTEP_FROM is the program of that
 // version: see "make upgrade".
 func TestUpgrade(t *testing.T) {
-	former := os.Getenv("LOCKSTEP_FROM")
-	if former == "" {
-		t.Fatal("LOCKSTEP_FROM: want the path of the former lockstep; run \"make upgrade\"")
-	}
 	s := newScene(t)
-	present := bed.Operator.Program
-	out, err := s.swapOperator(former)
-	s.Check("uninstall: "+out, err)
+	_, present := s.withFormer()
 	s.Check("run the former version", errors.Join(bed.Operator.Install(keepFields), bed.Operator.Start()))
-	t.Cleanup(func() {
-		_ = bed.Operator.Kill()
-		bed.Operator.Program = present
-		if err := errors.Join(bed.Operator.Install(), bed.Operator.Start()); err != nil {
-			t.Fatal(err)
-		}
-	})
 	rest := s.settled(s.newSet("rest", 3, 2, imageA, uniquePerReplica))
 	data := s.settled(s.newSet("data", 2, 2, imageA, volumes(deleteClaims, deleteClaims)))
 	kept := s.settled(s.newSet("kept", 2, 2, imageA, volumes(keepClaims, keepClaims)))
@@ -103,7 +90,7 @@ func TestUpgrade(t *testing.T) {
 	s.awaitClaims("the PVCs of the group that was scaled away are gone", claims)
 
 	before, mark = s.UIDs(), s.Changes()
-	out, err = s.swapOperator(present)
+	out, err := s.swapOperator(present)
 	s.Check("hand back: "+out, err)
 	s.bornOnce(mark, func(string) bool { return false })
 	s.wantKept(before, func(string) bool { return false })
@@ -113,18 +100,8 @@ func TestUpgrade(t *testing.T) {
 // second. The replicas stand behind one address, as behind a Service. A former replica that restarts after the roles have
 // changed goes on.
 func TestUpgradeRefusesNoWrite(t *testing.T) {
-	former := os.Getenv("LOCKSTEP_FROM")
-	if former == "" {
-		t.Fatal("LOCKSTEP_FROM: want the path of the former lockstep; run \"make upgrade\"")
-	}
 	s := newScene(t)
-	present := bed.Operator.Program
-	out, err := s.swapOperator(former)
-	s.Check("uninstall: "+out, err)
-	t.Cleanup(func() {
-		bed.Operator.Program = present
-		must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
-	})
+	former, present := s.withFormer()
 	ports, err := drill.FreePorts(6)
 	s.Check("find ports", err)
 	replica := func(n int, program string) *drill.Operator {
@@ -168,6 +145,23 @@ func TestUpgradeRefusesNoWrite(t *testing.T) {
 	writes.End(t)
 	s.settled(s.newSet("b", 1, 2, imageA))
 	s.Check("end the replica", third.End())
+}
+
+// withFormer uninstalls Lockstep until the test ends, and leaves its place to the former version. It returns the programs
+// of both.
+func (s *scene) withFormer() (former, present string) {
+	former, present = os.Getenv("LOCKSTEP_FROM"), bed.Operator.Program
+	if former == "" {
+		s.Fatal("LOCKSTEP_FROM: want the path of the former lockstep; run \"make upgrade\"")
+	}
+	out, err := s.swapOperator(former)
+	s.Check("uninstall: "+out, err)
+	s.Cleanup(func() {
+		_ = bed.Operator.Kill()
+		bed.Operator.Program = present
+		must(s.T, errors.Join(bed.Operator.Install(), bed.Operator.Start()))
+	})
+	return former, present
 }
 
 // swapOperator ends the operator, uninstalls it and keeps the sets.
@@ -228,6 +222,14 @@ func uninstall() (string, error) {
 	return string(out), err
 }
 
+// uninstalled ends the operator and uninstalls Lockstep.
+func (s *scene) uninstalled() {
+	s.Check("stop the operator", bed.Operator.Kill())
+	out, err := uninstall()
+	s.Log(out)
+	s.Check("uninstall", err)
+}
+
 // TestUninstallWithProtectedClaims removes Lockstep while it does not run. A terminating PVC in use stops
 // that. In the end only built-in controllers protect PVCs.
 func TestUninstallWithProtectedClaims(t *testing.T) {
@@ -276,4 +278,51 @@ func (s *scene) alone() error {
 		}
 	}
 	return err
+}
+
+// laterAPIs came after Kubernetes 1.34.
+const laterAPIs = "admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false," +
+	"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false"
+
+// withoutLaterFeatures switches off, until the test ends, what Kubernetes 1.34 lacks, and installs again.
+func withoutLaterFeatures(t *testing.T) {
+	t.Helper()
+	become := func(apis, plugins, gate string) error {
+		gates := []string{"--feature-gates", "MaxUnavailableStatefulSet=" + gate}
+		return errors.Join(
+			bed.Operator.Kill(),
+			bed.Plane.Restart(apiServer, append(gates, "--runtime-config", apis, "--disable-admission", plugins)...),
+			bed.Plane.Restart(controllerManager, gates...),
+			bed.Plane.Restart(scheduler),
+			bed.Operator.Install(), bed.Operator.Start())
+	}
+	t.Cleanup(func() { must(t, become("", "", "true")) })
+	must(t, become(laterAPIs, "MutatingAdmissionPolicy", "false"))
+}
+
+// TestWithoutLaterFeatures runs, rolls and protects a set on an API server that serves what Kubernetes
+// 1.34 does. The operator adds the barrier to PVCs itself, and check names what is missing.
+func TestWithoutLaterFeatures(t *testing.T) {
+	withoutLaterFeatures(t)
+	s := newScene(t)
+	set := s.settled(s.newSet("a", 2, 2, imageA, volumes(keepClaims, keepClaims)))
+	s.awaitProtected("data-a-0", "data-a-1")
+	s.awaitSettled(s.become(set, pull(imageB)))
+
+	claim := s.claim("used")
+	s.awaitProtected(claim.Name)
+	user := s.user("user", []string{claim.Name})
+	s.Remove(claim)
+	s.stays(claim)
+	s.Remove(user)
+	s.AwaitGone(claim)
+
+	newScene(t).rollTen() // the StatefulSet controller replaces one leader at a time
+
+	found, _, _ := s.Plugin("", "check") // without leader election there is no leader
+	for _, missing := range []string{"MutatingAdmissionPolicy", "maxUnavailable"} {
+		if !strings.Contains(found, missing) {
+			t.Errorf("check does not name %s:\n%s", missing, found)
+		}
+	}
 }

@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/test/drill"
 )
 
@@ -203,9 +205,7 @@ func (s *scene) awaitGroups(what string, set *lwsv1.LeaderWorkerSet, want map[st
 // A rollout is paused half-way, scaled and repaired meanwhile, resumed, undone and restarted.
 func TestRolloutByHand(t *testing.T) {
 	s := asideScene(t)
-	set := s.settled(s.newSet("a", 5, 2, imageA, budget(1, 0, 3), func(set *lwsv1.LeaderWorkerSet) {
-		set.Annotations = map[string]string{"kubernetes.io/change-cause": "first"}
-	}))
+	set := s.settled(s.newSet("a", 5, 2, imageA, budget(1, 0, 3), annotated("kubernetes.io/change-cause", "first")))
 
 	// A rollout that the partition holds is paused. Then the partition changes.
 	s.Patch(set, `{"metadata":{"annotations":{"kubernetes.io/change-cause":"second"}}}`)
@@ -365,16 +365,20 @@ func (s *scene) mixed(set *lwsv1.LeaderWorkerSet, images ...string) error {
 	return drill.Lacking("pods", int(*set.Spec.Replicas**set.Spec.LeaderWorkerTemplate.Size), len(pods))
 }
 
+// grant binds a role of a kind to a user.
+func (s *scene) grant(user, kind, role string) {
+	s.Create(&rbacv1.RoleBinding{
+		ObjectMeta: s.Meta(s.Namespace + "-" + user), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+}
+
 // The roles for users allow what the plugin does, and no more.
 func TestRolesOfUsers(t *testing.T) {
 	s := asideScene(t)
 	s.settled(s.newSet("a", 1, 2, imageA))
 	for user, role := range map[string]string{"viewer": "lws-leaderworkerset-viewer-role", "editor": "lws-leaderworkerset-editor-role"} {
-		s.Create(&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: user},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		})
+		s.grant(user, "ClusterRole", role)
 	}
 	tests := []struct {
 		user, verb string
@@ -391,5 +395,39 @@ func TestRolesOfUsers(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestUsersLearnThatNoOperatorRuns runs the operator with leader election, whose lease names the version, and kills it:
+// who may only view sets reads so beside conditions that are old.
+func TestUsersLearnThatNoOperatorRuns(t *testing.T) {
+	s := newScene(t)
+	s.Check("stop the operator", bed.Operator.Kill())
+	t.Cleanup(func() { must(t, bed.Operator.Start()) })
+	s.Check("start the operator", bed.Operator.Start("--leader-elect"))
+	s.settled(s.newSet("a", 1, 2, imageA))
+	lease := &coordinationv1.Lease{}
+	s.Check("read the lease", s.Client.Get(t.Context(), client.ObjectKey{Namespace: "lws-system", Name: "b8b2488c.x-k8s.io"}, lease))
+	same(t, "version in the lease", true, lease.Labels["app.kubernetes.io/version"] != "")
+	s.grant("viewer", "ClusterRole", "lws-leaderworkerset-viewer-role")
+	for _, command := range []string{"status", "plan"} {
+		s.Eventually(command+" answers the viewer", func() error {
+			_, errOut, err := s.Plugin("", command, "a", "--as", "viewer", "--as-group", "system:authenticated")
+			return drill.Lacking("errors", "<nil>", fmt.Sprint(errOut, err))
+		})
+		if why := s.ask("", command, "a", "--as", "viewer", "--as-group", "system:authenticated").Unattended.Reason; why != "" {
+			t.Errorf("%s beside an operator: got %s", command, why)
+		}
+	}
+	s.Check("kill the operator", bed.Operator.Kill())
+	for _, command := range []string{"status", "plan"} {
+		s.Eventually(command+" says that no operator runs", func() error { // once the lease has expired
+			why := s.ask("", command, "a", "--as", "viewer", "--as-group", "system:authenticated").Unattended.Reason
+			return drill.Lacking("reason", clilws.CodeNoOperator, why)
+		})
+	}
+	out, _, err := s.Plugin("", "rollout", "status", "a", "--as", "viewer", "--as-group", "system:authenticated")
+	if err != nil || !strings.Contains(out, "b8b2488c.x-k8s.io") {
+		t.Errorf("rollout status: got %q, %v", out, err)
 	}
 }

@@ -8,9 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -24,34 +22,15 @@ const (
 
 // gateQueued stands for Kueue's webhook: pods with a queue are created with its gate.
 func (s *scene) gateQueued() {
-	s.gateCreated(map[string]string{queueLabel: "team"}, quotaGate)
+	s.gateCreated(queueLabel, "team", quotaGate)
 }
 
-// gateCreated stands for the webhook of another program: pods with the labels are created with a gate. What it returns ends it.
-func (s *scene) gateCreated(labels map[string]string, gate string) client.Object {
-	name, never := "stand-in-"+s.Namespace, admissionv1.NeverReinvocationPolicy
-	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicySpec{
-		ReinvocationPolicy: never,
-		MatchConstraints: &admissionv1.MatchResources{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
-			ObjectSelector:    &metav1.LabelSelector{MatchLabels: labels},
-			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-			}}},
-		},
-		Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
-			Expression: fmt.Sprintf(`Object{spec: Object.spec{schedulingGates: [Object.spec.schedulingGates{name: %q}]}}`, gate),
-		}}},
-	}}
-	s.Lend(policy)
-	binding := &admissionv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
-	}
-	s.Lend(binding)
+// gateCreated stands for the webhook of another program: pods with a label are created with a gate. What it returns ends it.
+func (s *scene) gateCreated(label, value, gate string) client.Object {
+	binding := s.lendManifest("gate", "LABEL", label, "VALUE", value, "GATE", gate)[1]
 	s.Eventually("the stand-in gates pods", func() error {
-		pod := &corev1.Pod{ObjectMeta: s.Meta("a-0"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: imageA}}}}
-		pod.Labels, pod.Annotations = labels, map[string]string{lwsv1.SizeAnnotationKey: "2"}
+		pod := &corev1.Pod{ObjectMeta: s.Meta("a-0"), Spec: template(imageA).Spec}
+		pod.Labels, pod.Annotations = map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.WorkerIndexLabelKey: "0", label: value}, sized("2")
 		return errors.Join(s.Client.Create(s.Context(), pod, client.DryRunAll), drill.Lacking("gate", true, hasGate(pod, gate)))
 	})
 	return binding
@@ -63,8 +42,8 @@ func hasGate(pod *corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == name })
 }
 
-// grant removes the gate from the pods of a group, as Kueue does when there is quota.
-func (s *scene) grant(names ...string) {
+// admit removes the gate from the pods of a group, as Kueue does when there is quota.
+func (s *scene) admit(names ...string) {
 	for _, name := range names {
 		s.Until("pod "+name+" is queued", func() bool { pod := s.Pod(name); return pod != nil && isQueued(pod) })
 		s.Patch(s.Pod(name), `{"spec":{"schedulingGates":null}}`)
@@ -111,14 +90,14 @@ func TestASetThatWaitsForQuota(t *testing.T) {
 	set := s.newSet("a", 2, 2, imageA, queued)
 	s.Create(set)
 	s.Eventually("both groups wait", func() error { return s.waitsForQuota(0, 1) })
-	s.grant("a-0", "a-0-1")
+	s.admit("a-0", "a-0-1")
 	s.Eventually("one group waits", func() error {
 		if now := s.Set("a"); now.Status.ReadyReplicas != 1 {
 			return drill.Lacking("ready groups", 1, now.Status.ReadyReplicas)
 		}
 		return s.waitsForQuota(1)
 	})
-	s.grant("a-1", "a-1-1")
+	s.admit("a-1", "a-1-1")
 	s.awaitSettled(set)
 
 	before := s.UIDs()
@@ -129,7 +108,7 @@ func TestASetThatWaitsForQuota(t *testing.T) {
 		}
 		return s.waitsForQuota(0)
 	})
-	s.grant("a-0", "a-0-1")
+	s.admit("a-0", "a-0-1")
 	s.awaitRecreated(set, before, 0)
 	if r := s.Set("a").Status.Restarts; len(r) != 1 || r[0].Count != 1 {
 		t.Errorf("restarts: %+v", r)

@@ -36,10 +36,17 @@ func newSet(namespace, name string, replicas, size int32, image string, edits ..
 	set := drill.NewSet(namespace, name, replicas, size, template(image).Spec)
 	rolling := lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromString("100%")}
 	set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType, RollingUpdateConfiguration: &rolling}
-	for _, change := range edits {
-		change(set)
-	}
+	together(edits...)(set)
 	return set
+}
+
+// together makes all changes.
+func together(all ...edit) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		for _, change := range all {
+			change(set)
+		}
+	}
 }
 
 func (s *scene) newSet(name string, replicas, size int32, image string, edits ...edit) *lwsv1.LeaderWorkerSet {

@@ -10,10 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"lockstep.dev/lockstep/test/drill"
 )
@@ -34,8 +31,6 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	klog.SetLogger(logr.Discard()) // an API server that was killed on purpose is no news
-	log.SetLogger(logr.Discard())
 	drill.Main(m, func(dir string, reaper *drill.Reaper) (err error) {
 		bed, err = raise(dir, "", reaper)
 		return err

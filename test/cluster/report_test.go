@@ -56,12 +56,7 @@ func TestAReportReplays(t *testing.T) {
 	s.Check("kill the operator", bed.Operator.Kill())
 	defer func() { s.Check("start the operator", bed.Operator.Start()) }()
 	s.Remove(s.Pod("broken-1-2"))
-	s.Eventually("its group lacks a worker", func() error {
-		if s.Pod("broken-1-2") != nil {
-			return drill.ErrStill
-		}
-		return nil
-	})
+	s.Until("its group lacks a worker", func() bool { return s.Pod("broken-1-2") == nil })
 
 	dir := t.TempDir()
 	archive := filepath.Join(dir, "report.tar.gz")

@@ -225,9 +225,7 @@ func TestMassEviction(t *testing.T) {
 // A group that fails again waits, and the set says until when. The group stays meanwhile.
 func TestCrashLoopBacksOff(t *testing.T) {
 	s := asideScene(t)
-	set := s.settled(s.newSet("a", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
-		set.Annotations = map[string]string{"lockstep.dev/restart-backoff": "first=5s,max=10s"}
-	}))
+	set := s.settled(s.newSet("a", 2, 2, imageA, annotated("lockstep.dev/restart-backoff", "first=5s,max=10s")))
 	before := s.UIDs()
 	s.crash("a-1-1", 1)
 	s.awaitRecreated(set, before, 1)
@@ -268,24 +266,6 @@ func (s *scene) unrecorded(leader string) error {
 	return drill.ErrStill
 }
 
-// All pods of a group terminate together, without the garbage collector.
-func TestAGroupEndsInOneGracePeriod(t *testing.T) {
-	s := newScene(t)
-	set := s.settled(s.newSet("a", 2, 4, imageA, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": "5s"}
-	}))
-	over := withoutGarbageCollector(s, 0)
-	before := s.UIDs()
-	s.crash("a-1-1", 1)
-	s.awaitRecreated(set, before, 1)
-	s.Check("start the garbage collector again", over())
-	left := s.Pick(func(r *drill.Record) bool { _, pod := r.Last.(*corev1.Pod); return pod && r.Died != 0 })
-	if len(left) != 4 {
-		t.Fatalf("the group had 4 pods, and these went: %s", names(left))
-	}
-	s.EndedTogether(left)
-}
-
 // over is the status that a kubelet writes of a deleted pod before the pod goes.
 const over = `{"metadata":{"uid":%q},"status":{"phase":"Failed","containerStatuses":[{"name":"serve","image":"x","imageID":"","restartCount":0,"ready":false,"started":false,
 "state":{"terminated":{"exitCode":143,"reason":"Error","finishedAt":%q}}}]}}`
@@ -320,9 +300,8 @@ func (s *scene) drained(name, leader string) {
 // groups are recreated at once, and neither failure counts for the back-off, nor for maxGroupRestarts.
 func TestDrainedPodsDoNotCount(t *testing.T) {
 	s := asideScene(t)
-	set := s.settled(s.newSet("a", 3, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+	set := s.settled(s.newSet("a", 3, 2, imageA, slowly("4s"), func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = new(int32(0))
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": "4s"}
 	}))
 	for range 2 {
 		for _, leader := range []string{"a-0", "a-1"} {

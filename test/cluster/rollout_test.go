@@ -11,14 +11,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
-	"lockstep.dev/lockstep/test/standin"
 )
 
 // historyLabel is the label of revisions that no group runs.
@@ -131,23 +129,6 @@ func TestRollout(t *testing.T) {
 		if strings.Contains(event.Note, "10 groups ready of total 10 groups") {
 			t.Errorf("the set was available, and then not: %s", event.Note)
 		}
-	}
-}
-
-// Without maxUnavailable in the API, the StatefulSet controller replaces one leader at a time.
-func TestRolloutWithoutMaxUnavailable(t *testing.T) {
-	gate := func(value string) error {
-		flags := []string{"--feature-gates", "MaxUnavailableStatefulSet=" + value}
-		return errors.Join(bed.Plane.Restart(apiServer, flags...), bed.Plane.Restart(controllerManager, flags...),
-			bed.Plane.Restart(scheduler))
-	}
-	must(t, gate("false"))
-	t.Cleanup(func() { must(t, gate("true")) })
-	s := newScene(t)
-	s.rollTen()
-	sts := s.StatefulSet("a")
-	if kept := sts.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable; kept != nil {
-		t.Fatalf("invalid run: the server keeps maxUnavailable %s", kept)
 	}
 }
 
@@ -268,48 +249,4 @@ func TestBrokenTemplateUndone(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// Keys are those of other implementations, so that a set changes hands without a restart. A key is the
-// hash of the data, byte by byte.
-func TestRevisionsOfLiveSets(t *testing.T) {
-	type vectorKey struct {
-		key  string
-		edit edit
-	}
-	each(t, map[string]vectorKey{
-		"plain":              {"7bdcf6cbd6", func(*lwsv1.LeaderWorkerSet) {}},
-		"no leader template": {"66c987c45d", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil }},
-		"unique per replica": {"675dbb7bc5", uniquePerReplica},
-		"subgroups": {"5cc8765c65", func(set *lwsv1.LeaderWorkerSet) {
-			set.Spec.LeaderWorkerTemplate.Size = new(int32(3))
-			partsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker)(set)
-		}},
-		"other worker name": {"6956876d89", func(set *lwsv1.LeaderWorkerSet) {
-			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Name = "new-worker-name"
-		}},
-		"markup in arguments, network left out": {"d648b788b", func(set *lwsv1.LeaderWorkerSet) {
-			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Args = []string{"a<b>&c"}
-			set.Spec.NetworkConfig = nil
-		}},
-	}, func(s *scene, v vectorKey) {
-		set := s.newSet("test-sample", 0, 2, "docker.io/nginxinc/nginx-unprivileged:1.27", vector, v.edit)
-		s.Create(set)
-		s.Eventually("the set has a revision", func() error { return drill.Lacking("revisions", 1, len(s.revisions(set))) })
-		revision := s.revision(set)
-		same(s.T, "key", v.key, revision.Labels[lwsv1.RevisionKey])
-		same(s.T, "hash of the data", v.key, standin.Key(revision.Data.Raw))
-		same(s.T, "name", "test-sample-"+v.key+"-1", revision.Name)
-	})
-}
-
-// vector makes a set that of the vectors.
-func vector(set *lwsv1.LeaderWorkerSet) {
-	set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(lwsv1.SubdomainShared)}
-	body := &set.Spec.LeaderWorkerTemplate
-	body.RestartPolicy = lwsv1.RecreateGroupOnPodRestart
-	body.LeaderTemplate = body.WorkerTemplate.DeepCopy()
-	body.LeaderTemplate.Spec.Containers[0].Name = "leader"
-	worker := &body.WorkerTemplate.Spec.Containers[0]
-	worker.Name, worker.Ports = "worker", []corev1.ContainerPort{{ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
 }

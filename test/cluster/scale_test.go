@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -20,25 +18,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 )
-
-// autoscaler returns a HorizontalPodAutoscaler that keeps 2 to 4 groups, without stabilization.
-func autoscaler(set *lwsv1.LeaderWorkerSet) *autoscalingv2.HorizontalPodAutoscaler {
-	return &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name},
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: lwsv1.GroupVersion.String(), Kind: "LeaderWorkerSet", Name: set.Name},
-			MinReplicas:    new(int32(2)),
-			MaxReplicas:    4,
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-				Name:   corev1.ResourceCPU,
-				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(100))},
-			}}},
-			Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{
-				ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(0))},
-			},
-		},
-	}
-}
 
 // The HorizontalPodAutoscaler controller scales a set by the metrics of the pods that the status
 // selects. A CRD stands in for the metrics server.
@@ -54,8 +33,7 @@ func TestAnAutoscalerDrivesTheScale(t *testing.T) {
 	same(t, "groups that may be away", 1, s.mayBeAway(set))
 
 	s.use(set, "180m")
-	scaler := autoscaler(set)
-	s.Create(scaler)
+	scaler := s.lendManifest("autoscaler")[0]
 	set = s.awaitReplicas(set, 4, scaler)
 	same(t, "groups that may be away", 2, s.mayBeAway(set))
 	for name, id := range first {
@@ -75,13 +53,13 @@ func TestAnAutoscalerDrivesTheScale(t *testing.T) {
 }
 
 // awaitReplicas waits until the autoscaler has set the replicas and the set is settled.
-func (s *scene) awaitReplicas(set *lwsv1.LeaderWorkerSet, replicas int32, scaler *autoscalingv2.HorizontalPodAutoscaler) *lwsv1.LeaderWorkerSet {
+func (s *scene) awaitReplicas(set *lwsv1.LeaderWorkerSet, replicas int32, scaler *unstructured.Unstructured) *lwsv1.LeaderWorkerSet {
 	var now *lwsv1.LeaderWorkerSet
 	s.Eventually(fmt.Sprintf("the autoscaler asks for %d groups", replicas), func() error {
 		now = s.Set(set.Name)
 		if have := *now.Spec.Replicas; have != replicas {
 			err := s.Read(scaler)
-			return errors.Join(err, fmt.Errorf("%d groups are wanted; the autoscaler says %+v", have, scaler.Status.Conditions))
+			return errors.Join(err, fmt.Errorf("%d groups are wanted; the autoscaler says %+v", have, scaler.Object["status"]))
 		}
 		return nil
 	})

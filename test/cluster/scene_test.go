@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+	"embed"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,9 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -69,6 +73,30 @@ func same[T any](t *testing.T, what string, want, have T) {
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("%s (-want +have):\n%s", what, diff)
 	}
+}
+
+//go:embed testdata
+var manifests embed.FS
+
+// lendManifest creates the objects of a manifest with each text replaced by the next one, and deletes them when the test
+// ends, whatever finalizers they have. It waits until their kinds are served.
+func (s *scene) lendManifest(name string, replaced ...string) (all []*unstructured.Unstructured) {
+	text, err := manifests.ReadFile("testdata/" + name + ".yaml")
+	s.Check("read the manifest", err)
+	whole := strings.NewReplacer(append(replaced, "NAMESPACE", s.Namespace)...).Replace(string(text))
+	for _, document := range strings.Split(whole, "---\n") {
+		o := &unstructured.Unstructured{}
+		s.Check("read an object", yaml.Unmarshal([]byte(document), &o.Object))
+		s.Eventually(o.GetKind()+" "+o.GetName()+" exists", func() error {
+			return client.IgnoreAlreadyExists(s.Client.Create(s.Context(), o))
+		})
+		s.Cleanup(func() {
+			_ = s.Client.Patch(context.Background(), o, drill.Merge(drill.NoFinalizers))
+			_ = s.Client.Delete(context.Background(), o)
+		})
+		all = append(all, o)
+	}
+	return all
 }
 
 // settled creates a set and waits until it is settled.

@@ -151,18 +151,7 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 
 // provision creates the volume of a PVC.
 func (s *scene) provision(claim *corev1.PersistentVolumeClaim) {
-	s.Create(&corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: claim.Namespace + "-" + claim.Name},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity:               claim.Spec.Resources.Requests,
-			AccessModes:            claim.Spec.AccessModes,
-			StorageClassName:       *claim.Spec.StorageClassName,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/none"}},
-			ClaimRef: &corev1.ObjectReference{
-				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
-			},
-		},
-	})
+	s.lendManifest("volume", "CLASS", *claim.Spec.StorageClassName, "CLAIM", claim.Name, "UID", string(claim.UID))
 }
 
 // newStrictScene creates a scene in mode strict.

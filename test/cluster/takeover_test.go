@@ -261,10 +261,7 @@ func handedBack(t *testing.T, s *scene, other *standin.Other, held *standinSet, 
 	all = append(all, native)
 
 	mark, before := s.Changes(), s.templates()
-	s.Check("stop the operator", bed.Operator.Kill())
-	out, err := uninstall()
-	t.Logf("%s", out)
-	s.Check("uninstall", err)
+	s.uninstalled()
 	for _, e := range all {
 		s.Check("read", s.Client.Get(t.Context(), client.ObjectKeyFromObject(e.set), e.set))
 		sts := s.StatefulSet(e.name)
@@ -365,13 +362,9 @@ var otherSets = []otherSet{
 	{name: "alone", replicas: 2, size: 1},
 	{name: "subgroups", replicas: 1, size: 4, edit: partsOf(2, lwsv1.SubGroupPolicyTypeLeaderWorker)},
 	{name: "leader-excluded", replicas: 1, size: 3, edit: partsOf(2, lwsv1.SubGroupPolicyTypeLeaderExcluded)},
-	{name: "exclusive", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
-		set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: hostname}
-	}},
-	{name: "exclusive-subgroups", replicas: 1, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
-		partsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker)(set)
-		set.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: hostname}
-	}},
+	{name: "exclusive", replicas: 2, size: 2, edit: annotated(lwsv1.ExclusiveKeyAnnotationKey, hostname)},
+	{name: "exclusive-subgroups", replicas: 1, size: 2, edit: together(
+		partsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker), annotated(lwsv1.SubGroupExclusiveKeyAnnotationKey, hostname))},
 	{name: "placed-by-template", replicas: 1, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) { // its leader alone is
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: hostname}
 	}},
@@ -468,6 +461,10 @@ func (e *standinSet) record(number int64) {
 }
 
 func (e *standinSet) apply(partition, replicas int32) {
+	if e.set.Spec.GroupIdentity == lwsv1.HashGroupIdentity {
+		e.Check("apply the leaders of set "+e.name, e.other.ApplyLeaderDeployment(e.Context(), e.set, e.key))
+		return
+	}
 	e.Check("apply the leaders of set "+e.name, e.other.ApplyLeaders(e.Context(), e.set, e.key, partition, replicas, e.spoil))
 }
 
@@ -591,7 +588,7 @@ func (e *standinSet) judged() {
 func TestTakeoverOfGatedLeaders(t *testing.T) {
 	s := newScene(t)
 	other := s.other(t)
-	webhook := s.gateCreated(map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.WorkerIndexLabelKey: "0"}, lwsv1.GroupReplacementGate)
+	webhook := s.gateCreated(lwsv1.WorkerIndexLabelKey, "0", lwsv1.GroupReplacementGate)
 	e := s.found(other, otherSet{name: "a", replicas: 2, size: 2, spoil: standin.AsOf011, workers: standin.AsOf011})
 	s.Eventually("both leaders wait", func() error {
 		return errors.Join(s.waitsForGroup("a-0"), s.waitsForGroup("a-1"))
@@ -618,10 +615,7 @@ func TestTakeoverOfGatedLeaders(t *testing.T) {
 	s.Remove(s.awaitKeyed(keyed)[0])
 	s.Until("a leader with a key waits for the group that ends", func() bool { return slices.ContainsFunc(s.leadersOf(keyed), isGated) })
 	next := s.UIDs()
-	s.Check("stop the operator", bed.Operator.Kill())
-	out, err := uninstall()
-	t.Logf("%s", out)
-	s.Check("uninstall", err)
+	s.uninstalled()
 	s.Eventually("the next leader is scheduled", func() error {
 		return drill.Lacking("scheduled", true, s.Pod("a-0").Spec.NodeName != "")
 	})

@@ -14,7 +14,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,16 +71,21 @@ func (s *scene) timed(name string, do func(name string)) time.Duration {
 // controller tries again and again; the operator does not.
 func TestAQuotaOfNoPodLeavesTheOperatorAtRest(t *testing.T) {
 	s := newScene(t)
-	s.Create(&corev1.ResourceQuota{ObjectMeta: s.Meta("none"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}})
+	s.forbid("pods")
 	s.Create(s.newSet("w", 1_000_000, 2, imageA))
 	s.awaitHolds("w", lwsv1.LeaderWorkerSetProgressing, "FailedCreate")
+	s.atRest(2)
+}
+
+// atRest measures for a while that the operator takes little CPU time and writes at most so often.
+func (s *scene) atRest(writes int) {
 	const rest = 20 * time.Second
 	from, used := s.Position(), s.cpu()
 	time.Sleep(rest)
 	used, wrote := s.cpu()-used, len(s.LockstepWrote(from))
-	t.Logf("the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
-	if used > rest/20 || wrote > 2 {
-		t.Errorf("the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
+	s.Logf("the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
+	if used > rest/20 || wrote > writes {
+		s.Errorf("the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
 	}
 }
 
@@ -122,14 +126,7 @@ func TestAMillionGroupsCostWhatExists(t *testing.T) {
 			return holds(set, lwsv1.LeaderWorkerSetProgressing, "FailedCreate") != nil
 		})
 	})
-	const rest = 20 * time.Second
-	from, used := a.Position(), a.cpu()
-	time.Sleep(rest)
-	used, wrote := a.cpu()-used, len(a.LockstepWrote(from))
-	t.Logf("at rest the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
-	if used > rest/20 || wrote > sets {
-		t.Errorf("at rest the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
-	}
+	a.atRest(sets)
 	for _, command := range []string{"plan", "status"} {
 		took := map[string]time.Duration{}
 		for of, s := range map[string]*scene{small.Name: b, "w0": a} {
@@ -255,9 +252,7 @@ func (s *scene) await2000() {
 
 // refused creates sets whose StatefulSets a quota refuses, and returns what makes the operator try each again.
 func (s *scene) refused() (again func()) {
-	s.Create(&corev1.ResourceQuota{ObjectMeta: s.Meta("none"), Spec: corev1.ResourceQuotaSpec{
-		Hard: corev1.ResourceList{"count/statefulsets.apps": resource.MustParse("0")},
-	}})
+	s.forbid("count/statefulsets.apps")
 	var sets []*lwsv1.LeaderWorkerSet
 	for i := range 200 {
 		sets = append(sets, s.newSet(fmt.Sprint("w", i), 1, 2, imageA))

@@ -55,8 +55,31 @@ func (s *scene) awaitEnd(before map[string]types.UID, parallel bool, leaders ...
 	}
 }
 
+// apart checks that no leader got a node while a worker of the group before it was there, and returns how many workers
+// that concerns.
+func (s *scene) apart() (earlier int) {
+	pods := s.Pick(func(rec *drill.Record) bool { return rec.Kind == "Pod" })
+	for _, leader := range pods {
+		if leader.Last.GetLabels()[lwsv1.WorkerIndexLabelKey] != "0" || leader.Bound == 0 {
+			continue
+		}
+		for _, worker := range pods {
+			if !strings.HasPrefix(worker.Last.GetName(), leader.Last.GetName()+"-") || worker.Born > leader.Born {
+				continue
+			}
+			earlier++
+			if worker.Died == 0 || worker.Died > leader.Bound {
+				s.Errorf("leader %s got a node before worker %s of the group before it was gone", leader.Last.GetName(), worker.Last.GetName())
+			}
+		}
+	}
+	return earlier
+}
+
 // In Parallel, every pod of a group is deleted before the first of them is gone, whatever ends the
-// group. By default, workers are deleted once their leader is gone.
+// group. By default, workers are deleted once their leader is gone. A worker of a former group that still ends would join
+// the new leader by its name: the new leader gets no node until then. A first creation has no gate, and a leader that was
+// gated runs.
 func TestGroupsEndAsTheirPolicySays(t *testing.T) {
 	each(t, map[string]lwsv1.PodTerminationPolicyType{
 		"Parallel": lwsv1.ParallelPodTermination, "Default": lwsv1.DefaultPodTermination,
@@ -77,6 +100,12 @@ func TestGroupsEndAsTheirPolicySays(t *testing.T) {
 		s.awaitEnd(before, parallel, "a-1")
 		s.awaitSettled(set)
 
+		set = s.awaitSettled(s.become(set, `{"spec":{"leaderWorkerTemplate":{"restartPolicy":"RecreateGroupOnPodRestart"}}}`))
+		before = s.UIDs()
+		s.crash("a-0-1", 1)
+		s.awaitEnd(before, true, "a-0")
+		s.awaitSettled(set)
+
 		before = s.UIDs()
 		s.end(set, metav1.DeletePropagationBackground)
 		s.awaitEnd(before, parallel, "a-0")
@@ -85,6 +114,9 @@ func TestGroupsEndAsTheirPolicySays(t *testing.T) {
 		before = s.UIDs()
 		s.end(set, metav1.DeletePropagationForeground)
 		s.awaitEnd(before, true, "a-0", "a-1") // the garbage collector deletes all of them
+		if earlier := s.apart(); earlier < 2*2+2+2+2*2 {
+			s.Errorf("only %d workers of former groups were seen", earlier)
+		}
 	})
 }
 

@@ -145,10 +145,7 @@ func TestAChangedPlacementIsRolledOut(t *testing.T) {
 // A node that lost its label gives workers no domain. No other test runs meanwhile.
 func TestANodeWithoutTheLabelIsToldOnTheSet(t *testing.T) {
 	s := newScene(t)
-	alone := func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
-	}
-	set := s.settled(s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), alone))
+	set := s.settled(s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), restartPolicy(lwsv1.NoneRestartPolicy)))
 	leader := s.Pod("a-0")
 	node := &corev1.Node{}
 	s.Check("read the node", s.Client.Get(t.Context(), client.ObjectKey{Name: leader.Spec.NodeName}, node))

@@ -20,11 +20,29 @@ func TestRevisionKeysOfTheContract(t *testing.T) {
 	body.WorkerTemplate.Spec.Containers = []corev1.Container{{
 		Name: "worker", Image: image, Ports: []corev1.ContainerPort{{ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
 	}}
-	if key := Key(Data(set)); key != "7bdcf6cbd6" {
-		t.Errorf("got key %s of %s", key, Data(set))
-	}
-	body.LeaderTemplate = nil
-	if key := Key(Data(set)); key != "66c987c45d" {
-		t.Errorf("without a leader template: got key %s of %s", key, Data(set))
+	for _, v := range []struct {
+		key  string
+		edit func(*lwsv1.LeaderWorkerSetSpec)
+	}{
+		{"7bdcf6cbd6", func(*lwsv1.LeaderWorkerSetSpec) {}},
+		{"66c987c45d", func(s *lwsv1.LeaderWorkerSetSpec) { s.LeaderWorkerTemplate.LeaderTemplate = nil }},
+		{"675dbb7bc5", func(s *lwsv1.LeaderWorkerSetSpec) { *s.NetworkConfig.SubdomainPolicy = lwsv1.SubdomainUniquePerReplica }},
+		{"5cc8765c65", func(s *lwsv1.LeaderWorkerSetSpec) {
+			one, with := int32(1), lwsv1.SubGroupPolicyTypeLeaderWorker
+			*s.LeaderWorkerTemplate.Size = 3
+			s.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: &one, Type: &with}
+		}},
+		{"6956876d89", func(s *lwsv1.LeaderWorkerSetSpec) {
+			s.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Name = "new-worker-name"
+		}},
+		{"d648b788b", func(s *lwsv1.LeaderWorkerSetSpec) { // with markup in arguments, and without a network
+			s.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Args, s.NetworkConfig = []string{"a<b>&c"}, nil
+		}},
+	} {
+		changed := set.DeepCopy()
+		v.edit(&changed.Spec)
+		if key := Key(Data(changed)); key != v.key {
+			t.Errorf("got key %s, want %s, of %s", key, v.key, Data(changed))
+		}
 	}
 }
