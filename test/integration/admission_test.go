@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -149,12 +148,12 @@ func (c *cluster) badUpdates() {
 func (c *cluster) mendsStored(stored *lwsv1.LeaderWorkerSet) {
 	ctx, warned := c.t.Context(), &warnings{}
 	user := c.as("", warned)
-	c.eventually("the set tells what is refused", func(ctx context.Context) bool {
+	c.until("the set tells what is refused", func() bool {
 		found := &lwsv1.LeaderWorkerSet{}
-		c.must(c.Get(ctx, client.ObjectKeyFromObject(stored), found))
+		c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(stored), found))
 		progressing := meta.FindStatusCondition(found.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
 		return progressing != nil && progressing.Reason == "Refused"
-	}, nil)
+	})
 	const group = `{"spec":{"leaderWorkerTemplate":`
 	for _, tt := range []struct{ document, warns string }{
 		{`{"spec":{"replicas":3}}`, ""},
@@ -211,7 +210,7 @@ func TestSetsStoredBeforeARuleAreStillWritten(t *testing.T) {
 	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
 	c.must(c.Delete(t.Context(), c.mutating()))
 	c.must(c.Delete(t.Context(), c.validating()))
-	c.eventually("sets are stored unseen", func(ctx context.Context) bool { return c.Create(ctx, newSet("default", "unseen")) == nil }, nil)
+	c.until("sets are stored unseen", func() bool { return c.Create(c.t.Context(), newSet("default", "unseen")) == nil })
 	for _, set := range c.broken() {
 		c.must(c.Create(t.Context(), set))
 	}
@@ -277,7 +276,7 @@ func (c *cluster) changesStored(set *unstructured.Unstructured, path string) {
 		}
 	}
 	if !strings.HasPrefix(path, "workerTemplate") { // no leader runs here that workers are created for
-		c.eventually("the set is Stalled", c.isStalled(set.GetName()), nil)
+		c.until("the set is Stalled", c.isStalled(set.GetName()))
 	}
 	if path != "metadata.name" {
 		warned.taken()
@@ -286,15 +285,15 @@ func (c *cluster) changesStored(set *unstructured.Unstructured, path string) {
 		if told := warned.taken(); told != "" {
 			c.t.Errorf("a mended set is warned of: %q", told)
 		}
-		c.eventually("the mended set has leaders", c.hasLeaders(set.GetName()), nil)
+		c.until("the mended set has leaders", c.hasLeaders(set.GetName()))
 	}
 	c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"metadata":{"finalizers":["example.com/a"]}}`)))
 	c.must(user.Delete(c.t.Context(), c.raw(set.GetName())))
 	c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"metadata":{"finalizers":null}}`)))
 }
 
-func (c *cluster) isStalled(name string) func(context.Context) bool {
-	return func(context.Context) bool {
+func (c *cluster) isStalled(name string) func() bool {
+	return func() bool {
 		set := &lwsv1.LeaderWorkerSet{}
 		c.must(runtime.DefaultUnstructuredConverter.FromUnstructured(c.raw(name).Object, set))
 		return meta.IsStatusConditionTrue(set.Status.Conditions, "Stalled")
@@ -312,10 +311,10 @@ func (c *cluster) scalesBeyondItsName() {
 	}
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 11}}
 	c.must(c.SubResource("scale").Update(c.t.Context(), c.raw(name), client.WithSubResourceBody(scale)))
-	c.eventually("the set is Stalled with the number", func(context.Context) bool {
+	c.until("the set is Stalled with the number", func() bool {
 		set := &lwsv1.LeaderWorkerSet{}
 		c.must(runtime.DefaultUnstructuredConverter.FromUnstructured(c.raw(name).Object, set))
 		stalled := meta.FindStatusCondition(set.Status.Conditions, "Stalled")
 		return stalled != nil && stalled.Reason == lwsset.CodeNameTooLong && strings.Contains(stalled.Message, " 49;")
-	}, nil)
+	})
 }

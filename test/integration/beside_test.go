@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -152,10 +151,10 @@ func TestOperatorDoesNotStartBesideAnotherImplementation(t *testing.T) {
 
 	competing.start().untilReady() // its webhooks serve, its controllers wait
 	var log string
-	c.eventually("the waiting operator names the holder of the lease", func(context.Context) bool {
+	c.until("the waiting operator names the holder of the lease", func() bool {
 		log += logged.taken() + "\n"
 		return strings.Contains(log, "another implementation holds the lease") && strings.Contains(log, theirPod)
-	}, &log)
+	})
 	competing.shut()
 	if h := c.holder(); h != theirPod {
 		t.Errorf("%s took the lease", h)

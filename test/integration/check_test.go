@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/internal/webhook/certs"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // checking checks installations of a cluster, as an administrator or another user.
@@ -75,8 +75,10 @@ func (c *checking) finds(name string, want check.Result) string {
 // allOK waits until no check finds anything.
 func (c *checking) allOK() {
 	c.t.Helper()
-	text := ""
-	c.eventually("all checks are ok", func(context.Context) bool { _, text = c.worst(); return text == "" }, &text)
+	c.eventually("all checks are ok", func() error {
+		_, text := c.worst()
+		return drill.Lacking("findings", "", text)
+	})
 }
 
 // addWebhook adds a webhook that no installer wrote.

@@ -164,12 +164,6 @@ func (c *cluster) may(user string, what authorizationv1.ResourceAttributes) bool
 	return review.Status.Allowed
 }
 
-// until is eventually for a check without a context and without an explanation.
-func (c *cluster) until(what string, done func() bool) {
-	c.t.Helper()
-	c.eventually(what, func(context.Context) bool { return done() }, nil)
-}
-
 // eachIn visits the objects of a manifest.
 func (c *cluster) eachIn(manifest io.Reader, visit func(*unstructured.Unstructured)) {
 	c.t.Helper()

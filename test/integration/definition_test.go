@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -107,29 +106,24 @@ func (c *cluster) createWith(name string, more map[string]any) {
 	for field, value := range more {
 		c.must(unstructured.SetNestedField(set.Object, value, "spec", field))
 	}
-	said := ""
-	c.eventually("the API server takes the set", func(ctx context.Context) bool {
-		err := c.Create(ctx, set.DeepCopy())
-		said = fmt.Sprint(err)
-		return err == nil
-	}, &said)
+	c.eventually("the API server takes the set", func() error { return c.Create(c.t.Context(), set.DeepCopy()) })
 }
 
 // hasLeaders reports whether this incarnation of a set has a leader StatefulSet: nothing collects that of another.
-func (c *cluster) hasLeaders(name string) func(context.Context) bool {
-	return func(ctx context.Context) bool {
+func (c *cluster) hasLeaders(name string) func() bool {
+	return func() bool {
 		sts := &appsv1.StatefulSet{}
-		return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, sts) == nil && metav1.IsControlledBy(sts, c.raw(name))
+		return c.Get(c.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, sts) == nil && metav1.IsControlledBy(sts, c.raw(name))
 	}
 }
 
 func (c *cluster) untilUnsupported(name string, status metav1.ConditionStatus) {
 	c.t.Helper()
 	set := &lwsv1.LeaderWorkerSet{}
-	c.eventually("Unsupported is "+string(status), func(ctx context.Context) bool {
-		err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, set)
+	c.until("Unsupported is "+string(status), func() bool {
+		err := c.Get(c.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, set)
 		return err == nil && meta.IsStatusConditionPresentAndEqual(set.Status.Conditions, lws.CodeUnsupported, status)
-	}, nil)
+	})
 }
 
 // The operator leaves a set alone that has what this version lacks, and a definition that comes to have
@@ -140,24 +134,24 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
 	r.start().untilReady()
 	c.createWith("known", nil)
-	c.eventually("a set of this version has leaders", c.hasLeaders("known"), nil)
+	c.until("a set of this version has leaders", c.hasLeaders("known"))
 
 	c.extend()
 	var racks *unstructured.Unstructured
-	c.eventually("the API server stores the new field", func(ctx context.Context) bool {
+	c.until("the API server stores the new field", func() bool {
 		if racks != nil {
-			c.must(c.Delete(ctx, racks))
+			c.must(c.Delete(c.t.Context(), racks))
 		}
 		c.createWith("racks", map[string]any{"placement": "Rack"})
 		racks = c.raw("racks")
 		stored, _, _ := unstructured.NestedString(racks.Object, "spec", "placement")
 		return stored == "Rack" // a set that lost the field shows its default
-	}, nil)
+	})
 	c.untilUnsupported("racks", metav1.ConditionTrue)
 	if placement, _, _ := unstructured.NestedString(c.raw("racks").Object, "spec", "placement"); placement != "Rack" {
 		t.Errorf("placement became %q", placement)
 	}
-	if c.hasLeaders("racks")(t.Context()) {
+	if c.hasLeaders("racks")() {
 		t.Error("a set with an unknown field got leaders")
 	}
 	c.plansNothing("racks")
@@ -165,21 +159,21 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	known := c.raw("known")
 	c.must(c.Status().Patch(t.Context(), known, merge(`{"status":{"forecast":"sun"}}`)))
 	c.must(c.Patch(t.Context(), known, merge(`{"spec":{"replicas":3}}`)))
-	c.eventually("a set with the default of the new field is scaled", func(ctx context.Context) bool {
+	c.until("a set with the default of the new field is scaled", func() bool {
 		sts := &appsv1.StatefulSet{}
-		return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "known"}, sts) == nil && *sts.Spec.Replicas == 3
-	}, nil)
-	c.eventually("the status is written", func(context.Context) bool {
+		return c.Get(c.t.Context(), client.ObjectKey{Namespace: "default", Name: "known"}, sts) == nil && *sts.Spec.Replicas == 3
+	})
+	c.until("the status is written", func() bool {
 		observed, _, _ := unstructured.NestedInt64(c.raw("known").Object, "status", "observedGeneration")
 		return observed == c.raw("known").GetGeneration()
-	}, nil)
+	})
 	if forecast, _, _ := unstructured.NestedString(c.raw("known").Object, "status", "forecast"); forecast != "sun" {
 		t.Errorf("the forecast of the status became %q", forecast)
 	}
 
 	c.collect("racks")
 	c.must(c.Patch(t.Context(), c.raw("racks"), merge(`{"spec":{"placement":"Any"}}`)))
-	c.eventually("the set has leaders once the field is gone", c.hasLeaders("racks"), nil)
+	c.until("the set has leaders once the field is gone", c.hasLeaders("racks"))
 	c.untilUnsupported("racks", metav1.ConditionFalse)
 	c.leftByADeployment()
 }
@@ -219,11 +213,11 @@ func (c *cluster) leftByADeployment() {
 	})
 	c.untilUnsupported("pruned", metav1.ConditionTrue)
 	c.must(c.Patch(c.t.Context(), set, merge(`{"spec":{"placement":null}}`)))
-	c.eventually("the Deployment is named", func(context.Context) bool {
+	c.until("the Deployment is named", func() bool {
 		conditions, _, _ := unstructured.NestedSlice(c.raw("pruned").Object, "status", "conditions")
 		return len(conditions) == 3 && strings.Contains(fmt.Sprint(conditions), "deployment pruned") // Unsupported, Ready, Stalled
-	}, nil)
-	if c.hasLeaders("pruned")(c.t.Context()) {
+	})
+	if c.hasLeaders("pruned")() {
 		c.t.Error("a set with a Deployment got leaders")
 	}
 }

@@ -64,18 +64,15 @@ func newAttacked(t *testing.T) *attacked {
 	a.process = a.runProgram(nil, "operator", program, "run", "--kubeconfig", kubeconfig, "--leader-elect=false", "--zap-encoder=json",
 		"--webhook-host=127.0.0.1", "--webhook-port="+hooks, "--health-probe-bind-address="+a.healthy,
 		"--metrics-bind-address="+a.metrics)
-	said := ""
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(drill.LastLines(a.process.log, 20))
 		}
 	})
-	a.eventually("the operator is ready", func(ctx context.Context) (ok bool) {
+	a.eventually("the operator is ready", func() error {
 		code, text := get(a.healthy + "/readyz")
-		err := a.Create(ctx, newSet("default", "probe"), client.DryRunAll)
-		said = fmt.Sprint(text, err)
-		return code == http.StatusOK && err == nil
-	}, &said)
+		return errors.Join(drill.Lacking("answer "+text, http.StatusOK, code), a.Create(t.Context(), newSet("default", "probe"), client.DryRunAll))
+	})
 	a.rest, _ = a.memory()
 	return a
 }
@@ -219,9 +216,9 @@ func (a *attacked) holdConnections() {
 	if limit := 256 << 20; most-a.rest > limit {
 		a.t.Errorf("memory rose by %d MiB", (most-a.rest)>>20)
 	}
-	a.eventually("sets are admitted again", func(ctx context.Context) bool {
-		return a.Create(ctx, newSet("default", "beside"), client.DryRunAll) == nil
-	}, nil)
+	a.until("sets are admitted again", func() bool {
+		return a.Create(a.t.Context(), newSet("default", "beside"), client.DryRunAll) == nil
+	})
 }
 
 // storeLargeSets writes sets through the API server: one that etcd just takes is admitted, with its old object, and one of
@@ -358,10 +355,10 @@ func (a *attacked) reader() string {
 	})
 	token := &authenticationv1.TokenRequest{}
 	a.must(a.SubResource("token").Create(a.t.Context(), account, token))
-	a.eventually("the account may read metrics", func(context.Context) bool {
+	a.until("the account may read metrics", func() bool {
 		code, _ := a.scrape(token.Status.Token)
 		return code == http.StatusOK
-	}, nil)
+	})
 	return token.Status.Token
 }
 
@@ -434,9 +431,9 @@ func TestReviewsDelayNoController(t *testing.T) {
 	r.start().untilReady()
 	set := c.createSet("w")
 	statefulSet := func() (sts appsv1.StatefulSet) {
-		c.eventually("the leader StatefulSet is there", func(ctx context.Context) bool {
-			return c.Get(ctx, client.ObjectKeyFromObject(set), &sts) == nil && sts.DeletionTimestamp == nil
-		}, nil)
+		c.until("the leader StatefulSet is there", func() bool {
+			return c.Get(c.t.Context(), client.ObjectKeyFromObject(set), &sts) == nil && sts.DeletionTimestamp == nil
+		})
 		return sts
 	}
 	review := reviewOf(`"containers":[{"name":"c","image":"i"}]`)
@@ -461,7 +458,7 @@ func TestReviewsDelayNoController(t *testing.T) {
 			}
 		})
 	}
-	c.eventually("the webhook waits for its rate limiter", func(context.Context) bool { return unchecked.Load() > 20 }, nil)
+	c.until("the webhook waits for its rate limiter", func() bool { return unchecked.Load() > 20 })
 	var slowest time.Duration
 	for range 5 {
 		was, began := statefulSet(), time.Now()

@@ -31,6 +31,7 @@ import (
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/delay"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // TestRestartBetweenWritesChangesNothing plays one scenario twice: with one operator that keeps running,
@@ -54,13 +55,11 @@ func TestRestartBetweenWritesChangesNothing(t *testing.T) {
 	ends := c.runOperators(1)
 	c.playScenario("torn")
 
-	diff := ""
-	c.eventually("both namespaces have the same objects", func(context.Context) bool {
-		diff = cmp.Diff(c.objectsOf("calm"), c.objectsOf("torn"))
-		return diff == ""
-	}, &diff)
+	c.eventually("both namespaces have the same objects", func() error {
+		return drill.Lacking("difference", "", cmp.Diff(c.objectsOf("calm"), c.objectsOf("torn")))
+	})
 	ends.stop()
-	if diff = cmp.Diff(pods.counts("calm"), pods.counts("torn")); diff != "" {
+	if diff := cmp.Diff(pods.counts("calm"), pods.counts("torn")); diff != "" {
 		t.Errorf("incarnations of each pod (-calm +torn):\n%s", diff)
 	}
 	t.Logf("%d operators", ends.count.Load())
@@ -90,10 +89,10 @@ func (c *cluster) playScenario(namespace string) {
 	c.read(leader, namespace, "a-1")
 	c.must(c.Status().Patch(c.t.Context(), failing, merge(
 		`{"status":{"containerStatuses":[{"name":"c","image":"i","imageID":"","restartCount":1,"ready":true,"state":{"running":{}},"lastState":{"terminated":{"exitCode":137,"reason":"OOMKilled"}}}]}}`)))
-	c.eventually("the group is recreated", func(ctx context.Context) bool {
+	c.until("the group is recreated", func() bool {
 		now := &corev1.Pod{}
-		return c.Get(ctx, client.ObjectKeyFromObject(leader), now) == nil && now.UID != leader.UID
-	}, nil)
+		return c.Get(c.t.Context(), client.ObjectKeyFromObject(leader), now) == nil && now.UID != leader.UID
+	})
 	c.awaitAvailable(set)
 
 	c.merge(set, `{"spec":{"replicas":1}}`)
@@ -122,25 +121,26 @@ func (c *cluster) merge(object client.Object, patch string) {
 
 func (c *cluster) awaitGone(object client.Object) {
 	c.t.Helper()
-	c.eventually(object.GetName()+" is gone", func(ctx context.Context) bool {
-		return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(object), object))
-	}, nil)
+	c.until(object.GetName()+" is gone", func() bool {
+		return apierrors.IsNotFound(c.Get(c.t.Context(), client.ObjectKeyFromObject(object), object))
+	})
 }
 
 // awaitAvailable waits until the set is available and the status has a record of each group.
 func (c *cluster) awaitAvailable(set *lwsv1.LeaderWorkerSet) {
 	c.t.Helper()
-	said := ""
-	c.eventually("the set is available", func(ctx context.Context) bool {
-		now := &lwsv1.LeaderWorkerSet{}
-		if c.Get(ctx, client.ObjectKeyFromObject(set), now) != nil {
-			return false
+	c.eventually("the set is available", func() error {
+		ctx, now := c.t.Context(), &lwsv1.LeaderWorkerSet{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(set), now); err != nil {
+			return err
 		}
-		said = fmt.Sprintf("%+v", now.Status)
 		s, want := now.Status, *now.Spec.Replicas
-		return s.ObservedGeneration == now.Generation && s.Replicas == want && s.ReadyReplicas == want && s.UpdatedReplicas == want &&
-			c.recorded(ctx, now) && meta.IsStatusConditionTrue(s.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
-	}, &said)
+		if s.ObservedGeneration == now.Generation && s.Replicas == want && s.ReadyReplicas == want && s.UpdatedReplicas == want &&
+			c.recorded(ctx, now) && meta.IsStatusConditionTrue(s.Conditions, string(lwsv1.LeaderWorkerSetAvailable)) {
+			return nil
+		}
+		return fmt.Errorf("%+v", s)
+	})
 }
 
 // recorded reports whether the status has a record of each leader.

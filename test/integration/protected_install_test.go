@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 const (
@@ -71,13 +73,12 @@ func (c *cluster) claimIn(namespace, name string) *corev1.PersistentVolumeClaim 
 // awaitFinalizers waits until new PVCs of a namespace get exactly these finalizers.
 func (c *cluster) awaitFinalizers(namespace string, want ...string) {
 	c.t.Helper()
-	got := ""
-	c.eventually(fmt.Sprintf("PVCs in %q get %q", namespace, want), func(ctx context.Context) bool {
+	slices.Sort(want)
+	c.eventually(fmt.Sprintf("PVCs in %q get %q", namespace, want), func() error {
 		claim := newClaim(namespace, "dry")
-		err := c.Create(ctx, claim, client.DryRunAll)
-		got = fmt.Sprint(claim.Finalizers, err)
-		return err == nil && sameSet(claim.Finalizers, want)
-	}, &got)
+		err := c.Create(c.t.Context(), claim, client.DryRunAll)
+		return errors.Join(err, drill.Lacking("finalizers", fmt.Sprint(want), fmt.Sprint(slices.Sorted(slices.Values(claim.Finalizers)))))
+	})
 }
 
 // mustBeClean checks that no object has a finalizer, label or annotation of Lockstep.
@@ -208,14 +209,12 @@ func TestNewConfigurationReplacesTheFormerOne(t *testing.T) {
 	c.awaitFinalizers("prod")
 	c.awaitFinalizers("lax")
 	c.awaitFinalizers("eager", pvc.BarrierFinalizer)
-	said := ""
-	c.eventually("a PVC that asks for more protection than its cluster gets it", func(ctx context.Context) bool {
+	c.until("a PVC that asks for more protection than its cluster gets it", func() bool {
 		chosen := newClaim("prod", "chosen")
 		chosen.Annotations = map[string]string{pvc.ModeKey: "barrier"}
-		err := c.Create(ctx, chosen, client.DryRunAll)
-		said = fmt.Sprint(chosen.Finalizers, err)
+		c.must(c.Create(t.Context(), chosen, client.DryRunAll))
 		return slices.Contains(chosen.Finalizers, pvc.BarrierFinalizer)
-	}, &said)
+	})
 	if now := c.protection(); !slices.Equal(now, byDefault) {
 		t.Errorf("stale objects: got %q, want %q", now, byDefault)
 	}

@@ -112,23 +112,25 @@ func get(address string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func (r *replica) ready() (bool, string) {
+// ready returns what the operator says unless it is ready.
+func (r *replica) ready() error {
 	code, body := get(r.options.Config.Health.HealthProbeBindAddress + "/readyz?verbose")
-	return code == http.StatusOK, body
+	if code == http.StatusOK {
+		return nil
+	}
+	return errors.New(body)
 }
 
 func (r *replica) untilReady() *replica {
 	r.c.t.Helper()
-	said := ""
-	r.c.eventually("the operator is ready", func(context.Context) (ok bool) {
+	r.c.eventually("the operator is ready", func() error {
 		select {
 		case err := <-r.ended:
 			r.c.t.Fatalf("the operator ended: %v", err)
 		default:
 		}
-		ok, said = r.ready()
-		return ok
-	}, &said)
+		return r.ready()
+	})
 	if r.isCalled() {
 		r.untilTrusted()
 	}
@@ -147,25 +149,35 @@ func (r *replica) isCalled() bool {
 // untilTrusted waits until the API server trusts the operator's bundle.
 func (r *replica) untilTrusted() {
 	r.c.t.Helper()
-	said := ""
-	r.c.eventually("the API server reaches the webhooks", func(ctx context.Context) bool {
-		err := r.c.Create(ctx, newSet("default", "probe"), client.DryRunAll)
-		pod := leaderPod("probe-0")
-		err = errors.Join(err, r.c.Create(ctx, pod, client.DryRunAll))
-		said = fmt.Sprint(err)
-		return err == nil && pod.Labels[lwsv1.GroupIndexLabelKey] == "0"
-	}, &said)
+	r.c.eventually("the API server reaches the webhooks", func() error {
+		ctx, pod := r.c.t.Context(), leaderPod("probe-0")
+		return errors.Join(r.c.Create(ctx, newSet("default", "probe"), client.DryRunAll), r.c.Create(ctx, pod, client.DryRunAll),
+			drill.Lacking("group index", "0", pod.Labels[lwsv1.GroupIndexLabelKey]))
+	})
 }
 
-// eventually waits until a condition holds. A failure prints said.
-func (c *cluster) eventually(what string, is func(context.Context) bool, said *string) {
+// eventually waits until lacks returns nil.
+func (c *cluster) eventually(what string, lacks func() error) {
 	c.t.Helper()
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return is(ctx), nil
+	var last error
+	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = lacks()
+		return last == nil, nil
 	})
 	if err != nil {
-		c.t.Fatalf("never true: %s (%s)", what, ptr.Deref(said, ""))
+		c.t.Fatalf("never true: %s (%v)", what, last)
 	}
+}
+
+// until is eventually for a condition that explains itself.
+func (c *cluster) until(what string, is func() bool) {
+	c.t.Helper()
+	c.eventually(what, func() error {
+		if is() {
+			return nil
+		}
+		return drill.ErrStill
+	})
 }
 
 func (c *cluster) holder() string {
@@ -186,20 +198,19 @@ func TestTwoReplicas(t *testing.T) {
 	c.must(c.Delete(t.Context(), m))
 	first.start()
 
-	said := ""
-	c.eventually("readyz names the failed check", func(context.Context) (ok bool) {
-		ok, said = first.ready()
-		if ok {
+	c.until("readyz names the failed check", func() bool {
+		said := first.ready()
+		if said == nil {
 			t.Fatal("ready without a webhook configuration")
 		}
-		return strings.Contains(said, "[-]certificate failed") && strings.Contains(said, "[+]caches ok")
-	}, &said)
+		return strings.Contains(said.Error(), "[-]certificate failed") && strings.Contains(said.Error(), "[+]caches ok")
+	})
 	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
 	first.untilReady()
 	if code, _ := get(first.options.Config.Health.HealthProbeBindAddress + "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz answers %d", code)
 	}
-	c.eventually("the first replica leads", func(context.Context) bool { return c.holder() != "" }, nil)
+	c.until("the first replica leads", func() bool { return c.holder() != "" })
 	leader := c.holder()
 
 	second := c.replica(nil).start().untilReady()
@@ -209,10 +220,7 @@ func TestTwoReplicas(t *testing.T) {
 
 	c.part("the API server calls the webhooks", c.callWebhooks)
 	c.wipeBundle()
-	c.eventually("a replica is not ready without its bundle", func(context.Context) (ok bool) {
-		ok, said = second.ready()
-		return !ok
-	}, &said)
+	c.until("a replica is not ready without its bundle", func() bool { return second.ready() != nil })
 	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
 	second.untilReady()
 	if !bytes.Equal(c.validating().Webhooks[0].ClientConfig.CABundle, c.mutating().Webhooks[0].ClientConfig.CABundle) {
@@ -228,7 +236,7 @@ func TestTwoReplicas(t *testing.T) {
 	if h := c.holder(); h == leader {
 		t.Error("the operator did not release the lease")
 	}
-	c.eventually("the second replica leads", func(context.Context) bool { h := c.holder(); return h != "" && h != leader }, nil)
+	c.until("the second replica leads", func() bool { h := c.holder(); return h != "" && h != leader })
 	second.shut()
 	if h := c.holder(); h != "" {
 		t.Errorf("the lease is still held by %q", h)
