@@ -151,8 +151,9 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		r, connection = c.ClientConnection, field.NewPath("clientConnection")
 		p, protection = c.Protection, field.NewPath("protection")
 
-		leastDeadline = time.Duration(leaderelection.JitterFactor * float64(l.RetryPeriod.Duration))
-		_, badSuites  = cliflag.TLSCipherSuites(t.CipherSuites)
+		leastDeadline   = time.Duration(leaderelection.JitterFactor * float64(l.RetryPeriod.Duration))
+		_, badSuites    = cliflag.TLSCipherSuites(t.CipherSuites)
+		_, badAuthority = certutil.ParseCertsPEM([]byte(c.Webhook.ClientCA))
 	)
 	return slices.Concat(
 		invalid(field.NewPath("webhook", "port"), *c.Webhook.Port, validation.IsValidPortNum(int(*c.Webhook.Port))...),
@@ -170,7 +171,7 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		unless(badSuites == nil, field.Invalid(tls.Child("cipherSuites"), t.CipherSuites, "must be Go's names of TLS 1.2 cipher suites")),
 		unless(badSuites != nil || !slices.ContainsFunc(t.CipherSuites, isPlain), field.Invalid(tls.Child("cipherSuites"), t.CipherSuites,
 			"must be suites that authenticate what they encrypt: those with GCM or CHACHA20 in their names, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")),
-		validateAuthority(c.Webhook.ClientCA, field.NewPath("webhook", "clientCA")),
+		unless(c.Webhook.ClientCA == "" || badAuthority == nil, field.Invalid(field.NewPath("webhook", "clientCA"), "", "must be certificates in PEM")),
 		invalid(management.Child("webhookServiceName"), *m.WebhookServiceName, validation.IsDNS1035Label(*m.WebhookServiceName)...),
 		invalid(management.Child("webhookSecretName"), *m.WebhookSecretName, validation.IsDNS1123Subdomain(*m.WebhookSecretName)...),
 		validateGates(c.FeatureGates, field.NewPath("featureGates")),
@@ -185,14 +186,6 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		validateNamespaces(p.ExemptNamespaces, protection.Child("exemptNamespaces")),
 		validateKinds(p.Kinds, protection.Child("kinds")),
 	)
-}
-
-func validateAuthority(text string, path *field.Path) field.ErrorList {
-	if text == "" {
-		return nil
-	}
-	_, err := certutil.ParseCertsPEM([]byte(text))
-	return unless(err == nil, field.Invalid(path, "", "must be certificates in PEM"))
 }
 
 // invalid returns a fault for each message.

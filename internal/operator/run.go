@@ -133,12 +133,8 @@ func register(all ...[]prometheus.Collector) {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
+	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, lwsv1.AddToScheme)
+	return scheme, builder.AddToScheme(scheme)
 }
 
 // assemble returns a manager with everything that runs. keeper may be nil. ending is closed when the manager is about

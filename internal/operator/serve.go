@@ -191,10 +191,7 @@ func (o *Options) pods(mgr ctrl.Manager, asking client.Reader) webhook.Pods {
 
 // gangProvider is the gang scheduler of the configuration, or empty.
 func (o *Options) gangProvider() string {
-	if o.Config.GangSchedulingManagement == nil {
-		return ""
-	}
-	return ptr.Deref(o.Config.GangSchedulingManagement.SchedulerProvider, "")
+	return ptr.Deref(ptr.Deref(o.Config.GangSchedulingManagement, v1alpha1.GangSchedulingManagement{}).SchedulerProvider, "")
 }
 
 // scheduling returns what this operator can do for sets with spec.scheduling.

@@ -153,14 +153,12 @@ func isRecorded(pvc *corev1.PersistentVolumeClaim) bool {
 
 // takes is the finalizer that is removed next, or "". B waits for P: only without P does every kubelet refuse the PVC.
 func (s Settings) takes(pvc *corev1.PersistentVolumeClaim) string {
+	hasP := slices.Contains(pvc.Finalizers, PodsFinalizer)
 	switch {
-	case pvc.DeletionTimestamp == nil, pvc.UID == "", pvc.ResourceVersion == "":
+	case pvc.DeletionTimestamp == nil, pvc.UID == "", pvc.ResourceVersion == "", hasP && !s.Alone:
 		return ""
-	case slices.Contains(pvc.Finalizers, PodsFinalizer):
-		if s.Alone {
-			return PodsFinalizer
-		}
-		return ""
+	case hasP:
+		return PodsFinalizer
 	case slices.Contains(pvc.Finalizers, BarrierFinalizer):
 		return BarrierFinalizer
 	}

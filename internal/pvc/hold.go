@@ -100,7 +100,10 @@ func (v HoldView) judge() HoldVerdict {
 	d.Holders, d.Idle = v.World.Holders(v.Claim)
 	switch {
 	case v.Claim.DeletionTimestamp != nil:
-		d.State = draining(d.Holders)
+		// Its finalizers decide: annotations would keep them for a workload that can never use the PVC again.
+		if d.State = Draining; len(wanting(d.Holders)) > 0 {
+			d.State = Doomed
+		}
 		d.Because = action.Reason{Code: "Draining", Sentence: "it is being deleted, and its finalizers decide"}
 	case v.Mode < Hold:
 		v.unheld(&d)
@@ -113,15 +116,6 @@ func (v HoldView) judge() HoldVerdict {
 		v.released(&d)
 	}
 	return d
-}
-
-// draining is the state of a terminating PVC. Its finalizers decide: annotations would
-// keep them for a workload that can never use the PVC again.
-func draining(holders []Holder) State {
-	if len(wanting(holders)) > 0 {
-		return Doomed
-	}
-	return Draining
 }
 
 // wanting are the names of workloads that want a PVC.

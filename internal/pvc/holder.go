@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/identity"
@@ -83,12 +84,8 @@ type World struct {
 // OwnersGone reports whether a PVC has owners, and all of them are gone or wait for it to
 // go. gone reports this of one owner.
 func OwnersGone(pvc *corev1.PersistentVolumeClaim, gone func(owner identity.Ref) bool) bool {
-	for _, owner := range pvc.OwnerReferences {
-		if !gone(identity.OwnerRef(pvc.Namespace, owner)) {
-			return false
-		}
-	}
-	return len(pvc.OwnerReferences) > 0
+	stays := func(owner metav1.OwnerReference) bool { return !gone(identity.OwnerRef(pvc.Namespace, owner)) }
+	return len(pvc.OwnerReferences) > 0 && !slices.ContainsFunc(pvc.OwnerReferences, stays)
 }
 
 // GoneLive reports whether an owner is gone or waits for the PVC to go, in a world that is

@@ -2,6 +2,7 @@ package pvc
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,29 +78,14 @@ func (x *Index) add(pvc string, use Use) { x.byClaim[pvc] = append(x.byClaim[pvc
 
 // Uses are all uses of a PVC, of unbound pods as well. Volumes of an unknown kind count only if the pod is bound.
 func (x *Index) Uses(pvc *corev1.PersistentVolumeClaim) []Use {
-	var uses []Use
-	for _, use := range x.byClaim[pvc.Name] {
-		if use.of(pvc) {
-			uses = append(uses, use)
-		}
-	}
-	for _, use := range x.opaque {
-		if use.Node != "" {
-			uses = append(uses, use)
-		}
-	}
-	return uses
+	isOther := func(use Use) bool { return !use.of(pvc) }
+	isUnbound := func(use Use) bool { return use.Node == "" }
+	return append(slices.DeleteFunc(slices.Clone(x.byClaim[pvc.Name]), isOther), slices.DeleteFunc(slices.Clone(x.opaque), isUnbound)...)
 }
 
 // Holding are the uses that keep the finalizers of a PVC.
 func (x *Index) Holding(pvc *corev1.PersistentVolumeClaim) []Use {
-	var holding []Use
-	for _, use := range x.Uses(pvc) {
-		if use.holds(pvc) {
-			holding = append(holding, use)
-		}
-	}
-	return holding
+	return slices.DeleteFunc(x.Uses(pvc), func(use Use) bool { return !use.holds(pvc) })
 }
 
 // IsShutDown reports whether the kubelet is done with a pod, or was overruled: it was deleted with
