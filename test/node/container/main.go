@@ -6,11 +6,15 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -53,4 +57,99 @@ func write(dir, what string) {
 func end(message string) {
 	fmt.Println(message)
 	os.Exit(1)
+}
+
+const (
+	port  = "6379"
+	pause = 100 * time.Millisecond // between two dials
+	limit = time.Second            // of resolving the name, of connecting, and of an answer
+)
+
+// A diary is the file of a pod about its calls. Each line is a word, a time in milliseconds, and the UID of the other
+// pod or an error:
+//
+//	born    the program began
+//	met     a leader answered, or a worker called
+//	missed  the leader's name is not there, or no pod answers at its address
+//	told    the worker got SIGTERM
+type diary struct{ file *os.File }
+
+func (d diary) add(what string, at time.Time, about string) {
+	line := fmt.Sprintf("%s %d %s\n", what, at.UnixMilli(), strings.ReplaceAll(about, "\n", " "))
+	if _, err := d.file.WriteString(line); err != nil {
+		end(err.Error())
+	}
+}
+
+// call keeps a diary in dir. A leader answers until SIGTERM. A worker dials its leader's name until SIGKILL, as the
+// workers of Ray do.
+func call(dir string, stopped <-chan os.Signal) {
+	file, err := os.OpenFile(filepath.Join(dir, os.Getenv("POD_UID")), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		end(err.Error())
+	}
+	d := diary{file}
+	d.add("born", time.Now(), "")
+	if os.Getenv("LWS_WORKER_INDEX") != "0" {
+		d.dial(net.JoinHostPort(os.Getenv("LWS_LEADER_ADDRESS"), port), stopped)
+	}
+	listener, err := net.Listen("tcp", ":"+port)
+	if err != nil {
+		end(err.Error())
+	}
+	go d.serve(listener)
+	<-stopped
+}
+
+// serve exchanges UIDs with each caller.
+func (d diary) serve(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			end(err.Error())
+		}
+		go func() {
+			defer func() { _ = conn.Close() }()
+			_ = conn.SetDeadline(time.Now().Add(limit))
+			if caller, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
+				d.add("met", time.Now(), strings.TrimSpace(caller))
+				_, _ = fmt.Fprintln(conn, os.Getenv("POD_UID"))
+			}
+		}()
+	}
+}
+
+// dial dials an address again and again, and does not return.
+func (d diary) dial(address string, stopped <-chan os.Signal) {
+	for ticks := time.Tick(pause); ; {
+		select {
+		case <-stopped:
+			d.add("told", time.Now(), "")
+		case at := <-ticks:
+			go func() {
+				if leader, err := greet(address); err != nil {
+					d.add("missed", at, err.Error())
+				} else {
+					d.add("met", at, leader)
+				}
+			}()
+		}
+	}
+}
+
+// greet exchanges UIDs with the leader that has an address now.
+func greet(address string) (leader string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp4", address)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(limit))
+	if _, err := fmt.Fprintln(conn, os.Getenv("POD_UID")); err != nil {
+		return "", err
+	}
+	leader, err = bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(leader), err
 }
