@@ -31,28 +31,10 @@ import (
 
 var architectures = []string{"amd64", "arm64"}
 
-// standIns is the directory of programs that most tests share.
-var standIns string
-
-func TestMain(m *testing.M) {
-	var err error
-	if standIns, err = os.MkdirTemp("", "image"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(standIns)
-	os.Exit(code)
-}
-
-// options returns the programs that most tests share.
+// options builds a small program for each platform. It stands in for the operator, whose build takes minutes.
 func options(t *testing.T) Options {
 	t.Helper()
-	return optionsIn(t, standIns)
-}
-
-// optionsIn builds a small program for each platform. It stands in for the operator, whose build takes minutes.
-func optionsIn(t *testing.T, dir string) Options {
-	t.Helper()
+	dir := t.TempDir()
 	for file, text := range map[string]string{
 		"go.mod": "module example.com/program\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n",
 	} {
@@ -62,9 +44,6 @@ func optionsIn(t *testing.T, dir string) Options {
 	for _, architecture := range architectures {
 		from := filepath.Join(dir, "linux_"+architecture)
 		o.Programs = append(o.Programs, from)
-		if _, err := os.Stat(from); err == nil {
-			continue
-		}
 		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(from, program), ".")
 		build.Dir = dir
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=")
@@ -89,7 +68,7 @@ func (o Options) layoutOf(t *testing.T) string {
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "image"), filepath.Join(t.TempDir(), "image")
 	for _, dir := range []string{first, second, second} { // the last writes over the second
-		if _, err := optionsIn(t, t.TempDir()).Write(dir); err != nil {
+		if _, err := options(t).Write(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
