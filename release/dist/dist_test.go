@@ -30,28 +30,10 @@ var released = []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_ar
 
 const version = "v1.2.3"
 
-// standIns is the directory of programs that most tests share.
-var standIns string
-
-func TestMain(m *testing.M) {
-	var err error
-	if standIns, err = os.MkdirTemp("", "dist"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(standIns)
-	os.Exit(code)
-}
-
-// options returns the programs that most tests share.
+// options builds small programs for each platform, which stand in for Lockstep's, whose builds take minutes.
 func options(t *testing.T) Options {
 	t.Helper()
-	return optionsIn(t, standIns)
-}
-
-// optionsIn builds small programs for each platform, which stand in for Lockstep's, whose builds take minutes.
-func optionsIn(t *testing.T, dir string) Options {
-	t.Helper()
+	dir := t.TempDir()
 	write(t, filepath.Join(dir, "go.mod"), "module example.com/program\n\ngo 1.26\n")
 	for _, program := range programs {
 		write(t, filepath.Join(dir, program, "main.go"), "package main\n\nfunc main() { println(\"here is "+program+"\") }\n")
@@ -66,9 +48,6 @@ func optionsIn(t *testing.T, dir string) Options {
 	for _, platform := range released {
 		to := filepath.Join(dir, "programs", platform)
 		o.Programs = append(o.Programs, to)
-		if _, err := os.Stat(to); err == nil {
-			continue
-		}
 		system, architecture, _ := strings.Cut(platform, "_")
 		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", to+"/", "./lockstep", "./"+plugin)
 		build.Dir = dir
@@ -115,7 +94,7 @@ func (o Options) make(t *testing.T, private *ecdsa.PrivateKey) string {
 // The programs are built twice as well, in other directories.
 func TestTheSameSourcesGiveTheSameRelease(t *testing.T) {
 	private, _ := newKey(t)
-	one, other := options(t).make(t, private), optionsIn(t, t.TempDir()).make(t, private)
+	one, other := options(t).make(t, private), options(t).make(t, private)
 	if made, err := os.ReadDir(one); err != nil || len(made) != 2*len(programs)*len(released)+4 {
 		t.Fatalf("%d files, %v", len(made), err)
 	}
