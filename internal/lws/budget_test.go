@@ -168,88 +168,26 @@ func TestADrainExhaustsNoBudget(t *testing.T) {
 	}
 }
 
-// The marks go onto the leader, then onto its workers; then the leader is deleted, once. Whatever ends
-// in between, the next reconcile goes on from there.
+// The marks go onto the leader, then onto its workers; then the leader is deleted, once.
 func TestAGroupThatExhaustsItsBudgetIsStopped(t *testing.T) {
-	for ends := range 4 {
-		c := budget(1, 3, 0)(t)
-		then(annotated("w-0", recover, "true"), on("w-0-1", crash))(c)
-		plan := c.decideGroup("w-0")
-		if got, want := short(plan), "set-finalizers pod w-0, set-finalizers pod w-0-1, set-finalizers pod w-0-2, delete pod w-0"; got != want {
-			t.Fatalf("got %q, want %q", got, want)
-		}
-		event := plan.Actions[3].(action.Delete).Tell.Done[0]
-		if !event.Warning || event.Reason != "ReplicaRestartBudgetExceeded" || event.Action != "Delete" ||
-			event.Note != "Restart budget exhausted; terminated group 0 and stopped automatic recovery" {
-			t.Errorf("the event is %+v", event)
-		}
-		done := plan
-		done.Actions = plan.Actions[:ends]
-		c.do(done)
-		c.awake()
-		if ends > 0 {
-			leader, left := find[Pod](c, "w-0"), c.decideGroup("w-0")
-			if a := leader.Annotations; a[lwsv1.GroupRestartBudgetExhaustedAnnotationKey] != "true" || a[recover] != "" || a[restart.AnnotationKey] == "" {
-				t.Errorf("the leader has %v", a)
-			}
-			if got, want := spelled(left), spelled(plan)[ends:]; !slices.Equal(got, want) {
-				t.Errorf("after %d writes: %v, want %v", ends, got, want)
-			}
-		}
-		uids := uidsOf(c, "w-0", "w-0-1", "w-0-2")
-		c.settle()
-		for _, name := range []string{"w-0", "w-0-1", "w-0-2"} {
-			if pod := find[Pod](c, name); pod.DeletionTimestamp == nil || !lws.IsExhausted(pod) {
-				t.Errorf("after %d writes: pod %s: %+v", ends, name, pod.ObjectMeta)
-			}
-		}
-		if got := uidsOf(c, "w-0", "w-0-1", "w-0-2"); !slices.Equal(got, uids) {
-			t.Errorf("after %d writes: %v became %v", ends, uids, got)
-		}
-	}
-}
-
-// The group is deleted once the status counts it: a process that ends in between counts it once.
-func TestARecreationIsCountedBeforeTheGroupGoes(t *testing.T) {
-	c := budget(1, 2, 2)(t)
-	on("w-0-1", crash)(c)
+	c := budget(1, 3, 0)(t)
+	then(annotated("w-0", recover, "true"), on("w-0-1", crash))(c)
 	plan := c.decideGroup("w-0")
-	if got := short(plan); got != "annotate pod w-0 | Restart" {
-		t.Fatalf("got %q", got)
+	if got, want := short(plan), "set-finalizers pod w-0, set-finalizers pod w-0-1, set-finalizers pod w-0-2, delete pod w-0"; got != want {
+		t.Fatalf("got %q, want %q", got, want)
 	}
-	c.do(plan)
-	c.awake()
-	if got := short(c.decideGroup("w-0")); got != "| Restart" {
-		t.Errorf("before it is counted: %q", got)
+	event := plan.Actions[3].(action.Delete).Tell.Done[0]
+	if !event.Warning || event.Reason != "ReplicaRestartBudgetExceeded" || event.Action != "Delete" ||
+		event.Note != "Restart budget exhausted; terminated group 0 and stopped automatic recovery" {
+		t.Errorf("the event is %+v", event)
 	}
-	c.reconcileSet()
-	c.reconcileSet()
-	if recreations(c) != 1 {
-		t.Errorf("counted %d", recreations(c))
+	c.do(lws.Plan{Actions: plan.Actions[:1]})
+	c.awake() // the process ended, and the next one goes on from there
+	if a := find[Pod](c, "w-0").Annotations; a[lwsv1.GroupRestartBudgetExhaustedAnnotationKey] != "true" || a[recover] != "" || a[restart.AnnotationKey] == "" {
+		t.Errorf("the leader has %v", a)
 	}
-	if got := spelled(c.decideGroup("w-0")); !slices.Contains(got, "delete pod w-0") {
-		t.Errorf("once it is counted: %v", got)
-	}
-	c.settle()
-	if recreations(c) != 1 {
-		t.Errorf("counted %d at last", recreations(c))
-	}
-}
-
-// A decision reads the set live: a cache may not show the last count yet.
-func TestACacheThatLagsLosesNoCount(t *testing.T) {
-	c := budget(1, 2, 1)(t)
-	lagging := c.Lagging()
-	failures(1)(c)
-	c.pass(time.Hour)
-	on("w-0-1", crash)(c)
-	for _, kind := range kinds[1:] { // all but the set
-		lagging.Deliver(kind)
-	}
-	c.cached = lagging
-	c.awake()
-	if got := spelled(c.decideGroup("w-0")); len(got) != 3 || got[0] != "set-finalizers pod w-0" {
-		t.Errorf("got %v", got)
+	if got, want := spelled(c.decideGroup("w-0")), spelled(plan)[1:]; !slices.Equal(got, want) {
+		t.Errorf("then %v, want %v", got, want)
 	}
 }
 
@@ -361,41 +299,31 @@ func TestRecoveredPodsGoBeforeTheirLeader(t *testing.T) {
 	}
 }
 
-// A count belongs to a revision: a group that runs another one begins anew, also when it comes back.
-func TestARevisionHasABudgetOfItsOwn(t *testing.T) {
-	c := budget(1, 2, 1)(t)
-	then(failures(1), user(fakeapi.Image("image:2")), settled)(c)
-	if recreations(c) != -1 {
-		t.Errorf("counted %d at another revision", recreations(c))
-	}
-	then(user(fakeapi.Image("image:1")), settled)(c)
-	before := find[Pod](c, "w-0").UID
-	failures(1)(c)
-	if find[Pod](c, "w-0").UID == before {
-		t.Error("the count of a former rollout still holds")
-	}
-}
-
-// The group that is scaled away loses its count.
-func TestScaledAwayGroupsLoseTheirCount(t *testing.T) {
-	c := budget(1, 2, 1)(t)
-	then(failures(1), user(replicas(0)), settled, user(replicas(1)), settled)(c)
-	if recreations(c) != -1 {
-		t.Errorf("counted %d", recreations(c))
-	}
-}
-
-// A lower limit holds for the next failure.
-func TestALowerLimitHoldsForTheNextFailure(t *testing.T) {
-	c := budget(1, 2, 9)(t)
-	before := then(failures(2), user(atMost(1)), settled)
-	before(c)
-	if lws.IsExhausted(find[Pod](c, "w-0")) {
-		t.Error("it was stopped without a failure")
-	}
-	failures(1)(c)
-	if !lws.IsExhausted(find[Pod](c, "w-0")) {
-		t.Error("it was recreated once more")
+// A count belongs to a group at a revision, and ends with either. A lower limit holds for the next failure, and a user who
+// recovers a group that was not stopped changes nothing.
+func TestWhatALimitCounts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit   int32
+		happens step
+		want    int32
+		stopped bool // by one more failure
+	}{
+		"another revision, and back":  {1, then(failures(1), user(fakeapi.Image("image:2")), settled, user(fakeapi.Image("image:1")), settled), -1, false},
+		"scaled away, and back":       {1, then(failures(1), user(replicas(0)), settled, user(replicas(1)), settled), -1, false},
+		"a lower limit":               {9, then(failures(2), user(atMost(1)), settled), 2, true},
+		"a running group recovered":   {2, then(failures(1), recovered, failures(1), recovered), 2, true},
+		"a stopped group recovered":   {1, then(failures(2), recovered, settled), -1, false},
+		"the limit is as it was once": {1, failures(1), 1, true},
+	} {
+		c := budget(1, 2, tt.limit)(t)
+		tt.happens(c)
+		if got := recreations(c); got != tt.want || lws.IsExhausted(find[Pod](c, "w-0")) {
+			t.Errorf("%s: counted %d, want %d", name, got, tt.want)
+		}
+		failures(1)(c)
+		if got := lws.IsExhausted(find[Pod](c, "w-0")); got != tt.stopped {
+			t.Errorf("%s: one more failure stops the group: %t", name, got)
+		}
 	}
 }
 
@@ -412,6 +340,7 @@ func TestCountsOfAnotherImplementation(t *testing.T) {
 		"of another version": {`{"%sx/0": 2}`, nothing, 1},
 		"it is no object":    {`[%q]`, nothing, 1},
 		"it is negative":     {`{"%s/0": -2}`, nothing, 1},
+		"it is no JSON":      {`{%s`, nothing, 1},
 		"of a former leader": {`{"%s/0": 2}`, then(user(replicas(0)), settled, user(replicas(1)), settled), 1},
 	} {
 		c := budget(1, 2, 3)(t)
@@ -465,18 +394,6 @@ func TestAStoppedSurgeGroupIsTold(t *testing.T) {
 	degraded := meta.FindStatusCondition(c.status().Conditions, string(lwsv1.LeaderWorkerSetDegraded))
 	if degraded == nil || degraded.Status != metav1.ConditionTrue || !strings.Contains(degraded.Message, "kubectl annotate pod w-4 ") {
 		t.Errorf("the condition is %+v", degraded)
-	}
-}
-
-// Counts that cannot be read are taken as none.
-func TestCountsThatCannotBeRead(t *testing.T) {
-	c := budget(1, 2, 3)(t)
-	then(on("w", func(set Set) {
-		set.Annotations = withAnnotation(set.Annotations, lwsv1.GroupRestartCountsAnnotationKey, "{")
-		set.Status.RestartsSince = &metav1.Time{Time: find[Pod](c, "w-0").CreationTimestamp.Add(time.Second)}
-	}), on("w-0-1", crash))(c)
-	if got := short(c.decideGroup("w-0")); got != "annotate pod w-0 | Restart" {
-		t.Errorf("got %q", got)
 	}
 }
 

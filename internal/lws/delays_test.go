@@ -215,6 +215,8 @@ func TestAvailableIsWhatItSays(t *testing.T) {
 		"paused at rest":              {with(2, 2), pause, isAvailable, current},
 		"paused, a change waits":      {with(2, 2), then(pause, rolled, settled), isAvailable, inProgress},
 		"paused, a group is down":     {with(2, 2), then(pause, rolled, settled, on("w-1", unready)), wasAvailable, inProgress},
+		"a rollout is done":           {with(2, 1), then(rolled, settled), isAvailable, current},
+		"down after a rollout":        {with(2, 1), then(rolled, settled, on("w-1", unready)), wasAvailable, inProgress},
 		"a rollout begins":            {with(2, 2), rolled, wasAvailable, inProgress},
 		"paused, a broken surge":      {with(2, 1), then(brokenSurge, pause), isAvailable, inProgress},
 		"a surge group at rest":       {with(3, 1), then(user(replicas(2)), on("w-2", unready)), isAvailable, current},

@@ -67,6 +67,12 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		}), "w-0", "| Missing"},
 		{"a failed group without its StatefulSet", with(1, 3, onRestart), then(gone[StatefulSet]("w-0"), orphaned[Pod]("w-0-1"),
 			orphaned[Pod]("w-0-2"), on("w-0-1", crash)), "w-0", "annotate pod w-0, delete pod w-0-1, delete pod w-0-2, delete pod w-0"},
+		{"a worker fails", with(1, 3, onRestart), on("w-0-2", crash), "w-0",
+			"annotate pod w-0, delete statefulset w-0, delete pod w-0, delete pod w-0-1, delete pod w-0-2"},
+		// The StatefulSet controller would replace it at once, and the group would have a ninth pod of eight.
+		{"a worker is gone", with(1, 3, onRestart), gone[Pod]("w-0-1"), "w-0", "annotate pod w-0, delete statefulset w-0, delete pod w-0, delete pod w-0-2"},
+		{"a worker is gone, after the start", with(1, 3, fakeapi.Policy(lwsv1.RecreateGroupAfterStart)), gone[Pod]("w-0-1"), "w-0",
+			"annotate pod w-0, delete statefulset w-0, delete pod w-0, delete pod w-0-2"},
 		// Workers beyond the size of a group that starts are scaled back, which is no failure.
 		{"a worker fails in the start of its group", with(1, 3, onRestart), then(surplus, on("w-0-2", crash)), "w-0",
 			"annotate pod w-0, delete statefulset w-0, delete pod w-0, delete pod w-0-1, delete pod w-0-2, delete pod w-0-3"},

@@ -188,26 +188,6 @@ func (c *cluster) stops(leader string) {
 	fakeapi.Terminate[Pod](c.Server, leader, budgetFinalizer, metav1.FinalizerDeleteDependents)
 }
 
-// A stopped group keeps the place that a surge gave it: the set was not scaled down. It goes with a scale-down, and the
-// youngest of two goes first.
-func TestAStoppedGroupIsReleasedByAScaleDownOnly(t *testing.T) {
-	c := keyed(t, 2, 2, onRestart, atMost(0), surgeOnly)
-	c.lead("w-r-a", keyOf("a"), runs)
-	c.lead("w-r-b", keyOf("b"), runs)
-	c.roll()
-	c.lead("w-s-c", keyOf("c"), runs)
-	c.stops("w-s-c")
-	c.lead("w-s-d", keyOf("d"))
-	plan := c.decideSet()
-	if released, admitted := releasedBy(plan), admittedBy(plan); len(released)+len(admitted) > 0 {
-		t.Errorf("released %v and admitted %v while two groups of three run", released, admitted)
-	}
-	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(1)) })
-	if got := releasedBy(c.decideSet()); !slices.Equal(got, []string{"w-s-c"}) {
-		t.Errorf("scaled down: released %v", got)
-	}
-}
-
 // A leader that is marked and not deleted yet holds the place of its group, and runs no more.
 func TestAMarkedLeaderIsNotActive(t *testing.T) {
 	c := keyed(t, 2, 2, onRestart, atMost(0))

@@ -117,24 +117,6 @@ func scaledTo(n int32) step {
 	}))
 }
 
-// TestZeroAndBackAtOnce scales a gang of the whole set to zero and back, while the pods of before end. None of the
-// next pods enters a PodGroup that terminates.
-func TestZeroAndBackAtOnce(t *testing.T) {
-	for turns := range 6 {
-		c := atLevel(gang.SetLevel, 4, 2)(t)
-		user(replicas(0))(c)
-		for range turns {
-			c.reconcileSet()
-			c.turn()
-		}
-		user(replicas(2))(c)
-		c.settle()
-		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 4 {
-			t.Errorf("scaled back after %d turns: %s, %v", turns, fault, spelled(c.decideSet()))
-		}
-	}
-}
-
 // TestPodGroupsInUseStay: leaders without their StatefulSet, and pods that memory lacks, keep their PodGroups.
 func TestPodGroupsInUseStay(t *testing.T) {
 	for level := range levels {
@@ -265,18 +247,6 @@ func TestMinCountOfGroupsWithKeys(t *testing.T) {
 	check("room for two more", 9)
 }
 
-// TestOrphanedWorkersOfAFormerLeader: the next leader has another PodGroup, so that its workers are new.
-func TestOrphanedWorkersOfAFormerLeader(t *testing.T) {
-	for _, level := range []gang.Level{gang.ReplicaLevel, gang.RoleLevel} {
-		c := atLevel(level, 1, 2)(t)
-		c.Remove(find[Pod](c, "w-0"), metav1.DeletePropagationOrphan)
-		c.settle()
-		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 2 {
-			t.Errorf("level %s: %s", level, fault)
-		}
-	}
-}
-
 // TestWorkersOfAPreviousOperator: a group whose workers do not know the name that the leader added starts again, and
 // that is no failure.
 func TestWorkersOfAPreviousOperator(t *testing.T) {
@@ -370,28 +340,6 @@ const dropped = "the API server dropped spec.schedulingConstraints; switch on it
 
 // randomNames are those of Workloads and PodGroups.
 var randomNames = regexp.MustCompile(`(podgroup|workload) [^ ,]+`)
-
-// TestNewSetsWaitForTheirWorkload: leaders are created once the scheduler knows the set.
-func TestNewSetsWaitForTheirWorkload(t *testing.T) {
-	c := newCluster(t)
-	c.scheduler = gang.Kubernetes
-	c.awake()
-	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2, levels[gang.SetLevel]))
-	var created []string
-	for range 8 {
-		plan := c.decideSet()
-		for _, a := range plan.Actions {
-			if a.About().Verb == "create" {
-				created = append(created, strings.ToLower(string(a.Target().Kind)))
-			}
-		}
-		c.do(plan)
-	}
-	order := []int{slices.Index(created, "workload"), slices.Index(created, "podgroup"), slices.Index(created, "statefulset")}
-	if order[0] < 0 || !slices.IsSorted(order) {
-		t.Errorf("created %v", created)
-	}
-}
 
 // TestPodGroupsOf011Stay: their names have no incarnation. The next leader of the group has another.
 func TestPodGroupsOf011Stay(t *testing.T) {

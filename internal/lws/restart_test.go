@@ -138,44 +138,6 @@ func starting(c *cluster) {
 	}
 }
 
-// One plan writes the decision and deletes the group: the decision first, then the StatefulSet, then all pods at once.
-func TestAGroupIsDecidedAndDeletedInOnePlan(t *testing.T) {
-	c := running(t, 2, 3, onRestart)
-	on("w-1-2", crash)(c)
-	plan := c.decideGroup("w-1")
-	want := []string{"annotate pod w-1", "delete statefulset w-1", "delete pod w-1", "delete pod w-1-1", "delete pod w-1-2"}
-	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
-		t.Fatalf("(-want +got)\n%s", diff)
-	}
-	events := of[action.Delete](plan)[1].Tell.Done
-	if len(events) != 1 || events[0].Reason != "RecreateGroup" || events[0].Related.Name != "w-1" {
-		t.Errorf("got %+v", events)
-	}
-	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
-		t.Errorf("the other group: %v", got)
-	}
-}
-
-// The StatefulSet controller replaces a worker that is gone within milliseconds, and the group has a ninth pod of eight. Its
-// StatefulSet is deleted before all else. If the operator ends after that, the group is recreated all the same.
-func TestAWorkerThatIsGoneIsNotReplacedInItsOldGroup(t *testing.T) {
-	for _, policy := range []lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart} {
-		c := running(t, 2, 3, fakeapi.Policy(policy))
-		gone[Pod]("w-1-1")(c)
-		plan, before := c.decideGroup("w-1"), c.leaders()["w-1"]
-		want := []string{"annotate pod w-1", "delete statefulset w-1", "delete pod w-1", "delete pod w-1-2"}
-		if diff := cmp.Diff(want, spelled(plan)); diff != "" {
-			t.Fatalf("(-want +got)\n%s", diff)
-		}
-		c.do(lws.Plan{Actions: plan.Actions[:1]})
-		c.awake()
-		c.settle()
-		if c.leaders()["w-1"] == before {
-			t.Errorf("%s: a crash after the first write leaves the group as it is", policy)
-		}
-	}
-}
-
 // A group that is recreated has one event: a warning that names the pod that failed, how and where. Nobody else tells of
 // a leader that somebody else deletes.
 func TestTheEventOfARecreatedGroup(t *testing.T) {
@@ -255,14 +217,6 @@ func disrupted(pod Pod) {
 
 func terminationTarget(pod Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "TerminationTarget", Status: corev1.ConditionTrue})
-}
-
-func TestARolloutIsNoFailure(t *testing.T) {
-	c := running(t, 2, 2, onRestart)
-	then(user(fakeapi.Image("image:2")), settled)(c)
-	if r := c.status().Restarts; len(r) != 0 {
-		t.Errorf("a rollout is counted: %+v", r)
-	}
 }
 
 // A leader that the StatefulSet controller replaces because of its revision is no failure, also if the template

@@ -48,6 +48,7 @@ func TestDecisionsAboutASet(t *testing.T) {
 	const applies, status = "apply statefulset w", "status leaderworkerset w"
 	checkDecisions(t, []decision{
 		{"in step", noted, nothing, "", ""},
+		{"a default that a definition fills in", with(2, 2, onRestart), on("w", byDefault), "", ""},
 		{"others' labels and annotations", noted, on("w", func(sts StatefulSet) {
 			metav1.SetMetaDataLabel(&sts.ObjectMeta, "other", "x")
 			metav1.SetMetaDataAnnotation(&sts.ObjectMeta, "other", "x")

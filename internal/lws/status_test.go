@@ -20,7 +20,6 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -77,33 +76,6 @@ func notes(a action.Action) []string {
 func written(t testing.TB, plan lws.Plan) lwsv1.LeaderWorkerSetStatus {
 	t.Helper()
 	return one[action.WriteStatus](t, plan).Status
-}
-
-func TestANewSet(t *testing.T) {
-	c := newCluster(t)
-	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 3))
-	plan := c.decideSet()
-	want := []string{"create controllerrevision w-" + lwsrevision.Key(data(t, set)) + "-1", "create statefulset w", "create service w", "status leaderworkerset w"}
-	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if told := plan.Actions[0].About().Tell.Done; len(told) != 1 || told[0].Reason != "CreatingRevision" {
-		t.Errorf("got events %+v of the revision", told)
-	}
-	write := one[action.WriteStatus](t, plan)
-	if diff := cmp.Diff(map[string]string{progressing: isProgressing}, brief(write.Status)); diff != "" {
-		t.Errorf("conditions (-want +got)\n%s", diff)
-	}
-	if want := "leaderworkerset.sigs.k8s.io/name=w,leaderworkerset.sigs.k8s.io/worker-index=0"; write.Status.HPAPodSelector != want {
-		t.Errorf("got selector %q, want %q", write.Status.HPAPodSelector, want)
-	}
-	if diff := cmp.Diff([]string{"GroupsProgressing/Update: 0 2"}, notes(write)); diff != "" {
-		t.Errorf("events (-want +got)\n%s", diff)
-	}
-	user(replicas(0))(c)
-	if diff := cmp.Diff(map[string]string{available: isAvailable}, brief(written(t, c.decideSet()))); diff != "" {
-		t.Errorf("a set without groups (-want +got)\n%s", diff)
-	}
 }
 
 // Ready groups at or above replicas count as ready, and for Available do not.
@@ -165,50 +137,6 @@ func TestConditionsChange(t *testing.T) {
 			}
 			checkTransitions(t, before.Conditions, write.Status.Conditions, generation, c.Now)
 		})
-	}
-}
-
-// Available is True while every group below replicas is ready: also while a rollout is paused, and where one
-// waits for a surge group that never becomes ready. It does not change with each step of a rollout.
-func TestAvailableTellsWhetherEveryWantedGroupIsReady(t *testing.T) {
-	surge := func(set Set) {
-		rollingOf(set).MaxUnavailable, rollingOf(set).MaxSurge = intstr.FromInt32(0), intstr.FromInt32(1)
-	}
-	broken := func(c *cluster) { // the surge group never becomes ready
-		for range 90 {
-			c.reconcileSet()
-			c.others()
-			if pod := fakeapi.Find[Pod](c.Server, "w-3"); pod != nil {
-				on("w-3", unready)(c)
-			}
-			c.pass(time.Second)
-		}
-	}
-	for name, tt := range map[string]struct {
-		of                            func(testing.TB) *cluster
-		happens                       step
-		available, updating, progress string
-	}{
-		"paused":                  {with(3, 1), then(pause, user(fakeapi.Image("image:2")), settled), isAvailable, "True RolloutPaused", wasProgressing},
-		"paused, a group is down": {with(3, 1), then(pause, user(fakeapi.Image("image:2")), settled, on("w-1", unready), after(time.Minute), carriedOut), wasAvailable, "True RolloutPaused", "True RolloutPaused"},
-		"a broken surge group":    {with(3, 1, surge), then(user(fakeapi.Image("image:2")), broken), isAvailable, isUpdating, wasProgressing},
-		"the rollout begins":      {with(3, 1, surge), then(user(fakeapi.Image("image:2")), carriedOut), wasAvailable, isUpdating, isProgressing},
-		"the rollout is done":     {with(3, 1), then(user(fakeapi.Image("image:2")), settled), isAvailable, "False NoGroupsUpdating", wasProgressing},
-		"a group of a rolled set": {with(3, 1), then(user(fakeapi.Image("image:2")), settled, on("w-1", unready), after(time.Minute), carriedOut), wasAvailable, "False NoGroupsUpdating", isProgressing},
-	} {
-		c := tt.of(t)
-		tt.happens(c)
-		got := map[string]string{}
-		for _, kind := range []string{available, updating, progressing} {
-			told := condition(c.status(), kind)
-			got[kind] = string(told.Status) + " " + told.Reason
-		}
-		if diff := cmp.Diff(map[string]string{available: tt.available, updating: tt.updating, progressing: tt.progress}, got); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", name, diff)
-		}
-		if isReady := condition(c.status(), ready).Status == metav1.ConditionTrue; isReady && tt.updating[:4] == "True" {
-			t.Errorf("%s: it is Ready while an update is in progress", name)
-		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -237,23 +236,5 @@ func (d decided) checkParallel(ref identity.Ref) {
 	}
 	if object := byUID(d.seen.orphans, ref.UID); leader == nil || object == nil {
 		d.t.Fatalf("%s: deletes %s, which no terminating leader controls", d, ref)
-	}
-}
-
-// A definition that fills the field in changes no generation, and costs a running set no write: not
-// in the status, the StatefulSets or the revisions.
-func TestADefaultThatADefinitionFillsInCostsNoWrite(t *testing.T) {
-	c := running(t, 2, 2, onRestart)
-	before := c.version()
-	on("w", byDefault)(c)
-	before[fakeapi.NameOf(find[Set](c, "w"))] = find[Set](c, "w").ResourceVersion
-	for _, d := range c.decideAll() {
-		if len(d.plan.Actions) > 0 {
-			t.Errorf("%s", d)
-		}
-	}
-	c.settle()
-	if diff := cmp.Diff(before, c.version()); diff != "" {
-		t.Errorf("written (-before +after)\n%s", diff)
 	}
 }

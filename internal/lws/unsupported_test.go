@@ -71,16 +71,11 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 // A set that asks for what no rule meets yet is left alone, whether or not it ran before: no leader StatefulSet is
 // created, and nothing is written to what it has.
 func TestWhatNoRuleMeetsIsLeftAlone(t *testing.T) {
-	clusters := map[string]*cluster{}
-	for name, unmet := range map[string]edit{
-		"gang": func(set Set) { set.Spec.Scheduling = &lwsv1.Scheduling{Replica: &lwsv1.ReplicaScheduling{}} },
-	} {
-		fresh, ran := newCluster(t), running(t, 2, 2)
-		fakeapi.Add(fresh.Server, fakeapi.Set("w", 2, 2, unmet))
-		then(user(unmet), user(fakeapi.Image("image:2")), gone[Pod]("w-0-1"))(ran)
-		clusters[name+", fresh"], clusters[name+", ran"] = fresh, ran
-	}
-	for name, c := range clusters {
+	unmet := func(set Set) { set.Spec.Scheduling = &lwsv1.Scheduling{Replica: &lwsv1.ReplicaScheduling{}} }
+	fresh, ran := newCluster(t), running(t, 2, 2)
+	fakeapi.Add(fresh.Server, fakeapi.Set("w", 2, 2, unmet))
+	then(user(unmet), user(fakeapi.Image("image:2")), gone[Pod]("w-0-1"))(ran)
+	for name, c := range map[string]*cluster{"fresh": fresh, "ran": ran} {
 		before := fakeapi.All[StatefulSet](c.Objects)
 		write := one[action.WriteStatus](t, c.decideSet())
 		if told := meta.FindStatusCondition(write.Status.Conditions, lws.CodeUnsupported); told == nil || told.Status != metav1.ConditionTrue {

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -120,5 +123,14 @@ func TestClassesOfExitCodes(t *testing.T) {
 	}
 	if got := exitClass(nil); got != "none" {
 		t.Errorf("without a code: %s", got)
+	}
+}
+
+func TestFailedWatchesAreCounted(t *testing.T) {
+	for _, err := range []error{io.EOF, errors.New("forbidden")} {
+		WatchFailed(t.Context(), cache.NewReflector(nil, &corev1.Pod{}, nil, 0), err)
+	}
+	if diff := cmp.Diff(map[string]float64{"watch_errors_total *v1.Pod": 1}, fakeapi.Metrics(t, WatchMetrics()...)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

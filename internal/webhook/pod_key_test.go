@@ -1,14 +1,18 @@
 package webhook
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
 	names "lockstep.dev/lockstep/internal/identity"
 	rule "lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -129,4 +133,124 @@ func TestOnlyAReplicaSetMakesLeadersWithKeys(t *testing.T) {
 	if admitted(t, pod); rule.LacksKey(pod) || pod.Labels[lwsv1.GroupIndexLabelKey] != "0" || len(pod.Spec.SchedulingGates) > 0 {
 		t.Errorf("labels %v", pod.Labels)
 	}
+}
+
+// kinds are what a pod of a set may have beyond its name. Each pod draws any of them.
+var kinds = map[string]func(*corev1.Pod){
+	"a subdomain of the group":      note(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica"),
+	"a domain of the group":         note(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
+	"subgroups":                     note(lwsv1.SubGroupSizeAnnotationKey, "2"),
+	"subgroups without the leader":  note(lwsv1.SubGroupPolicyTypeAnnotationKey, "LeaderExcluded"),
+	"a domain of the subgroup":      note(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host"),
+	"a leader with TPUs":            note(lwsv1.LeaderRequestsTPUsAnnotationKey, "true"),
+	"an address of the leader":      note(lwsv1.LeaderAddressAnnotationKey, "w-0.w.ns"),
+	"a template that names a group": label(lwsv1.GroupIndexLabelKey, "7"),
+	"a template that names a key":   label(lwsv1.GroupUniqueHashLabelKey, "key"),
+	"a subgroup of the template":    label(lwsv1.SubGroupIndexLabelKey, "5"),
+	"a gate":                        func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "users"}} },
+	"a node":                        func(p *corev1.Pod) { p.Spec.NodeName = "n" },
+	"no StatefulSet":                func(p *corev1.Pod) { p.OwnerReferences = nil },
+	"a Workload":                    note(lwsv1.WorkloadNameAnnotationKey, "w-h"),
+	"a level of PodGroups":          note(lwsv1.WorkloadSchedulingAnnotationKey, "replica"),
+	"a PodGroup for each role":      note(lwsv1.WorkloadSchedulingAnnotationKey, "role"),
+	"a Workload of its leader":      note(lwsv1.WorkloadNameAnnotationKey, "w-h.abcde"),
+	"another PodGroup":              func(p *corev1.Pod) { gang.Tie(p, "users") },
+	"TPUs": func(p *corev1.Pod) {
+		for i := range p.Spec.Containers {
+			p.Spec.Containers[i].Resources.Limits = corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}
+		}
+	},
+	"variables": func(p *corev1.Pod) {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A"}, {Name: lwsv1.LwsGroupSize, Value: "users"}, {Name: "A"}}
+	},
+	"an init container": func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "i"}} },
+	"half an affinity": func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "rack"}},
+		}}
+	},
+}
+
+func note(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value) }
+}
+
+func label(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, key, value) }
+}
+
+// anyPod is a new pod of group 0 of the set w, as its StatefulSet creates it.
+var anyPod = rapid.Custom(func(t *rapid.T) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "w-0", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "r", lwsv1.WorkerIndexLabelKey: "0"},
+			Annotations:     map[string]string{lwsv1.SizeAnnotationKey: rapid.SampledFrom([]string{"1", "4", "5"}).Draw(t, "size")},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "w", Controller: fakeapi.Ptr(true)}},
+		},
+		Spec: corev1.PodSpec{Subdomain: "w", Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}},
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		if rapid.IntRange(0, 3).Draw(t, kind) == 0 {
+			kinds[kind](pod)
+		}
+	}
+	if worker := rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "worker"); worker != "" {
+		pod.Name += "-" + worker
+		delete(pod.Labels, lwsv1.WorkerIndexLabelKey)
+		label(lwsv1.GroupIndexLabelKey, "0")(pod)
+		label(lwsv1.GroupUniqueHashLabelKey, "key")(pod)
+		note(lwsv1.LeaderPodNameAnnotationKey, "w-0")(pod)
+		if len(pod.OwnerReferences) > 0 {
+			pod.OwnerReferences[0].Name = "w-0"
+		}
+	}
+	return pod
+})
+
+// anyHashPod is a new pod of a set whose groups have keys: a leader as a ReplicaSet creates it, or a worker.
+var anyHashPod = rapid.Custom(func(t *rapid.T) *corev1.Pod {
+	pod := anyPod.Draw(t, "pod")
+	if rule.IsLeader(pod) {
+		pod.Name, pod.GenerateName, pod.OwnerReferences = "", "w-5d8-", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "w-5d8", Controller: fakeapi.Ptr(true)}}
+		note(lwsv1.GroupIdentityAnnotationKey, "Hash")(pod)
+		return pod
+	}
+	key := names.GroupKey("ns", "drawn")
+	pod.Name = names.HashName("w", key) + "-1"
+	label(lwsv1.GroupIndexLabelKey, key)(pod)
+	label(lwsv1.GroupUniqueHashLabelKey, key)(pod)
+	note(lwsv1.LeaderPodNameAnnotationKey, "w-5d8-x7q2z")(pod)
+	return pod
+})
+
+// The API server may call a webhook again, after other webhooks or without them. Each further call changes nothing.
+func TestFurtherCallsChangeNoPod(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pod := rapid.OneOf(anyPod, anyHashPod).Draw(t, "pod")
+		set := fakeapi.Set("w", 1, 4)
+		set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: rapid.SampledFrom([]string{"", "volcano", "none"}).Draw(t, "gang")}
+		if rapid.Bool().Draw(t, "spec.scheduling") {
+			set.Spec.Scheduling = &lwsv1.Scheduling{}
+		}
+		webhook := Pods{Scheduler: rapid.SampledFrom([]string{"", gang.Volcano, gang.Kubernetes}).Draw(t, "scheduler"), Otherwise: rapid.Bool().Draw(t, "gangs"), Kin: &kin{set: set, hasGroup: rapid.Bool().Draw(t, "a group before")}}
+		if err := webhook.mutatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if _, byVolcano := pod.Annotations[gang.PodGroupAnnotationKey]; byVolcano && pod.Spec.SchedulingGroup != nil && pod.Annotations[gang.PodGroupAnnotationKey] != "users" {
+			t.Fatalf("two schedulers place the pod: %v, %v", pod.Annotations, pod.Spec.SchedulingGroup)
+		}
+		isRun := webhook.Scheduler == gang.Kubernetes && set.Spec.Scheduling != nil
+		if gang.IsHanded(pod) != (pod.Spec.SchedulingGroup != nil) || gang.IsHanded(pod) && !isRun {
+			t.Fatalf("a pod of a Workload is in no PodGroup, or nothing creates it: %v", pod.Annotations)
+		}
+		once := pod.DeepCopy()
+		for call := 2; call <= 3; call++ {
+			if err := webhook.mutatePod(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(once, pod); diff != "" {
+				t.Fatalf("call %d (-once +again):\n%s", call, diff)
+			}
+		}
+	})
 }

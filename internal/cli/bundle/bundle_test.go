@@ -19,11 +19,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -262,5 +266,42 @@ func TestABundleDefinesItsKinds(t *testing.T) {
 		if has != want || (has && !strings.Contains(text, `"x-kubernetes-preserve-unknown-fields":true`)) {
 			t.Errorf("%s: %t: %s", name, has, text)
 		}
+	}
+}
+
+// Names that YAML would read as something else stay names.
+func TestDefinitionOfAKindHasItsNames(t *testing.T) {
+	made := definitionOf(&meta.RESTMapping{
+		Resource:         schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "no"},
+		GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Yes"}, Scope: meta.RESTScopeNamespace,
+	}, time.Unix(1_700_000_000, 0))
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, crd); err != nil {
+		t.Fatal(err)
+	}
+	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: "no", Singular: "yes", Kind: "Yes", ListKind: "YesList"}
+	isStored := len(crd.Spec.Versions) == 1 && crd.Spec.Versions[0].Storage && crd.Status.StoredVersions[0] == "v1"
+	if crd.Name != "no.example.com" || crd.Spec.Group != "example.com" || crd.Spec.Scope != apiextensionsv1.NamespaceScoped || !isStored ||
+		crd.Spec.Names.Kind != names.Kind || crd.Spec.Names.Plural != names.Plural || crd.Status.AcceptedNames.ListKind != names.ListKind ||
+		!apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+		t.Errorf("got %+v", crd)
+	}
+}
+
+// A port that cannot be forwarded, as where no kubelet runs, is an error. The report then lacks metrics alone.
+func TestAPortThatCannotBeForwardedIsAnError(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	defer server.Close()
+	config := &rest.Config{Host: server.URL}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &collector{Request: Request{Config: config}, kube: kube}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "operator-0"}}
+	if _, end, err := c.forward(t.Context(), pod, 8443); err == nil || end != nil {
+		t.Errorf("got %v", err)
 	}
 }
