@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -29,63 +30,15 @@ func run(t *testing.T, args ...string) (out string, err error) {
 	return stdout.String(), err
 }
 
+// Each line of arguments of the file is followed by what their error says.
 func TestErrorsOfArguments(t *testing.T) {
-	const noCluster = "$KUBECONFIG"
-	for args, want := range map[string]string{
-		"status":            "kubectl lockstep status NAME",
-		"status a b":        "kubectl lockstep status NAME",
-		"status pod/a":      "lws/NAME",
-		"status lws a":      noCluster,
-		"status a --wach":   "kubectl lockstep status --help",
-		"status a -o xml":   "--output:",
-		"state a":           "status",
-		"plan":              "plan -f FILE",
-		"plan a -f b":       "plan -f FILE",
-		"plan pod/a":        "lws/NAME",
-		"plan lws a":        noCluster,
-		"plan -w -f b":      "plan NAME --watch",
-		"plan -f -":         "standard input",
-		"plan -f /none.yml": "/none.yml",
-
-		"why":                  "pvc/NAME",
-		"why pod/a":            "pvc/NAME",
-		"why pvc/a -A":         "--all-namespaces",
-		"why pvc --if-deleted": "--if-deleted",
-		"why pvc/a":            noCluster,
-
-		"release":                         "pvc/NAME",
-		"release a":                       "pvc/NAME",
-		"release pvc":                     "pvc/NAME",
-		"release pvc/a pvc/b":             "pvc/NAME",
-		"release pod/a":                   "pvc/NAME",
-		"release ns pvc/a":                "namespace/NAME",
-		"release persistentvolumeclaim/a": noCluster,
-		"release NS/a":                    noCluster,
-
-		"report pod/a":    "lws/NAME",
-		"report a --at b": "kubectl lockstep report --help",
-		"report a":        noCluster,
-
-		"rollout staus a":                  "staus",
-		"rollout status":                   "kubectl lockstep rollout status NAME",
-		"rollout status a --timeout=-1s":   "--timeout -1s",
-		"rollout status a --revision=-1":   "--revision -1",
-		"rollout history a -o xml":         "--output:",
-		"rollout diff a b":                 "kubectl lockstep rollout diff NAME",
-		"rollout diff a --to-revision=2":   "--revision",
-		"rollout undo a --to-revision=-1":  "--to-revision -1",
-		"rollout undo a --to-revision=abc": "--to-revision abc: give a whole number",
-		"rollout diff a --revision=2.5":    "--revision 2.5: give a whole number",
-		"rollout diff a --to-revision=":    "--to-revision : give a whole number",
-		"rollout status a --revision=abc":  "--revision abc: give a whole number",
-		"rollout status a --timeout=abc":   "--timeout abc: give a time such as 5m",
-		"rollout status a --watch=abc":     "--watch abc: give true or false",
-		"status a -w=abc":                  "--watch abc: give true or false",
-		"rollout undo a --dry-run=maybe":   "none, client, server",
-		"rollout pause a -o table":         "--output:",
-		"rollout pause pod/a":              "lws/NAME",
-		"rollout restart a":                noCluster,
-	} {
+	text, err := os.ReadFile("testdata/errors.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for i := 0; i < len(lines); i += 2 {
+		args, want := lines[i], strings.TrimSpace(lines[i+1])
 		t.Run(args, func(t *testing.T) {
 			out, err := run(t, strings.Fields(args)...)
 			if err == nil || !strings.Contains(err.Error(), want) || out != "" {

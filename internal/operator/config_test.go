@@ -100,51 +100,11 @@ func TestReadErrorsNameTheFile(t *testing.T) {
 	}
 }
 
+// Each configuration of the file is followed by the fault that names its field.
 func TestFaultsNameTheirField(t *testing.T) {
-	kinds := func(text string) string { return "protection: {kinds: [" + text + "]}" }
-	for text, want := range map[string]string{
-		"webhook: {port: 0}":                                                      "webhook.port: Invalid value: 0",
-		"leaderElection: {resourceLock: endpoints}":                               `leaderElection.resourceLock: Unsupported value: "endpoints"`,
-		"leaderElection: {resourceName: 'A B'}":                                   `leaderElection.resourceName: Invalid value: "A B"`,
-		"leaderElection: {leaseDuration: 9ms}":                                    `leaderElection.leaseDuration: Invalid value: "9ms"`,
-		"leaderElection: {leaseDuration: 10s}":                                    `leaderElection.leaseDuration: Invalid value: "10s"`,
-		"leaderElection: {renewDeadline: 2s}":                                     `leaderElection.renewDeadline: Invalid value: "2s"`,
-		"leaderElection: {retryPeriod: -1s}":                                      `leaderElection.retryPeriod: Invalid value: "-1s"`,
-		"health: {readinessEndpointName: ready}":                                  `health.readinessEndpointName: Invalid value: "ready"`,
-		"health: {readinessEndpointName: /healthz}":                               `health.livenessEndpointName: Duplicate value: "/healthz"`,
-		"tls: {minVersion: VersionTLS11}":                                         `tls.minVersion: Invalid value: "VersionTLS11"`,
-		"tls: {cipherSuites: [X]}":                                                `tls.cipherSuites: Invalid value: ["X"]`,
-		"tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA]}":               `tls.cipherSuites: Invalid value: ["TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"]: must be suites that authenticate`,
-		"tls: {cipherSuites: [TLS_RSA_WITH_RC4_128_SHA]}":                         `tls.cipherSuites: Invalid value`,
-		"webhook: {clientCA: /etc/ca.crt}":                                        `webhook.clientCA: Invalid value: "": must be certificates in PEM`,
-		"tls: {minVersion: VersionTLS13, cipherSuites: [TLS_AES_128_GCM_SHA256]}": `tls.cipherSuites: Invalid value: ["TLS_AES_128_GCM_SHA256"]`,
-		"internalCertManagement: {webhookServiceName: A}":                         `internalCertManagement.webhookServiceName: Invalid value: "A"`,
-		"internalCertManagement: {webhookSecretName: A}":                          `internalCertManagement.webhookSecretName: Invalid value: "A"`,
-		"gangSchedulingManagement: {}":                                            `schedulerProvider: Required value`,
-		"gangSchedulingManagement: {schedulerProvider: x}":                        `schedulerProvider: Unsupported value: "x"`,
-		"featureGates: {Unheard: false}":                                          `featureGates[Unheard]: Invalid value: false: this version has no such feature gate`,
-		"clientConnection: {qps: 0}":                                              "clientConnection.qps: Invalid value: 0",
-		"clientConnection: {burst: -1}":                                           "clientConnection.burst: Invalid value: -1",
-		"protection: {mode: barrier}":                                             `protection.mode: Unsupported value: "barrier"`,
-		"protection: {idle: Keep}":                                                `protection.idle: Unsupported value: "Keep"`,
-		"protection: {initialHold: Maybe}":                                        `protection.initialHold: Unsupported value: "Maybe"`,
-		"protection: {graceSeconds: -1}":                                          `protection.graceSeconds: Invalid value: -1`,
-		"protection: {releaseTTLSeconds: 0}":                                      `protection.releaseTTLSeconds: Invalid value: 0`,
-		"protection: {exemptNamespaces: [Prod]}":                                  `protection.exemptNamespaces[0]: Invalid value: "Prod"`,
-		"protection: {exemptNamespaces: [a, b, a]}":                               `protection.exemptNamespaces[2]: Duplicate value: "a"`,
-
-		kinds("{kind: A}"):                                                                                                         `protection.kinds[0]: Required value`,
-		kinds("{apiVersion: a/b/c, kind: A}"):                                                                                      `protection.kinds[0].apiVersion: Invalid value: "a/b/c"`,
-		kinds("{apiVersion: a/v1, kind: A}"):                                                                                       `protection.kinds[0]: Invalid value: "A"`,
-		kinds("{apiVersion: a/v1, kind: A, podTemplates: ['spec..x']}"):                                                            `protection.kinds[0].podTemplates[0]: Invalid value: "spec..x"`,
-		kinds("{apiVersion: a/v1, kind: A, podTemplates: ['']}"):                                                                   `protection.kinds[0].podTemplates[0]: Required value`,
-		kinds("{apiVersion: a/v1, kind: A, podTemplates: [spec.x], suspend: '$.x'}"):                                               `protection.kinds[0].suspend: Invalid value: "$.x"`,
-		kinds("{apiVersion: apps/v1, kind: StatefulSet, podTemplates: [spec.x]}"):                                                  `protection.kinds[0].kind: Invalid value: "StatefulSet"`,
-		kinds("{apiVersion: v1, kind: Secret, podTemplates: [spec.x]}"):                                                            `protection.kinds[0].kind: Invalid value: "Secret"`,
-		kinds("{apiVersion: a/v1, kind: A, podTemplates: [spec.x]}, {apiVersion: a/v2, kind: A, podTemplates: [spec.x]}"):          `protection.kinds[1].kind: Duplicate value: "A.a"`,
-		kinds("{apiVersion: a/v1, kind: A, claimTemplates: [spec.x], claimName: '{name}'}"):                                        `claim name "{name}" does not contain {template}`,
-		kinds("{apiVersion: a/v1, kind: A, claimTemplates: [spec.x], claimName: '{template}-{ordinal}', replicas: 'spec.size()'}"): `protection.kinds[0].replicas: Invalid value: "spec.size()"`,
-	} {
+	lines := strings.Split(strings.TrimSpace(string(must(os.ReadFile("testdata/faults.txt")))), "\n")
+	for i := 0; i < len(lines); i += 2 {
+		text, want := lines[i], strings.TrimSpace(lines[i+1])
 		c, err := LoadConfig(write(t, header+text))
 		if err != nil {
 			t.Errorf("%s: %v", text, err)

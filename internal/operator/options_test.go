@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -50,32 +51,11 @@ func TestErrorsNameTheFileAndTheField(t *testing.T) {
 	}
 }
 
+// Each line of flags of the file is followed by their fault, or by nothing.
 func TestNotEverythingCanBeSwitchedOff(t *testing.T) {
-	for args, want := range map[string]string{
-		"":                                  "",
-		"--webhooks=false":                  "",
-		"--controllers=":                    "",
-		"--controllers=leaderworkerset":     "",
-		"--controllers= --webhooks=false":   "nothing to run",
-		"--controllers=protection":          "",
-		"--protect-only":                    "",
-		"--protect-only --protection=false": "nothing to run",
-		"--protection=false":                "",
-		"--controllers=leaderworkerset,foo": `there is no controller "foo", only: leaderworkerset, protection`,
-		"--webhook-port=70000":              "webhook.port",
-
-		"--crash-log-lines=20":   "",
-		"--crash-log-lines=1001": "--crash-log-lines 1001",
-		"--crash-log-lines=-1":   "--crash-log-lines -1",
-
-		"--gang-scheduler=volcano": "",
-		"--gang-scheduler=":        "",
-		"--gang-scheduler=foo":     `schedulerProvider: Unsupported value: "foo": supported values: "kubernetes", "volcano"`,
-
-		"--pprof-bind-address=127.0.0.1:6060": "",
-		"--pprof-bind-address=:6060":          "for this machine only",
-		"--pprof-bind-address=10.0.0.1:6060":  "for this machine only",
-	} {
+	lines := strings.Split(string(must(os.ReadFile("testdata/flags.txt"))), "\n")
+	for i := 0; i+1 < len(lines); i += 2 {
+		args, want := lines[i], strings.TrimSpace(lines[i+1])
 		o := parse(t, strings.Fields(args)...)
 		err := o.validate()
 		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {

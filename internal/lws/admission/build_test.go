@@ -1,6 +1,11 @@
 package admission_test
 
 import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,7 +89,29 @@ func withClaims(claims ...corev1.PersistentVolumeClaim) change {
 	return func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = claims }
 }
 
-// checkFaults compares whole messages: their texts are a contract.
+// checkTexts compares the faults of named cases with a file of testdata: their texts are a contract.
+func checkTexts(t *testing.T, name string, faults map[string]field.ErrorList) {
+	t.Helper()
+	var got strings.Builder
+	for _, of := range slices.Sorted(maps.Keys(faults)) {
+		got.WriteString("# " + of + "\n")
+		for _, fault := range faults[of] {
+			got.WriteString(fault.Error() + "\n")
+		}
+	}
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if diff := cmp.Diff(string(want), got.String()); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+}
+
+// checkFaults compares whole messages.
 func checkFaults(t *testing.T, faults field.ErrorList, want []string) {
 	t.Helper()
 	var got []string

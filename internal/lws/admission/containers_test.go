@@ -105,22 +105,6 @@ func TestStoredSetWithoutContainersIsStillWritten(t *testing.T) {
 	checkRefused(t, "the other template too", admission.Scheduling{}.ValidateUpdate(newSet(withWorkers(bare), withLeaderTemplate(bare)), old).ToAggregate(), leaderContainers)
 }
 
-// A set that was stored with too long a name takes each change that leaves it so, whatever the limit becomes.
-func TestStoredSetWithTooLongANameIsStillWritten(t *testing.T) {
-	for name, tt := range map[string]struct {
-		length  int
-		changes []change
-	}{"groups": {51, nil}, "lone leaders": {53, []change{withSize(1)}}, "many groups": {50, []change{withReplicas(11)}}} {
-		long := append([]change{withName(strings.Repeat("a", tt.length))}, tt.changes...)
-		old := newSet(long...)
-		for what, touch := range touches {
-			set := newSet(append(long[:len(long):len(long)], touch)...)
-			checkFaults(t, admission.Scheduling{}.ValidateUpdate(set, old), nil)
-			checkWarned(t, name+"/"+what, set, old, "metadata.name: ")
-		}
-	}
-}
-
 // A set that gets workers needs room for their names.
 func TestWorkersThatMakeANameTooLongAreRefused(t *testing.T) {
 	long := withName(strings.Repeat("a", 52))

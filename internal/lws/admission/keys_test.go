@@ -12,31 +12,14 @@ import (
 	"lockstep.dev/lockstep/internal/lws/admission"
 )
 
+// Each line of the file is an annotation, and what the warning of it names.
 func TestAnnotationsThatDoNothingAreWarnedOf(t *testing.T) {
-	for key, want := range map[string]string{
-		"lockstep.dev/pause":                                            "lockstep.dev/paused",
-		"lockstep.dev/Paused":                                           "lockstep.dev/paused",
-		"lockstep.dev/restart-back-off":                                 "lockstep.dev/restart-backoff",
-		"lockstep.dev/undo":                                             "lockstep.dev/",
-		"lockstep.dev/gangscheduler":                                    "lockstep.dev/gang-scheduler",
-		"lockstep.dev/exclusive-topology":                               "leaderworkerset.sigs.k8s.io/exclusive-topology",
-		"leaderworkerset.sigs.k8s.io/exclusive-topolgy":                 "leaderworkerset.sigs.k8s.io/exclusive-topology",
-		"leaderworkerset.sigs.k8s.io/subgroup-exclusive-topolgy":        "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
-		"leaderworkerset.sigs.k8s.io/paused":                            "lockstep.dev/paused",
-		"leaderworkerset.sigs.k8s.io/" + strings.Repeat("x", 63):        "",
-		"lockstep.dev/":                                                 "",
-		"lockstep.dev":                                                  "",
-		"lockstep.dev/applied":                                          "StatefulSet",
-		"lockstep.dev/nudge":                                            "StatefulSets",
-		"lockstep.dev/restart":                                          "leader pods",
-		"leaderworkerset.sigs.k8s.io/size":                              "pods",
-		"leaderworkerset.sigs.k8s.io/recover":                           "leader pods",
-		"protection.lockstep.dev/mode":                                  "PVC",
-		"protection.lockstep.dev/hold":                                  "PVC",
-		"protection.lockstep.dev/node":                                  "",
-		"leaderworkerset.sigs.k8s.io/group-restart-budget-exhausted":    "leader pods",
-		"leaderworkerset.sigs.k8s.io/experimental-recreate-group-start": "leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start",
-	} {
+	text, err := os.ReadFile(filepath.Join("testdata", "idle-annotations.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		key, want, _ := strings.Cut(strings.TrimSpace(line), " ")
 		set := newSet(withAnnotation(key, "true"))
 		warnings := admission.Warnings(set, nil)
 		if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "metadata.annotations["+key+"]: ") || !strings.Contains(warnings[0], want) || len(warnings[0]) > 256 {
@@ -78,7 +61,7 @@ func TestFewOfManyUnknownAnnotationsAreNamed(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/annotations.md")
+var update = flag.Bool("update", false, "write docs/annotations.md, and the faults of testdata")
 
 // The page is the frame in testdata with the lines of the table: go test ./internal/lws/admission -run TestPageOfKeys -update.
 func TestPageOfKeys(t *testing.T) {

@@ -2,14 +2,12 @@ package admission_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/admission"
@@ -64,31 +62,6 @@ func TestAScaleThatMakesANameTooLongIsRefused(t *testing.T) {
 		if faults := (admission.Scheduling{}).ValidateUpdate(after, before); len(faults) != 1 || faults[0].Field != "metadata.name" {
 			t.Errorf("%s: %v", text, faults)
 		}
-	}
-}
-
-// A template without a spec is refused with its path, and a stored one hinders no other change.
-func TestATemplateWithoutContainersIsRefused(t *testing.T) {
-	empty := func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec = corev1.PodSpec{} }
-	leader := func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.LeaderTemplate = &corev1.PodTemplateSpec{} }
-	const worker, path = "spec.leaderWorkerTemplate.workerTemplate.spec.containers", "spec.leaderWorkerTemplate.leaderTemplate.spec.containers"
-	for text, tt := range map[string]struct {
-		set  *lwsv1.LeaderWorkerSet
-		want []string
-	}{
-		"workers": {newSet(empty), []string{worker}}, "a group of one": {newSet(empty, withSize(1)), []string{worker}},
-		"leaders": {newSet(leader), []string{path}}, "both": {newSet(empty, leader), []string{path, worker}},
-	} {
-		var got []string
-		for _, fault := range (admission.Scheduling{}).ValidateCreate(tt.set) {
-			got = append(got, fault.Field)
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: refused at %v", text, got)
-		}
-		scaled := tt.set.DeepCopy()
-		scaled.Spec.Replicas = ptr.To[int32](5)
-		checkFaults(t, admission.Scheduling{}.ValidateUpdate(scaled, tt.set), nil)
 	}
 }
 

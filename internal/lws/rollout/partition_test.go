@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -9,53 +10,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// traces are rollouts told line by line: "partition/replicas groups". O and N are
+// Each line of the file is a rollout: its name, a set, and the steps, "partition/replicas groups". O and N are
 // ready groups of the old and the new template, o and n those that are not, M and
 // m of a template in between. An edit in brackets comes before the step
 // it precedes.
-var traces = map[string]struct{ script, want string }{
-	"A": {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → 2/4 OOnN → 1/4 OnNN → 0/4 nNNN → 0/4 NNNN"},
-	"B": {"N4 mu2 ms0", "[new] 4/4 OOOO → 2/4 OOnn → 0/4 nnNN → 0/4 NNNN"},
-	"C": {"N4 mu10 ms0", "[new] 4/4 OOOO → 0/4 nnnn → 0/4 NNNN"},
-	"D": {"N4 mu1 ms1", "[new] 4/5 OOOOn → 2/5 OOnnN → 0/5 nnNNN → 0/4 NNNN"},
-	"E": {"N4 mu0 ms1", "[new] 4/5 OOOOn → 3/5 OOOnN → 2/5 OOnNN → 1/5 OnNNN → 0/5 nNNNN → 0/4 NNNN"},
-	"F": {"N4 mu2 ms2", "[new] 4/6 OOOOnn → 0/6 nnnnNN → 0/4 NNNN"},
-	"G": {"N4 mu1 ms4", "[new] 4/7 OOOOnnn → 0/7 nnnnNNN → 0/4 NNNN"},
-	"H": {"N10 mu2 ms3", "[new] 10/13 OOOOOOOOOOnnn → 5/13 OOOOOnnnnnNNN → 0/13 nnnnnNNNNNNNN → 0/10 NNNNNNNNNN"},
-	"I": {"N2 mu1 ms2", "[new] 2/3 OOn → 0/3 nnN → 0/2 NN"},
-	"J": {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [N6] 3/6 OOONnn → 2/6 OOnNNN → 1/6 OnNNNN → 0/6 nNNNNN → 0/6 NNNNNN"},
-	"K": {"N6 mu1 ms0", "[new] 6/6 OOOOOO → 5/6 OOOOOn → [N3] 3/3 OOO → 2/3 OOn → 1/3 OnN → 0/3 nNN → 0/3 NNN"},
-	"L": {"N4 mu1 ms0", "[new N6] 4/6 OOOOnn → 3/6 OOOnNN → 2/6 OOnNNN → 1/6 OnNNNN → 0/6 nNNNNN → 0/6 NNNNNN"},
-	"M": {"N6 mu1 ms2", "[new N3] 3/5 OOOnn → 0/5 nnnNN → 0/3 NNN"},
-	"N": {"N6 mu1 ms0 U4", "[new] 6/6 OOOOOO → 5/6 OOOOOn → 4/6 OOOOnN → 4/6 OOOONN → 4/6 OOOONN → [U2] 3/6 OOOnNN → 2/6 OOnNNN → " +
-		"2/6 OONNNN → 2/6 OONNNN → [U0] 1/6 OnNNNN → 0/6 nNNNNN → 0/6 NNNNNN → 0/6 NNNNNN"},
-	"O": {"N3 mu1 ms1 U2", "[new] 3/4 OOOn → 2/4 OOnN → 2/4 OONN → 2/4 OONN → [U0] 0/4 nnNN → 0/3 NNN"},
-	"P": {"N4 mu2 ms0 OoOO", "[new] 4/4 OoOO → 3/4 OoOn → 1/4 OnnN → 0/4 nNNN → 0/4 NNNN"},
-	"Q": {"N4 mu1 ms0 oooo", "[new] 4/4 oooo → 3/4 ooon → 2/4 oonN → 1/4 onNN → 0/4 nNNN → 0/4 NNNN"},
-	"R": {"N4 mu1 ms0", "[broken] 4/4 OOOO → 3/4 OOOn → 3/4 OOOn → 3/4 OOOn"},
-	"S": {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → 2/4 OOnN → [new] 4/4 OOMM → 3/4 OOMn → 2/4 OOnN → 1/4 OnNN → 0/4 nNNN → 0/4 NNNN"},
-	"T": {"N4 mu1 ms2 slow", "[new] 4/6 OOOOnn → 3/6 OOOnnn → [N6] 3/8 OOOnNNnn → 3/8 OOONNNnn → 0/8 nnnNNNNN → 0/8 nnnNNNNN → 0/6 NNNNNN"},
-
-	"broken groups that use up the budget hold the others":               {"N4 mu2 ms0 OooO", "[new] 4/4 OooO → 4/4 OooO → [healed] 2/4 OOnn → 0/4 nnNN"},
-	"a rollout out of a broken template":                                 {"N4 mu2 ms0", "[broken] 4/4 OOOO → 2/4 OOnn → 2/4 OOnn → [new] 4/4 OOmm → 2/4 OOnn → 0/4 nnNN → 0/4 NNNN"},
-	"groups made at a broken template are replaced first":                {"N4 mu1 ms0", "[broken] 4/4 OOOO → 3/4 OOOn → [N6] 3/6 OOOnnn → [new] 6/6 OOOmmm → 5/6 OOOmmn → 4/6 OOOmnN → 3/6 OOOnNN → 2/6 OOnNNN"},
-	"a set that is scaled down at rest lends no surge":                   {"N4 mu0 ms1 OOoO", "[N3] 0/3 OOo → 0/3 OOo"},
-	"a partition that rises holds what is below it":                      {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [U2] 2/4 OOnN → [U3] 3/4 OONN → [U0] 1/4 OnNN → 0/4 nNNN"},
-	"a group that breaks at rest above a partition is lent no surge":     {"N3 mu1 ms1 U2 OOo", "2/3 OOo → 2/3 OOo"},
-	"a paused rollout finishes what was granted":                         {"N4 mu2 ms0", "[new] 4/4 OOOO → [pause] 4/4 OOOO → [resume] 2/4 OOnn → [pause] 2/4 OONN → 2/4 OONN"},
-	"a set is scaled down while paused":                                  {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [pause N2] 2/2 OO → 2/2 OO → [resume] 1/2 On → 0/2 nN"},
-	"surge groups stay while paused, and no others come":                 {"N4 mu1 ms1", "[new] 4/5 OOOOn → [pause] 4/5 OOOON → [ms3] 4/5 OOOON → [resume] 2/7 OOnnNnn → 0/5 nnNNN"},
-	"what is changed while paused waits":                                 {"N4 mu1 ms0", "[pause new] 0/4 OOOO → [new] 0/4 OOOO → [resume] 4/4 OOOO → 3/4 OOOn"},
-	"a partition that falls while paused waits":                          {"N4 mu1 ms0 U2", "[new] 4/4 OOOO → 3/4 OOOn → [pause U0] 3/4 OOON → 3/4 OOON → [resume] 2/4 OOnN → 1/4 OnNN"},
-	"a user who asks for nothing to be away and no surge gets one group": {"N2 mu1 ms0", "[new] 2/2 OO → 1/2 On → 0/2 nN → 0/2 NN"},
-}
-
 func TestTraces(t *testing.T) {
-	for name, trace := range traces {
+	traces, err := os.ReadFile("testdata/traces.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for trace := range strings.Lines(string(traces)) {
+		if trace == "\n" {
+			continue
+		}
+		words := strings.SplitN(strings.TrimSpace(trace), ": ", 3)
+		name, script, want := words[0], words[1], words[2]
 		t.Run(name, func(t *testing.T) {
 			var told []string
-			m := modelled(trace.script)
-			for _, line := range strings.Split(trace.want, " → ") {
+			m := modelled(script)
+			for _, line := range strings.Split(want, " → ") {
 				words := ""
 				if edit, _, ok := strings.Cut(strings.TrimPrefix(line, "["), "]"); ok {
 					m.edit(edit)
@@ -64,7 +37,7 @@ func TestTraces(t *testing.T) {
 				m.round()
 				told = append(told, words+m.String())
 			}
-			if diff := cmp.Diff(trace.want, strings.Join(told, " → ")); diff != "" {
+			if diff := cmp.Diff(want, strings.Join(told, " → ")); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
