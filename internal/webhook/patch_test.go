@@ -3,14 +3,20 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	"pgregory.net/rapid"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // diff decodes raw as a pod, changes it, and returns the patch as text and raw
@@ -121,4 +127,62 @@ func TestAppliedPatchIsTheChangedObject(t *testing.T) {
 			rt.Fatalf("from %s (-want +got):\n%s", raw, diff)
 		}
 	})
+}
+
+// The patch of a decimal leaves all else as it is, also beside an undo, which replaces the container.
+func TestUnquotedDecimalBecomesAText(t *testing.T) {
+	decimal := func(set string) string {
+		return strings.Replace(set, `"image":"i"`, `"image":"i","newer":0.5,"resources":{"newer":0.5,"limits":{"cpu":0.5,"memory":"0.5Gi","a":1}}`, 1)
+	}
+	asked := decimal(goodSet)
+	after := string(patched(t, []byte(asked), post(t, PathMutateSet, review(admissionv1.Create, setKind, asked, "")).Patch))
+	for _, want := range []string{`"cpu":"500m"`, `"memory":"0.5Gi"`, `"a":1`, `"newer":0.5,"resources"`} {
+		if !strings.Contains(after, want) {
+			t.Errorf("the set lacks %s: %s", want, after)
+		}
+	}
+	asked = decimal(undone("0"))
+	after = string(patched(t, []byte(asked), post(t, PathMutateSet, review(admissionv1.Update, setKind, asked, goodSet)).Patch))
+	if !strings.Contains(after, `"image":"before"`) || strings.Contains(after, `"cpu"`) {
+		t.Errorf("the undo of decimals: %s", after)
+	}
+}
+
+func TestMistypedQuantityIsInvalid(t *testing.T) {
+	asked := strings.Replace(goodSet, `"image":"i"`, `"image":"i","resources":{"limits":{"cpu":"half"}}`, 1)
+	for _, path := range []string{PathMutateSet, PathValidateSet} {
+		answer := post(t, path, review(admissionv1.Create, setKind, asked, ""))
+		if answer.Allowed || answer.Result.Code != http.StatusUnprocessableEntity || !strings.Contains(answer.Result.Message, "containers[0].resources.limits[cpu]") {
+			t.Errorf("%s: %+v", path, answer.Result)
+		}
+	}
+}
+
+func TestUnionsOfSchedulingAreChecked(t *testing.T) {
+	set := func(policy *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy) *lwsv1.LeaderWorkerSet {
+		set := fakeapi.Set("w", 1, 4)
+		set.Spec.Scheduling = &lwsv1.Scheduling{SchedulingPolicy: policy}
+		return set
+	}
+	basic := &schedulingv1alpha3.WorkloadCompositePodGroupBasicSchedulingPolicy{}
+	gang := &schedulingv1alpha3.WorkloadCompositePodGroupGangSchedulingPolicy{}
+	none := set(&schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy{})
+	for want, tt := range map[string]struct{ is, was *lwsv1.LeaderWorkerSet }{
+		"spec.scheduling.schedulingPolicy: Invalid value: \"\": must specify one of: `basic`, `gang`": {none, nil},
+		"spec.scheduling.schedulingPolicy: Invalid value: \"{basic, gang}\": must specify exactly one of: `basic`, `gang`": {
+			set(&schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy{Basic: basic, Gang: gang}), none,
+		},
+	} {
+		faults := checkUnits(t.Context(), tt.is, tt.was)
+		if len(faults) != 1 || faults[0].Error() != want {
+			t.Errorf("got %v, want %s", faults, want)
+		}
+	}
+	for _, tt := range []struct{ is, was *lwsv1.LeaderWorkerSet }{
+		{none, none}, {fakeapi.Set("w", 1, 4), nil}, {set(&schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy{Gang: gang}), nil},
+	} {
+		if faults := checkUnits(t.Context(), tt.is, tt.was); len(faults) > 0 {
+			t.Errorf("got %v", faults)
+		}
+	}
 }

@@ -152,25 +152,6 @@ func TestRefusalNamesEveryFault(t *testing.T) {
 	}
 }
 
-func TestPatchOfAPod(t *testing.T) {
-	response := post(t, PathMutatePod, review(admissionv1.Create, podKind, leader, ""))
-	if !response.Allowed || response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
-		t.Fatalf("got %+v", response)
-	}
-	patch := string(response.Patch)
-	for _, want := range []string{
-		`{"op":"add","path":"/metadata/labels/leaderworkerset.sigs.k8s.io~1group-index","value":"0"}`,
-		`{"op":"add","path":"/spec/containers/0/env/0","value":{"name":"LWS_LEADER_ADDRESS","value":"a-0.a.ns"}}`,
-	} {
-		if !strings.Contains(patch, want) {
-			t.Errorf("the patch lacks %s: %s", want, patch)
-		}
-	}
-	if strings.Contains(patch, "newer") || strings.Contains(patch, `"remove"`) || strings.Contains(patch, `"replace"`) {
-		t.Errorf("the patch touches what was there: %s", patch)
-	}
-}
-
 func TestAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, body string

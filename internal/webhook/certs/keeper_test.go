@@ -5,8 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -359,33 +357,6 @@ func TestForeignWebhooksAreCounted(t *testing.T) {
 	got := fakeapi.Metrics(t, report.CertificateMetrics(func() (time.Time, error) { return time.Time{}, errors.New("none") })...)
 	if want := map[string]float64{"foreign_webhooks m b": 1, "foreign_webhooks m theirs": 1}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-// Where another program provides the certificate, webhooks that call its hosts are ours, and the keeper says nothing of trust.
-func TestForeignWebhooksBesideAGivenCertificate(t *testing.T) {
-	s, dir := newStage(t), t.TempDir()
-	pair := earlier(t) // for the Service alone
-	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-		if err := os.WriteFile(filepath.Join(dir, name), pair[name], 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k := s.keeper()
-	k.options.Given = dir
-	k = NewKeeper(k.options)
-	if next := s.keep(k, 0); next != recheck || len(k.Watched()) > 0 {
-		t.Errorf("next pass in %s, watched %d", next, len(k.Watched()))
-	}
-	metrics := func() map[string]float64 {
-		return fakeapi.Metrics(t, report.CertificateMetrics(func() (time.Time, error) { return time.Time{}, errors.New("none") })...)
-	}
-	if got, want := metrics(), map[string]float64{"foreign_webhooks v c": 1}; !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	s.service()
-	if s.keep(k, recheck); len(metrics()) > 0 {
-		t.Errorf("got %v", metrics())
 	}
 }
 
