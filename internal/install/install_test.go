@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"lockstep.dev/lockstep/internal/operator"
 )
 
 // clusterOf is a cluster without controllers.
@@ -164,6 +166,48 @@ func TestAnInstallationWithoutAnOperatorSaysSo(t *testing.T) {
 		s := must(tt.options.shape(nil))
 		if err := s.sayUnattended(t.Context(), c); err != nil || (out.Len() > 0) != tt.want {
 			t.Errorf("%s: got %v, said %q", name, err, out.String())
+		}
+	}
+}
+
+func TestTheConfigurationOfAnotherImplementation(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text, kept string
+		dropped    []string
+	}{
+		"as it is": {
+			header + "leaderElection: {leaderElect: true}\ninternalCertManagement: {enable: true}\n", "leaderElect: true", nil,
+		},
+		"of the next version": {
+			"apiVersion: config.lws.x-k8s.io/v1\nkind: Configuration\nclientConnection: {qps: 50}\nfeatureGates: {WorkloadAwareScheduling: true}\n", "WorkloadAwareScheduling: true", nil,
+		},
+		"with what this version lacks": {
+			header + "gangSchedulingManagement: {schedulerProvider: volcano}\nwebhook: {port: 9444, speed: 3}\nfeatureGates: {Unheard: true}\n" +
+				"internalCertManagement: {enable: false}\n",
+			"schedulerProvider: volcano",
+			[]string{"featureGates.Unheard", "internalCertManagement.enable", "webhook.port", "webhook.speed"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, dropped, err := applicable(tt.text)
+			if err != nil || !strings.Contains(string(config), tt.kept) {
+				t.Fatalf("%v, kept:\n%s", err, config)
+			}
+			if diff := cmp.Diff(tt.dropped, dropped); diff != "" {
+				t.Errorf("left out (-want +got)\n%s", diff)
+			}
+			c, err := operator.ParseConfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if faults := operator.ValidateConfig(c); len(faults) > 0 || len(unfit(c)) > 0 {
+				t.Errorf("what is kept is refused: %v, %v", faults, unfit(c))
+			}
+		})
+	}
+	for _, text := range []string{"{", "apiVersion: v1\nkind: ConfigMap\n"} {
+		if _, _, err := applicable(text); err == nil {
+			t.Errorf("%q is taken over", text)
 		}
 	}
 }

@@ -3,21 +3,29 @@ package lws
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
@@ -214,5 +222,206 @@ func TestAwaitEndsWithTheSession(t *testing.T) {
 		if err := s.Await(); !errors.Is(err, expired) {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+// leaseOf is a lease of 15 seconds that was renewed so long before epoch.
+func leaseOf(namespace, holder string, ago time.Duration) *coordinationv1.Lease {
+	renewed, duration := metav1.NewMicroTime(epoch.Add(-ago)), int32(15)
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lease"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &duration},
+	}
+}
+
+// attended is a session that may read leases, unless "get" is forbidden, and reads a stored set.
+func attended(leases []*coordinationv1.Lease, set *lwsv1.LeaderWorkerSet, forbidden ...string) *Session {
+	builder := fake.NewClientBuilder().WithScheme(Scheme())
+	for _, l := range leases {
+		builder.WithObjects(l)
+	}
+	denied := func(verb string) error {
+		if slices.Contains(forbidden, verb) {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "lease", nil)
+		}
+		return nil
+	}
+	live := builder.WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if stored, isSet := o.(*lwsv1.LeaderWorkerSet); isSet {
+				set.DeepCopyInto(stored)
+				return nil
+			}
+			if err := denied("get"); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	}).Build()
+	return &Session{Live: live, Lease: types.NamespacedName{Namespace: "home", Name: "lease"}}
+}
+
+// written is a set whose spec was written so long before epoch, and whose status after it.
+func written(observed int64, ago time.Duration) *lwsv1.LeaderWorkerSet {
+	set := fakeapi.Set("a", 1, 1)
+	set.Generation, set.Status.ObservedGeneration = 2, observed
+	entry := func(subresource, fields string, at time.Time) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Subresource: subresource, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	set.ManagedFields = []metav1.ManagedFieldsEntry{
+		entry("", `{"f:spec":{"f:replicas":{}}}`, epoch.Add(-time.Hour)),
+		entry("scale", `{"f:spec":{"f:replicas":{}}}`, epoch.Add(-ago)),
+		entry("status", `{"f:status":{}}`, epoch),
+		entry("", `{"f:metadata":{"f:labels":{"f:spec":{}}}}`, epoch),
+	}
+	return set
+}
+
+func TestASetWithoutAnOperatorSaysSo(t *testing.T) {
+	held, expired, released := leaseOf("home", "x", time.Second), leaseOf("home", "x", time.Minute), leaseOf("home", "", 0)
+	for _, tt := range []struct {
+		name      string
+		leases    []*coordinationv1.Lease
+		forbidden []string
+		set       *lwsv1.LeaderWorkerSet
+		want      string
+	}{
+		{"held", []*coordinationv1.Lease{held}, nil, written(2, time.Hour), ""},
+		{"expired", []*coordinationv1.Lease{expired}, nil, written(2, time.Hour), CodeNoOperator},
+		{"released", []*coordinationv1.Lease{released}, nil, written(2, time.Hour), CodeNoOperator},
+		{"absent, as without leader election", nil, nil, written(2, time.Hour), ""},
+		{"absent, and a spec is not observed", nil, nil, written(1, time.Hour), CodeNotObserved},
+		{"not to be read", []*coordinationv1.Lease{expired}, []string{"get"}, written(2, time.Hour), ""},
+		{"not to be read, and a spec is not observed", nil, []string{"get"}, written(1, 30*time.Second), CodeNotObserved},
+		{"a spec is not observed", []*coordinationv1.Lease{held}, nil, written(1, 30*time.Second), CodeNotObserved},
+		{"a spec is not observed yet", []*coordinationv1.Lease{held}, nil, written(1, 29*time.Second), ""},
+		{"a spec without a time", []*coordinationv1.Lease{held}, nil, func() *lwsv1.LeaderWorkerSet {
+			set := written(1, time.Hour)
+			set.ManagedFields = nil
+			return set
+		}(), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cached := tt.set.DeepCopy()
+			cached.ManagedFields = nil // the cache drops them
+			got := codeOf(attended(tt.leases, tt.set, tt.forbidden...).unattended(t.Context(), cached, epoch))
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	replay := &Session{Live: attended(nil, nil).Live}
+	if got := replay.unattended(t.Context(), written(1, time.Hour), epoch); got != nil {
+		t.Errorf("without a lease to look for: got %v", got)
+	}
+}
+
+func codeOf(why *action.Reason) string {
+	if why == nil {
+		return ""
+	}
+	return why.Code
+}
+
+type edit = func(*lwsv1.LeaderWorkerSet)
+
+// rolling sets the rolling update to numbers of groups.
+func rolling(unavailable, surge, partition int32) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
+			MaxUnavailable: intstr.FromInt32(unavailable), MaxSurge: intstr.FromInt32(surge), Partition: &partition,
+		}
+	}
+}
+
+// asks makes the set and its leader StatefulSet ask for groups that nothing creates.
+func asks(s *fakeapi.Server, groups int32, edits ...edit) {
+	fakeapi.Edit(s, "w", func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.Replicas = &groups
+		for _, edit := range edits {
+			edit(set)
+		}
+	})
+	if fakeapi.Find[*appsv1.StatefulSet](s, "w") == nil {
+		return
+	}
+	fakeapi.Edit(s, "w", func(sts *appsv1.StatefulSet) {
+		sts.Spec.Replicas = &groups
+		sts.Status.ObservedGeneration = sts.Generation
+	})
+}
+
+// gangOfSet makes all pods of a set one gang.
+func gangOfSet(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.Scheduling = &lwsv1.Scheduling{SchedulingPolicy: &schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy{
+		Gang: &schedulingv1alpha3.WorkloadCompositePodGroupGangSchedulingPolicy{},
+	}}
+}
+
+// A read and a decision allocate as much for a million groups that do not exist as for a thousand.
+func TestASetCostsWhatExists(t *testing.T) {
+	const most = math.MaxInt32
+	for name, tt := range map[string]struct {
+		made   []edit
+		change func(*fakeapi.Server, int32)
+	}{
+		"nothing exists":           {change: func(s *fakeapi.Server, n int32) { asks(s, n) }},
+		"three groups exist":       {made: []edit{}, change: func(s *fakeapi.Server, n int32) { asks(s, n) }},
+		"groups restart":           {made: []edit{fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)}, change: func(s *fakeapi.Server, n int32) { asks(s, n) }},
+		"a Service for each group": {made: []edit{fakeapi.UniquePerReplica}, change: func(s *fakeapi.Server, n int32) { asks(s, n) }},
+		"PVCs": {made: []edit{fakeapi.Volumes(appsv1.DeletePersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType)},
+			change: func(s *fakeapi.Server, n int32) { asks(s, n) }},
+		"scaled down to one": {made: []edit{}, change: func(s *fakeapi.Server, n int32) {
+			asks(s, n)
+			fakeapi.Edit(s, "w", func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = fakeapi.Ptr(int32(1)) })
+		}},
+		"a rollout begins": {made: []edit{}, change: func(s *fakeapi.Server, n int32) { asks(s, n, fakeapi.Image("image:2")) }},
+		"a rollout that surges": {made: []edit{rolling(0, 1, 0)}, change: func(s *fakeapi.Server, n int32) {
+			asks(s, n, fakeapi.Image("image:2"), rolling(0, most, 0))
+		}},
+		"a rollout in its middle": {made: []edit{}, change: func(s *fakeapi.Server, n int32) {
+			asks(s, n, fakeapi.Image("image:2"), rolling(n/2, 0, 0))
+			fakeapi.Edit(s, "w", func(sts *appsv1.StatefulSet) {
+				sts.Status.ObservedGeneration = sts.Generation
+				sts.Spec.UpdateStrategy.RollingUpdate.Partition = fakeapi.Ptr(n / 2)
+			})
+		}},
+		"a partition beyond all groups": {made: []edit{}, change: func(s *fakeapi.Server, n int32) { asks(s, n, fakeapi.Image("image:2"), rolling(1, 0, most)) }},
+		"a leader's name is taken": {made: []edit{}, change: func(s *fakeapi.Server, n int32) {
+			asks(s, n)
+			fakeapi.Add(s, formerPod("w-7", "w"))
+		}},
+		"a gang of the whole set": {made: []edit{gangOfSet}, change: func(s *fakeapi.Server, n int32) { asks(s, n) }},
+		"groups have keys": {made: []edit{func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }},
+			change: func(s *fakeapi.Server, n int32) { asks(s, n) }},
+		"large groups": {made: []edit{}, change: func(s *fakeapi.Server, n int32) {
+			asks(s, 3)
+			fakeapi.Edit(s, "w", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.Size = &n })
+			for _, pod := range fakeapi.All[*corev1.Pod](s.Objects) {
+				fakeapi.Edit(s, pod.Name, func(pod *corev1.Pod) {
+					metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lwsv1.SizeAnnotationKey, "1000000")
+				})
+			}
+			fakeapi.Edit(s, "w-0", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = fakeapi.Ptr(n - 1) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cost := func(n int32) float64 {
+				s := serverOf(t, fakeapi.Set("w", 3, 2, tt.made...))
+				for range 6 {
+					if tt.made != nil {
+						advance(t, s, "w")
+					}
+				}
+				tt.change(s, n)
+				return testing.AllocsPerRun(2, func() { surveyed(t, sessionOf(s), "w") })
+			}
+			few := cost(1000)
+			for _, n := range []int32{1_000_000, most} {
+				if many := cost(n); many > few+few/10+100 {
+					t.Errorf("%d groups: %.0f allocations, %.0f for 1000", n, many, few)
+				}
+			}
+		})
 	}
 }

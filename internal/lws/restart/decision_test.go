@@ -1,10 +1,15 @@
 package restart_test
 
 import (
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/restart"
@@ -54,6 +59,162 @@ func TestAGroupStartsUnderThePolicyOfItsRevision(t *testing.T) {
 		fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
 		if !restart.ForgivesStart(set, policy, leader) {
 			t.Errorf("%s: the annotation does not hold", policy)
+		}
+	}
+}
+
+// The note of an event fits one line whatever the names are. Those of usual lengths stay whole, and of long ones their
+// ends stay.
+func TestNotesOfLongNamesFit(t *testing.T) {
+	long := strings.Repeat("abc.", 62) + "ab-17"
+	for _, node := range []string{"", "gpu-7", long} {
+		for _, container := range []string{"", "serve", strings.Repeat("c", 63)} {
+			for _, reason := range []string{"OOMKilled", strings.Repeat("r", 63)} {
+				for _, group := range []string{"7", "0123456789"} {
+					for _, leader := range []string{"llama-7", long} {
+						for _, pod := range []string{leader, leader + "-17"} {
+							d := restart.Decision{Failure: restart.Failure{PodFailure: lwsv1.PodFailure{Pod: pod, Container: container, Reason: reason, Node: node}}}
+							if container != "" {
+								d.ExitCode = new(int32(-2147483648))
+							}
+							of := &corev1.Pod{}
+							of.Name = leader
+							note := d.Note(of, group)
+							if n := utf8.RuneCountInString(note); n > 120 || !utf8.ValidString(note) {
+								t.Errorf("%d characters: %s", n, note)
+							}
+							if role := map[bool]string{true: "Leader ", false: "Worker "}[pod == leader]; !strings.HasPrefix(note, role) {
+								t.Errorf("not a %s: %s", role, note)
+							}
+							if !strings.Contains(note, "7 failed (") || !strings.Contains(note, "group "+group) {
+								t.Errorf("the end of the name or the group is missing: %s", note)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	usual := restart.Decision{Failure: restart.Failure{PodFailure: lwsv1.PodFailure{
+		Pod: "llama-405b-12-3", Container: "serve", Reason: "OOMKilled", ExitCode: new(int32(137)), Node: "gpu-7.example.com",
+	}}}
+	leader := &corev1.Pod{}
+	leader.Name = "llama-405b-12"
+	note := usual.Note(leader, "12")
+	for _, part := range []string{"llama-405b-12-3", "container serve", "OOMKilled", "exit code 137", "node gpu-7.example.com", "group 12"} {
+		if !strings.Contains(note, part) {
+			t.Errorf("%q lacks %q", note, part)
+		}
+	}
+}
+
+// Each container has the end of its log, or says why it has none: no log is read twice.
+func TestADecisionTakesTheEndsOfLogs(t *testing.T) {
+	before := restart.Decision{Failure: restart.Failure{Containers: []lwsv1.ContainerFailure{{Name: "a"}, {Name: "b"}, {Name: "c"}}}}
+	before.AwaitLogs()
+	after := before.WithLogs([]restart.Log{
+		{Text: "first\n" + strings.Repeat("x", restart.LogBytes-4) + "\nend\n"},
+		{Unread: "no kubelet" + strings.Repeat("!", 1000)},
+		{Text: " \n", Unread: ""},
+	})
+	got := after.Containers
+	if len(got[0].Log) != restart.LogBytes || !strings.HasSuffix(got[0].Log, "x\nend") || got[0].LogUnread != "" {
+		t.Errorf("a log: %+v", got[0])
+	}
+	if got[1].Log != "" || len(got[1].LogUnread) != 256 {
+		t.Errorf("an unread log: %+v", got[1])
+	}
+	if got[2].Log != "" || got[2].LogUnread == "" {
+		t.Errorf("an empty log: %+v", got[2])
+	}
+	if !before.AwaitsLogs() || after.AwaitsLogs() {
+		t.Errorf("awaits logs: before %t, after %t", before.AwaitsLogs(), after.AwaitsLogs())
+	}
+}
+
+// The log is that of the incarnation of the container that failed.
+func TestEndedFindsTheIncarnationOfAContainer(t *testing.T) {
+	at := metav1.NewTime(fakeapi.Epoch)
+	end := func(exit int32, at metav1.Time) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, FinishedAt: at}}
+	}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	for name, tt := range map[string]struct {
+		now, last corev1.ContainerState
+		want      [2]bool
+	}{
+		"it is down":        {end(1, at), end(1, metav1.NewTime(at.Add(-time.Hour))), [2]bool{true, false}},
+		"it runs again":     {running, end(1, at), [2]bool{true, true}},
+		"it failed again":   {end(1, metav1.NewTime(at.Add(time.Second))), end(1, at), [2]bool{true, true}},
+		"another pod":       {running, corev1.ContainerState{}, [2]bool{}},
+		"another exit code": {end(2, at), corev1.ContainerState{}, [2]bool{}},
+		"no time is known":  {end(1, metav1.Time{}), corev1.ContainerState{}, [2]bool{true, false}},
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: tt.now, LastTerminationState: tt.last}}}}
+		found, again := restart.Ended(pod, lwsv1.ContainerFailure{Name: "c", ExitCode: 1, At: at})
+		if diff := cmp.Diff(tt.want, [2]bool{found, again}); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// startedSet is a set whose status has a record of group 0.
+func startedSet(record lwsv1.StartedGroup) *lwsv1.LeaderWorkerSet {
+	set := fakeapi.Set("w", 1, 1, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
+	set.Status.RestartsSince = &metav1.Time{Time: fakeapi.Epoch}
+	set.Status.Started = []lwsv1.StartedGroup{record}
+	return set
+}
+
+func leaderAt(uid types.UID, revision string) *corev1.Pod {
+	pod := fakeapi.Pod("w-0", "w", 0)
+	pod.UID, pod.Labels[lwsv1.RevisionKey] = uid, revision
+	return pod
+}
+
+// A field marks a group that is counted: another leader is no failure then. A record of the release before, and one
+// whose field an older definition dropped, lack the revision instead.
+func TestAGroupIsMarkedAsCountedByAField(t *testing.T) {
+	for name, tt := range map[string]struct {
+		record    lwsv1.StartedGroup
+		isCounted bool
+	}{
+		"not counted":                     {lwsv1.StartedGroup{Leader: "a", Pods: "AA.r"}, false},
+		"counted":                         {lwsv1.StartedGroup{Leader: "a", Pods: "AA.r", Counted: true}, true},
+		"counted by the release before":   {lwsv1.StartedGroup{Leader: "a", Pods: "AA"}, true},
+		"counted, for the release before": {lwsv1.StartedGroup{Leader: "a", Pods: "AA", Counted: true}, true},
+	} {
+		set := startedSet(tt.record)
+		s := restart.Status{Started: set.Status.Started}
+		s.Count(set, []*corev1.Pod{leaderAt("b", "r")}, fakeapi.Epoch)
+		if isFailure := len(s.Failures) > 0; isFailure == tt.isCounted {
+			t.Errorf("%s: another leader is a failure: %t", name, isFailure)
+		}
+		if isReplaced := restart.IsReplaced(set, 0, leaderAt("a", "r")); isReplaced != tt.isCounted {
+			t.Errorf("%s: a rollout replaces the leader: %t", name, isReplaced)
+		}
+	}
+}
+
+// A rollout marks a record once, and takes the mark from a leader that stays.
+func TestARolloutMarksARecordOnce(t *testing.T) {
+	plain := lwsv1.StartedGroup{Leader: "a", Pods: "AA.r"}
+	marked := lwsv1.StartedGroup{Leader: "a", Pods: "AA", Counted: true}
+	pruned := lwsv1.StartedGroup{Leader: "a", Pods: "AA"} // by an older definition
+	for _, tt := range []struct {
+		record     lwsv1.StartedGroup
+		isReplaced bool
+		want       lwsv1.StartedGroup
+	}{
+		{plain, true, marked}, {marked, true, marked}, {pruned, true, pruned},
+		{plain, false, plain}, {marked, false, plain}, {pruned, false, plain},
+		{lwsv1.StartedGroup{Leader: "a", Pods: "AA.r", Counted: true}, false, plain},
+	} {
+		set := startedSet(tt.record)
+		s := restart.Status{Started: set.Status.Started}
+		s.Expect(set, []*corev1.Pod{leaderAt("a", "r")}, func(int) bool { return tt.isReplaced })
+		if diff := cmp.Diff([]lwsv1.StartedGroup{tt.want}, s.Started); diff != "" {
+			t.Errorf("%+v, replaced %t (-want +got)\n%s", tt.record, tt.isReplaced, diff)
 		}
 	}
 }
