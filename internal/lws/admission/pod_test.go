@@ -80,7 +80,7 @@ func madeBy(name string) podChange {
 	}
 }
 
-// Each row has the labels of a mutated pod, the subdomain and the address of its leader. A template
+// The file has the labels of each mutated pod, the subdomain and the address of its leader. A template
 // says the same of every group, so it must not place pods: a worker that counted as a leader would
 // get another group than its StatefulSet selects.
 func TestPlacesOfPods(t *testing.T) {
@@ -93,60 +93,25 @@ func TestPlacesOfPods(t *testing.T) {
 		subgroups(p)
 	}
 	index := func(value string) podChange { return withLabel(lwsv1.WorkerIndexLabelKey, value) }
-	type labels map[string]string // without the prefix leaderworkerset.sigs.k8s.io/
-	subgroup := func(leader, index, group, key string) labels {
-		return labels{"worker-index": leader, "group-index": "0", "group-key": group, "subgroup-index": index, "subgroup-key": key}
-	}
-	for _, tt := range []struct {
-		name      string
-		pod       *corev1.Pod
-		want      labels
-		subdomain string
-		address   string
-	}{
-		{"leader", newLeader("w-0"), labels{"worker-index": "0", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns"},
-		{
-			"leader that knows its group", newLeader("no ordinal", withLabel(lwsv1.GroupIndexLabelKey, "7"), withLabel(lwsv1.GroupUniqueHashLabelKey, "key")),
-			labels{"worker-index": "0", "group-index": "7", "group-key": "key"}, "w", "w-7.w.ns",
-		},
-		{
-			"leader with a subdomain of its own", newLeader("w-0", withPodAnnotation(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica")),
-			labels{"worker-index": "0", "group-index": "0", "group-key": groupKey}, "w-0", "w-0.w-0.ns",
-		},
-		{"leader whose template places it", newLeader("w-0", template, madeBy("w")), subgroup("0", "0", groupKey, subgroupKey), "w", "w-0.w.ns"},
-		{
-			"excluded leader whose template places it", newLeader("w-0", template, madeBy("w"), withPodAnnotation(lwsv1.SubGroupPolicyTypeAnnotationKey, "LeaderExcluded")),
-			labels{"worker-index": "0", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns",
-		},
-		{
-			"leader whose annotation names the set", newLeader("w-0", withPodAnnotation(lwsv1.LeaderPodNameAnnotationKey, "w"), madeBy("w")),
-			labels{"worker-index": "0", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns",
-		},
-		{
-			"leader that knows its subgroup", newLeader("w-0", subgroups, withLabel(lwsv1.SubGroupIndexLabelKey, "5")),
-			labels{"worker-index": "0", "group-index": "0", "group-key": groupKey, "subgroup-index": "5"}, "w", "w-0.w.ns",
-		},
-		{"worker", newWorker("w-0-3", index("9"), exclusive), labels{"worker-index": "3", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns"},
-		{"worker whose template calls it a leader", newWorker("w-0-3", index("0"), exclusive, madeBy("w-0")), labels{"worker-index": "3", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns"},
-		{
-			"worker whose template places it", newWorker("w-0-3", template, madeBy("w-0"), withLabel(lwsv1.GroupIndexLabelKey, "0"), withLabel(lwsv1.GroupUniqueHashLabelKey, groupKey)),
-			subgroup("3", "1", groupKey, identity.SubgroupKey("w-0", 1)), "w", "w-0.w.ns",
-		},
+	got := map[string]any{}
+	for name, pod := range map[string]*corev1.Pod{
+		"leader":                                   newLeader("w-0"),
+		"leader that knows its group":              newLeader("no ordinal", withLabel(lwsv1.GroupIndexLabelKey, "7"), withLabel(lwsv1.GroupUniqueHashLabelKey, "key")),
+		"leader with a subdomain of its own":       newLeader("w-0", withPodAnnotation(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica")),
+		"leader whose template places it":          newLeader("w-0", template, madeBy("w")),
+		"excluded leader whose template places it": newLeader("w-0", template, madeBy("w"), withPodAnnotation(lwsv1.SubGroupPolicyTypeAnnotationKey, "LeaderExcluded")),
+		"leader whose annotation names the set":    newLeader("w-0", withPodAnnotation(lwsv1.LeaderPodNameAnnotationKey, "w"), madeBy("w")),
+		"leader that knows its subgroup":           newLeader("w-0", subgroups, withLabel(lwsv1.SubGroupIndexLabelKey, "5")),
+		"worker":                                   newWorker("w-0-3", index("9"), exclusive),
+		"worker whose template calls it a leader":  newWorker("w-0-3", index("0"), exclusive, madeBy("w-0")),
+		"worker whose template places it":          newWorker("w-0-3", template, madeBy("w-0"), withLabel(lwsv1.GroupIndexLabelKey, "0"), withLabel(lwsv1.GroupUniqueHashLabelKey, groupKey)),
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := mutate(t, mutate(t, tt.pod))
-			want := map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "rev"}
-			for key, value := range tt.want {
-				want["leaderworkerset.sigs.k8s.io/"+key] = value
-			}
-			if diff := cmp.Diff(want, pod.Labels); diff != "" {
-				t.Errorf("labels (-want +got):\n%s", diff)
-			}
-			if pod.Spec.Subdomain != tt.subdomain || pod.Spec.Containers[0].Env[0].Value != tt.address || pod.Spec.Affinity != nil {
-				t.Errorf("subdomain %q, environment %v, affinity %v", pod.Spec.Subdomain, pod.Spec.Containers[0].Env, pod.Spec.Affinity)
-			}
-		})
+		mutate(t, mutate(t, pod))
+		got[name] = map[string]any{
+			"labels": pod.Labels, "subdomain": pod.Spec.Subdomain, "leader": pod.Spec.Containers[0].Env[0].Value, "affinity": pod.Spec.Affinity,
+		}
 	}
+	checkYAML(t, "places.yaml", got)
 }
 
 func TestEnvironment(t *testing.T) {
@@ -220,21 +185,7 @@ func TestPodsThatMustNotBe(t *testing.T) {
 	}
 }
 
-const (
-	groupKey    = "b170a251aa73d74d5ba988f212b4fe940e717eef"
-	subgroupKey = "4cb5f2a553b68e27600205b557f708ab7cbf81b7"
-)
-
-// exclusive is what must be found in a pod for one topology.
-func exclusive(topology, key, value string) (together, apart corev1.PodAffinityTerm) {
-	together = corev1.PodAffinityTerm{TopologyKey: topology, LabelSelector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: "In", Values: []string{value}}},
-	}}
-	apart = corev1.PodAffinityTerm{TopologyKey: topology, LabelSelector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: "Exists"}, {Key: key, Operator: "NotIn", Values: []string{value}}},
-	}}
-	return together, apart
-}
+const groupKey = "b170a251aa73d74d5ba988f212b4fe940e717eef"
 
 func affinity(together, apart []corev1.PodAffinityTerm) *corev1.Affinity {
 	a := &corev1.Affinity{}
@@ -258,45 +209,33 @@ func TestExclusivePlacement(t *testing.T) {
 	}
 	excluded := withPodAnnotation(lwsv1.SubGroupPolicyTypeAnnotationKey, "LeaderExcluded")
 	has := func(affinity *corev1.Affinity) podChange { return func(p *corev1.Pod) { p.Spec.Affinity = affinity } }
-	groupTogether, groupApart := exclusive("rack", lwsv1.GroupUniqueHashLabelKey, groupKey)
-	subTogether, subApart := exclusive("host", lwsv1.SubGroupUniqueHashLabelKey, subgroupKey)
 	user, other := corev1.PodAffinityTerm{TopologyKey: "rack"}, corev1.PodAffinityTerm{TopologyKey: "zone"}
 	nodes := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
-	beside := affinity(terms{groupTogether}, terms{groupApart})
-	beside.NodeAffinity = nodes.NodeAffinity
-
-	tests := []struct {
-		name string
-		pod  *corev1.Pod
-		want *corev1.Affinity
-	}{
-		{"leader by group", newLeader("w-0", group("rack")), affinity(terms{groupTogether}, terms{groupApart})},
-		{"leader by an empty topology", newLeader("w-0", group("")), nil},
-		{"leader by subgroup", newLeader("w-0", subgroup("host")), affinity(terms{subTogether}, terms{subApart})},
-		{"leader by both", newLeader("w-0", group("rack"), subgroup("host")), affinity(terms{groupTogether, subTogether}, terms{groupApart, subApart})},
-		{"leader by both alike", newLeader("w-0", group("rack"), subgroup("rack")), affinity(terms{groupTogether}, terms{groupApart})},
-		{"leader in no subgroup", newLeader("w-0", subgroup("host"), excluded), nil},
-		{"affinity to nodes", newLeader("w-0", group("rack"), has(nodes)), beside},
-		{"both from the user", newLeader("w-0", group("rack"), has(affinity(terms{user}, terms{user}))), affinity(terms{user}, terms{user})},
-		{"affinity only", newLeader("w-0", group("rack"), has(affinity(terms{user}, nil))), affinity(terms{user, groupTogether}, terms{groupApart})},
-		{"anti-affinity only", newLeader("w-0", group("rack"), has(affinity(nil, terms{user}))), affinity(terms{groupTogether}, terms{user, groupApart})},
-		{"for another topology", newLeader("w-0", group("rack"), has(affinity(terms{other}, terms{other}))), affinity(terms{other, groupTogether}, terms{other, groupApart})},
-		{"worker by group", newWorker("w-0-1", group("rack")), nil},
-		{"worker by subgroup", newWorker("w-0-1", group("rack"), subgroup("host")), affinity(terms{subTogether}, terms{subApart})},
+	got := map[string]any{}
+	for name, pod := range map[string]*corev1.Pod{
+		"leader by group":             newLeader("w-0", group("rack")),
+		"leader by an empty topology": newLeader("w-0", group("")),
+		"leader by subgroup":          newLeader("w-0", subgroup("host")),
+		"leader by both":              newLeader("w-0", group("rack"), subgroup("host")),
+		"leader by both alike":        newLeader("w-0", group("rack"), subgroup("rack")),
+		"leader in no subgroup":       newLeader("w-0", subgroup("host"), excluded),
+		"affinity to nodes":           newLeader("w-0", group("rack"), has(nodes)),
+		"both from the user":          newLeader("w-0", group("rack"), has(affinity(terms{user}, terms{user}))),
+		"affinity only":               newLeader("w-0", group("rack"), has(affinity(terms{user}, nil))),
+		"anti-affinity only":          newLeader("w-0", group("rack"), has(affinity(nil, terms{user}))),
+		"for another topology":        newLeader("w-0", group("rack"), has(affinity(terms{other}, terms{other}))),
+		"worker by group":             newWorker("w-0-1", group("rack")),
+		"worker by subgroup":          newWorker("w-0-1", group("rack"), subgroup("host")),
+	} {
+		got[name] = mutate(t, pod).Spec.Affinity
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, mutate(t, tt.pod).Spec.Affinity); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
+	checkYAML(t, "exclusive.yaml", got)
 }
 
 // Each row gives the subgroup of every pod of group 0, the leader first; "" is
 // none.
 func TestSubgroups(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		size, part int
 		policy     lwsv1.SubGroupPolicyType
 		want       []string
@@ -306,8 +245,7 @@ func TestSubgroups(t *testing.T) {
 		{5, 2, lwsv1.SubGroupPolicyTypeLeaderWorker, []string{"0", "0", "0", "1", "1"}},
 		{5, 2, lwsv1.SubGroupPolicyTypeLeaderExcluded, []string{"", "0", "0", "1", "1"}},
 		{4, 2, "", []string{"0", "0", "1", "1"}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(fmt.Sprintf("%d by %d %s", tt.size, tt.part, tt.policy), func(t *testing.T) {
 			var got []string
 			for w := range tt.size {

@@ -60,7 +60,7 @@ func TestTPUSlices(t *testing.T) {
 		both = lwsv1.SubGroupPolicyTypeLeaderWorker
 		only = lwsv1.SubGroupPolicyTypeLeaderExcluded
 	)
-	tests := []struct {
+	for _, tt := range []struct {
 		name       string
 		size, part int
 		policy     lwsv1.SubGroupPolicyType
@@ -82,8 +82,7 @@ func TestTPUSlices(t *testing.T) {
 		}},
 		// Counted without the leader, the last slice comes out short.
 		{"size 4 by 2, leader without", 4, 2, both, true, map[int]string{1: "0 w-0-1,w-0-2", 2: "1 w-0-1,w-0-2", 3: "0 w-0-3"}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := map[int]string{}
 			for w := range tt.size {

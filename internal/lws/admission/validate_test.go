@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
@@ -321,14 +322,29 @@ func checkTexts(t *testing.T, name string, faults map[string]field.ErrorList) {
 			got.WriteString(fault.Error() + "\n")
 		}
 	}
+	golden(t, name, got.String())
+}
+
+// checkYAML compares what named pods become with a file of testdata.
+func checkYAML(t *testing.T, name string, pods map[string]any) {
+	t.Helper()
+	got, err := yaml.Marshal(pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, name, string(got))
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want, err := os.ReadFile(file)
-	if diff := cmp.Diff(string(want), got.String()); err != nil || diff != "" {
+	if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
 }

@@ -152,7 +152,7 @@ func TestFewOfManyUnknownAnnotationsAreNamed(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/annotations.md, and the faults of testdata")
+var update = flag.Bool("update", false, "write docs/annotations.md, and the files of testdata")
 
 // The page is the frame in testdata with the lines of the table: go test ./internal/lws/admission -run TestPageOfKeys -update.
 func TestPageOfKeys(t *testing.T) {
