@@ -361,19 +361,6 @@ func TestCountsOfAnotherImplementation(t *testing.T) {
 	}
 }
 
-// A user who recovers a group that was not stopped changes nothing.
-func TestRecoverOfARunningGroupIsIgnored(t *testing.T) {
-	c := budget(1, 2, 2)(t)
-	then(failures(1), recovered, failures(1))(c)
-	if got := recreations(c); got != 2 {
-		t.Errorf("counted %d, want 2", got)
-	}
-	then(recovered, failures(1))(c)
-	if !lws.IsExhausted(find[Pod](c, "w-0")) {
-		t.Error("the group has no limit")
-	}
-}
-
 // A rollout waits for the groups of its surge: the set says that one is stopped.
 func TestAStoppedSurgeGroupIsTold(t *testing.T) {
 	c := budget(4, 2, 0)(t)
