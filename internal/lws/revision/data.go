@@ -35,11 +35,7 @@ const namePrefix = 220
 // else. maxGroupRestarts is in the template, and not in the data: no group is rolled for it. The bytes are part of the
 // API: other implementations and their tests compute the same ones.
 func Data(set *lwsv1.LeaderWorkerSet) ([]byte, error) {
-	network := set.Spec.NetworkConfig
-	if network == nil {
-		shared := lwsv1.SubdomainShared
-		network = &lwsv1.NetworkConfig{SubdomainPolicy: &shared}
-	}
+	network := cmp.Or(set.Spec.NetworkConfig, &lwsv1.NetworkConfig{SubdomainPolicy: new(lwsv1.SubdomainShared)})
 	rolled := set.Spec.LeaderWorkerTemplate
 	rolled.MaxGroupRestarts = nil
 	template, err := replacing(rolled)
@@ -129,12 +125,7 @@ func Same(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
 	key, hash := revision.Labels[lwsv1.RevisionKey], Key(revision.Data.Raw)
 	isReplaced := key != "" && metav1.GetControllerOf(revision) != nil && strings.HasPrefix(revision.Name, stem(setName, hash))
-	return isOf(revision, setName) && (key == hash || isReplaced)
-}
-
-// isOf reports whether a revision has the name of the set, in use or in the history.
-func isOf(revision *appsv1.ControllerRevision, setName string) bool {
-	return InUse(revision, setName) || InHistory(revision, setName)
+	return (InUse(revision, setName) || InHistory(revision, setName)) && (key == hash || isReplaced)
 }
 
 // Name is the name of a set's revision with the given hash and number.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -267,6 +268,28 @@ func TestWhatStandsElsewhereIsNeverFilledIn(t *testing.T) {
 		without, with := fmt.Sprintf(stored, tt.in, ""), fmt.Sprintf(stored, tt.in, fmt.Sprintf(",%q:%s", tt.name, tt.value))
 		if revision.SameMeaning([]byte(without), []byte(with)) {
 			t.Errorf("%s means the same as %s", with, without)
+		}
+	}
+}
+
+// A group has the restart policy of its revision. One whose revision is lost, or cannot be read, has that of the set.
+func TestPolicyAtReadsTheRevision(t *testing.T) {
+	set := sample(fakeapi.Policy(lwsv1.NoneRestartPolicy))
+	for name, tt := range map[string]struct {
+		data, key string
+		want      lwsv1.RestartPolicyType
+	}{
+		"its own":     {sampleData, "7bdcf6cbd6", lwsv1.RecreateGroupOnPodRestart},
+		"lost":        {sampleData, "other", lwsv1.NoneRestartPolicy},
+		"no template": {`{"spec":{}}`, revision.Key([]byte(`{"spec":{}}`)), lwsv1.NoneRestartPolicy},
+		"no revision": {`{"spec":1}`, revision.Key([]byte(`{"spec":1}`)), lwsv1.NoneRestartPolicy},
+	} {
+		r := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(tt.data)}}
+		key := revision.Key(r.Data.Raw)
+		r.Name, r.Labels = revision.Name(set.Name, key, 1), map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}
+		revisions := identity.Claim[*appsv1.ControllerRevision]{Owned: []*appsv1.ControllerRevision{r}}
+		if got := revision.PolicyAt(set, revisions, tt.key); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
 	}
 }
