@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -131,13 +132,7 @@ func (s State) save(l Layout) error {
 
 // alive lists the components whose process still runs.
 func (s State) alive() []Component {
-	var alive []Component
-	for _, c := range Components {
-		if s.Processes[c].Alive() {
-			alive = append(alive, c)
-		}
-	}
-	return alive
+	return slices.DeleteFunc(slices.Clone(Components), func(c Component) bool { return !s.Processes[c].Alive() })
 }
 
 func (s *State) started(c Component, id process.Identity) {

@@ -101,30 +101,15 @@ func takesPods(node *corev1.Node) bool {
 	})
 }
 
-// simulatedNodes names the nodes that kwok stands for now; a user may have added some and removed others.
-func simulatedNodes(ctx context.Context, client kubernetes.Interface) ([]string, error) {
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, node := range nodes.Items {
-		if node.Annotations[simulatedKey] == simulatedValue {
-			names = append(names, node.Name)
-		}
-	}
-	return names, nil
-}
-
 // freeLeases lets a new kwok take its nodes at once. It would wait for the leases of the former
 // one to run out otherwise, for 40 s, and look dead meanwhile. A kubelet creates its lease again.
 func freeLeases(ctx context.Context, client kubernetes.Interface) error {
 	return client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
-// leasesHeld returns nil when kwok stands for every simulated node.
+// leasesHeld returns nil when kwok stands for every simulated node. A user may have added some and removed others.
 func leasesHeld(ctx context.Context, client kubernetes.Interface) error {
-	nodes, err := simulatedNodes(ctx, client)
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -136,9 +121,9 @@ func leasesHeld(ctx context.Context, client kubernetes.Interface) error {
 	for _, lease := range leases.Items {
 		held[lease.Name] = true
 	}
-	for _, name := range nodes {
-		if !held[name] {
-			return fmt.Errorf("the lease of node %q has no holder", name)
+	for _, node := range nodes.Items {
+		if node.Annotations[simulatedKey] == simulatedValue && !held[node.Name] {
+			return fmt.Errorf("the lease of node %q has no holder", node.Name)
 		}
 	}
 	return nil

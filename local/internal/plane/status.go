@@ -181,10 +181,6 @@ func (p *prober) probe(ctx context.Context, c Component) error {
 // complaint picks what matters from a list of checks: the first that fails, or else the first line.
 func complaint(body []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(body)), "\n")
-	for _, line := range lines {
-		if strings.HasPrefix(line, "[-]") {
-			return line
-		}
-	}
-	return lines[0]
+	failing := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "[-]") })
+	return lines[max(failing, 0)]
 }

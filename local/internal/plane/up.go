@@ -219,35 +219,27 @@ func (r *launch) awaitContent(ctx context.Context, client kubernetes.Interface) 
 	if err := r.awaitNodes(ctx, client, r.state.Settings.Nodes); err != nil {
 		return err
 	}
-	err := until(ctx, func(ctx context.Context) error {
+	return r.explain(ctx, ControllerManager, until(ctx, func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
-	})
-	if err != nil {
-		return r.explain(ctx, ControllerManager, err)
-	}
-	return nil
+	}))
 }
 
 // awaitNodes returns when so many nodes take pods, and kwok stands for all that are its own.
 func (r *launch) awaitNodes(ctx context.Context, client kubernetes.Interface, count int) error {
-	err := until(ctx, func(ctx context.Context) error {
+	return r.explain(ctx, Kwok, until(ctx, func(ctx context.Context) error {
 		if err := nodesReady(ctx, client, count); err != nil {
 			return err
 		}
 		return leasesHeld(ctx, client)
-	})
-	if err != nil {
-		return r.explain(ctx, Kwok, err)
-	}
-	return nil
+	}))
 }
 
 // explain turns the end of a wait into what the user should know: a component
 // that ended, an interrupt, or what was still missing when time ran out.
 func (r *launch) explain(ctx context.Context, component Component, missing error) error {
 	switch cause := context.Cause(ctx); {
-	case cause == nil:
+	case missing == nil, cause == nil:
 		return missing
 	case cause != context.DeadlineExceeded:
 		return cause
