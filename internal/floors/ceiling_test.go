@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_840
+	wholeAtMost = 40_799
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -31,7 +31,7 @@ var largePackages = map[string]int{
 	"internal/lwscache":      2_295,
 	"internal/pvc":           2_259,
 	"internal/install":       2_079,
-	"local/internal/plane":   1_809,
+	"local/internal/plane":   1_777,
 	"internal/cli/render":    1_830,
 	"internal/lws/admission": 1_489,
 	"internal/cli":           1_422,
