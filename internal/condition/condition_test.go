@@ -2,81 +2,14 @@ package condition_test
 
 import (
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/condition"
 )
 
-var (
-	then = time.Unix(1_000_000, 0)
-	now  = then.Add(time.Hour)
-)
-
-func is(conditionType string, status metav1.ConditionStatus, reason string, at time.Time, generation int64) metav1.Condition {
-	return metav1.Condition{
-		Type: conditionType, Status: status, Reason: reason, Message: "about " + reason,
-		LastTransitionTime: metav1.NewTime(at), ObservedGeneration: generation,
-	}
-}
-
-func says(message string, c metav1.Condition) metav1.Condition {
-	c.Message = message
-	return c
-}
-
-func TestMerge(t *testing.T) {
-	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
-	other := is("Other", yes, "Untouched", then, 1)
-	tests := []struct {
-		name       string
-		have, want []metav1.Condition
-		merged     []metav1.Condition
-		turned     bool
-	}{
-		{"nothing wanted", []metav1.Condition{other}, nil, []metav1.Condition{is("Other", yes, "Untouched", then, 2)}, false},
-		{
-			"a new one", []metav1.Condition{other}, []metav1.Condition{is("A", yes, "R", time.Time{}, 0)},
-			[]metav1.Condition{is("Other", yes, "Untouched", then, 2), is("A", yes, "R", now, 2)}, true,
-		},
-		{
-			"the same again", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{is("A", yes, "R", time.Time{}, 0)},
-			[]metav1.Condition{is("A", yes, "R", then, 2)}, false,
-		},
-		{
-			"another message", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{says("another", is("A", yes, "R", time.Time{}, 0))},
-			[]metav1.Condition{says("another", is("A", yes, "R", then, 2))}, false,
-		},
-		{
-			"another status", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{is("A", no, "R", time.Time{}, 0)},
-			[]metav1.Condition{is("A", no, "R", now, 2)}, true,
-		},
-		{
-			"another reason", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{is("A", yes, "S", time.Time{}, 0)},
-			[]metav1.Condition{is("A", yes, "S", then, 2)}, true,
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			before := append([]metav1.Condition(nil), tt.have...)
-			merged, turned := condition.Merge(tt.have, tt.want, 2, now)
-			if diff := cmp.Diff(tt.merged, merged); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-			if turned != tt.turned {
-				t.Errorf("turned %t", turned)
-			}
-			if diff := cmp.Diff(before, tt.have); diff != "" {
-				t.Errorf("the input was changed (-before +after)\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestOf(t *testing.T) {
-	have := []metav1.Condition{is("A", metav1.ConditionFalse, "R", then, 1)}
+	have := []metav1.Condition{{Type: "A", Status: metav1.ConditionFalse, Reason: "R"}}
 	if found, ok := condition.Of(have, "A"); !ok || found != have[0] || condition.IsTrue(have, "A") {
 		t.Errorf("A: got %v, %t", found, ok)
 	}

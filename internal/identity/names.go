@@ -34,6 +34,12 @@ func ParentAndOrdinal(podName string) (parent string, ordinal int) {
 	return podName[:dash], int(n)
 }
 
+// Ordinal is the ordinal of a name, or NoOrdinal.
+func Ordinal(podName string) int {
+	_, ordinal := ParentAndOrdinal(podName)
+	return ordinal
+}
+
 // GroupKey is the label value by which the pods of one group find each other: 40 hex digits.
 func GroupKey(namespace, leaderPodName string) string {
 	return sha1Hex(namespace + "/" + leaderPodName)

@@ -166,8 +166,8 @@ func named(set *lwsv1.LeaderWorkerSet, all []Object) string {
 	return fmt.Sprintf("%d %s: %s", len(all), noun, Spelt(all, Object.String, ", "))
 }
 
-// Spelt joins what is said of the first objects, and counts the others.
-func Spelt(all []Object, says func(Object) string, separator string) string {
+// Spelt joins what is said of the first of many, and counts the others.
+func Spelt[T any](all []T, says func(T) string, separator string) string {
 	texts := make([]string, len(all))
 	for i, p := range all {
 		texts[i] = says(p)

@@ -190,7 +190,7 @@ func checkRetention(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 // later update of the set with it. What does not reach them may change.
 func checkClaimsChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 	is, was := set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, old.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
-	return when(!workload.SameClaimTemplates(set.Namespace, is, was), field.Invalid(claimsPath, field.OmitValueType{},
+	return when(!workload.SameClaimTemplates(is, was), field.Invalid(claimsPath, field.OmitValueType{},
 		"field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay"))
 }
 

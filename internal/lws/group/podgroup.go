@@ -42,11 +42,7 @@ func keepNative(g *input) (p lws.Plan) {
 				},
 			})
 		}
-		if have := found.Own(); have != nil {
-			scheduling.KeepNative(&p, identity.KindPodGroup, have, want)
-			continue
-		}
-		scheduling.CreateNative(&p, identity.KindPodGroup, want, found, lws.SetRef(g.Set))
+		scheduling.KeepNative(&p, identity.KindPodGroup, found, want, g.Set)
 	}
 	return p
 }

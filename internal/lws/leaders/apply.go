@@ -2,6 +2,7 @@ package leaders
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,18 +33,28 @@ func Apply(t *table.Table) (p lws.Plan) {
 	}
 	applied, live := lws.Fingerprint(desired), t.LeadersOwner()
 	desired.GetAnnotations()[lws.AppliedAnnotationKey] = applied
+	isOrphan := t.StatefulSet.Own() == nil && t.Deployment.Own() == nil
 	switch {
 	case live == nil && t.StatefulSet.Empty() && t.Deployment.Empty():
 		p.Do(createLeaders(t, desired))
-	case live == nil:
-	case t.StatefulSet.Own() == nil && t.Deployment.Own() == nil:
-		owner, why := lws.SetRef(t.Set), fmt.Sprintf("%s %s has no controller and has the labels of this set", live.Noun(), t.Set.Name)
-		desired.GetAnnotations()[lws.AppliedAnnotationKey] = t.Maker.Record(desired, applied)
-		p.Do(applyLeaders(t, live, desired, &owner, lws.Because(lws.CodeOrphan, why)))
-	case t.Maker.Differs(desired, applied):
-		desired.GetAnnotations()[lws.AppliedAnnotationKey] = t.Maker.Record(desired, applied)
-		p.Do(applyLeaders(t, live, desired, nil, t.Maker.WhyApply()))
+		return p
+	case live == nil, !isOrphan && !t.Maker.Differs(desired, applied):
+		return p
 	}
+	desired.GetAnnotations()[lws.AppliedAnnotationKey] = t.Maker.Record(desired, applied)
+	write := action.Apply{
+		Object:     desired,
+		Onto:       identity.RefOf(live.Kind, live),
+		FieldOwner: lws.FieldOwner,
+		Applied:    !slices.ContainsFunc(live.GetManagedFields(), lws.LeftByCreate),
+	}
+	write.Tell.Refused = lws.Warning("FailedUpdate", "Update", "Failed to update leader "+live.Noun()+" "+t.Set.Name, nil)
+	t.Maker.Explain(&write)
+	if isOrphan {
+		write.Adopter = new(lws.SetRef(t.Set))
+		write.Because = lws.Because(lws.CodeOrphan, write.Onto.String()+" has no controller and has the labels of this set")
+	}
+	p.Do(write)
 	return p
 }
 
@@ -99,34 +110,10 @@ func createLeaders(t *table.Table, desired action.Object) action.Create {
 	}
 }
 
-func applyLeaders(t *table.Table, live *lws.LeadersOwner, desired action.Object, adopter *identity.Ref, reason action.Reason) action.Apply {
-	return action.Apply{
-		Object:     desired,
-		Onto:       identity.RefOf(live.Kind, live),
-		FieldOwner: lws.FieldOwner,
-		Applied:    !isLeftByCreate(live),
-		Adopter:    adopter,
-		Relies:     t.Maker.Relied(),
-		Because:    reason,
-		Tell: action.Telling{
-			Done:    t.Maker.RolloutEvents(),
-			Refused: lws.Warning("FailedUpdate", "Update", "Failed to update leader "+live.Noun()+" "+t.Set.Name, nil),
-		},
-	}
-}
-
 // isLabelledAs reports whether an object has the labels that the readers of a set go by.
 func isLabelledAs(live, desired metav1.Object) bool {
-	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.RevisionKey} {
-		if live.GetLabels()[key] != desired.GetLabels()[key] {
-			return false
-		}
-	}
-	return true
-}
-
-func isLeftByCreate(object metav1.Object) bool {
-	return slices.ContainsFunc(object.GetManagedFields(), lws.LeftByCreate)
+	is, wanted := live.GetLabels(), desired.GetLabels()
+	return is[lwsv1.SetNameLabelKey] == wanted[lwsv1.SetNameLabelKey] && is[lwsv1.RevisionKey] == wanted[lwsv1.RevisionKey]
 }
 
 // asFound keeps the template of a StatefulSet or Deployment that another implementation made until the next revision: a
@@ -157,11 +144,7 @@ func madeAlike(live, desired *corev1.PodTemplateSpec) bool {
 }
 
 func systemKeys(all map[string]string) map[string]string {
-	system := map[string]string{}
-	for key, value := range all {
-		if strings.HasPrefix(key, systemPrefix) {
-			system[key] = value
-		}
-	}
+	system := maps.Clone(all)
+	maps.DeleteFunc(system, func(key, _ string) bool { return !strings.HasPrefix(key, systemPrefix) })
 	return system
 }

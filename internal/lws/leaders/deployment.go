@@ -27,10 +27,6 @@ func (m *deploymentMaker) Differs(object action.Object, applied string) bool {
 
 func (m *deploymentMaker) Record(_ action.Object, applied string) string { return applied }
 
-func (m *deploymentMaker) WhyApply() action.Reason {
-	return lws.Because(lws.CodeChanged, fmt.Sprintf("deployment %s differs from the spec", m.Set.Name))
-}
-
 // pauses reports whether the Deployment is paused: the rollout is, and it has begun. A Deployment that is paused
 // from its beginning makes no leader. It stays paused as long as the set is.
 func (m *deploymentMaker) pauses() bool {
@@ -38,19 +34,14 @@ func (m *deploymentMaker) pauses() bool {
 	return m.HoldsRollout() && (m.toUpdate() > 0 || live != nil && live.Spec.Paused)
 }
 
-// Relied implements maker: a template of an earlier spec would replace pods of the present one.
-func (m *deploymentMaker) Relied() []action.Standing {
+// Explain implements Maker.
+func (m *deploymentMaker) Explain(write *action.Apply) {
+	write.Because = lws.Because(lws.CodeChanged, fmt.Sprintf("deployment %s differs from the spec", m.Set.Name))
 	if m.LeadersKey() == m.Target.Key {
-		return nil
+		return
 	}
-	return []action.Standing{unchangedSet(m.Table)}
-}
-
-func (m *deploymentMaker) RolloutEvents() []action.Event {
-	if m.LeadersKey() == m.Target.Key {
-		return nil
-	}
-	return []action.Event{{
+	write.Relies = []action.Standing{unchangedSet(m.Table)}
+	write.Tell.Done = []action.Event{{
 		Reason: "GroupsUpdating", Action: "Update", Note: "Updating leader deployment to revision " + m.Target.Key, Related: m.Target.Revision,
 	}}
 }
@@ -70,11 +61,8 @@ func (m *deploymentMaker) IsOutdated(leader *corev1.Pod) bool {
 // toUpdate counts the leaders of another revision or placement that exist, terminating ones too. Of leaders
 // that differ in something else, such as the time of a restart, the Deployment alone knows.
 func (m *deploymentMaker) toUpdate() int32 {
-	var n int32
-	for _, leader := range m.LeadersAndLeaving() {
-		n += lws.One(m.IsOutdated(leader))
-	}
-	return max(n, m.superseded())
+	present := func(leader *corev1.Pod) bool { return !m.IsOutdated(leader) }
+	return max(int32(len(slices.DeleteFunc(m.LeadersAndLeaving(), present))), m.superseded())
 }
 
 // rolls reports whether the Deployment replaces leaders. It may have more of them meanwhile.
@@ -84,19 +72,17 @@ func (m *deploymentMaker) rolls() bool {
 
 // superseded is how many leaders the Deployment has of templates before the present one.
 func (m *deploymentMaker) superseded() int32 {
-	deployment := m.Deployment.Own()
-	if deployment == nil {
-		return 0
+	if deployment := m.Deployment.Own(); deployment != nil {
+		return max(0, deployment.Status.Replicas-deployment.Status.UpdatedReplicas)
 	}
-	return max(0, deployment.Status.Replicas-deployment.Status.UpdatedReplicas)
+	return 0
 }
 
 func (m *deploymentMaker) Missing() (code, object string, n int32) {
-	deployment := m.Deployment.Own()
-	if deployment == nil || lws.ReplicaFailure(deployment) == "" {
-		return "", "", 0
+	if d := m.Deployment.Own(); d != nil && lws.ReplicaFailure(d) != "" {
+		return lws.CodeFailedCreate, "deployment " + d.Name, max(1, workload.Replicas(m.Set)-d.Status.Replicas)
 	}
-	return lws.CodeFailedCreate, "deployment " + deployment.Name, max(1, workload.Replicas(m.Set)-deployment.Status.Replicas)
+	return "", "", 0
 }
 
 // Runnable implements maker: the keys of the Deployment, and of all pods.
@@ -130,10 +116,9 @@ func (m *deploymentMaker) Correct(c *lws.Standing) {
 	}
 	c.Current = c.TargetUpdated + m.toUpdate()
 	c.Surge = max(0, int32(len(m.Rows))-replicas)
+	c.Down = replicas - c.WantedReady
 	c.Unobserved = !m.isObserved()
 }
-
-func (m *deploymentMaker) Down() int32 { return workload.Replicas(m.Set) - m.WantedReady }
 
 // Rolling implements maker. The Deployment controller rolls.
 func (m *deploymentMaker) Rolling() (rollout.State, rollout.Course) {

@@ -14,29 +14,27 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/lws/restart"
-	"lockstep.dev/lockstep/internal/lws/rollout"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// replacements returns which gated leaders may be scheduled. One of another revision waits until the Deployment
-// controller has seen the present one: it may be about to delete that leader.
+// replacements returns which gated leaders may be scheduled: those of the current revision first, and then the oldest.
+// One of another revision waits until the Deployment controller has seen the present one: it may be about to delete
+// that leader.
 func (m *deploymentMaker) replacements() (r replacements) {
 	if m.Deployment.Own() == nil {
 		return r
 	}
-	byName := map[string]*corev1.Pod{}
-	var gated []rollout.Gated
+	isCurrent := func(leader *corev1.Pod) bool { return leader.Labels[lwsv1.RevisionKey] == m.Target.Key }
+	var gated []*corev1.Pod
 	holding := map[int]bool{}
 	for _, leader := range m.Leaders.Owned {
-		isCurrent := leader.Labels[lwsv1.RevisionKey] == m.Target.Key
 		switch {
 		case workload.HasEnded(leader), lws.IsExhausted(leader):
 			holding[workload.IndexOf(leader)] = true
 		case !workload.IsGated(leader):
 			r.room.Active++
-		case isCurrent || lws.Paused(m.Set) || m.isObserved():
-			byName[leader.Name] = leader
-			gated = append(gated, rollout.Gated{Name: leader.Name, Created: leader.CreationTimestamp.Time, Current: isCurrent})
+		case isCurrent(leader) || lws.Paused(m.Set) || m.isObserved():
+			gated = append(gated, leader)
 		}
 	}
 	for _, leader := range m.LeadersAndLeaving() {
@@ -52,26 +50,30 @@ func (m *deploymentMaker) replacements() (r replacements) {
 	if r.room.Allowed = workload.Replicas(m.Set); m.rolls() {
 		r.room.Allowed += workload.Surge(m.Set)
 	}
-	admitted, deferred := r.room.Admit(gated)
-	for _, g := range admitted {
-		r.admitted = append(r.admitted, byName[g.Name])
-	}
-	for _, g := range deferred {
-		r.deferred = append(r.deferred, byName[g.Name])
-	}
+	slices.SortFunc(gated, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(lws.One(isCurrent(b)), lws.One(isCurrent(a))), byAge(a, b))
+	})
+	admitted := r.room.Admit(len(gated))
+	r.admitted, r.deferred = gated[:admitted], gated[admitted:]
 	return r
 }
 
 // Admit implements maker: it lets the gated leaders be scheduled that there is room for.
 func (m *deploymentMaker) Admit() (p lws.Plan) {
 	p.Add(m.collisions())
-	p.Add(m.letGo())
+	if m.gated.room.Surplus() > 0 {
+		p.Add(m.letGo())
+	}
+	deferred := unchangedLeaders(m.Table)
+	for _, leader := range m.gated.deferred {
+		deferred.Unchanged = append(deferred.Unchanged, identity.RefOf(identity.KindPod, leader))
+		p.Wait(m.deferral(leader))
+	}
 	for _, leader := range m.gated.admitted {
 		ref := identity.RefOf(identity.KindPod, leader)
 		write := action.Ungate{
 			Pod:     ref,
 			Gate:    lwsv1.GroupReplacementGate,
-			Relies:  m.stillDeferred(),
 			Because: lws.Because(lws.CodeAdmitted, fmt.Sprintf("the set has room for leader %s", leader.Name)),
 			Tell: action.Telling{Done: []action.Event{{
 				Reason: "GroupReplacementAdmitted", Action: "Update", Related: &ref, Note: fmt.Sprintf("Leader pod %s admitted for scheduling", leader.Name),
@@ -80,25 +82,12 @@ func (m *deploymentMaker) Admit() (p lws.Plan) {
 		if leader.Annotations[corev1.PodDeletionCost] == admission.GatedDeletionCost {
 			write.Annotations = map[string]string{corev1.PodDeletionCost: ""}
 		}
+		if len(deferred.Unchanged) > 0 { // the cache may not show that one was admitted, and two would take one place
+			write.Relies = []action.Standing{deferred}
+		}
 		p.Do(write)
 	}
-	for _, leader := range m.gated.deferred {
-		p.Wait(m.deferral(leader))
-	}
 	return p
-}
-
-// stillDeferred requires that no deferred leader changed since it was read: the cache may not show yet that one was
-// admitted, and two of one second would take one place.
-func (m *deploymentMaker) stillDeferred() []action.Standing {
-	if len(m.gated.deferred) == 0 {
-		return nil
-	}
-	relied := action.Standing{Kind: identity.KindPod, Namespace: m.Set.Namespace, Labels: workload.LeaderSelector(m.Set.Name)}
-	for _, leader := range m.gated.deferred {
-		relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, leader))
-	}
-	return []action.Standing{relied}
 }
 
 // deferral says what a leader waits for. The sentence is the same as long as the cause is: there is one event for it.
@@ -134,9 +123,6 @@ func (m *deploymentMaker) collisions() (p lws.Plan) {
 // letGo ends the retention of groups that were stopped and have no place any more: groups that run take all of them,
 // since the set was scaled down, or rolled at one revision. The youngest go.
 func (m *deploymentMaker) letGo() (p lws.Plan) {
-	if m.Deployment.Own() == nil {
-		return p
-	}
 	stopped := slices.SortedFunc(maps.Values(m.ExhaustedBy), byAge)
 	for _, leader := range stopped[len(stopped)-m.gated.room.Surplus():] {
 		kept := lws.Kept(m.Set.Name, []*corev1.Pod{leader})

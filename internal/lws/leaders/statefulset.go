@@ -2,6 +2,7 @@ package leaders
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,11 +22,10 @@ import (
 )
 
 func (m *statefulSetMaker) Missing() (code, object string, n int32) {
-	sts := m.StatefulSet.Own()
-	if sts == nil || m.Conflict != "" || !m.isFirstFree(sts) || !m.Stalls(sts, m.Stalled) {
-		return "", "", 0
+	if sts := m.StatefulSet.Own(); sts != nil && m.Conflict == "" && m.isFirstFree(sts) && m.Stalls(sts, m.Stalled) {
+		return lws.CodeFailedCreate, "statefulset " + sts.Name, max(1, workload.Replicas(m.Set)-sts.Status.Replicas)
 	}
-	return lws.CodeFailedCreate, "statefulset " + sts.Name, max(1, workload.Replicas(m.Set)-sts.Status.Replicas)
+	return "", "", 0
 }
 
 // Runnable are the keys of the revisions that leaders run or may be created at: below the partition the StatefulSet
@@ -53,49 +53,57 @@ func (m *statefulSetMaker) Differs(desired action.Object, applied string) bool {
 	return !leadersWait(m.Table, sts) && !inStep(sts, desired.(*appsv1.StatefulSet), applied)
 }
 
+// Record implements Maker: the hash of the fields that the apply sets, and the generation and UID that the StatefulSet
+// has afterwards.
 func (m *statefulSetMaker) Record(desired action.Object, applied string) string {
-	return appliedOnto(m.LeaderStatefulSet(), desired.(*appsv1.StatefulSet), applied)
+	live := m.LeaderStatefulSet()
+	isChanged := !wasUndone(live, applied) && !lws.Contains(&live.Spec, attainable(live, desired.(*appsv1.StatefulSet)))
+	return fmt.Sprintf("%s.%d.%s", applied, live.Generation+int64(lws.One(isChanged)), live.UID)
 }
 
-// Desired implements maker. A StatefulSet refuses other templates of claims, even with the same meaning.
+// Desired implements Maker. A StatefulSet refuses other templates of claims, even with the same meaning.
+//
+// A new StatefulSet has the label of its role, on which users select. An apply would remove the label from a
+// StatefulSet that has it; one from before is not written for it.
 func (m *statefulSetMaker) Desired() (action.Object, *corev1.PodTemplateSpec) {
 	desired := workload.LeaderStatefulSet(m.Set, m.Target.Key, m.Course.Replicas, m.Course.Partition)
-	live := m.LeaderStatefulSet()
-	if live != nil && (m.OtherClaims != "" || workload.SameClaimTemplates(desired.Namespace, live.Spec.VolumeClaimTemplates, desired.Spec.VolumeClaimTemplates)) {
-		desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates
-	}
-	m.asLabelled(desired)
-	return desired, &desired.Spec.Template
-}
-
-// asLabelled gives a new StatefulSet the label of its role, on which users select. An apply would remove the label
-// from a StatefulSet that has it; one from before is not written for it.
-func (m *statefulSetMaker) asLabelled(desired *appsv1.StatefulSet) {
 	role := lwsv1.LeaderRole
-	if sts := m.LeaderStatefulSet(); sts != nil {
-		role = sts.Labels[lwsv1.RoleLabelKey]
+	if live := m.LeaderStatefulSet(); live != nil {
+		role = live.Labels[lwsv1.RoleLabelKey]
+		claims := live.Spec.VolumeClaimTemplates
+		if m.OtherClaims != "" || workload.SameClaimTemplates(claims, desired.Spec.VolumeClaimTemplates) {
+			desired.Spec.VolumeClaimTemplates = claims
+		}
 	}
 	if role != "" {
 		desired.Labels[lwsv1.RoleLabelKey] = role
 	}
+	return desired, &desired.Spec.Template
 }
 
-func (m *statefulSetMaker) WhyApply() action.Reason {
-	if m.Rollout.Lowers(m.Course) {
-		return lws.Because(lws.CodeRollout, fmt.Sprintf("groups from %d on go to revision %s: %d of %d are down, and %d may be",
-			m.Course.Partition, m.Target.Title(), m.Rollout.Down(), m.Rollout.Replicas, m.Rollout.Budget(m.Course.Replicas)))
+// Explain implements Maker. It names the groups that are updated next, and the surge groups that are deleted.
+func (m *statefulSetMaker) Explain(write *action.Apply) {
+	write.Because = lws.Because(lws.CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", m.Set.Name))
+	if m.Rollout.Changed {
+		write.Relies = []action.Standing{unchangedSet(m.Table)}
 	}
-	return lws.Because(lws.CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", m.Set.Name))
-}
-
-// appliedOnto is the annotation of an apply: the hash of the fields that it sets, and the
-// generation and UID that the StatefulSet has afterwards.
-func appliedOnto(live, desired *appsv1.StatefulSet, fingerprint string) string {
-	generation := live.Generation
-	if !wasUndone(live, fingerprint) && !lws.Contains(&live.Spec, attainable(live, desired)) {
-		generation++
+	first, last := max(m.Course.Replicas, m.Rollout.Applied), m.Rollout.Running-1 // wanted groups are no surge
+	if first <= last {
+		deletes := action.Event{Reason: "GroupsProgressing", Action: "Delete", Note: "deleting " + m.surgeReplicas(first, last)}
+		write.Tell.Done = append(write.Tell.Done, deletes)
 	}
-	return fmt.Sprintf("%s.%d.%s", fingerprint, generation, live.UID)
+	if !m.Rollout.Lowers(m.Course) {
+		return
+	}
+	write.Relies = m.relied()
+	write.Because = lws.Because(lws.CodeRollout, fmt.Sprintf("groups from %d on go to revision %s: %d of %d are down, and %d may be",
+		m.Course.Partition, m.Target.Title(), m.Down, m.Rollout.Replicas, m.Budget))
+	note := "Updating replica " + strconv.Itoa(int(m.Course.Partition))
+	if end := min(m.Rollout.Partition, m.Rollout.Replicas) - 1; end > m.Course.Partition {
+		note = fmt.Sprintf("Updating replicas %d to %d (inclusive)", m.Course.Partition, end)
+	}
+	updates := action.Event{Reason: "GroupsUpdating", Action: "Update", Note: note, Related: m.Target.Revision}
+	write.Tell.Done = append(write.Tell.Done, updates)
 }
 
 // wasUndone reports whether a webhook undid the same write: it was the create, or an apply that did not reach the
@@ -116,17 +124,11 @@ func recordedGeneration(live *appsv1.StatefulSet, fingerprint string) (generatio
 // inStep reports whether a StatefulSet needs no apply: what was applied last is wanted, and the spec was not changed
 // since. A webhook may have changed what was applied: another apply would change nothing and never end.
 func inStep(live, desired *appsv1.StatefulSet, fingerprint string) bool {
-	if !isLabelledAs(live, desired) {
-		return false
-	}
-	if wanted := lwsv1.ReplicasAnnotationKey; live.Annotations[wanted] != desired.Annotations[wanted] {
-		return false // a rollout goes by it
-	}
-	if applied, _, _ := strings.Cut(live.Annotations[lws.AppliedAnnotationKey], "."); applied != fingerprint {
-		return false
-	}
+	const wanted = lwsv1.ReplicasAnnotationKey // a rollout goes by it
 	generation, isRecorded := recordedGeneration(live, fingerprint)
-	return isRecorded && live.Generation == generation || lws.Contains(&live.Spec, attainable(live, desired))
+	return strings.HasPrefix(live.Annotations[lws.AppliedAnnotationKey]+".", fingerprint+".") &&
+		isLabelledAs(live, desired) && live.Annotations[wanted] == desired.Annotations[wanted] &&
+		(isRecorded && live.Generation == generation || lws.Contains(&live.Spec, attainable(live, desired)))
 }
 
 // attainable leaves out what a write cannot change: volumeClaimTemplates, and the maxUnavailable
@@ -237,15 +239,27 @@ func (m *statefulSetMaker) IsOutdated(leader *corev1.Pod) bool {
 }
 
 func (m *statefulSetMaker) Correct(c *lws.Standing) {
+	c.Down = m.Rollout.Down()
 	for i := range m.Rows {
 		c.Surge += lws.One(int32(m.Rows[i].Index) >= m.Course.Replicas)
 	}
 }
 
-func (m *statefulSetMaker) Down() int32 { return m.Rollout.Down() }
-
-// Settle implements maker. Groups up to the last that exists or is wanted may come back.
+// Settle implements Maker. It marks the records of leaders that the rollout replaces. It does so before the partition
+// is lowered: a new template starts with no group replaced. They are unmarked once the StatefulSet controller has
+// observed a template that keeps them. Groups up to the last that exists or is wanted may come back.
 func (m *statefulSetMaker) Settle(s *restart.Status) {
+	isSettled := m.Rollout.Observed && !m.Rollout.Changed
+	var leaders []*corev1.Pod
+	isReplaced := map[int]bool{}
+	for i, p := range m.Rollout.Places {
+		isNext := p.Index >= m.Rollout.Keep && (!m.Rollout.Paused || p.Index >= m.Rollout.Partition)
+		isReplaced[int(p.Index)] = isNext && p.Outdated
+		if isNext && p.Outdated || isSettled {
+			leaders = append(leaders, m.Rows[i].Leader)
+		}
+	}
+	s.Expect(m.Live, leaders, func(index int) bool { return isReplaced[index] })
 	end := workload.Replicas(m.Set)
 	if owner := m.LeadersOwner(); owner != nil {
 		end = max(end, owner.Wants)
@@ -259,11 +273,13 @@ func (m *statefulSetMaker) Settle(s *restart.Status) {
 // Admit implements maker. Each group lifts the gate of its leader.
 func (m *statefulSetMaker) Admit() (p lws.Plan) { return p }
 
+// Repair implements Maker: it replaces leaders, or wakes the StatefulSet controller when the name of one is free again.
 func (m *statefulSetMaker) Repair() lws.Plan {
-	if p := m.replace(); len(p.Actions) > 0 {
-		return p
+	p, sts := m.replace(), m.StatefulSet.Own()
+	if len(p.Actions) == 0 && sts != nil && workload.LacksPods(sts) {
+		p.TouchStalled(sts, m.Now, m.Stalled, m.isFirstFree(sts))
 	}
-	return m.touch()
+	return p
 }
 
 // podsInGang is how many pods of the group are in the PodGroup.
@@ -296,33 +312,10 @@ func (m *statefulSetMaker) InService() (sizes []int32, room int32) {
 
 // Rolling returns where a rolling update stands, and the partition and replicas that the leader StatefulSet is to have.
 func (m *statefulSetMaker) Rolling() (rollout.State, rollout.Course) {
-	if sts := m.LeaderStatefulSet(); sts != nil && m.Target.Key != "" {
-		r := m.rolloutOf(sts)
-		return r, r.Next()
+	sts := m.LeaderStatefulSet()
+	if sts == nil || m.Target.Key == "" {
+		return rollout.State{}, m.begun()
 	}
-	c, inherited := rollout.Course{Partition: workload.Partition(m.Set), Replicas: workload.Replicas(m.Set)}, m.inherited()
-	if lws.Paused(m.Set) || inherited > 0 {
-		c.Partition = max(c.Partition, c.Replicas)
-	}
-	c.Replicas = max(c.Replicas, inherited)
-	return rollout.State{}, c
-}
-
-// inherited is the number of ordinals up to the highest leader that a former StatefulSet left
-// behind, surge groups included, or zero. A StatefulSet that adopts them replaces outdated ones
-// from its partition on at once: until then it replaces and removes none.
-func (m *statefulSetMaker) inherited() int32 {
-	_, surge := workload.Budget(m.Set)
-	var ordinals int32
-	for _, leader := range m.Leaders.Orphans {
-		if _, index := identity.ParentAndOrdinal(leader.Name); int32(index) < workload.Replicas(m.Set)+surge {
-			ordinals = max(ordinals, int32(index)+1)
-		}
-	}
-	return ordinals
-}
-
-func (m *statefulSetMaker) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
 	unavailable, surge := workload.Budget(m.Set)
 	r := rollout.State{
 		Replicas: workload.Replicas(m.Set), Keep: workload.Partition(m.Set),
@@ -333,34 +326,45 @@ func (m *statefulSetMaker) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
 		Observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && m.inherited() == 0,
 	}
 	for i := range m.Rows { // by rising index: a place is that of the row of the same position
-		if g := &m.Rows[i]; int32(g.Index) < max(r.Replicas, r.Running) {
-			r.Places = append(r.Places, g.Place(m.Set.Name))
+		if place := m.Rows[i].Place; place.Index < max(r.Replicas, r.Running) {
+			r.Places = append(r.Places, place)
 		}
 	}
-	return r
+	return r, r.Next()
+}
+
+// begun is the course of a StatefulSet that is created, or adopted before the target is known.
+func (m *statefulSetMaker) begun() rollout.Course {
+	c, inherited := rollout.Course{Partition: workload.Partition(m.Set), Replicas: workload.Replicas(m.Set)}, m.inherited()
+	if lws.Paused(m.Set) || inherited > 0 {
+		c.Partition = max(c.Partition, c.Replicas)
+	}
+	c.Replicas = max(c.Replicas, inherited)
+	return c
+}
+
+// inherited is the number of ordinals up to the highest leader that a former StatefulSet left
+// behind, surge groups included, or zero. A StatefulSet that adopts them replaces outdated ones
+// from its partition on at once: until then it replaces and removes none.
+func (m *statefulSetMaker) inherited() int32 {
+	_, surge := workload.Budget(m.Set)
+	leaders := lws.Below(lws.ObjectsOf(identity.KindPod, m.Leaders.Orphans), 0, workload.Replicas(m.Set)+surge)
+	return int32(slices.Max(append(slices.Collect(maps.Keys(lws.OrdinalsOf(leaders))), -1)) + 1)
 }
 
 // appliedReplicas is how many groups were wanted when a StatefulSet was last written.
 func appliedReplicas(sts *appsv1.StatefulSet, otherwise int32) int32 {
-	n, err := strconv.ParseInt(sts.Annotations[lwsv1.ReplicasAnnotationKey], 10, 32)
-	if err != nil {
-		return otherwise
+	if n, err := strconv.ParseInt(sts.Annotations[lwsv1.ReplicasAnnotationKey], 10, 32); err == nil {
+		return int32(n)
 	}
-	return int32(n)
+	return otherwise
 }
 
-// Relied are the preconditions of a rollout that are read live, after the StatefulSet was judged:
-// each kind has a watch of its own, and some lag. A new template relies on the set: one from an
-// earlier spec would replace pods of the present one. A lowered partition relies on groups that
-// count as ready, and on those that are given up because they are down.
-func (m *statefulSetMaker) Relied() []action.Standing {
-	if m.Rollout.Changed {
-		return []action.Standing{unchangedSet(m.Table)}
-	}
-	if !m.Rollout.Lowers(m.Course) {
-		return nil
-	}
-	leaders := action.Standing{Kind: identity.KindPod, Namespace: m.Set.Namespace, Labels: workload.LeaderSelector(m.Set.Name)}
+// relied are the preconditions of a lowered partition that are read live, after the StatefulSet was judged: each kind
+// has a watch of its own, and some lag. It relies on groups that count as ready, and on those that are given up because
+// they are down: no other pods have the names of their leaders.
+func (m *statefulSetMaker) relied() []action.Standing {
+	leaders := unchangedLeaders(m.Table)
 	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: m.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: m.Set.Name}}
 	first, end := m.Course.Partition, min(m.Rollout.Partition, m.Rollout.Replicas) // of the groups that are given up
 	for i, p := range m.Rollout.Places {
@@ -373,7 +377,13 @@ func (m *statefulSetMaker) Relied() []action.Standing {
 			reliedWorkers(g.Group, &workers)
 		}
 	}
-	m.reliedAbsence(&leaders, first, end)
+	names := action.Names{Base: m.Set.Name, First: first, End: end}
+	leaders.NoOther = append(leaders.NoOther, names)
+	for _, pod := range slices.Concat(m.Leaders.Previous, m.Leaders.Orphans, m.Leaders.Foreign) {
+		if pod.DeletionTimestamp == nil && workload.IsLeader(pod, m.Set.Name) && names.Has(pod.Name) {
+			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, pod))
+		}
+	}
 	relied := []action.Standing{leaders}
 	if len(workers.Unchanged)+len(workers.NoOther) > 0 {
 		relied = append(relied, workers)
@@ -381,21 +391,16 @@ func (m *statefulSetMaker) Relied() []action.Standing {
 	return relied
 }
 
-// unchangedSet is the set as it was judged.
+// unchangedLeaders are leaders of the set as they were judged. Those that are meant are added.
+func unchangedLeaders(t *table.Table) action.Standing {
+	return action.Standing{Kind: identity.KindPod, Namespace: t.Set.Namespace, Labels: workload.LeaderSelector(t.Set.Name)}
+}
+
+// unchangedSet is the set as it was judged. A new template relies on it: one from an earlier spec would replace pods of
+// the present one.
 func unchangedSet(t *table.Table) action.Standing {
 	return action.Standing{
 		Kind: identity.KindLeaderWorkerSet, Namespace: t.Set.Namespace, Name: t.Set.Name, Unchanged: []identity.Ref{lws.SetRef(t.Set)},
-	}
-}
-
-// reliedAbsence adds the precondition that no other pods have the names of leaders in a range.
-func (m *statefulSetMaker) reliedAbsence(relied *action.Standing, first, end int32) {
-	names := action.Names{Base: m.Set.Name, First: first, End: end}
-	relied.NoOther = append(relied.NoOther, names)
-	for _, pod := range slices.Concat(m.Leaders.Previous, m.Leaders.Orphans, m.Leaders.Foreign) {
-		if pod.DeletionTimestamp == nil && workload.IsLeader(pod, m.Set.Name) && names.Has(pod.Name) {
-			relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, pod))
-		}
 	}
 }
 
@@ -417,38 +422,11 @@ func reliedWorkers(g *lws.Group, relied *action.Standing) {
 	}
 }
 
-// RolloutEvents names the groups that are updated next, and the surge groups that go.
-func (m *statefulSetMaker) RolloutEvents() []action.Event {
-	var events []action.Event
-	first, last := max(m.Course.Replicas, m.Rollout.Applied), m.Rollout.Running-1 // wanted groups are no surge
-	if first <= last {
-		events = append(events, action.Event{Reason: "GroupsProgressing", Action: "Delete", Note: "deleting " + m.surgeReplicas(first, last)})
-	}
-	if m.Rollout.Lowers(m.Course) {
-		note := "Updating replica " + strconv.Itoa(int(m.Course.Partition))
-		if end := min(m.Rollout.Partition, m.Rollout.Replicas) - 1; end > m.Course.Partition {
-			note = fmt.Sprintf("Updating replicas %d to %d (inclusive)", m.Course.Partition, end)
-		}
-		events = append(events, action.Event{Reason: "GroupsUpdating", Action: "Update", Note: note, Related: m.Target.Revision})
-	}
-	return events
-}
-
 func (m *statefulSetMaker) surgeReplicas(first, last int32) string {
 	if first == last {
 		return fmt.Sprintf("surge replica %s-%d", m.Set.Name, first)
 	}
 	return fmt.Sprintf("surge replicas from %s-%d to %s-%d", m.Set.Name, first, m.Set.Name, last)
-}
-
-// touch wakes the StatefulSet controller when the name of a leader is free again.
-func (m *statefulSetMaker) touch() (p lws.Plan) {
-	sts := m.StatefulSet.Own()
-	if sts == nil || !workload.LacksPods(sts) {
-		return p
-	}
-	p.TouchStalled(sts, m.Now, m.Stalled, m.isFirstFree(sts))
-	return p
 }
 
 // isFirstFree reports whether a leader is missing, and no other owner's pod or PVC has the name of

@@ -1,6 +1,9 @@
 package rollout
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // State is the state of a rolling update. A place is ready or updated with its leader and its workers.
 type State struct {
@@ -37,23 +40,20 @@ type Place struct {
 type Course struct{ Partition, Replicas int32 }
 
 // Next is the next course. A new template starts with no group replaced; then the partition
-// falls as far as the budget allows, and rises only to the user's own.
+// falls as far as the budget allows, and rises only to the user's own. While it is paused, no
+// template is taken in: Changed then means that the labels of the StatefulSet were edited.
 func (r State) Next() Course {
 	c := r.planned()
 	c.Partition = max(c.Partition, r.Keep)
-	if r.Changed && r.Paused {
-		return r.pause(c) // only the labels of the StatefulSet were edited
-	}
-	if r.Changed {
-		return c
-	}
-	if !r.Observed {
+	if !r.Observed && !r.Changed {
 		c = r.await(c)
 	}
 	if r.Paused {
 		c = r.pause(c)
 	}
-	c.Partition = r.affordable(c)
+	if !r.Changed {
+		c.Partition = r.affordable(c)
+	}
 	return c
 }
 
@@ -100,32 +100,27 @@ func (r State) stepped() int32 {
 	floor := max(0, r.Running-r.tail()-step)
 	broken := floor - r.count(0, floor, func(p Place) bool { return p.Ready })
 	partition := floor + min(broken, max(r.Running, r.Partition)-floor)
-	top := min(partition, r.Running-1)
-	if last := r.last(floor, top, Place.isOld); last < top { // those above it are down or updated
-		partition = last + 1
+	for top := min(partition, r.Running-1); top >= floor && !r.at(top).isOld(); top-- {
+		partition = top // it is down or updated
 	}
 	return min(partition, r.Partition)
 }
 
 // count counts the groups in the range that fit.
-func (r State) count(first, end int32, fits func(Place) bool) (n int32) {
-	for _, p := range r.Places {
-		if p.Index >= first && p.Index < end && fits(p) {
-			n++
-		}
-	}
-	return n
+func (r State) count(first, end int32, fits func(Place) bool) int32 {
+	others := func(p Place) bool { return p.Index < first || p.Index >= end || !fits(p) }
+	return int32(len(slices.DeleteFunc(slices.Clone(r.Places), others)))
 }
 
-// last is the highest index from first to top of a group that fits, or the one before first.
-func (r State) last(first, top int32, fits func(Place) bool) int32 {
-	for _, p := range slices.Backward(r.Places) {
-		if p.Index >= first && p.Index <= top && fits(p) {
-			return p.Index
-		}
+// at is the place of an index.
+func (r State) at(index int32) (place Place) {
+	if i, exists := slices.BinarySearchFunc(r.Places, index, Place.compare); exists {
+		place = r.Places[i]
 	}
-	return first - 1
+	return place
 }
+
+func (p Place) compare(index int32) int { return cmp.Compare(p.Index, index) }
 
 func (p Place) isDone() bool { return p.Ready && p.Updated }
 
@@ -133,14 +128,8 @@ func (p Place) isOld() bool { return p.Ready && !p.Updated }
 
 // tail is how many groups at the top are done.
 func (r State) tail() (done int32) {
-	for _, p := range slices.Backward(r.Places) {
-		switch {
-		case p.Index >= r.Running:
-		case p.Index != r.Running-1-done, !p.isDone():
-			return done
-		default:
-			done++
-		}
+	for r.at(r.Running - 1 - done).isDone() {
+		done++
 	}
 	return done
 }
@@ -188,7 +177,7 @@ func (r State) kept() int32 {
 	if r.Applied != r.Replicas && r.Running <= r.Applied && !r.outdated(0, r.Running) {
 		return r.Replicas // scaled at rest
 	}
-	wanted := r.surged(r.unready())
+	wanted := r.surged(r.Replicas - r.count(0, r.Replicas, Place.isDone))
 	if r.outdated(r.Keep, r.Replicas) {
 		return wanted
 	}
@@ -203,9 +192,6 @@ func (r State) surged(unready int32) int32 {
 	}
 	return r.Replicas + max(0, unready-r.Unavailable)
 }
-
-// unready is how many wanted groups are not both ready and updated.
-func (r State) unready() int32 { return r.Replicas - r.count(0, r.Replicas, Place.isDone) }
 
 // outdated reports whether a leader in the range is of another revision.
 func (r State) outdated(first, end int32) bool {

@@ -1,11 +1,5 @@
 package rollout
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
-
 // Room is how many groups of a set hold nodes, and how many may. A group has a key instead of an
 // ordinal, so the next one can come before the one that it replaces is gone.
 type Room struct {
@@ -20,26 +14,8 @@ type Room struct {
 	Immediate bool
 }
 
-// Gated is a leader that waits for room.
-type Gated struct {
-	Name    string
-	Created time.Time
-	// Current is set if the leader has the revision that groups should be at.
-	Current bool
-}
-
-// Admit splits the gated leaders of a set into those that may be scheduled and those that wait. The
-// current revision goes first, and then the oldest.
-func (r Room) Admit(gated []Gated) (admitted, deferred []Gated) {
-	sorted := slices.SortedFunc(slices.Values(gated), func(a, b Gated) int {
-		if a.Current != b.Current {
-			return map[bool]int{true: -1, false: 1}[a.Current]
-		}
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
-	})
-	free := max(0, min(r.free(len(sorted)), len(sorted)))
-	return sorted[:free], sorted[free:]
-}
+// Admit is how many of the gated leaders of a set may be scheduled.
+func (r Room) Admit(gated int) int { return max(0, min(r.free(gated), gated)) }
 
 // free is how many of the gated leaders there is room for.
 func (r Room) free(gated int) int {

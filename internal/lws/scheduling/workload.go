@@ -50,13 +50,8 @@ func (s kubernetes) Keep() (p lws.Plan) {
 		p.Await(t.Now.Add(lws.ConflictLook), lws.CodeWorkloadNotReady, err.Error())
 		return p
 	}
-	have := t.Workload.Own()
-	if have == nil {
-		CreateNative(&p, identity.KindWorkload, want, t.Workload, lws.SetRef(t.Set))
-		return p
-	}
-	KeepNative(&p, identity.KindWorkload, have, want)
-	if gang.LevelOf(t.Set.Spec.Scheduling) == gang.SetLevel {
+	KeepNative(&p, identity.KindWorkload, t.Workload, want, t.Set)
+	if have := t.Workload.Own(); have != nil && gang.LevelOf(t.Set.Spec.Scheduling) == gang.SetLevel {
 		p.Add(setPodGroup(t, have))
 	}
 	return p
@@ -64,19 +59,15 @@ func (s kubernetes) Keep() (p lws.Plan) {
 
 // setPodGroup keeps the PodGroup of all pods of a set. A set without pods has none.
 func setPodGroup(t *table.Table, described *unstructured.Unstructured) (p lws.Plan) {
-	have := t.PodGroup.Own()
 	if workload.Replicas(t.Set) == 0 {
 		return p
 	}
 	want, err := gang.SetPodGroup(t.Set, described, minCount(t))
-	switch {
-	case err != nil:
+	if err != nil {
 		p.Await(t.Now.Add(lws.ConflictLook), lws.CodeWorkloadNotReady, err.Error())
-	case have == nil:
-		CreateNative(&p, identity.KindPodGroup, want, t.PodGroup, lws.SetRef(t.Set))
-	default:
-		KeepNative(&p, identity.KindPodGroup, have, want)
+		return p
 	}
+	KeepNative(&p, identity.KindPodGroup, t.PodGroup, want, t.Set)
 	return p
 }
 
@@ -96,13 +87,17 @@ func hasWorkload(t *table.Table) bool {
 	return t.Workload.Own() != nil && (!needsPodGroup || t.PodGroup.Own() != nil)
 }
 
-// CreateNative creates a Workload or a PodGroup. The object of another owner under the name stays: no object
-// is adopted.
-func CreateNative(p *lws.Plan, kind identity.Kind, want *unstructured.Unstructured, found identity.Claim[*unstructured.Unstructured], owner identity.Ref) {
+// KeepNative creates a Workload or a PodGroup, or patches its labels and counts: the API server refuses any other
+// change. The object of another owner under the name stays: no object is adopted.
+func KeepNative(p *lws.Plan, kind identity.Kind, found identity.Claim[*unstructured.Unstructured], want *unstructured.Unstructured, set *lwsv1.LeaderWorkerSet) {
+	have, noun, owner := found.Own(), strings.ToLower(string(kind)), lws.SetRef(set)
+	if have != nil {
+		patchNative(p, kind, have, want)
+		return
+	}
 	if !found.Empty() {
 		return // the set reports what is foreign, and an event tells when what terminates is gone
 	}
-	noun := strings.ToLower(string(kind))
 	p.Do(action.Create{
 		Kind: kind, Object: want, Owner: owner,
 		Because: lws.Because(lws.CodeMissing, fmt.Sprintf("%s has no %s %s", owner, noun, want.GetName())),
@@ -110,8 +105,7 @@ func CreateNative(p *lws.Plan, kind identity.Kind, want *unstructured.Unstructur
 	})
 }
 
-// KeepNative patches labels and counts. The API server refuses any other change.
-func KeepNative(p *lws.Plan, kind identity.Kind, have, want *unstructured.Unstructured) {
+func patchNative(p *lws.Plan, kind identity.Kind, have, want *unstructured.Unstructured) {
 	if text := difference(kind, have, want); text != "" {
 		p.Wait(lws.Wait{Reason: lws.Because(lws.CodePodGroupDiffers, text), Tell: lws.Warning(lws.CodePodGroupDiffers, "Wait", text, new(identity.RefOf(kind, have)))})
 		if field, _ := gang.Dropped(have, want); field == "" {
@@ -161,13 +155,8 @@ func isWhole(t *table.Table, object *unstructured.Unstructured) bool {
 	if gang.LevelOf(t.Set.Spec.Scheduling) != gang.SetLevel || object.GetName() != gang.SetPodGroupName(t.Set) {
 		return false
 	}
-	return workload.Replicas(t.Set) > 0 || !hasNoLeaders(t)
-}
-
-// hasNoLeaders reports whether no leader exists, and none is created.
-func hasNoLeaders(t *table.Table) bool {
 	owner := t.LeadersOwner()
-	return owner == nil || owner.IsObserved && owner.Wants+owner.Has == 0
+	return workload.Replicas(t.Set) > 0 || owner != nil && (!owner.IsObserved || owner.Wants+owner.Has > 0)
 }
 
 // Conditions implements Scheduler. While the objects of a set are being created, the condition stays what it was.
@@ -186,20 +175,10 @@ func (s kubernetes) Conditions() []metav1.Condition {
 
 // hasPodGroups reports whether the Workload, and the PodGroups of all leaders, exist.
 func hasPodGroups(t *table.Table) bool {
-	if !hasWorkload(t) {
-		return false
-	}
-	for i := range t.Rows {
-		r := &t.Rows[i]
-		if gang.IsHanded(r.Leader) && len(r.PodGroups.Owned) < podGroups(r) {
-			return false
-		}
-	}
-	return true
+	return hasWorkload(t) && !slices.ContainsFunc(t.Rows, func(r table.Row) bool {
+		return gang.IsHanded(r.Leader) && len(r.PodGroups.Owned) < min(len(gang.PodGroupNames(r.Leader)), int(r.Size))
+	})
 }
-
-// podGroups is how many PodGroups a group needs.
-func podGroups(r *table.Row) int { return min(len(gang.PodGroupNames(r.Leader)), int(r.Size)) }
 
 // workloadFault is why a Workload or a PodGroup cannot be had, or nothing.
 func workloadFault(t *table.Table) (reason, text string) {
@@ -243,22 +222,15 @@ func podGroupFault(t *table.Table) (reason, text string) {
 
 // driftText names an object of the set that was created for another spec.scheduling, or is empty. Groups tell of theirs.
 func driftText(t *table.Table) string {
-	described := t.Workload.Own()
-	if described == nil {
-		return ""
+	described, have, text := t.Workload.Own(), t.PodGroup.Own(), ""
+	if want, err := gang.Workload(t.Set); described != nil && err == nil {
+		text = difference(identity.KindWorkload, described, want)
 	}
-	if want, err := gang.Workload(t.Set); err == nil {
-		if text := difference(identity.KindWorkload, described, want); text != "" {
-			return text
-		}
+	if text != "" || described == nil || have == nil {
+		return text
 	}
-	have := t.PodGroup.Own()
-	if have == nil {
-		return ""
+	if want, err := gang.SetPodGroup(t.Set, described, 1); err == nil {
+		text = difference(identity.KindPodGroup, have, want)
 	}
-	want, err := gang.SetPodGroup(t.Set, described, 1)
-	if err != nil {
-		return ""
-	}
-	return difference(identity.KindPodGroup, have, want)
+	return text
 }

@@ -20,11 +20,6 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// wantedConditions returns every condition whose place in the status is to change.
-func wantedConditions(t *table.Table) []metav1.Condition {
-	return append(status.Wanted(t.Set.Status.Conditions, progress(t), notices(t)), scheduling.Of(t).Conditions()...)
-}
-
 // progress returns the conditions about progress that say something, the one that tells most first.
 // An update stays in progress until the set is available.
 func progress(t *table.Table) []metav1.Condition {
@@ -34,22 +29,39 @@ func progress(t *table.Table) []metav1.Condition {
 	return usualProgress(t)
 }
 
-// usualProgress ignores stopped groups. It gives the reason of an Available that is False while all groups are ready.
+// usualProgress ignores stopped groups. The condition Progressing has what the set waits for, if anything. So has an
+// Available that is False while all groups are ready.
 func usualProgress(t *table.Table) []metav1.Condition {
-	progressing, available := progressingNow(t), status.Usual(lwsv1.LeaderWorkerSetAvailable)
-	found := progressOfUpdate(t, progressing, available)
+	usual, available := status.Usual(lwsv1.LeaderWorkerSetProgressing), status.Usual(lwsv1.LeaderWorkerSetAvailable)
+	why := cmp.Or(
+		saying(lws.CodeRefused, t.RefusalText), saying(lws.CodePreviousIncarnation, t.Waiting.Message),
+		saying(lws.CodePaused, t.PauseText()), t.Unresolved, saying(lws.CodeRefused, t.Hindrance),
+	)
+	if why.Code == "" && t.Delay.Code != "" {
+		why = delayed(t)
+	}
+	why = cmp.Or(why, lws.Because(usual.Reason, usual.Message))
+	found := progressOfUpdate(t, status.Holding(lwsv1.LeaderWorkerSetProgressing, why.Code, why.Sentence), available)
 	_, isTold := condition.Of(t.Set.Status.Conditions, available.Type)
 	_, isAvailable := condition.Of(found, available.Type)
-	why, isReady := action.Reason{Code: progressing.Reason, Sentence: progressing.Message}, t.WantedReady == workload.Replicas(t.Set)
+	isReady := t.WantedReady == workload.Replicas(t.Set)
 	switch {
 	case !isTold || isAvailable:
 		return found
 	case t.Unresolved.Code != "":
 		why = t.Unresolved
-	case !isReady || t.TargetReady < t.Current || why.Code == status.Usual(lwsv1.LeaderWorkerSetProgressing).Reason:
+	case !isReady || t.TargetReady < t.Current || why.Code == usual.Reason:
 		return found
 	}
 	return append(found, status.Ceased(status.Holding(available.Type, why.Code, why.Sentence)))
+}
+
+// saying is a reason, or nothing without a sentence.
+func saying(code, sentence string) (r action.Reason) {
+	if sentence != "" {
+		r = lws.Because(code, sentence)
+	}
+	return r
 }
 
 // progressOfUpdate says whether the set is available, and whether an update runs.
@@ -114,35 +126,15 @@ func stillFrom(t *table.Table) time.Time {
 	return last.Add(stillAfter)
 }
 
-// progressingNow is the condition Progressing with what the set waits for, if anything.
-func progressingNow(t *table.Table) metav1.Condition {
-	paused := t.PauseText()
-	switch {
-	case t.RefusalText != "":
-		return status.Holding(lwsv1.LeaderWorkerSetProgressing, lws.CodeRefused, t.RefusalText)
-	case t.Waiting.Message != "":
-		return status.Holding(lwsv1.LeaderWorkerSetProgressing, lws.CodePreviousIncarnation, t.Waiting.Message)
-	case paused != "":
-		return status.Holding(lwsv1.LeaderWorkerSetProgressing, lws.CodePaused, paused)
-	case t.Unresolved.Code != "":
-		return status.Holding(lwsv1.LeaderWorkerSetProgressing, t.Unresolved.Code, t.Unresolved.Sentence)
-	case t.Hindrance != "":
-		return status.Holding(lwsv1.LeaderWorkerSetProgressing, lws.CodeRefused, t.Hindrance)
-	case t.Delay.Code != "":
-		return delayed(t)
-	}
-	return status.Usual(lwsv1.LeaderWorkerSetProgressing)
-}
-
-// delayed is the condition Progressing while groups are delayed. The message is written with the counts alone: pods
-// of many groups wait, and each that ceases to would be a write.
-func delayed(t *table.Table) metav1.Condition {
+// delayed is what delays groups. The sentence is written with the counts alone: pods of many groups wait, and each that
+// ceases to would be a write.
+func delayed(t *table.Table) action.Reason {
 	have := &t.SetSnapshot.Set.Status
 	told, _ := condition.Of(have.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
 	if told.Status == metav1.ConditionTrue && told.Reason == t.Delay.Code && have.ObservedGeneration == t.Set.Generation && have.ReadyReplicas == t.Ready && have.UpdatedReplicas == t.Updated {
-		return status.Holding(lwsv1.LeaderWorkerSetProgressing, told.Reason, told.Message)
+		return lws.Because(told.Reason, told.Message)
 	}
-	return status.Holding(lwsv1.LeaderWorkerSetProgressing, t.Delay.Code, t.Delay.Message)
+	return lws.Because(t.Delay.Code, t.Delay.Message)
 }
 
 // notices are what users are told beside the progress of a set.
@@ -247,11 +239,8 @@ const pruningText = "the installed CustomResourceDefinition drops status.started
 
 // degradedText names the groups that were stopped, or is empty.
 func degradedText(t *table.Table) string {
-	var texts []string
-	for _, index := range slices.Sorted(maps.Keys(t.ExhaustedBy)) {
-		texts = append(texts, lws.ExhaustedText(t.Set, t.ExhaustedBy[index]))
-	}
-	return lws.Listed(texts, "; ")
+	says := func(index int) string { return lws.ExhaustedText(t.Set, t.ExhaustedBy[index]) }
+	return lws.Spelt(slices.Sorted(maps.Keys(t.ExhaustedBy)), says, "; ")
 }
 
 // degraded returns the conditions about progress while groups are stopped. It is False that the set
@@ -292,12 +281,7 @@ func pruned(t *table.Table) string {
 
 // backoffText names the failed groups whose restart waits for the back-off, or is empty.
 func backoffText(t *table.Table) string {
-	var texts []string
-	for i := range t.Rows {
-		r := &t.Rows[i]
-		if r.Decision != nil && r.Decision.BackoffText(t.Live, r.Index) != "" {
-			texts = append(texts, r.Decision.BackoffText(t.Live, r.Index))
-		}
-	}
-	return lws.Listed(texts, "; ")
+	says := func(r table.Row) string { return r.Decision.BackoffText(t.Live, r.Index) }
+	hasNoBackoff := func(r table.Row) bool { return r.Decision == nil || says(r) == "" }
+	return lws.Spelt(slices.DeleteFunc(slices.Clone(t.Rows), hasNoBackoff), says, "; ")
 }

@@ -10,6 +10,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/leaders"
 	"lockstep.dev/lockstep/internal/lws/scheduling"
 	"lockstep.dev/lockstep/internal/lws/table"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 )
 
 // rules are those of a set, in order.
@@ -48,11 +49,13 @@ func Decide(w lws.SetSnapshot) lws.Plan {
 			plan.Add(rule(t))
 		}
 	}
-	plan.Add(scheduling.DeleteUnused(t))
+	if len(t.PodGroups.Owned) > 0 {
+		plan.Add(scheduling.DeleteUnused(t))
+	}
 	if plan.Needs != "" {
 		return lws.Plan{Needs: plan.Needs}
 	}
-	scaled := !writesLeaders(&plan, t.Set)
+	isScaled := len(volumes.Templates(t.Live)) > 0 && !writesLeaders(&plan, t.Set)
 	status := writeStatus(t)
 	if t.Restarted.IsNew { // the evidence goes with the leader: the status is written first
 		status.Add(plan)
@@ -60,7 +63,7 @@ func Decide(w lws.SetSnapshot) lws.Plan {
 	} else {
 		plan.Add(status)
 	}
-	if scaled {
+	if isScaled {
 		plan.Add(deleteScaled(t))
 	}
 	return plan

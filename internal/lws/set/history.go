@@ -93,9 +93,8 @@ func unrun(t *table.Table, r *appsv1.ControllerRevision) []action.Standing {
 }
 
 func historyLimitOf(set *lwsv1.LeaderWorkerSet) int {
-	limit, err := strconv.Atoi(set.Annotations[lwsv1.HistoryLimitAnnotationKey])
-	if err != nil || limit < 0 {
-		return historyLimit
+	if limit, err := strconv.Atoi(set.Annotations[lwsv1.HistoryLimitAnnotationKey]); err == nil && limit >= 0 {
+		return limit
 	}
-	return limit
+	return historyLimit
 }

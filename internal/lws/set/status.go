@@ -4,22 +4,18 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
-	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/leaders"
-	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/scheduling"
 	"lockstep.dev/lockstep/internal/lws/status"
 	"lockstep.dev/lockstep/internal/lws/table"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -29,13 +25,15 @@ import (
 // other writes start the next reconcile.
 func writeStatus(t *table.Table) (p lws.Plan) {
 	have := &t.Set.Status
-	want, changed := newStatus(t)
-	p.Standing = stand(t, want.Conditions)
+	want := newStatus(t)
+	standing := t.Standing
+	standing.Conditions = want.Conditions
+	p.Standing = &standing // which is kept, while the table is not
 	if equality.Semantic.DeepEqual(have, want) {
 		return p
 	}
 	due := status.Due(have, want, workload.Replicas(t.Set), t.StatusWritten)
-	if !changed && !t.Restarted.IsNew && t.Now.Before(due) {
+	if !t.Restarted.IsNew && t.Now.Before(due) {
 		p.Wait(lws.Wait{Reason: lws.Because(lws.CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return p
 	}
@@ -49,12 +47,12 @@ func writeStatus(t *table.Table) (p lws.Plan) {
 	return p
 }
 
-// newStatus returns the status as it is to be, and whether a condition changes. The entries of
-// restarts and started groups may be many and are not copied.
-func newStatus(t *table.Table) (want *lwsv1.LeaderWorkerSetStatus, changed bool) {
+// newStatus returns the status as it is to be. The entries of restarts and started groups may be many and are not
+// copied.
+func newStatus(t *table.Table) *lwsv1.LeaderWorkerSetStatus {
 	shared := t.Set.Status
 	shared.Started, shared.Restarts = nil, nil
-	want = shared.DeepCopy()
+	want := shared.DeepCopy()
 	want.Started, want.Restarts, want.RestartsSince = t.Restarted.Started, t.Restarted.Restarts, t.Restarted.Since
 	want.GroupRestarts = t.Restarted.Total()
 	want.Replicas, want.ReadyReplicas, want.UpdatedReplicas = 0, t.Ready, t.Updated
@@ -65,12 +63,10 @@ func newStatus(t *table.Table) (want *lwsv1.LeaderWorkerSetStatus, changed bool)
 		want.HPAPodSelector = fmt.Sprintf("%s=%s,%s=%s", lwsv1.SetNameLabelKey, t.Set.Name, lwsv1.WorkerIndexLabelKey, workload.LeaderIndex)
 	}
 	want.ObservedGeneration = t.Set.Generation
-	wanted := wantedConditions(t)
-	wanted = append(wanted, ready(t, wanted, want)...)
-	kept := status.Kept(t.Set.Status.Conditions, wanted)
-	want.Conditions, changed = condition.Merge(kept, wanted, t.Set.Generation, t.Now)
-	status.Sort(want.Conditions)
-	return want, changed || len(kept) < len(t.Set.Status.Conditions)
+	wanted := append(status.Wanted(t.Set.Status.Conditions, progress(t), notices(t)), scheduling.Of(t).Conditions()...)
+	wanted = append(wanted, ready(t, wanted)...)
+	want.Conditions = status.Merge(want.Conditions, wanted, t.Set.Generation, t.Now)
+	return want
 }
 
 // statusEvents reports progress, and waits that begin and end.
@@ -83,25 +79,22 @@ func statusEvents(t *table.Table, want *lwsv1.LeaderWorkerSetStatus, progressed 
 			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, want.ReadyReplicas, workload.Replicas(t.Set)),
 		})
 	}
-	if event, ok := waitEvent(t); ok {
-		events = append(events, event)
-	}
-	return append(events, noticeEvents(t)...)
+	return slices.Concat(events, waitEvents(t), noticeEvents(t))
 }
 
-// waitEvent compares the wait as it is with the wait as it was last written.
-func waitEvent(t *table.Table) (action.Event, bool) {
+// waitEvents compares the wait as it is with the wait as it was last written.
+func waitEvents(t *table.Table) []action.Event {
 	before, waited := condition.Of(t.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
 	waited = waited && before.Status == metav1.ConditionTrue && before.Reason == lws.CodePreviousIncarnation
 	switch {
 	case t.Waiting.Stuck && before.Message != t.Waiting.Message:
-		return action.Event{Warning: true, Reason: CodePreviousStuck, Action: "Wait", Note: t.Waiting.Message}, true
+		return []action.Event{*lws.Warning(CodePreviousStuck, "Wait", t.Waiting.Message, nil)}
 	case t.Waiting.Message != "" && !waited:
-		return action.Event{Reason: lws.CodePreviousIncarnation, Action: "Wait", Note: t.Waiting.Message}, true
+		return []action.Event{{Reason: lws.CodePreviousIncarnation, Action: "Wait", Note: t.Waiting.Message}}
 	case t.Waiting.Message == "" && waited:
-		return action.Event{Reason: "PreviousIncarnationGone", Action: "Wait", Note: "the previous incarnation is gone"}, true
+		return []action.Event{{Reason: "PreviousIncarnationGone", Action: "Wait", Note: "the previous incarnation is gone"}}
 	}
-	return action.Event{}, false
+	return nil
 }
 
 // CodeNameTooLong is the reason while the name of a set leaves no room for the labels of its pods.
@@ -118,20 +111,20 @@ const unsupportedAgain = 30 * time.Second
 // is in progress. Else it is Stalled if it waits for what only a person can change, and Reconciling if not.
 //
 // They follow from the other conditions and the counts: no status is written for them alone.
-func ready(t *table.Table, wanted []metav1.Condition, counts *lwsv1.LeaderWorkerSetStatus) []metav1.Condition {
+func ready(t *table.Table, wanted []metav1.Condition) []metav1.Condition {
 	available, _ := condition.Of(wanted, string(lwsv1.LeaderWorkerSetAvailable))
 	if available.Status == metav1.ConditionTrue && !condition.IsTrue(wanted, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
-		return status.Ready(available.Reason, available.Message)
+		return []metav1.Condition{status.Holding(lwsv1.LeaderWorkerSetReady, available.Reason, available.Message)}
 	}
 	if reason, message := stalled(t); reason != "" {
 		return status.Unready(lwsv1.LeaderWorkerSetStalled, reason, message)
 	}
-	reason, message := reconciling(t, wanted, counts)
+	reason, message := reconciling(t, wanted)
 	return status.Unready(lwsv1.LeaderWorkerSetReconciling, reason, message)
 }
 
 // reconciling returns what controllers work on.
-func reconciling(t *table.Table, wanted []metav1.Condition, counts *lwsv1.LeaderWorkerSetStatus) (reason, message string) {
+func reconciling(t *table.Table, wanted []metav1.Condition) (reason, message string) {
 	usual := status.Usual(lwsv1.LeaderWorkerSetProgressing)
 	progressing, _ := condition.Of(wanted, usual.Type)
 	updating, _ := condition.Of(wanted, string(lwsv1.LeaderWorkerSetUpdateInProgress))
@@ -153,7 +146,7 @@ func reconciling(t *table.Table, wanted []metav1.Condition, counts *lwsv1.Leader
 		usual.Reason = updating.Reason
 	}
 	return usual.Reason, fmt.Sprintf("%d of %d groups are ready, %d are up to date",
-		counts.ReadyReplicas, workload.Replicas(t.Set), counts.UpdatedReplicas)
+		t.Ready, workload.Replicas(t.Set), t.Updated)
 }
 
 // stalled returns what only a person can change, or nothing: a rule or a right, another object, the
@@ -182,51 +175,11 @@ func stalled(t *table.Table) (reason, message string) {
 	return "", ""
 }
 
-// unstarted returns the groups with a leader some of whose pods have never run.
-func unstarted(t *table.Table) (found []lws.UnstartedGroup) {
-	if !restart.Recreates(t.Set) {
-		return nil
-	}
-	for i := range t.Rows {
-		if r := &t.Rows[i]; !r.IsReady && !r.HasStarted {
-			found = append(found, lws.UnstartedGroup{Index: r.Index, Leader: r.Leader.UID, Pods: 1 + r.WorkerCount()})
-		}
-	}
-	return found
-}
-
 // Stand returns the progress of a set.
 func Stand(w lws.SetSnapshot) lws.Standing {
 	t, _ := table.Of(w, leaders.New)
-	return *stand(t, w.Set.Status.Conditions)
-}
-
-func stand(t *table.Table, conditions []metav1.Condition) *lws.Standing {
-	s := t.Standing
-	s.Key, s.Pending, s.Conditions = t.Target.Key, t.IsPending, conditions
-	s.Target = max(0, workload.Replicas(t.Set)-workload.Partition(t.Set))
-	s.Down, s.Budget = t.Maker.Down(), t.Rollout.Budget(t.Course.Replicas)
-	s.Unstarted = unstarted(t)
-	if s.States[lws.GroupReady] < workload.Replicas(t.Set) {
-		s.Accelerators = accelerators(t)
-	}
-	return &s
-}
-
-// accelerators returns the extended resources that the pods of one group request.
-func accelerators(t *table.Table) map[corev1.ResourceName]resource.Quantity {
-	template := &t.Set.Spec.LeaderWorkerTemplate
-	leader := template.LeaderTemplate
-	if leader == nil {
-		leader = &template.WorkerTemplate
-	}
-	requested := gang.Resources(leader, &template.WorkerTemplate, workload.Size(t.Set))
-	for name := range requested {
-		if !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix) {
-			delete(requested, name)
-		}
-	}
-	return requested
+	t.Conditions = w.Set.Status.Conditions
+	return t.Standing
 }
 
 // leftAlone writes nothing for a set but its condition with an event, and the conditions that tools

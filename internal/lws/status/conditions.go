@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -89,12 +90,18 @@ const (
 	pauseMax = 8 * time.Second
 )
 
-// Due is when a status without a new condition is written, or zero for at once.
+// Due is when a status is written, or zero for at once.
 func Due(told, want *lwsv1.LeaderWorkerSetStatus, replicas int32, written time.Time) time.Time {
-	if told.ObservedGeneration != want.ObservedGeneration || arrived(told, want, replicas) {
+	isTurned := !slices.EqualFunc(told.Conditions, want.Conditions, isAlike)
+	if isTurned || told.ObservedGeneration != want.ObservedGeneration || arrived(told, want, replicas) {
 		return time.Time{}
 	}
 	return written.Add(pauseAfter(told, want, written))
+}
+
+// isAlike reports whether a condition has the status and the reason that it had. Messages do not count.
+func isAlike(was, is metav1.Condition) bool {
+	return was.Type == is.Type && was.Status == is.Status && was.Reason == is.Reason
 }
 
 // pauseAfter is the pause after the last write. The record of a group that is reported ready
@@ -129,14 +136,25 @@ func ProgressChanged(before, after []metav1.Condition) bool {
 	})
 }
 
-// Ready returns the conditions of a set that is ready.
-func Ready(reason, message string) []metav1.Condition {
-	return []metav1.Condition{Holding(lwsv1.LeaderWorkerSetReady, reason, message)}
-}
-
 // Unready returns the conditions of a set that is not ready. kind says whether it is Reconciling or Stalled.
 func Unready(kind lwsv1.LeaderWorkerSetConditionType, reason, message string) []metav1.Condition {
 	return []metav1.Condition{Ceased(Holding(lwsv1.LeaderWorkerSetReady, reason, message)), Holding(kind, reason, message)}
+}
+
+// Merge returns the conditions of a status with those that are wanted, all observed at a generation. A transition time
+// changes only with the status. The conditions for tools are last: their order then does not depend on which status an
+// operator wrote first.
+func Merge(have, wanted []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
+	merged := Kept(have, wanted)
+	for _, c := range wanted {
+		c.LastTransitionTime = metav1.NewTime(now)
+		meta.SetStatusCondition(&merged, c)
+	}
+	for i := range merged {
+		merged[i].ObservedGeneration = generation
+	}
+	slices.SortStableFunc(merged, func(a, b metav1.Condition) int { return cmp.Compare(forTools(a), forTools(b)) })
+	return merged
 }
 
 // Kept returns the conditions without Reconciling and Stalled, unless they are wanted: tools go by their presence.
@@ -144,11 +162,6 @@ func Kept(have, wanted []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool {
 		return forTools(c) > 1 && !condition.IsTrue(wanted, c.Type)
 	})
-}
-
-// Sort puts the conditions for tools last: their order then does not depend on which status an operator wrote first.
-func Sort(conditions []metav1.Condition) {
-	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int { return cmp.Compare(forTools(a), forTools(b)) })
 }
 
 // forTools is zero for a condition that people read.

@@ -2,6 +2,7 @@ package table
 
 import (
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 )
 
 // Of returns the values that the rules read, and the plan that they need first, such as a revision to create.
@@ -25,12 +26,13 @@ func Of(w lws.SetSnapshot, newMaker func(*Table) Maker) (*Table, lws.Plan) {
 	t.Conflict = conflicts(t)
 	t.Rollout, t.Course = t.Maker.Rolling()
 	t.Standing = t.count()
-	t.expectReplacements()
 	t.Maker.Settle(&t.Restarted)
 	t.Unresolved = unresolvedLeaders(t)
 	t.Delay = delays(t)
-	owners, pending := keepPVCs(t)
-	plan.Add(owners)
-	t.PVCsPending = pending
+	if len(volumes.Templates(t.Live)) > 0 {
+		owners, pending := keepPVCs(t)
+		plan.Add(owners)
+		t.PVCsPending = pending
+	}
 	return t, plan
 }

@@ -48,13 +48,13 @@ func (t *Table) Resumes() time.Time {
 // API server refuses every later write of the StatefulSet. Alone they are no new revision.
 func effective(t *Table) effectiveSpec {
 	spec, sts := effectiveSpec{set: t.Set, Live: t.Set}, t.LeaderStatefulSet()
-	differ := sts != nil && !workload.SameClaimTemplates(t.Set.Namespace, sts.Spec.VolumeClaimTemplates, volumes.Templates(t.Set))
+	differ := sts != nil && !workload.SameClaimTemplates(sts.Spec.VolumeClaimTemplates, volumes.Templates(t.Set))
 	if !differ && !lws.Paused(t.Set) {
 		return spec
 	}
 	stands := standing(t, sts)
 	claims := volumes.Templates(stands)
-	if differ && !workload.SameClaimTemplates(t.Set.Namespace, claims, volumes.Templates(t.Set)) {
+	if differ && !workload.SameClaimTemplates(claims, volumes.Templates(t.Set)) {
 		spec.Live = volumes.WithTemplates(t.Set, claims)
 		spec.set, spec.OtherClaims = spec.Live, fmt.Sprintf(claimsDiffer, sts.Name, cmp.Or(strings.Join(volumes.TemplateNames(stands), ", "), "none"))
 	} else if !lws.Paused(t.Set) {
@@ -110,10 +110,7 @@ func withTopology(t *Table, spec effectiveSpec) effectiveSpec {
 
 // PauseText says where a paused rollout stands, or is empty when none is held up.
 func (t *Table) PauseText() string {
-	if !lws.Paused(t.Set) {
-		return ""
-	}
-	if !t.IsPending && t.TargetUpdated == t.Current {
+	if !lws.Paused(t.Set) || !t.IsPending && t.TargetUpdated == t.Current {
 		return ""
 	}
 	waits := ""

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -33,8 +32,14 @@ func awaitNames(t *Table) namesWait {
 // awaitPrevious returns what is said about objects of a previous incarnation. Beside those that hold back the set, each holds
 // back its own group.
 func awaitPrevious(t *Table) lws.PreviousWait {
-	blocking := slices.Concat(t.wait.whole, t.wait.leaders, t.previousServices())
+	blocking := slices.Concat(t.wait.whole, t.wait.leaders)
+	if t.WantsShared() { // pods have no DNS names until the Service is there
+		blocking = append(blocking, lws.ObjectsOf(identity.KindService, t.Service.Previous)...)
+	}
 	for _, r := range t.All() {
+		if r.Leader != nil && !t.WantsShared() {
+			blocking = append(blocking, lws.ObjectsOf(identity.KindService, r.Service.Previous)...)
+		}
 		if r.IsStopped || !r.isWanted && r.Leader == nil { // its pods stay, and a condition says so, or no other group needs its names
 			continue
 		}
@@ -60,17 +65,4 @@ func (t *Table) PreviousLeaders() []lws.Object {
 // PreviousPVCs returns the terminating PVCs of leaders that the set needs: no pod starts with one.
 func (t *Table) PreviousPVCs() []lws.Object {
 	return lws.Below(lws.ObjectsOf(identity.KindPersistentVolumeClaim, t.LeaderVolumes.Previous), 0, workload.Replicas(t.Set))
-}
-
-// previousServices returns the objects under names of Services that the set needs. They hold
-// back those Services alone, but pods have no DNS names meanwhile.
-func (t *Table) previousServices() []lws.Object {
-	if workload.Subdomain(t.Set) == lwsv1.SubdomainShared {
-		return lws.ObjectsOf(identity.KindService, t.Service.Previous)
-	}
-	var found []lws.Object
-	for i := range t.Rows {
-		found = append(found, lws.ObjectsOf(identity.KindService, t.Rows[i].Service.Previous)...)
-	}
-	return found
 }

@@ -17,7 +17,7 @@ import (
 // to Retain. It reports whether PVCs would be deleted with their owners until then.
 func keepPVCs(t *Table) (p lws.Plan, pending bool) {
 	sts := t.StatefulSet.Own()
-	if sts == nil || t.Held || len(volumes.Templates(t.Live)) == 0 {
+	if sts == nil || t.Held {
 		return p, false
 	}
 	former := formerOwners(t, sts)

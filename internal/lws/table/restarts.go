@@ -1,6 +1,7 @@
 package table
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -17,12 +18,10 @@ import (
 // exhaustedLeaders returns the leaders of groups that were stopped, or are to be, by index. Groups of a
 // surge count: their rollout waits for them.
 func (t *Table) exhaustedLeaders() map[int]*corev1.Pod {
-	found, end := map[int]*corev1.Pod{}, workload.Replicas(t.Set)
-	if sts := t.StatefulSet.Own(); sts != nil {
-		end = max(end, workload.PodsOf(sts))
-	}
+	found, sts := map[int]*corev1.Pod{}, t.LeaderStatefulSet()
 	for _, leader := range t.LeadersAndLeaving() {
-		if index := workload.IndexOf(leader); lws.IsExhausted(leader) && (workload.IsHashLeader(leader) || int32(index) < end) {
+		index := workload.IndexOf(leader)
+		if lws.IsExhausted(leader) && (sts == nil || int32(index) < max(workload.Replicas(t.Set), workload.PodsOf(sts))) {
 			found[index] = leader
 		}
 	}
@@ -31,12 +30,9 @@ func (t *Table) exhaustedLeaders() map[int]*corev1.Pod {
 
 // RollsExhausted reports whether the rollout is to replace a group that was stopped.
 func (t *Table) RollsExhausted() bool {
-	for index, leader := range t.ExhaustedBy {
-		if (workload.IsHashLeader(leader) || int32(index) >= workload.Partition(t.Set)) && leader.Labels[lwsv1.RevisionKey] != t.TargetKey() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(t.ExhaustedBy)), func(leader *corev1.Pod) bool {
+		return workload.IndexOf(leader) >= int(workload.Partition(t.Set)) && leader.Labels[lwsv1.RevisionKey] != t.TargetKey()
+	})
 }
 
 // restartStatus copies decisions from leader pods into the status, counts leaders that
@@ -65,23 +61,6 @@ func restartStatus(t *Table) restart.Status {
 	}
 	next.Record(started)
 	return next
-}
-
-// expectReplacements marks the records of leaders that the rollout replaces. It does so before the partition is
-// lowered: a new template starts with no group replaced. They are unmarked once the StatefulSet controller has
-// observed a template that keeps them.
-func (t *Table) expectReplacements() {
-	isSettled := t.Rollout.Observed && !t.Rollout.Changed
-	var leaders []*corev1.Pod
-	isReplaced := map[int]bool{}
-	for i, p := range t.Rollout.Places {
-		isNext := p.Index >= t.Rollout.Keep && (!t.Rollout.Paused || p.Index >= t.Rollout.Partition)
-		isReplaced[int(p.Index)] = isNext && p.Outdated
-		if isNext && p.Outdated || isSettled {
-			leaders = append(leaders, t.Rows[i].Leader)
-		}
-	}
-	t.Restarted.Expect(t.Live, leaders, func(index int) bool { return isReplaced[index] })
 }
 
 // since dates the beginning. A set that has leaders by now may have had them, and their

@@ -6,7 +6,6 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/rollout"
-	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Row says what a rule of the set may ask of one group. Of makes one for each group, once: counts, conditions, places
@@ -31,20 +30,11 @@ type Row struct {
 	HasStarted bool
 	// Decision is the one to recreate the group, or nil.
 	Decision *restart.Decision
+	// Place is the state of the group in a rollout.
+	Place rollout.Place
 	// state is the first that applies.
 	state lws.GroupState
 }
 
 // AllPods returns the leader and its workers as far as the snapshot has them.
 func (r *Row) AllPods() []*corev1.Pod { return append([]*corev1.Pod{r.Leader}, r.Pods.Owned...) }
-
-// Place is the state of a group. A leader that lost its labels counts as absent: no list by labels finds it.
-func (r *Row) Place(set string) rollout.Place {
-	labelled := workload.IsLeader(r.Leader, set)
-	return rollout.Place{
-		Index:    int32(r.Index),
-		Outdated: r.isOutdated,
-		Ready:    labelled && r.IsReady,
-		Updated:  labelled && r.isComplete && r.isAtTarget && !r.isOutdated,
-	}
-}

@@ -31,10 +31,8 @@ type Maker interface {
 	// Differs reports whether an apply of it is due, and Record is what it says of that apply.
 	Differs(desired action.Object, applied string) bool
 	Record(desired action.Object, applied string) string
-	WhyApply() action.Reason
-	// Relied are the preconditions of the apply, and RolloutEvents the events of a rollout that it continues.
-	Relied() []action.Standing
-	RolloutEvents() []action.Event
+	// Explain gives that apply its reason, its preconditions, and the events of a rollout that it continues.
+	Explain(*action.Apply)
 	// Admit lets leaders be scheduled that wait for room.
 	Admit() lws.Plan
 	// Repair does what its controller leaves undone.
@@ -52,13 +50,12 @@ type Maker interface {
 	Correct(*lws.Standing)
 	// Rolling returns where a rolling update stands, and where it goes next.
 	Rolling() (rollout.State, rollout.Course)
-	// Down is how many wanted groups are down, as the rollout counts.
-	Down() int32
 	// Missing returns how many leaders cannot be created, and what should create them.
 	Missing() (code, object string, n int32)
 	// InService returns the sizes of the groups that are in the PodGroup of all pods, and how many more there is room for.
 	InService() (sizes []int32, room int32)
-	// Settle drops records of groups that do not come back, or gives them to others.
+	// Settle marks records of groups that a rollout replaces, and drops those of groups that do not come back, or gives
+	// them to others.
 	Settle(*restart.Status)
 }
 
@@ -105,9 +102,10 @@ type Table struct {
 	Target Target
 	// IsDisplaced is set if the leaders' template has another placement than the set.
 	IsDisplaced bool
-	// Rows are the groups that have leaders, vacant are others of which something is known, and unknown stands for the rest.
+	// Rows are the groups that have leaders, vacant are others of which something is known, and unknown is the state of
+	// the rest.
 	Rows, vacant []Row
-	unknown      Row
+	unknown      lws.GroupState
 	// Restarted is what the status is to say about restarts.
 	Restarted restart.Status
 	// Waiting is what is said about objects of a previous incarnation, or the zero value.
@@ -174,17 +172,12 @@ func (t *Table) FoundTemplate(live *lws.LeadersOwner) bool {
 	return annotations[lws.AppliedAnnotationKey] == "" || annotations[lws.AsFoundAnnotationKey] == live.Key()
 }
 
-// displaced reports whether the leaders' template has another placement than the set. To the
-// StatefulSet controller that is a new template: the rollout starts with no group replaced.
-func (t *Table) displaced(owner *lws.LeadersOwner) bool {
-	return slices.ContainsFunc(workload.Placements, func(placement string) bool { return t.misplaced(owner, t.Set, placement) })
-}
-
-// misplaced reports the same of one annotation. A template that was found may say it in another
+// isDisplaced reports whether the leaders' template has another placement than the set. To the StatefulSet controller
+// that is a new template: the rollout starts with no group replaced. A template that was found may say it in another
 // way: the metadata has the set's annotation that it was written for.
-func (t *Table) misplaced(owner *lws.LeadersOwner, set *lwsv1.LeaderWorkerSet, placement string) bool {
-	if owner.Template.Annotations[placement] == workload.LeadersPlacement(set, placement) {
-		return false
-	}
-	return !t.FoundTemplate(owner) || owner.GetAnnotations()[placement] != set.Annotations[placement]
+func (t *Table) isDisplaced(owner *lws.LeadersOwner) bool {
+	return owner != nil && slices.ContainsFunc(workload.Placements, func(placement string) bool {
+		return owner.Template.Annotations[placement] != workload.LeadersPlacement(t.Set, placement) &&
+			(!t.FoundTemplate(owner) || owner.GetAnnotations()[placement] != t.Set.Annotations[placement])
+	})
 }

@@ -2,55 +2,57 @@ package table
 
 import (
 	"maps"
+	"math"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/rollout"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // tabulate makes the rows of the groups that have leaders, in the order of Groups, and of the others that something is
-// known of, by rising index.
+// known of: those that are vacant, and then by rising index those that names, refusals or failures are known of.
 func (t *Table) tabulate() {
-	owner, taken := t.LeadersOwner(), t.takenLeaders()
-	t.IsDisplaced = owner != nil && t.displaced(owner)
-	t.Rows = make([]Row, 0, len(t.Groups))
-	has := make(map[int]bool, len(t.Groups))
-	for i := range t.Groups {
-		has[t.Groups[i].Index] = true
-		t.Rows = append(t.Rows, t.newRow(&t.Groups[i], taken))
+	t.IsDisplaced = t.isDisplaced(t.LeadersOwner())
+	others := t.Maker.Needed(lws.ObjectsOf(identity.KindPod, slices.Concat(t.Misspelt, t.Leaders.Foreign)))
+	taken := lws.OrdinalsOf(slices.Concat(t.wait.leaders, others))
+	known := maps.Clone(taken)
+	for index := range t.ExhaustedBy {
+		known[index] = true
 	}
-	for i := range t.Vacant {
-		has[t.Vacant[i].Index] = true
-		t.vacant = append(t.vacant, t.newRow(&t.Vacant[i], taken))
-	}
-	for _, index := range t.knownIndices(taken) {
-		if !has[index] {
-			has[index] = true
-			t.vacant = append(t.vacant, t.newRow(&lws.Group{Index: index}, taken))
-		}
-	}
-	unknown := &lws.Group{} // of which nothing is known: one stands for all
-	for has[unknown.Index] {
-		unknown.Index++
-	}
-	t.unknown = t.newRow(unknown, taken)
-}
-
-// knownIndices returns the indices of groups that names, refusals or failures are known of.
-func (t *Table) knownIndices(taken map[int]bool) []int {
-	indices := slices.AppendSeq(slices.Collect(maps.Keys(taken)), maps.Keys(t.ExhaustedBy))
 	for _, refused := range t.Refused {
-		indices = append(indices, refused.Index)
+		known[refused.Index] = true
 	}
 	for _, failed := range t.Set.Status.Restarts {
-		indices = append(indices, int(failed.Index))
+		known[int(failed.Index)] = true
 	}
-	slices.Sort(indices)
-	return slices.DeleteFunc(indices, func(index int) bool { return index < 0 })
+	delete(known, identity.NoOrdinal)
+	groups := slices.Concat(t.Groups, t.Vacant)
+	for i := range groups {
+		delete(known, groups[i].Index)
+	}
+	for _, index := range slices.Sorted(maps.Keys(known)) {
+		groups = append(groups, lws.Group{Index: index})
+	}
+	for i := range groups {
+		if r := t.newRow(&groups[i], taken); r.Leader != nil {
+			t.Rows = append(t.Rows, r)
+		} else {
+			t.vacant = append(t.vacant, r)
+		}
+	}
+	t.unknown = t.newRow(&lws.Group{Index: math.MaxInt32}, taken).state
 }
 
+// newRow makes the row of a group. taken has the groups whose leader's name, or PVC, belongs to another object.
 func (t *Table) newRow(g *lws.Group, taken map[int]bool) Row {
 	r := Row{
 		Group: g, Size: workload.Size(t.Set), IsStopped: t.ExhaustedBy[g.Index] != nil,
@@ -63,6 +65,11 @@ func (t *Table) newRow(g *lws.Group, taken map[int]bool) Row {
 		r.isOutdated = t.Maker.IsOutdated(g.Leader)
 		r.isUpdated = !t.IsPending && r.isAtTarget && !r.isOutdated && !t.IsDisplaced
 		r.HasStarted = restart.HasStarted(t.Set, g.Index, g.Leader)
+		isLabelled := workload.IsLeader(g.Leader, t.Set.Name) // no list by labels finds another: it counts as absent
+		r.Place = rollout.Place{
+			Index: int32(g.Index), Outdated: r.isOutdated, Ready: isLabelled && r.IsReady,
+			Updated: isLabelled && r.isComplete && r.isAtTarget && !r.isOutdated,
+		}
 	}
 	r.state = t.stateOf(&r, taken[g.Index])
 	return r
@@ -89,16 +96,20 @@ func (t *Table) stateOf(r *Row, taken bool) lws.GroupState {
 	return lws.GroupStarting
 }
 
-// takenLeaders returns the indices of groups whose leader's name, or PVC, belongs to another object.
-func (t *Table) takenLeaders() map[int]bool {
-	others := t.Maker.Needed(lws.ObjectsOf(identity.KindPod, slices.Concat(t.Misspelt, t.Leaders.Foreign)))
-	return lws.OrdinalsOf(slices.Concat(t.wait.leaders, others))
-}
-
-// count folds the rows. A group without its worker StatefulSet does not count.
-func (t *Table) count() (c lws.Standing) {
-	for i := range t.Rows {
-		r := &t.Rows[i]
+// count folds the rows. A group without its worker StatefulSet counts in no number of groups that are ready or updated.
+func (t *Table) count() lws.Standing {
+	left := workload.Replicas(t.Set)
+	c := lws.Standing{
+		Key: t.Target.Key, Pending: t.IsPending,
+		Target: max(0, left-workload.Partition(t.Set)), Budget: t.Rollout.Budget(t.Course.Replicas),
+	}
+	var found [lws.GroupStates]int32
+	for _, r := range t.All() {
+		found[r.state] += lws.One(r.isWanted)
+		if r.Leader != nil && !r.IsReady && !r.HasStarted && restart.Recreates(t.Set) {
+			group := lws.UnstartedGroup{Index: r.Index, Leader: r.Leader.UID, Pods: 1 + r.WorkerCount()}
+			c.Unstarted = append(c.Unstarted, group)
+		}
 		if !r.isComplete {
 			continue
 		}
@@ -110,21 +121,26 @@ func (t *Table) count() (c lws.Standing) {
 		c.TargetUpdated += lws.One(r.isCurrent && r.isUpdated)
 		c.TargetReady += lws.One(r.isCurrent && r.isUpdated && r.IsReady)
 	}
-	c.States = t.countStates(workload.Replicas(t.Set))
+	for state := range found { // as many groups as are wanted, in the order of the states
+		c.States[state] = min(found[state], left)
+		left -= c.States[state]
+	}
+	c.States[t.unknown] += left
+	if c.States[lws.GroupReady] < workload.Replicas(t.Set) {
+		c.Accelerators = accelerators(t.Set)
+	}
 	t.Maker.Correct(&c)
 	return c
 }
 
-// countStates counts as many groups as are wanted, in the order of the states.
-func (t *Table) countStates(left int32) (counted [lws.GroupStates]int32) {
-	var found [lws.GroupStates]int32
-	for _, r := range t.All() {
-		found[r.state] += lws.One(r.isWanted)
-	}
-	for state := range found {
-		counted[state] = min(found[state], left)
-		left -= counted[state]
-	}
-	counted[t.unknown.state] += left
-	return counted
+// accelerators returns the extended resources that the pods of one group request.
+func accelerators(set *lwsv1.LeaderWorkerSet) map[corev1.ResourceName]resource.Quantity {
+	workers := &set.Spec.LeaderWorkerTemplate.WorkerTemplate
+	requested := gang.Resources(workload.WrittenForLeaders(set), workers, workload.Size(set))
+	maps.DeleteFunc(requested, isNative)
+	return requested
+}
+
+func isNative(name corev1.ResourceName, _ resource.Quantity) bool {
+	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

@@ -25,9 +25,16 @@ func newTarget(t *Table) Target {
 	if err != nil || t.Held {
 		return Target{Key: key}
 	}
-	adopted := adoptRevisions(t)
+	var adopted lws.Plan
+	for _, r := range t.Revisions.Orphans {
+		if revision.Genuine(r, t.Set.Name) {
+			part := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{OwnerReferences: workload.OwnedBySet(t.Set)}}
+			adopted.Do(lws.Adopt(identity.RefOf(identity.KindControllerRevision, r), lws.SetRef(t.Set), part))
+		}
+	}
 	next := targetOf(t, key, data)
-	next.plan.Actions = slices.Concat(adopted, next.plan.Actions)
+	adopted.Add(next.plan)
+	next.plan = adopted
 	return next
 }
 
@@ -50,17 +57,6 @@ func targetOf(t *Table, key string, data []byte) Target {
 		return newRevision(t, data, fmt.Sprintf("Creating revision with key %s for a newly created LeaderWorkerSet", hash))
 	}
 	return newRevision(t, data, fmt.Sprintf("Creating revision with key %s for updated LWS", hash))
-}
-
-func adoptRevisions(t *Table) (adopted []action.Action) {
-	for _, r := range t.Revisions.Orphans {
-		if revision.Genuine(r, t.Set.Name) {
-			adopted = append(adopted, lws.Adopt(identity.RefOf(identity.KindControllerRevision, r), lws.SetRef(t.Set), &appsv1.ControllerRevision{
-				ObjectMeta: metav1.ObjectMeta{OwnerReferences: workload.OwnedBySet(t.Set)},
-			}))
-		}
-	}
-	return adopted
 }
 
 // counting returns the revisions that count, in no particular order.

@@ -17,7 +17,17 @@ import (
 // LeaderDeployment is the Deployment of the leaders of a set whose groups have keys. While it is paused, it
 // replaces no leader of an old template.
 func LeaderDeployment(set *lwsv1.LeaderWorkerSet, key string, paused bool) *appsv1.Deployment {
-	replicas := Replicas(set)
+	replicas, rolling := Replicas(set), rollingUpdate(set) // the Deployment controller resolves percentages
+	if isZero(rolling.MaxUnavailable) && isZero(rolling.MaxSurge) {
+		rolling.MaxUnavailable, rolling.MaxSurge = intstr.FromInt32(1), intstr.FromInt32(0)
+	}
+	template := leaderTemplate(set, key)
+	template.Annotations[lwsv1.GroupIdentityAnnotationKey] = string(lwsv1.HashGroupIdentity)
+	template.Spec.Subdomain = set.Name
+	if Size(set) > 1 {
+		gate := []corev1.PodReadinessGate{{ConditionType: lwsv1.GroupReadyCondition}}
+		template.Spec.ReadinessGates = slices.Concat(template.Spec.ReadinessGates, gate) // those of the user are not changed
+	}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       set.Namespace,
@@ -29,39 +39,17 @@ func LeaderDeployment(set *lwsv1.LeaderWorkerSet, key string, paused bool) *apps
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: LeaderSelector(set.Name)},
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: rollingUpdate(set)},
-			Template: hashTemplate(set, key),
+			Strategy: appsv1.DeploymentStrategy{
+				Type:          appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &rolling.MaxUnavailable, MaxSurge: &rolling.MaxSurge},
+			},
+			Template: template,
 			Paused:   paused,
 		},
 	}
 }
 
-// rollingUpdate copies the budget of a set: the Deployment controller resolves percentages.
-func rollingUpdate(set *lwsv1.LeaderWorkerSet) *appsv1.RollingUpdateDeployment {
-	unavailable, surge := intstr.FromInt32(1), intstr.FromInt32(0)
-	if rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration; rolling != nil && (!isZero(rolling.MaxUnavailable) || !isZero(rolling.MaxSurge)) {
-		unavailable, surge = rolling.MaxUnavailable, rolling.MaxSurge
-	}
-	return &appsv1.RollingUpdateDeployment{MaxUnavailable: &unavailable, MaxSurge: &surge}
-}
-
 func isZero(value intstr.IntOrString) bool { return scaled(value, 100, true) == 0 }
-
-// Surge is how many groups beyond replicas a rollout of a Deployment may have. It is not capped.
-func Surge(set *lwsv1.LeaderWorkerSet) int32 {
-	return scaled(*rollingUpdate(set).MaxSurge, Replicas(set), true)
-}
-
-func hashTemplate(set *lwsv1.LeaderWorkerSet, key string) corev1.PodTemplateSpec {
-	template := leaderTemplate(set, key)
-	template.Annotations[lwsv1.GroupIdentityAnnotationKey] = string(lwsv1.HashGroupIdentity)
-	template.Spec.Subdomain = set.Name
-	if Size(set) > 1 {
-		gate := []corev1.PodReadinessGate{{ConditionType: lwsv1.GroupReadyCondition}}
-		template.Spec.ReadinessGates = slices.Concat(template.Spec.ReadinessGates, gate) // those of the user are not changed
-	}
-	return template
-}
 
 // IsLeaderDeployment reports whether a Deployment has the labels and the immutable selector of the
 // set's leader Deployment.
@@ -71,12 +59,7 @@ func IsLeaderDeployment(deployment *appsv1.Deployment, set *lwsv1.LeaderWorkerSe
 
 // IsGated reports whether a leader waits for room.
 func IsGated(leader *corev1.Pod) bool {
-	for _, gate := range leader.Spec.SchedulingGates {
-		if gate.Name == lwsv1.GroupReplacementGate {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(leader.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate})
 }
 
 // HasEnded reports whether the containers of a pod ended and do not start again.
@@ -86,16 +69,14 @@ func HasEnded(pod *corev1.Pod) bool {
 
 // LeaderOf is the name of the leader of a pod or a StatefulSet of a group that has a key, or empty.
 func LeaderOf(object metav1.Object) string {
-	if pod, ok := object.(*corev1.Pod); ok {
-		if IsHashLeader(pod) {
-			return pod.Name
-		}
-		if HasKey(pod) {
-			return pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]
-		}
-		return ""
-	}
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == string(identity.KindPod) {
+	pod, isPod := object.(*corev1.Pod)
+	owner := metav1.GetControllerOfNoCopy(object)
+	switch {
+	case isPod && IsHashLeader(pod):
+		return pod.Name
+	case isPod && HasKey(pod):
+		return pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]
+	case !isPod && owner != nil && owner.Kind == string(identity.KindPod):
 		return owner.Name
 	}
 	return ""

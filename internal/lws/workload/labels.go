@@ -32,17 +32,9 @@ func LeaderSelector(setName string) map[string]string {
 func groupSelector(setName string, leader *corev1.Pod) map[string]string {
 	return map[string]string{
 		lwsv1.SetNameLabelKey:         setName,
-		lwsv1.GroupIndexLabelKey:      groupIndex(leader),
+		lwsv1.GroupIndexLabelKey:      cmp.Or(leader.Labels[lwsv1.GroupIndexLabelKey], IndexLabel(leader)),
 		lwsv1.GroupUniqueHashLabelKey: KeyOf(leader),
 	}
-}
-
-func groupIndex(leader *corev1.Pod) string {
-	if IsHashLeader(leader) {
-		return KeyOf(leader)
-	}
-	_, index := identity.ParentAndOrdinal(leader.Name)
-	return cmp.Or(leader.Labels[lwsv1.GroupIndexLabelKey], strconv.Itoa(index))
 }
 
 // OwnedBySet is the ownerReference that makes a set the controller.
@@ -68,7 +60,7 @@ func IsLeader(pod *corev1.Pod, setName string) bool {
 // IsLeaderStatefulSet reports whether a StatefulSet has the labels and the immutable
 // selector of the set's leader StatefulSet.
 func IsLeaderStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet) bool {
-	return BearsName(sts, set.Name) && selects(sts, LeaderSelector(set.Name))
+	return BearsName(sts, set.Name) && isSelector(sts.Spec.Selector, LeaderSelector(set.Name))
 }
 
 // IsWorkerStatefulSet reports whether a StatefulSet has the labels and the immutable
@@ -77,11 +69,7 @@ func IsLeaderStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet) bo
 func IsWorkerStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) bool {
 	return leader != nil && BearsName(sts, set.Name) && sts.Labels[lwsv1.RevisionKey] != "" &&
 		sts.Labels[lwsv1.RevisionKey] == leader.Labels[lwsv1.RevisionKey] &&
-		selects(sts, groupSelector(set.Name, leader))
-}
-
-func selects(sts *appsv1.StatefulSet, labels map[string]string) bool {
-	return isSelector(sts.Spec.Selector, labels)
+		isSelector(sts.Spec.Selector, groupSelector(set.Name, leader))
 }
 
 func isSelector(selector *metav1.LabelSelector, labels map[string]string) bool {
@@ -95,13 +83,16 @@ const revisionHashLength = 10
 // NameLimit is how many characters the name of a set may have whose groups have ordinals. The StatefulSet controller
 // labels each pod with the name of its StatefulSet, a dash and a hash, and a label value has at most 63 characters.
 func NameLimit(set *lwsv1.LeaderWorkerSet) int {
-	limit := validation.LabelValueMaxLength - len("-") - revisionHashLength
+	return validation.LabelValueMaxLength - len("-") - revisionHashLength - len(longestSuffix(set))
+}
+
+// longestSuffix is what follows the name of a set in the names of its StatefulSets: the last of its groups has the
+// longest, if it has workers.
+func longestSuffix(set *lwsv1.LeaderWorkerSet) string {
 	if Size(set) < 2 {
-		return limit
+		return ""
 	}
-	_, surge := Budget(set)
-	last := max(int64(Replicas(set))+int64(surge)-1, 0) // its worker StatefulSet has the longest name
-	return limit - len("-") - len(strconv.FormatInt(last, 10))
+	return identity.LeaderName("", max(int(Replicas(set))+int(min(Surge(set), Replicas(set)))-1, 0))
 }
 
 // IsNameTooLong reports whether a set has a name with which its last group never gets its pods.
@@ -133,27 +124,28 @@ func KeyOf(leader *corev1.Pod) string {
 
 // IndexOf is the index of a leader's group: its ordinal, or that of its key.
 func IndexOf(leader *corev1.Pod) int {
-	if IsHashLeader(leader) {
-		return identity.HashIndex(KeyOf(leader))
-	}
-	_, index := identity.ParentAndOrdinal(leader.Name)
+	index, _, _ := called(leader)
 	return index
 }
 
 // IndexLabel is the value of the label by which the pods of a leader's group have its index.
 func IndexLabel(leader *corev1.Pod) string {
-	if IsHashLeader(leader) {
-		return KeyOf(leader)
-	}
-	return strconv.Itoa(IndexOf(leader))
+	_, label, _ := called(leader)
+	return label
 }
 
 // HostName is the host name of a leader. The worker StatefulSet of its group has that name.
 func HostName(leader *corev1.Pod) string {
-	if IsHashLeader(leader) {
-		return identity.HashName(leader.Labels[lwsv1.SetNameLabelKey], KeyOf(leader))
+	_, _, host := called(leader)
+	return host
+}
+
+// called returns the index of a leader's group, the value of its label, and the host name of the leader.
+func called(leader *corev1.Pod) (index int, label, host string) {
+	if key := KeyOf(leader); IsHashLeader(leader) {
+		return identity.HashIndex(key), key, identity.HashName(leader.Labels[lwsv1.SetNameLabelKey], key)
 	}
-	return leader.Name
+	return identity.Ordinal(leader.Name), strconv.Itoa(identity.Ordinal(leader.Name)), leader.Name
 }
 
 // GroupName is what people call the group of an index: its number, or the first digits of its key.

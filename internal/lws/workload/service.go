@@ -16,7 +16,7 @@ func SharedService(set *lwsv1.LeaderWorkerSet) *corev1.Service {
 func GroupService(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *corev1.Service {
 	return headlessService(set, HostName(leader), OwnedByLeader(leader), map[string]string{
 		lwsv1.SetNameLabelKey:    set.Name,
-		lwsv1.GroupIndexLabelKey: groupIndex(leader),
+		lwsv1.GroupIndexLabelKey: groupSelector(set.Name, leader)[lwsv1.GroupIndexLabelKey],
 	})
 }
 

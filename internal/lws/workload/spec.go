@@ -53,15 +53,11 @@ func WrittenParallel(workers *appsv1.StatefulSet, leader *corev1.Pod) bool {
 // WrittenPolicy returns the annotation that the worker StatefulSet of a leader is to have. It is
 // empty where the leader says the same: a leader without an annotation says Default.
 func WrittenPolicy(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) string {
-	const parallel, byDefault = string(lwsv1.ParallelPodTermination), string(lwsv1.DefaultPodTermination)
-	said := leader.Annotations[lwsv1.PodTerminationPolicyAnnotationKey] == parallel
-	switch {
-	case EndsInParallel(set) == said:
+	said := leader.Annotations[lwsv1.PodTerminationPolicyAnnotationKey] == string(lwsv1.ParallelPodTermination)
+	if EndsInParallel(set) == said {
 		return ""
-	case said:
-		return byDefault
 	}
-	return parallel
+	return string(cmp.Or(set.Spec.PodTerminationPolicy, lwsv1.DefaultPodTermination))
 }
 
 // SizeOf returns the size of the group that a pod was created for: the annotation of the
@@ -75,36 +71,33 @@ func SizeOf(pod *corev1.Pod, set *lwsv1.LeaderWorkerSet) int32 {
 
 // annotatedSize returns the size of the group that annotations of a pod say, or 0.
 func annotatedSize(annotations map[string]string) int32 {
-	size, err := strconv.ParseInt(annotations[lwsv1.SizeAnnotationKey], 10, 32)
-	if err != nil {
-		return 0
+	if size, err := strconv.ParseInt(annotations[lwsv1.SizeAnnotationKey], 10, 32); err == nil {
+		return int32(max(size, 0))
 	}
-	return int32(max(size, 0))
+	return 0
 }
 
 // Partition returns the user's partition: groups below it keep their revision.
 func Partition(set *lwsv1.LeaderWorkerSet) int32 {
-	if rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration; rolling != nil {
-		return ptr.Deref(rolling.Partition, 0)
-	}
-	return 0
+	return ptr.Deref(rollingUpdate(set).Partition, 0)
+}
+
+func rollingUpdate(set *lwsv1.LeaderWorkerSet) lwsv1.RollingUpdateConfiguration {
+	return ptr.Deref(set.Spec.RolloutStrategy.RollingUpdateConfiguration, lwsv1.RollingUpdateConfiguration{})
 }
 
 // Budget returns the user's budget for rolling updates in groups: maxUnavailable rounded
 // down, and maxSurge rounded up but never more than the replicas. If both are zero, as
 // percentages of few replicas may be, one group may be down: no update would ever end.
 func Budget(set *lwsv1.LeaderWorkerSet) (unavailable, surge int32) {
-	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
-	if rolling == nil {
-		return 1, 0
-	}
-	replicas := Replicas(set)
-	surge = min(scaled(rolling.MaxSurge, replicas, true), replicas)
-	unavailable = scaled(rolling.MaxUnavailable, replicas, false)
-	if unavailable == 0 && surge == 0 {
-		return 1, 0
-	}
+	surge = min(Surge(set), Replicas(set))
+	unavailable = max(scaled(rollingUpdate(set).MaxUnavailable, Replicas(set), false), 1-surge)
 	return min(unavailable, math.MaxInt32-surge), surge
+}
+
+// Surge is how many groups beyond replicas a rollout of a Deployment may have. It is not capped.
+func Surge(set *lwsv1.LeaderWorkerSet) int32 {
+	return scaled(rollingUpdate(set).MaxSurge, Replicas(set), true)
 }
 
 // MaxUnavailable returns how many leaders the StatefulSet controller may have down at a time.
@@ -116,11 +109,10 @@ func MaxUnavailable(set *lwsv1.LeaderWorkerSet) int32 {
 // scaled resolves a number or percentage of total. An unreadable one is zero: admission
 // refuses it, and a set from before admission must not crash the operator.
 func scaled(value intstr.IntOrString, total int32, up bool) int32 {
-	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(total), up)
-	if err != nil || n < 0 {
-		return 0
+	if n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(total), up); err == nil && n > 0 {
+		return int32(min(n, math.MaxInt32))
 	}
-	return int32(min(n, math.MaxInt32))
+	return 0
 }
 
 // Unmet returns what a set asks for by fields that the definition has and no rule meets yet, with their values.

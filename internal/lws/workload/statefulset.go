@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -140,53 +141,52 @@ func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, ow
 // templateAnnotations are those that leaders and workers have in common: sizes and
 // subgroups from the restored set, placement from the live one.
 func templateAnnotations(set, restored *lwsv1.LeaderWorkerSet) map[string]string {
-	annotations := map[string]string{lwsv1.SizeAnnotationKey: strconv.Itoa(int(Size(restored)))}
-	if topology := set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; topology != "" {
-		annotations[lwsv1.ExclusiveKeyAnnotationKey] = topology
+	annotations := map[string]string{
+		lwsv1.SizeAnnotationKey:         strconv.Itoa(int(Size(restored))),
+		lwsv1.ExclusiveKeyAnnotationKey: set.Annotations[lwsv1.ExclusiveKeyAnnotationKey],
 	}
-	policy := restored.Spec.LeaderWorkerTemplate.SubGroupPolicy
-	if policy == nil {
-		return annotations
+	if policy := restored.Spec.LeaderWorkerTemplate.SubGroupPolicy; policy != nil {
+		kind := ptr.Deref(policy.Type, lwsv1.SubGroupPolicyTypeLeaderWorker)
+		annotations[lwsv1.SubGroupPolicyTypeAnnotationKey] = string(kind)
+		annotations[lwsv1.SubGroupSizeAnnotationKey] = strconv.Itoa(int(ptr.Deref(policy.SubGroupSize, 1)))
+		annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey] = set.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]
 	}
-	annotations[lwsv1.SubGroupPolicyTypeAnnotationKey] = string(ptr.Deref(policy.Type, lwsv1.SubGroupPolicyTypeLeaderWorker))
-	annotations[lwsv1.SubGroupSizeAnnotationKey] = strconv.Itoa(int(ptr.Deref(policy.SubGroupSize, 1)))
-	if topology := set.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]; topology != "" {
-		annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey] = topology
-	}
+	maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
 	return annotations
 }
 
 // ClaimTemplates reduces volumeClaimTemplates to the fields that a set may choose. The shape, namespace included, is
 // that of StatefulSets that run: the templates are immutable, and the API server would refuse any other shape for ever.
-func ClaimTemplates(namespace string, claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
-	var reduced []corev1.PersistentVolumeClaim
+func ClaimTemplates(namespace string, claims []corev1.PersistentVolumeClaim) (reduced []corev1.PersistentVolumeClaim) {
 	for i := range claims {
-		claim := &claims[i]
-		reduced = append(reduced, corev1.PersistentVolumeClaim{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-			ObjectMeta: metav1.ObjectMeta{Name: claim.Name, Namespace: namespace},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes:      claim.Spec.AccessModes,
-				StorageClassName: claim.Spec.StorageClassName,
-				VolumeMode:       claim.Spec.VolumeMode,
-				Resources:        corev1.VolumeResourceRequirements{Requests: claim.Spec.Resources.Requests, Limits: claim.Spec.Resources.Limits},
-			},
-		})
+		reduced = append(reduced, claimTemplate(namespace, &claims[i], claims[i].Spec.VolumeMode))
 	}
 	return reduced
 }
 
+func claimTemplate(namespace string, claim *corev1.PersistentVolumeClaim, mode *corev1.PersistentVolumeMode) corev1.PersistentVolumeClaim {
+	return corev1.PersistentVolumeClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+		ObjectMeta: metav1.ObjectMeta{Name: claim.Name, Namespace: namespace},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      claim.Spec.AccessModes,
+			StorageClassName: claim.Spec.StorageClassName,
+			VolumeMode:       mode,
+			Resources:        corev1.VolumeResourceRequirements{Requests: claim.Spec.Resources.Requests, Limits: claim.Spec.Resources.Limits},
+		},
+	}
+}
+
 // SameClaimTemplates reports whether two lists of volumeClaimTemplates mean the same to a StatefulSet: the API server
 // fills in a volume mode, and earlier versions left out what is implied.
-func SameClaimTemplates(namespace string, one, other []corev1.PersistentVolumeClaim) bool {
-	spelt := func(claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
-		claims = ClaimTemplates(namespace, claims)
-		for i := range claims {
-			claims[i].Spec.VolumeMode = ptr.To(ptr.Deref(claims[i].Spec.VolumeMode, corev1.PersistentVolumeFilesystem))
-		}
-		return claims
-	}
-	return equality.Semantic.DeepEqual(spelt(one), spelt(other))
+func SameClaimTemplates(one, other []corev1.PersistentVolumeClaim) bool {
+	return slices.EqualFunc(one, other, func(a, b corev1.PersistentVolumeClaim) bool {
+		return equality.Semantic.DeepEqual(meant(&a), meant(&b))
+	})
+}
+
+func meant(claim *corev1.PersistentVolumeClaim) corev1.PersistentVolumeClaim {
+	return claimTemplate("", claim, new(ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)))
 }
 
 // RetainPVCs is the retention policy of every StatefulSet of a set that has one. The operator itself deletes PVCs.
@@ -204,12 +204,8 @@ func retention(set *lwsv1.LeaderWorkerSet) *appsv1.StatefulSetPersistentVolumeCl
 
 // RequestsTPU reports whether a container requests TPUs.
 func RequestsTPU(container *corev1.Container) bool {
-	for _, list := range []corev1.ResourceList{container.Resources.Limits, container.Resources.Requests} {
-		if quantity, ok := list[tpuResource]; ok && !quantity.IsZero() {
-			return true
-		}
-	}
-	return false
+	limit, request := container.Resources.Limits[tpuResource], container.Resources.Requests[tpuResource]
+	return !limit.IsZero() || !request.IsZero()
 }
 
 // PodsOf is the number of pods that a StatefulSet is to have.
