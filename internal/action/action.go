@@ -353,9 +353,6 @@ func (s Standing) Broken(now []metav1.ObjectMeta) string {
 }
 
 func (s Standing) means(found *metav1.ObjectMeta) bool {
-	if s.Of == "" {
-		return true
-	}
 	owner := metav1.GetControllerOfNoCopy(found)
-	return owner != nil && owner.UID == s.Of
+	return s.Of == "" || owner != nil && owner.UID == s.Of
 }

@@ -91,8 +91,9 @@ type Done struct {
 // Do carries out one action. The error is ErrStale when a precondition did not hold, ErrGone when
 // there was nothing to delete or to change, and the API server's own otherwise.
 func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err error) {
-	if _, isApply := what.(action.Apply); !isApply { // which reads the object to write as well
-		err = a.standing(ctx, what.About().Relies)
+	relied := what.About().Relies
+	if _, isApply := what.(action.Apply); !isApply && len(relied) > 0 { // an apply reads the object to write as well
+		err = a.standing(ctx, relied)
 	}
 	if err != nil {
 		return done, err

@@ -5,7 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
+
+	"k8s.io/client-go/util/workqueue"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
@@ -13,15 +14,12 @@ import (
 
 // Batch splits actions into runs that may go out together: neighbouring deletes, owners of PVCs
 // and pods do not depend on each other, anything else waits its turn.
-func Batch(actions []action.Action) [][]action.Action {
-	var runs [][]action.Action
+func Batch(actions []action.Action) (runs [][]action.Action) {
 	for i, a := range actions {
-		if i > 0 && goesWith(actions[i-1], a) {
-			last := len(runs) - 1
-			runs[last] = append(runs[last], a)
-			continue
+		if i == 0 || !goesWith(actions[i-1], a) {
+			runs = append(runs, nil)
 		}
-		runs = append(runs, []action.Action{a})
+		runs[len(runs)-1] = append(runs[len(runs)-1], a)
 	}
 	return runs
 }
@@ -30,9 +28,8 @@ func Batch(actions []action.Action) [][]action.Action {
 func goesWith(before, a action.Action) bool {
 	deletion, deletes := a.(action.Delete)
 	_, setsOwners := a.(action.SetOwner)
-	kind := a.Target().Kind
-	return (deletes || setsOwners || kind == identity.KindPod) && !deletion.After &&
-		before.About().Verb == a.About().Verb && before.Target().Kind == kind
+	isFree := (deletes || setsOwners || a.Target().Kind == identity.KindPod) && !deletion.After
+	return isFree && before.About().Verb == a.About().Verb && before.Target().Kind == a.Target().Kind
 }
 
 // atOnce is how many deletes a run begins with: the pods of a group do not wait for each other,
@@ -65,10 +62,4 @@ func SlowStart(ctx context.Context, run []action.Action, together func(int, func
 }
 
 // AtOnce calls do for each number below n, all at once.
-func AtOnce(n int, do func(int)) {
-	var group sync.WaitGroup
-	for i := range n {
-		group.Go(func() { do(i) })
-	}
-	group.Wait()
-}
+func AtOnce(n int, do func(int)) { workqueue.ParallelizeUntil(context.Background(), n, n, do) }

@@ -60,35 +60,26 @@ func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
-// reliable reads what a write relies on and, before and after, whether the object to write is
+// unchanged reads an object live that must still be the version that was judged.
+func (a *Actor) unchanged(ctx context.Context, onto identity.Ref) (*metav1.PartialObjectMetadata, error) {
+	found, err := a.read(ctx, onto)
+	if err == nil && (found.UID != onto.UID || found.ResourceVersion != onto.ResourceVersion) {
+		err = fmt.Errorf("%s changed: %w", onto, ErrStale)
+	}
+	return found, quiet(err)
+}
+
+// reliable reads what an apply relies on and, before and after, whether the object to write is
 // unchanged: one that changes with every status of its controller would mostly be refused.
 func (a *Actor) reliable(ctx context.Context, what action.Apply) error {
-	if len(what.Relies) == 0 {
-		return nil
+	_, err := a.unchanged(ctx, what.Onto)
+	if err == nil {
+		err = a.standing(ctx, what.Relies)
 	}
-	if err := a.unchanged(ctx, what.Onto); err != nil {
-		return err
+	if err == nil {
+		_, err = a.unchanged(ctx, what.Onto)
 	}
-	if err := a.standing(ctx, what.Relies); err != nil {
-		return err
-	}
-	return a.unchanged(ctx, what.Onto)
-}
-
-// unchanged reads live that an object is still the version that was judged.
-func (a *Actor) unchanged(ctx context.Context, onto identity.Ref) error {
-	found, err := a.read(ctx, onto)
-	if err != nil {
-		return quiet(err)
-	}
-	return sameVersion(found, onto)
-}
-
-func sameVersion(found metav1.Object, onto identity.Ref) error {
-	if found.GetUID() != onto.UID || found.GetResourceVersion() != onto.ResourceVersion {
-		return fmt.Errorf("%s changed: %w", onto, ErrStale)
-	}
-	return nil
+	return err
 }
 
 // standing reads whether everything that a write relies on still holds.
@@ -124,10 +115,7 @@ func metadataOf(ref identity.Ref) *metav1.PartialObjectMetadata {
 
 // quiet turns refusals that mean "the cluster changed" into ErrStale.
 func quiet(err error) error {
-	if err == nil || denied(err) {
-		return err
-	}
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || anotherIncarnation(err) {
+	if (apierrors.IsConflict(err) || apierrors.IsNotFound(err) || anotherIncarnation(err)) && !denied(err) {
 		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
 	return err

@@ -31,12 +31,17 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) error {
 			return err
 		}
 	}
-	if err := a.reliable(ctx, what); err != nil {
-		return err
+	if len(what.Relies) > 0 {
+		if err := a.reliable(ctx, what); err != nil {
+			return err
+		}
 	}
-	version, err := a.ownAsApplied(ctx, what)
-	if err != nil {
-		return err
+	var err error
+	version := what.Onto.ResourceVersion
+	if what.FieldOwner == fieldOwner && !what.Applied { // no other manager creates objects
+		if version, err = a.ownAsApplied(ctx, what); err != nil {
+			return err
+		}
 	}
 	fields, err := applied(what.Object, what.Onto, version)
 	if err != nil {
@@ -52,14 +57,8 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) error {
 // ownAsApplied turns the fields that a create left to its manager into applied ones, and returns the version then.
 // Without this, a field dropped from a later apply would stay, still owned by the create.
 func (a *Actor) ownAsApplied(ctx context.Context, what action.Apply) (string, error) {
-	if what.FieldOwner != fieldOwner || what.Applied {
-		return what.Onto.ResourceVersion, nil // creates left nothing to this manager
-	}
-	object, err := a.read(ctx, what.Onto)
+	object, err := a.unchanged(ctx, what.Onto)
 	if err != nil {
-		return "", quiet(err)
-	}
-	if err := sameVersion(object, what.Onto); err != nil {
 		return "", err
 	}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, sets.New(what.FieldOwner), what.FieldOwner)
@@ -98,8 +97,8 @@ func applied(object action.Object, onto identity.Ref, version string) (runtime.A
 	return fields, json.Unmarshal(encoded, fields)
 }
 
-// encode writes the fields that an object sets, with the identity it is meant for. Zero fields are
-// left out: an empty field would be owned, and would empty what others wrote.
+// encode writes the fields that an object sets, with the identity it is meant for. The empty status of an object is
+// left out: it would be owned, and would empty what others wrote. Apply configurations leave out nulls.
 func encode(object action.Object, onto identity.Ref, version string) ([]byte, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object.DeepCopyObject())
 	if err != nil {
@@ -112,6 +111,12 @@ func encode(object action.Object, onto identity.Ref, version string) ([]byte, er
 			delete(fields, "spec")
 			maps.Copy(fields, partOfSpec(&object.Spec))
 		}
+		spec, _ := fields["spec"].(map[string]any)
+		templates, _ := spec["volumeClaimTemplates"].([]any)
+		for _, template := range templates {
+			template, _ := template.(map[string]any)
+			delete(template, "status")
+		}
 	case *corev1.Service:
 		if equality.Semantic.DeepEqual(object.Spec, corev1.ServiceSpec{}) {
 			delete(fields, "spec")
@@ -121,7 +126,6 @@ func encode(object action.Object, onto identity.Ref, version string) ([]byte, er
 			delete(fields, "revision")
 		}
 	}
-	prune(fields)
 	fields["apiVersion"] = cmp.Or(onto.APIVersion, onto.Kind.APIVersion())
 	fields["kind"] = string(onto.Kind)
 	metadata, ok := fields["metadata"].(map[string]any)
@@ -150,26 +154,4 @@ func partOfSpec(spec *appsv1.StatefulSetSpec) map[string]any {
 		return nil
 	}
 	return map[string]any{"spec": part}
-}
-
-// prune removes nulls, and the empty status of embedded objects. Empty maps stay: "emptyDir: {}" is a choice.
-func prune(fields map[string]any) {
-	for key, value := range fields {
-		switch value := value.(type) {
-		case nil:
-			delete(fields, key)
-		case map[string]any:
-			if key == "status" && len(value) == 0 {
-				delete(fields, key)
-				continue
-			}
-			prune(value)
-		case []any:
-			for _, item := range value {
-				if item, ok := item.(map[string]any); ok {
-					prune(item)
-				}
-			}
-		}
-	}
 }

@@ -274,6 +274,14 @@ func (m *Memory) Refused(set client.Object, refusal lws.Refusal) lws.Refusal {
 	return refusal
 }
 
+// HasRefused reports whether the last reconcile of a group, or of the set if leader is empty, was refused something.
+func (m *Memory) HasRefused(set client.Object, leader string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sets[client.ObjectKeyFromObject(set)]
+	return s != nil && len(s.refused[leader]) > 0
+}
+
 // RefusedTo records what the API server refused in the last reconcile of a group, or of the set if leader is empty. It
 // returns the refusals with the time of the first one, and whether they have changed.
 func (m *Memory) RefusedTo(set client.Object, leader string, refusals []lws.Refusal) (going []lws.Refusal, news bool) {

@@ -98,7 +98,9 @@ func (l *Loop) Group(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 	switch {
 	case w.Set != nil:
 		request.Object = w.Set
-		l.reportWaits(w, plan)
+		if concernsSet(w, plan) {
+			l.WakeSet(w.Set)
+		}
 	case len(plan.Actions) == 0:
 		return ctrl.Result{}, nil // garbage collection does the rest
 	default: // the set is gone: its pods are what is left to report about
@@ -119,15 +121,12 @@ func (l *Loop) Logs(ctx context.Context, req ctrl.Request) (ctrl.Result, error) 
 	return undecided(req, err)
 }
 
-// reportWaits wakes the set for a conflict or a StatefulSet without pods that its group found: both come
-// without an event. A set that reports the conflict reads again by itself.
-func (l *Loop) reportWaits(w lws.GroupSnapshot, plan lws.Plan) {
+// concernsSet reports whether a group found a conflict or a StatefulSet without pods that its set does not report yet:
+// both come without an event. A set that reports the conflict reads again by itself.
+func concernsSet(w lws.GroupSnapshot, plan lws.Plan) bool {
 	told, _ := condition.Of(w.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
-	conflict := func(w lws.Wait) bool { return w.Code == lws.CodeNameConflict }
-	if slices.ContainsFunc(plan.Waits, conflict) && !condition.IsTrue(w.Set.Status.Conditions, lws.CodeNameConflict) ||
-		!w.Stalled.IsZero() && told.Reason != lws.CodeFailedCreate {
-		l.WakeSet(w.Set)
-	}
+	hasConflict := slices.ContainsFunc(plan.Waits, func(w lws.Wait) bool { return w.Code == lws.CodeNameConflict })
+	return hasConflict && !condition.IsTrue(w.Set.Status.Conditions, lws.CodeNameConflict) || !w.Stalled.IsZero() && told.Reason != lws.CodeFailedCreate
 }
 
 // undecided turns an error before anything was decided into the result of a reconcile.

@@ -42,7 +42,10 @@ func (l *Loop) CarryOut(ctx context.Context, r Request, plan lws.Plan) (ctrl.Res
 			break
 		}
 		err := apply.SlowStart(ctx, run, l.Together, func(ctx context.Context, a action.Action) error {
-			return held.sift(a, l.do(ctx, writer, r.Object, a))
+			if err := l.do(ctx, writer, r.Object, a); err != nil {
+				return held.sift(a, err)
+			}
+			return nil
 		})
 		_, writesStatus := run[0].(action.WriteStatus)
 		switch {
@@ -59,6 +62,9 @@ func (l *Loop) CarryOut(ctx context.Context, r Request, plan lws.Plan) (ctrl.Res
 	}
 	plan.Waits = append(slices.Clone(plan.Waits), held.waits...)
 	l.Report.Wait(r.Object, r.Waiting, plan.Waits...)
+	if len(undone) == 0 && !l.Memory.HasRefused(r.Object, r.Leader) {
+		return ctrl.Result{RequeueAfter: plan.Next(l.Now())}, nil
+	}
 	if len(undone) > 0 {
 		plan.Waits = slices.DeleteFunc(plan.Waits, func(w lws.Wait) bool { return w.Followup })
 	}
