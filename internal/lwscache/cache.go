@@ -62,58 +62,69 @@ func labelled() labels.Selector {
 
 // Index adds the indexes of an Observer. It must run before the cache starts.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &corev1.Service{}, &appsv1.ReplicaSet{}, &appsv1.ControllerRevision{}, volumes.Named("", "")} {
-		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
+	for object, keys := range map[client.Object]client.IndexerFunc{
+		&corev1.Pod{}:                podKeys,
+		&appsv1.StatefulSet{}:        statefulSetKeys,
+		&corev1.Service{}:            serviceKeys,
+		&appsv1.ReplicaSet{}:         setKeys,
+		&appsv1.ControllerRevision{}: revisionKeys,
+		volumes.Named("", ""):        volumeKeys,
+	} {
+		if err := indexer.IndexField(ctx, object, indexClaim, keys); err != nil {
 			return fmt.Errorf("index %T: %w", object, err)
 		}
 	}
 	return nil
 }
 
-func claimKeys(object client.Object) []string {
-	var keys []string
-	switch object := object.(type) {
-	case *corev1.PersistentVolumeClaim, *volumes.PVC:
-		keys = append(ownerKeys(object), byName(volumeParent(object.GetLabels())), underName(object.GetLabels()[lwsv1.SetNameLabelKey]))
-	case *corev1.Pod:
-		keys = append(keys, podKeys(object)...)
-	case *appsv1.StatefulSet:
-		if leader := workload.LeaderOf(object); workload.HasKey(object) { // others are found by their names
-			keys = append(keys, byName(leader))
-		}
-		keys = append(keys, groupKeys(object.Name)...)
-	case *corev1.Service:
-		keys = groupKeys(object.Name)
-	case *appsv1.ReplicaSet:
-		keys = append(keys, byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
-	case *appsv1.ControllerRevision:
-		keys = append(ownerKeys(object), byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
+// setKeys is the key of what has the label of a set.
+func setKeys(object client.Object) []string { return nameKeys(object.GetLabels()[lwsv1.SetNameLabelKey]) }
+
+func revisionKeys(object client.Object) []string { return append(ownerKeys(object), setKeys(object)...) }
+
+func serviceKeys(service client.Object) []string { return groupKeys(service.GetName()) }
+
+func volumeKeys(pvc client.Object) []string {
+	labels := pvc.GetLabels()
+	return append(ownerKeys(pvc), byName(volumeParent(labels)), underName(labels[lwsv1.SetNameLabelKey]))
+}
+
+// statefulSetKeys are the keys of a StatefulSet. One without a key in its labels is found by its name.
+func statefulSetKeys(sts client.Object) []string {
+	if leader := workload.LeaderOf(sts); workload.HasKey(sts) {
+		return append(groupKeys(sts.GetName()), byName(leader))
 	}
-	return keys
+	return groupKeys(sts.GetName())
 }
 
 // podKeys are the keys of a pod. In a group that has a key, the name of a pod does not say what it belongs to: its
 // labels and annotations do. Such a worker is found by the name of its set, too.
-func podKeys(pod *corev1.Pod) []string {
-	set := pod.Labels[lwsv1.SetNameLabelKey]
-	switch leader := workload.LeaderOf(pod); {
-	case leader != "" && leader == pod.Name:
-		return []string{byName(set)}
-	case leader != "":
-		return []string{byName(leader), underName(set)}
+func podKeys(pod client.Object) []string {
+	switch leader := workload.LeaderOf(pod); leader {
+	case pod.GetName():
+		return setKeys(pod)
+	case "":
+		parent := above(pod.GetName())
+		return append(groupKeys(parent), nameKeys(parent)...)
+	default:
+		return []string{byName(leader), underName(pod.GetLabels()[lwsv1.SetNameLabelKey])}
 	}
-	if parent, ok := above(pod.Name); ok {
-		return append(groupKeys(parent), byName(parent))
-	}
-	return nil
 }
 
 // groupKeys is the key of what has, or is named after, the name of a group.
 func groupKeys(group string) []string {
-	if set, ok := above(group); ok {
+	if set := above(group); set != "" {
 		return []string{ofGroups(set)}
 	}
 	return nil
+}
+
+// nameKeys is the key of what belongs to a name.
+func nameKeys(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{byName(name)}
 }
 
 func ownerKeys(object client.Object) []string {
@@ -135,9 +146,12 @@ func volumeParent(labels map[string]string) string {
 
 // above returns the name that a pod's name is made of. "w-007" is made of none: the StatefulSet
 // controller writes no leading zeros.
-func above(name string) (string, bool) {
+func above(name string) string {
 	parent, ordinal := identity.ParentAndOrdinal(name)
-	return parent, ordinal != identity.NoOrdinal && name == identity.LeaderName(parent, ordinal)
+	if name != identity.LeaderName(parent, ordinal) {
+		return ""
+	}
+	return parent
 }
 
 func byUID(uid string) string      { return "uid:" + uid }

@@ -20,14 +20,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// fillGang reads the PodGroups of a group that is placed as a gang. Any other group costs nothing.
+// fillGang reads the PodGroup of a group that Volcano places as a gang. Any other group costs nothing.
 func (r *reading) fillGang(ctx context.Context, g *lws.Group) error {
-	if r.isNative() {
-		return r.fillPodGroups(ctx, g)
-	}
-	if g.Leader == nil || !gang.IsTied(g.Leader) {
-		return nil
-	}
 	found, missing, err := r.gangObject(ctx, gangcache.Volcano(r.Gangs), gang.NameOf(g.Leader))
 	if g.GangMissing = missing; err != nil || len(found) == 0 {
 		return err
@@ -54,7 +48,7 @@ func (o *Observer) podGroups() gangcache.Kind {
 
 // fillPodGroups reads the PodGroups that a group needs.
 func (r *reading) fillPodGroups(ctx context.Context, g *lws.Group) (err error) {
-	if g.Leader == nil || !gang.IsHanded(g.Leader) {
+	if !gang.IsHanded(g.Leader) {
 		return nil
 	}
 	var all []*unstructured.Unstructured
@@ -71,7 +65,7 @@ func (r *reading) fillPodGroups(ctx context.Context, g *lws.Group) (err error) {
 
 // fillPodGroupsOfSet reads all PodGroups of a set, and which of them the pods in memory use.
 func (r *reading) fillPodGroupsOfSet(ctx context.Context, w *lws.SetSnapshot) error {
-	if !r.isNative() || w.GangMissing != "" {
+	if w.GangMissing != "" {
 		return nil
 	}
 	labelled, err := r.podGroups().OfSet(ctx, r.live, client.ObjectKeyFromObject(r.set))
@@ -107,11 +101,8 @@ func (o *Observer) workersIn(ctx context.Context, set types.NamespacedName, podG
 
 // podGroupsInUse reads live which PodGroups the pods of a set use.
 func (o *Observer) podGroupsInUse(ctx context.Context, set *lwsv1.LeaderWorkerSet) (map[string]bool, error) {
-	var list corev1.PodList
-	if err := o.live.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name}); err != nil {
-		return nil, fmt.Errorf("list the pods of %q: %w", set.Name, err)
-	}
-	return gang.InUse(pointers(list.Items)), nil
+	pods, err := listed[*corev1.Pod](ctx, o.live, &corev1.PodList{}, fmt.Sprintf("the pods of %q", set.Name), client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name})
+	return gang.InUse(pods), err
 }
 
 // sortNative classifies objects of Kubernetes' own scheduler. None is adopted: an owner of another set, or
@@ -122,9 +113,6 @@ func (r *reading) sortNative(ctx context.Context, found []*unstructured.Unstruct
 
 // fillWorkload reads the Workload of a set, and the PodGroup of all its pods if it has one.
 func (r *reading) fillWorkload(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	if w.Scheduler = r.Scheduler; !r.isNative() {
-		return nil
-	}
 	if w.Workload, w.GangMissing, err = r.nativeObject(ctx, r.workloads(), gang.WorkloadName(r.set)); err != nil || w.GangMissing != "" {
 		return err
 	}
@@ -162,11 +150,8 @@ func (r *reading) gangObject(ctx context.Context, kind gangcache.Kind, name stri
 	return found, missing, err
 }
 
-// fillGangMissing reads why the gang scheduler of a set or of its groups is missing, if it is.
+// fillGangMissing reads why the gang scheduler of a set is missing, if it is. Groups may have shown it.
 func (r *reading) fillGangMissing(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	for i := 0; i < len(w.Groups) && w.GangMissing == ""; i++ {
-		w.GangMissing = w.Groups[i].GangMissing
-	}
 	if w.GangMissing == "" && gang.IsWanted(w.Set, false) && w.Set.Spec.Scheduling == nil {
 		_, w.GangMissing, err = r.gangObject(ctx, gangcache.Volcano(r.Gangs), w.Set.Name)
 	}

@@ -27,10 +27,10 @@ import (
 // returns a NotFound error if no set can have such a group.
 func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, error) {
 	setName, group, err := o.groupNamed(ctx, key)
+	w := lws.GroupSnapshot{Now: now, Group: group, KeepsLogs: o.Logs != nil}
 	if err != nil {
-		return lws.GroupSnapshot{}, err
+		return w, err
 	}
-	w := lws.GroupSnapshot{Now: now, Group: group}
 	// PVCs are read before the set: the spec is never older than their annotations.
 	pvcs, err := o.volumes(ctx, key.Namespace, byName(w.LeaderName))
 	if err != nil {
@@ -44,16 +44,8 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if err != nil {
 		return w, err
 	}
-	r := o.continued(set, nil)
-	w.Set, w.Lives, w.KeepsLogs = set, r.lives, o.Logs != nil
-	fillVolumes := func(ctx context.Context, w *lws.GroupSnapshot) error {
-		var followed identity.Claimant // the deleted leader, if its StatefulSet will create another
-		if w.Leaving != nil && w.LeaderSet != nil && int32(w.Index) < workload.PodsOf(w.LeaderSet) {
-			followed = append(followed, w.Leaving.UID)
-		}
-		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed...)
-	}
-	fillGroup := func(ctx context.Context, w *lws.GroupSnapshot) error { return r.fillGroup(ctx, &w.Group) }
+	r := o.continued(set, nil, now)
+	w.Set, w.Lives = set, r.lives
 	if err := r.fillLeader(ctx, &w); err != nil {
 		return w, err
 	}
@@ -62,20 +54,28 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 			return w, err
 		}
 	}
-	for _, fill := range []func(context.Context, *lws.GroupSnapshot) error{
-		fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup,
-	} {
-		if err := fill(ctx, &w); err != nil {
-			return w, err
-		}
+	if err := r.fillGroup(ctx, &w.Group); err != nil {
+		return w, err
 	}
-	w.Vigil = o.memory.vigil(inTheWayOfGroup(&w.Group), w.Lives, w.Now)
-	return w, nil
+	var followed identity.Claimant // the deleted leader, if its StatefulSet will create another
+	if w.Leaving != nil && w.LeaderSet != nil && int32(w.Index) < workload.PodsOf(w.LeaderSet) {
+		followed = append(followed, w.Leaving.UID)
+	}
+	if err := r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed...); err != nil {
+		return w, err
+	}
+	if err := r.fillPods(ctx, &w.Group); err != nil {
+		return w, err
+	}
+	w.Kept = append(w.Kept, lws.Kept(set.Name, w.Pods.Owned, w.Pods.Orphans, w.Pods.Previous)...)
+	err = r.fillNewGroup(ctx, &w)
+	w.Vigil = o.memory.vigil(inTheWayOfGroup(&w.Group), w.Lives, now)
+	return w, err
 }
 
 // ReadForGroup reads what the decision about a group needs.
 func (o *Observer) ReadForGroup(ctx context.Context, need lws.Need, w *lws.GroupSnapshot) error {
-	r := o.continued(w.Set, w.Lives)
+	r := o.continued(w.Set, w.Lives, w.Now)
 	w.Lives = r.lives
 	err := r.knowRevision(ctx, w, cmp.Or(w.Leader, w.Leaving).Labels[lwsv1.RevisionKey])
 	if w.Sought = true; err == nil && need == lws.NeedLivePods {
@@ -98,10 +98,10 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 			w.Set = &counted
 		}
 	}
-	var list corev1.PodList
 	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: w.Set.Name, lwsv1.GroupIndexLabelKey: workload.IndexLabel(w.Leader)}
-	if err := r.live.List(ctx, &list, client.InNamespace(w.Set.Namespace), labels); err != nil {
-		return fmt.Errorf("list the pods of group %q: %w", w.LeaderName, err)
+	found, err := listed[*corev1.Pod](ctx, r.live, &corev1.PodList{}, fmt.Sprintf("the pods of group %q", w.LeaderName), client.InNamespace(w.Set.Namespace), labels)
+	if err != nil {
+		return err
 	}
 	workers, name := []*appsv1.StatefulSet{{}}, types.NamespacedName{Namespace: r.set.Namespace, Name: hostOf(&w.Group)}
 	if known := w.Workers.Own(); known != nil {
@@ -115,7 +115,7 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	uid := w.Leader.UID
 	w.Live, w.Leader, w.Leaving = true, nil, nil
 	var pods []*corev1.Pod
-	for _, pod := range pointers(list.Items) {
+	for _, pod := range found {
 		if pod.UID == uid {
 			setLeader(w, pod)
 		} else if parent, _ := identity.ParentAndOrdinal(pod.Name); w.LeaderName == cmp.Or(workload.LeaderOf(pod), parent) {
@@ -157,21 +157,10 @@ func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
 }
 
 func setLeader(w *lws.GroupSnapshot, pod *corev1.Pod) {
+	w.Leader, w.Leaving = pod, nil
 	if pod.DeletionTimestamp != nil {
-		w.Leaving = pod
-		return
+		w.Leader, w.Leaving = nil, pod
 	}
-	w.Leader = pod
-}
-
-// fillWorkers reads the pods with names of the group's workers.
-func (r *reading) fillWorkers(ctx context.Context, w *lws.GroupSnapshot) error {
-	if sts := w.Workers.Own(); sts != nil {
-		w.Stalled = r.memory.stalledSince(sts, w.Now)
-	}
-	err := r.fillPods(ctx, &w.Group)
-	w.Kept = append(w.Kept, lws.Kept(r.set.Name, w.Pods.Owned, w.Pods.Orphans, w.Pods.Previous)...)
-	return err
 }
 
 // abandoned returns the snapshot of a group whose set is gone: such pods, and what a terminating
@@ -214,23 +203,30 @@ func (r *reading) fillGroup(ctx context.Context, g *lws.Group) error {
 	if err := r.sortWorkers(ctx, g, workers); err != nil {
 		return err
 	}
+	if sts := g.Workers.Own(); sts != nil {
+		g.Stalled = r.memory.stalledSince(sts, r.now)
+	}
 	if g.HasOwnSubdomain(r.set) {
 		if g.Service, err = r.service(ctx, hostOf(g), leaderUID(g)); err != nil {
 			return err
 		}
 	}
-	return r.fillGang(ctx, g)
+	switch {
+	case g.Leader == nil: // none is placed as a gang
+	case r.isNative():
+		err = r.fillPodGroups(ctx, g)
+	case gang.IsTied(g.Leader):
+		err = r.fillGang(ctx, g)
+	}
+	return err
 }
 
 // fillIncomplete is fillGroup, and reads the pods if the StatefulSet is missing or one of them is not ready.
-func (r *reading) fillIncomplete(ctx context.Context, g *lws.Group, now time.Time) error {
+func (r *reading) fillIncomplete(ctx context.Context, g *lws.Group) error {
 	if err := r.fillGroup(ctx, g); err != nil {
 		return err
 	}
 	sts := g.Workers.Own()
-	if sts != nil {
-		g.Stalled = r.memory.stalledSince(sts, now)
-	}
 	if sts != nil && !workload.LacksPods(sts) && lws.WorkersReady(sts) && !restart.LacksRecord(r.set, g.Index, g.Leader) {
 		return nil
 	}

@@ -50,19 +50,11 @@ func (r *reading) makers(ctx context.Context) (sets identity.Claim[*appsv1.State
 	return sets, deployments, replicaSets, err
 }
 
-func (o *Observer) replicaSetsOf(ctx context.Context, set types.NamespacedName, deployments []*appsv1.Deployment) (found identity.Claimant, err error) {
-	var list appsv1.ReplicaSetList
-	if err := o.cached.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{indexClaim: byName(set.Name)}); err != nil {
-		return nil, fmt.Errorf("list replicasets of %q: %w", set, err)
-	}
-	for _, deployment := range deployments {
-		for i := range list.Items {
-			if metav1.IsControlledBy(&list.Items[i], deployment) {
-				found = append(found, list.Items[i].UID)
-			}
-		}
-	}
-	return found, nil
+func (o *Observer) replicaSetsOf(ctx context.Context, set types.NamespacedName, deployments []*appsv1.Deployment) (identity.Claimant, error) {
+	all, err := listed[*appsv1.ReplicaSet](ctx, o.cached, &appsv1.ReplicaSetList{}, fmt.Sprintf("replicasets of %q", set), client.InNamespace(set.Namespace), keyed(byName(set.Name)))
+	return uids(slices.DeleteFunc(all, func(replicaSet *appsv1.ReplicaSet) bool {
+		return !slices.ContainsFunc(deployments, func(d *appsv1.Deployment) bool { return metav1.IsControlledBy(replicaSet, d) })
+	})), err
 }
 
 // groupNamed returns the group whose leader has, or would have, a name, and the name of its set. It returns a
@@ -101,12 +93,9 @@ func groupOf(pod *corev1.Pod) lws.Group {
 // the name of the one to be created.
 func (r *reading) workerSets(ctx context.Context, g *lws.Group, options ...client.GetOption) ([]*appsv1.StatefulSet, error) {
 	if g.HasKey {
-		var list appsv1.StatefulSetList
-		if err := r.cached.List(ctx, &list, client.InNamespace(r.set.Namespace), client.MatchingFields{indexClaim: byName(g.LeaderName)}); err != nil {
-			return nil, fmt.Errorf("list statefulsets of %q: %w", g.LeaderName, err)
-		}
-		if found := pointers(list.Items); g.Leader == nil || len(found) > 0 {
-			return found, nil
+		found, err := listed[*appsv1.StatefulSet](ctx, r.cached, &appsv1.StatefulSetList{}, fmt.Sprintf("statefulsets of %q", g.LeaderName), client.InNamespace(r.set.Namespace), keyed(byName(g.LeaderName)))
+		if err != nil || g.Leader == nil || len(found) > 0 {
+			return found, err
 		}
 	}
 	key := types.NamespacedName{Namespace: r.set.Namespace, Name: hostOf(g)}

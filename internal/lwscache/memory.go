@@ -223,15 +223,11 @@ func (m *Memory) setFree(n identity.Ref) {
 }
 
 // takenOf returns the taken names of kinds that are made of the name of a set.
-func (m *Memory) takenOf(set types.NamespacedName, kinds ...identity.Kind) (names []identity.Ref) {
+func (m *Memory) takenOf(set types.NamespacedName, kinds ...identity.Kind) []identity.Ref {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for n := range m.taken {
-		if slices.Contains(kinds, n.Kind) && isOf(n, set) {
-			names = append(names, n)
-		}
-	}
-	return names
+	taken := slices.Collect(maps.Keys(m.taken))
+	return slices.DeleteFunc(taken, func(n identity.Ref) bool { return !slices.Contains(kinds, n.Kind) || !isOf(n, set) })
 }
 
 // isOf reports whether a name is made of a set's name.

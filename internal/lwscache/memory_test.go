@@ -1,6 +1,8 @@
 package lwscache
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -139,7 +141,19 @@ func TestASetThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
+// indexes are the functions that Index adds, by the type of their objects.
+type indexes map[string]client.IndexerFunc
+
+func (i indexes) IndexField(_ context.Context, object client.Object, _ string, keys client.IndexerFunc) error {
+	i[fmt.Sprintf("%T", object)] = keys
+	return nil
+}
+
 func TestClaimKeys(t *testing.T) {
+	added := indexes{}
+	if err := Index(t.Context(), added); err != nil {
+		t.Fatal(err)
+	}
 	owned := func(meta metav1.ObjectMeta) metav1.ObjectMeta {
 		yes := true
 		meta.OwnerReferences = []metav1.OwnerReference{{UID: "not the controller"}, {UID: "u", Controller: &yes}}
@@ -163,7 +177,7 @@ func TestClaimKeys(t *testing.T) {
 		{"a revision", &appsv1.ControllerRevision{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-x-1", Labels: labels})}, []string{"uid:u", "name:w"}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, claimKeys(tt.object)); diff != "" {
+		if diff := cmp.Diff(tt.want, added[fmt.Sprintf("%T", tt.object)](tt.object)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
 		}
 	}

@@ -9,10 +9,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +54,7 @@ func New(cached, live client.Reader, memory *Memory) *Observer {
 // reading is one read of a set or a group: what it finds out about owners serves all of it.
 type reading struct {
 	*Observer
+	now   time.Time
 	set   *lwsv1.LeaderWorkerSet
 	lives identity.Lives
 	// owners creates the leaders of the set: its StatefulSet, also one to adopt, or the ReplicaSets of its Deployment.
@@ -62,8 +67,8 @@ type reading struct {
 }
 
 // continued returns a reading that goes on with what a snapshot knows about owners.
-func (o *Observer) continued(set *lwsv1.LeaderWorkerSet, lives identity.Lives) *reading {
-	r := &reading{Observer: o, set: set, lives: identity.Lives{}}
+func (o *Observer) continued(set *lwsv1.LeaderWorkerSet, lives identity.Lives, now time.Time) *reading {
+	r := &reading{Observer: o, now: now, set: set, lives: identity.Lives{}}
 	maps.Copy(r.lives, lives)
 	return r
 }
@@ -104,15 +109,14 @@ func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind
 			return []T{into}, nil
 		}
 	}
-	switch {
-	case err == nil:
-		o.memory.setFree(n)
-		return []T{into}, nil
-	case apierrors.IsNotFound(err):
-		o.memory.setFree(n)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read %s %q: %w", kind, key, err)
+	}
+	o.memory.setFree(n)
+	if err != nil {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("read %s %q: %w", kind, key, err)
+	return []T{into}, nil
 }
 
 // Pods returns the cached pods that are named as a StatefulSet would name its own, whatever their owner, or those that
@@ -127,12 +131,22 @@ func (o *Observer) podsWith(ctx context.Context, namespace, key string) ([]*core
 	if o.PodStore != nil {
 		return storedPods(o.PodStore, namespace, key)
 	}
-	var list corev1.PodList
-	err := o.cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{indexClaim: key}, client.DisableReadYourWritesConsistency)
-	if err != nil {
-		return nil, fmt.Errorf("list pods of %q: %w", key, err)
+	return listed[*corev1.Pod](ctx, o.cached, &corev1.PodList{}, "pods of "+strconv.Quote(key), client.InNamespace(namespace), keyed(key), client.DisableReadYourWritesConsistency)
+}
+
+// keyed selects the objects with a key of the index.
+func keyed(key string) client.ListOption { return client.MatchingFields{indexClaim: key} }
+
+// listed returns the objects of a list. An error says what they are.
+func listed[T client.Object](ctx context.Context, from client.Reader, list client.ObjectList, what string, options ...client.ListOption) (all []T, err error) {
+	if err := from.List(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("list %s: %w", what, err)
 	}
-	return pointers(list.Items), nil
+	err = meta.EachListItem(list, func(object runtime.Object) error {
+		all = append(all, object.(T))
+		return nil
+	})
+	return all, err
 }
 
 // storedPods reads the index of Index by the name and the keys that the cache gives it.
@@ -151,28 +165,15 @@ func storedPods(store toolscache.Indexer, namespace, key string) ([]*corev1.Pod,
 }
 
 // SetNames returns the keys of all cached sets. It does not wait.
-func (o *Observer) SetNames(ctx context.Context) []types.NamespacedName {
-	var list lwsv1.LeaderWorkerSetList
-	if err := o.cached.List(ctx, &list, client.DisableReadYourWritesConsistency); err != nil {
-		return nil // the cache has synced sets before controllers start
-	}
-	names := make([]types.NamespacedName, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, client.ObjectKeyFromObject(&list.Items[i]))
+func (o *Observer) SetNames(ctx context.Context) (names []types.NamespacedName) {
+	sets, _ := listed[*lwsv1.LeaderWorkerSet](ctx, o.cached, &lwsv1.LeaderWorkerSetList{}, "sets", client.DisableReadYourWritesConsistency)
+	for _, set := range sets { // the cache has synced sets before controllers start
+		names = append(names, client.ObjectKeyFromObject(set))
 	}
 	return names
 }
 
-func pointers[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
-}
-
-func uids[T metav1.Object](objects []T) []types.UID {
-	var all []types.UID
+func uids[T metav1.Object](objects []T) (all []types.UID) {
 	for _, object := range objects {
 		all = append(all, object.GetUID())
 	}

@@ -23,9 +23,9 @@ import (
 // and the history if asked for. The history lacks the label that the cache selects by. A decision
 // asks for it once for each change of a template: it is read live.
 func (r *reading) revisions(ctx context.Context, history bool) (claim identity.Claim[*appsv1.ControllerRevision], err error) {
-	all := map[types.UID]*appsv1.ControllerRevision{}
+	all, namespace := map[types.UID]*appsv1.ControllerRevision{}, client.InNamespace(r.set.Namespace)
 	for _, key := range []string{byUID(string(r.set.UID)), byName(r.set.Name)} {
-		if err := listRevisions(ctx, r.cached, all, client.InNamespace(r.set.Namespace), client.MatchingFields{indexClaim: key}); err != nil {
+		if err := listRevisions(ctx, r.cached, all, namespace, keyed(key)); err != nil {
 			return claim, err
 		}
 	}
@@ -39,7 +39,7 @@ func (r *reading) revisions(ctx context.Context, history bool) (claim identity.C
 		}
 	}
 	if history { // the cache may still show one of them as in use
-		if err := listRevisions(ctx, r.live, all, client.InNamespace(r.set.Namespace), client.MatchingLabels{revision.HistoryLabelKey: r.set.Name}); err != nil {
+		if err := listRevisions(ctx, r.live, all, namespace, client.MatchingLabels{revision.HistoryLabelKey: r.set.Name}); err != nil {
 			return claim, err
 		}
 	}
@@ -48,16 +48,13 @@ func (r *reading) revisions(ctx context.Context, history bool) (claim identity.C
 }
 
 func listRevisions(ctx context.Context, from client.Reader, into map[types.UID]*appsv1.ControllerRevision, options ...client.ListOption) error {
-	var list appsv1.ControllerRevisionList
-	if err := from.List(ctx, &list, options...); err != nil {
-		return fmt.Errorf("list revisions: %w", err)
-	}
-	for _, revision := range pointers(list.Items) {
+	found, err := listed[*appsv1.ControllerRevision](ctx, from, &appsv1.ControllerRevisionList{}, "revisions", options...)
+	for _, revision := range found {
 		if !OfStatefulSet(revision) {
 			into[revision.UID] = revision
 		}
 	}
-	return nil
+	return err
 }
 
 // OfStatefulSet reports whether a revision is a StatefulSet's own history. It has the labels of

@@ -1,6 +1,7 @@
 package lwscache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,9 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -30,32 +30,48 @@ func (o *Observer) ReadForSet(ctx context.Context, need lws.Need, w *lws.SetSnap
 		w.PodGroupsLive = true
 		return err
 	}
-	r := o.continued(w.Set, w.Lives)
+	r := o.continued(w.Set, w.Lives, w.Now)
 	w.Lives = r.lives
 	w.Revisions, err = r.revisions(ctx, true)
 	w.HistoryRead = true
 	return err
 }
 
+// fill reads a part of a set.
+type fill func(context.Context, *lws.SetSnapshot) error
+
 // Set returns the snapshot of a set. It returns a NotFound error if there is no such set.
-func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.Time) (lws.SetSnapshot, error) {
+func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.Time) (w lws.SetSnapshot, err error) {
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := o.cached.Get(ctx, key, set); err != nil {
 		if apierrors.IsNotFound(err) {
 			o.memory.forget(key)
 		}
-		return lws.SetSnapshot{}, err
-	}
-	r := o.continued(set, nil)
-	r.wholeSet = true
-	w := lws.SetSnapshot{Now: now, Set: set, Lives: r.lives}
-	o.memory.recall(&w)
-	if err := r.fillMakers(ctx, &w); err != nil || len(w.Beyond) > 0 {
 		return w, err
 	}
-	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{
-		r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillMisspelt, r.fillVolumes, r.fillShared, r.fillGangMissing, r.fillPodGroupsOfSet,
-	} {
+	r := o.continued(set, nil, now)
+	r.wholeSet = true
+	w = lws.SetSnapshot{Now: now, Set: set, Lives: r.lives}
+	o.memory.recall(&w)
+	if w.StatefulSet, w.Deployment, w.ReplicaSets, err = r.makers(ctx); err != nil {
+		return w, err
+	}
+	own := w.StatefulSet.Own()
+	if own != nil {
+		w.Stalled = o.memory.stalledSince(own, now)
+	}
+	if w.Beyond, err = r.beyond(ctx, own); err != nil || len(w.Beyond) > 0 {
+		return w, err
+	}
+	w.Scheduler = o.Scheduler
+	fills := []fill{r.fillLeaders, r.fillGroups, r.fillService, r.fillRevisions, r.fillGangMissing}
+	if r.isNative() {
+		fills = []fill{r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillService, r.fillRevisions, r.fillPodGroupsOfSet}
+	}
+	if made := volumes.AsCreated(set, own); len(volumes.Templates(made)) > 0 {
+		fills = append(fills, r.fillVolumes)
+	}
+	for _, fill := range fills {
 		if err := fill(ctx, &w); err != nil {
 			return w, err
 		}
@@ -69,19 +85,6 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	})
 	w.Vigil = o.memory.awaits(set, inTheWayOfSet(&w, r.owners), w.Lives, now)
 	return w, nil
-}
-
-// fillMakers reads what makes leaders, and what the set has that this version lacks.
-func (r *reading) fillMakers(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	if w.StatefulSet, w.Deployment, w.ReplicaSets, err = r.makers(ctx); err != nil {
-		return err
-	}
-	own := w.StatefulSet.Own()
-	if own != nil {
-		w.Stalled = r.memory.stalledSince(own, w.Now)
-	}
-	w.Beyond, err = r.beyond(ctx, own)
-	return err
 }
 
 func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
@@ -102,40 +105,40 @@ func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
 
 // fillGroups reads the groups of leaders, and the objects of others that have no leader.
 func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
-	known := map[string]bool{}
+	var led []lws.Group
 	for _, leader := range w.Leaders.Owned {
-		known[leader.Name] = true
 		g := groupOf(leader)
 		g.Leader = leader
-		w.Groups = append(w.Groups, g)
+		led = append(led, g)
 	}
 	byIndex := func(a, b lws.Group) int { return a.Index - b.Index }
-	slices.SortFunc(w.Groups, byIndex)
-	for i := range w.Groups {
-		if err := r.fillIncomplete(ctx, &w.Groups[i], w.Now); err != nil {
-			return err
-		}
-	}
-	vacant, err := r.vacantGroups(ctx, w)
-	for _, g := range vacant {
-		if known[g.LeaderName] {
+	slices.SortFunc(led, byIndex)
+	vacant, err := r.vacantGroups(ctx, led)
+	known := map[string]bool{}
+	for _, g := range append(led, vacant...) {
+		if known[g.LeaderName] || err != nil {
 			continue
 		}
 		known[g.LeaderName] = true
-		if err := r.fillIncomplete(ctx, &g, w.Now); err != nil {
-			return err
-		}
-		if !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty() {
+		err = r.fillIncomplete(ctx, &g)
+		w.GangMissing = cmp.Or(w.GangMissing, g.GangMissing)
+		switch {
+		case g.Leader != nil:
+			w.Groups = append(w.Groups, g)
+		case !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty():
 			w.Vacant = append(w.Vacant, g)
 		}
 	}
 	slices.SortFunc(w.Vacant, byIndex)
+	if err == nil && mayBeMisspelt(w) {
+		err = r.fillMisspelt(ctx, w)
+	}
 	return err
 }
 
 // vacantGroups returns the groups under whose names there may be objects without a leader: those of pods that have a key, and
 // those below replicas.
-func (r *reading) vacantGroups(ctx context.Context, w *lws.SetSnapshot) (vacant []lws.Group, err error) {
+func (r *reading) vacantGroups(ctx context.Context, led []lws.Group) (vacant []lws.Group, err error) {
 	if workload.HasHashIdentity(r.set) {
 		workers, err := r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
 		for _, pod := range workers {
@@ -144,7 +147,7 @@ func (r *reading) vacantGroups(ctx context.Context, w *lws.SetSnapshot) (vacant 
 		return vacant, err
 	}
 	wanted := int(workload.Replicas(r.set))
-	if wanted == 0 || len(w.Groups) >= wanted && w.Groups[wanted-1].Index == wanted-1 { // none is vacant
+	if wanted == 0 || len(led) >= wanted && led[wanted-1].Index == wanted-1 { // none is vacant
 		return nil, nil
 	}
 	indices, err := r.GroupsWithObjects(ctx, client.ObjectKeyFromObject(r.set))
@@ -161,14 +164,14 @@ func (r *reading) vacantGroups(ctx context.Context, w *lws.SetSnapshot) (vacant 
 func (o *Observer) GroupsWithObjects(ctx context.Context, set types.NamespacedName) ([]int, error) {
 	var names []string
 	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &corev1.ServiceList{}} {
-		err := o.cached.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingFields{indexClaim: ofGroups(set.Name)}, client.DisableReadYourWritesConsistency)
+		objects, err := listed[client.Object](ctx, o.cached, list, fmt.Sprintf("the objects of groups of %q", set),
+			client.InNamespace(set.Namespace), keyed(ofGroups(set.Name)), client.DisableReadYourWritesConsistency)
 		if err != nil {
-			return nil, fmt.Errorf("list the objects of groups of %q: %w", set, err)
+			return nil, err
 		}
-		_ = meta.EachListItem(list, func(object runtime.Object) error {
-			names = append(names, object.(client.Object).GetName())
-			return nil
-		})
+		for _, object := range objects {
+			names = append(names, object.GetName())
+		}
 	}
 	workers, err := o.podsWith(ctx, set.Namespace, ofGroups(set.Name))
 	for _, worker := range workers {
@@ -187,27 +190,26 @@ func (o *Observer) GroupsWithObjects(ctx context.Context, set types.NamespacedNa
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// fillMisspelt reads the pods that StatefulSets adopted under another spelling of a name. They are looked for where a
-// StatefulSet counts more pods than it has, or than it made.
-func (r *reading) fillMisspelt(ctx context.Context, w *lws.SetSnapshot) error {
+// mayBeMisspelt reports whether a StatefulSet of a set counts more pods than it has, or than it made.
+func mayBeMisspelt(w *lws.SetSnapshot) bool {
 	own := w.StatefulSet.Own()
-	adopted := func(g lws.Group) bool {
-		sts := g.Workers.Own()
-		return sts != nil && sts.Status.Replicas > sts.Status.UpdatedReplicas
-	}
-	if own == nil || int(own.Status.Replicas) <= len(w.Leaders.Owned)+len(w.Leaders.Previous) && !slices.ContainsFunc(w.Groups, adopted) {
-		return nil
-	}
-	var list corev1.PodList
-	err := r.cached.List(ctx, &list, client.InNamespace(r.set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name}, client.DisableReadYourWritesConsistency)
-	if err != nil {
-		return fmt.Errorf("list pods of set %q: %w", r.set.Name, err)
-	}
-	for _, pod := range pointers(list.Items) {
+	return own != nil && (int(own.Status.Replicas) > len(w.Leaders.Owned)+len(w.Leaders.Previous) || slices.ContainsFunc(w.Groups, hasAdopted))
+}
+
+func hasAdopted(g lws.Group) bool {
+	sts := g.Workers.Own()
+	return sts != nil && sts.Status.Replicas > sts.Status.UpdatedReplicas
+}
+
+// fillMisspelt reads the pods that StatefulSets adopted under another spelling of a name.
+func (r *reading) fillMisspelt(ctx context.Context, w *lws.SetSnapshot) error {
+	pods, err := listed[*corev1.Pod](ctx, r.cached, &corev1.PodList{}, fmt.Sprintf("pods of set %q", r.set.Name),
+		client.InNamespace(r.set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name}, client.DisableReadYourWritesConsistency)
+	for _, pod := range pods {
 		if !lws.IsMisspelt(pod.Name) {
 			continue
 		}
-		if metav1.IsControlledBy(pod, own) {
+		if metav1.IsControlledBy(pod, w.StatefulSet.Own()) {
 			w.Misspelt = append(w.Misspelt, pod)
 		}
 		for i := range w.Groups {
@@ -216,14 +218,15 @@ func (r *reading) fillMisspelt(ctx context.Context, w *lws.SetSnapshot) error {
 			}
 		}
 	}
-	return nil
+	return err
 }
 
-// fillShared reads the Service of the set, and its revisions.
-func (r *reading) fillShared(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	if w.Service, err = r.service(ctx, r.set.Name, identity.Claimant{r.set.UID}); err != nil {
-		return err
-	}
+func (r *reading) fillService(ctx context.Context, w *lws.SetSnapshot) (err error) {
+	w.Service, err = r.service(ctx, r.set.Name, identity.Claimant{r.set.UID})
+	return err
+}
+
+func (r *reading) fillRevisions(ctx context.Context, w *lws.SetSnapshot) (err error) {
 	w.Revisions, err = r.revisions(ctx, false)
 	return err
 }

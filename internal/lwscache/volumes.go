@@ -2,7 +2,6 @@ package lwscache
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,10 +20,7 @@ import (
 // PVCs with a set's label.
 func (o *Observer) volumes(ctx context.Context, namespace, key string) ([]*volumes.PVC, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
-	if err := o.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexClaim: key}); err != nil {
-		return nil, fmt.Errorf("list PVCs: %w", err)
-	}
-	return pointers(list.Items), nil
+	return listed[*volumes.PVC](ctx, o.cached, list, "PVCs", client.InNamespace(namespace), keyed(key))
 }
 
 func anyVolume(*volumes.PVC) bool { return true }
@@ -47,9 +43,6 @@ func workersOf(g *lws.Group, leader *corev1.Pod) identity.Claimant {
 func (r *reading) fillVolumes(ctx context.Context, w *lws.SetSnapshot) error {
 	sts := w.StatefulSet.Own()
 	made := volumes.AsCreated(w.Set, sts)
-	if len(volumes.Templates(made)) == 0 {
-		return nil
-	}
 	all, err := r.volumes(ctx, w.Set.Namespace, underName(w.Set.Name))
 	if err != nil {
 		return err
