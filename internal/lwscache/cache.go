@@ -78,9 +78,13 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // setKeys is the key of what has the label of a set.
-func setKeys(object client.Object) []string { return nameKeys(object.GetLabels()[lwsv1.SetNameLabelKey]) }
+func setKeys(object client.Object) []string {
+	return nameKeys(object.GetLabels()[lwsv1.SetNameLabelKey])
+}
 
-func revisionKeys(object client.Object) []string { return append(ownerKeys(object), setKeys(object)...) }
+func revisionKeys(object client.Object) []string {
+	return append(ownerKeys(object), setKeys(object)...)
+}
 
 func serviceKeys(service client.Object) []string { return groupKeys(service.GetName()) }
 

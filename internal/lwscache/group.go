@@ -27,7 +27,7 @@ import (
 // returns a NotFound error if no set can have such a group.
 func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, error) {
 	setName, group, err := o.groupNamed(ctx, key)
-	w := lws.GroupSnapshot{Now: now, Group: group, KeepsLogs: o.Logs != nil}
+	w := lws.GroupSnapshot{Now: now, Group: group}
 	if err != nil {
 		return w, err
 	}
@@ -45,7 +45,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		return w, err
 	}
 	r := o.continued(set, nil, now)
-	w.Set, w.Lives = set, r.lives
+	w.Set, w.Lives, w.KeepsLogs = set, r.lives, o.Logs != nil
 	if err := r.fillLeader(ctx, &w); err != nil {
 		return w, err
 	}
@@ -56,6 +56,11 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	}
 	if err := r.fillGroup(ctx, &w.Group); err != nil {
 		return w, err
+	}
+	if w.Leader != nil && r.isNative() {
+		if w.Workload, _, err = r.nativeObject(ctx, r.workloads(), gang.WorkloadName(set)); err != nil {
+			return w, err
+		}
 	}
 	var followed identity.Claimant // the deleted leader, if its StatefulSet will create another
 	if w.Leaving != nil && w.LeaderSet != nil && int32(w.Index) < workload.PodsOf(w.LeaderSet) {
@@ -68,7 +73,9 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		return w, err
 	}
 	w.Kept = append(w.Kept, lws.Kept(set.Name, w.Pods.Owned, w.Pods.Orphans, w.Pods.Previous)...)
-	err = r.fillNewGroup(ctx, &w)
+	if w.Leader != nil && (w.Workers.Own() == nil || gang.IsTied(w.Leader)) {
+		err = r.fillNewGroup(ctx, &w)
+	}
 	w.Vigil = o.memory.vigil(inTheWayOfGroup(&w.Group), w.Lives, now)
 	return w, err
 }
@@ -260,19 +267,10 @@ func (r *reading) sortPods(ctx context.Context, g *lws.Group, pods []*corev1.Pod
 // fillNewGroup reads what the operator needs to create or adopt the worker StatefulSet, and to create or compare the
 // PodGroups of a gang.
 func (r *reading) fillNewGroup(ctx context.Context, w *lws.GroupSnapshot) (err error) {
-	if w.Leader != nil && r.isNative() {
-		if w.Workload, _, err = r.nativeObject(ctx, r.workloads(), gang.WorkloadName(r.set)); err != nil {
-			return err
-		}
-	}
-	hasWorkers := w.Workers.Own() != nil
-	if w.Leader == nil || hasWorkers && !gang.IsTied(w.Leader) {
-		return nil
-	}
 	if err := r.knowRevision(ctx, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
 		return err
 	}
-	if hasWorkers || workload.Topology(w.Leader) == "" || w.Leader.Spec.NodeName == "" {
+	if w.Workers.Own() != nil || workload.Topology(w.Leader) == "" || w.Leader.Spec.NodeName == "" {
 		return nil
 	}
 	node, err := r.liveMeta(ctx, "v1", "Node", types.NamespacedName{Name: w.Leader.Spec.NodeName})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +60,7 @@ type setMemory struct {
 	statusAt time.Time
 	// refusal is what the API server last refused to the set as it was then.
 	refusal   lws.Refusal
-	refusedAs wish
+	refusedAs metav1.ObjectMeta
 	// refused is what it refused to groups, by the names of their leaders, and to the set under no name.
 	refused map[string][]lws.Refusal
 	// inTheWay holds the objects that the set waits for. One of them last came or went at moved.
@@ -66,19 +68,10 @@ type setMemory struct {
 	moved    time.Time
 }
 
-// wish is what a set asks for: its spec, and the metadata that its StatefulSet takes over. A
+// wishOf is what a set asks for: its spec, and the metadata that its StatefulSet takes over. A
 // policy may ask for a label, and a new label is no new generation.
-type wish struct {
-	generation          int64
-	labels, annotations map[string]string
-}
-
-func wishOf(set client.Object) wish {
-	return wish{set.GetGeneration(), set.GetLabels(), set.GetAnnotations()}
-}
-
-func (w wish) equal(other wish) bool {
-	return w.generation == other.generation && maps.Equal(w.labels, other.labels) && maps.Equal(w.annotations, other.annotations)
+func wishOf(set client.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Generation: set.GetGeneration(), Labels: set.GetLabels(), Annotations: set.GetAnnotations()}
 }
 
 // NewMemory returns an empty memory.
@@ -111,7 +104,7 @@ func (m *Memory) recall(w *lws.SetSnapshot) {
 	defer m.mu.Unlock()
 	s := m.of(w.Set)
 	w.StatusWritten = s.statusAt
-	if s.refusedAs.equal(wishOf(w.Set)) {
+	if equality.Semantic.DeepEqual(s.refusedAs, wishOf(w.Set)) {
 		w.Refusal = s.refusal
 	}
 }
@@ -263,7 +256,7 @@ func (m *Memory) Refused(set client.Object, refusal lws.Refusal) lws.Refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(set)
-	if s.refusedAs.equal(wishOf(set)) {
+	if equality.Semantic.DeepEqual(s.refusedAs, wishOf(set)) {
 		refusal = refusal.After(s.refusal)
 	}
 	s.refusal, s.refusedAs = refusal, wishOf(set)

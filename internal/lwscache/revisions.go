@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,9 +21,9 @@ import (
 // and the history if asked for. The history lacks the label that the cache selects by. A decision
 // asks for it once for each change of a template: it is read live.
 func (r *reading) revisions(ctx context.Context, history bool) (claim identity.Claim[*appsv1.ControllerRevision], err error) {
-	all, namespace := map[types.UID]*appsv1.ControllerRevision{}, client.InNamespace(r.set.Namespace)
-	for _, key := range []string{byUID(string(r.set.UID)), byName(r.set.Name)} {
-		if err := listRevisions(ctx, r.cached, all, namespace, keyed(key)); err != nil {
+	var found []*appsv1.ControllerRevision
+	if history { // the cache may still show one of them as in use
+		if found, err = listRevisions(ctx, r.live, r.set, client.MatchingLabels{revision.HistoryLabelKey: r.set.Name}); err != nil {
 			return claim, err
 		}
 	}
@@ -34,27 +32,30 @@ func (r *reading) revisions(ctx context.Context, history bool) (claim identity.C
 		if err != nil {
 			return claim, err
 		}
-		for _, revision := range taken {
-			all[revision.UID] = revision
-		}
+		found = append(found, taken...)
 	}
-	if history { // the cache may still show one of them as in use
-		if err := listRevisions(ctx, r.live, all, namespace, client.MatchingLabels{revision.HistoryLabelKey: r.set.Name}); err != nil {
+	for _, key := range []string{byUID(string(r.set.UID)), byName(r.set.Name)} {
+		cached, err := listRevisions(ctx, r.cached, r.set, keyed(key))
+		if err != nil {
 			return claim, err
 		}
+		found = append(found, cached...)
 	}
-	found := slices.SortedFunc(maps.Values(all), func(a, b *appsv1.ControllerRevision) int { return strings.Compare(a.Name, b.Name) })
-	return sorted(ctx, r, found, identity.Claimant{r.set.UID}, func(c *appsv1.ControllerRevision) bool { return revision.Genuine(c, r.set.Name) })
+	return sorted(ctx, r, once(found), identity.Claimant{r.set.UID}, func(c *appsv1.ControllerRevision) bool { return revision.Genuine(c, r.set.Name) })
 }
 
-func listRevisions(ctx context.Context, from client.Reader, into map[types.UID]*appsv1.ControllerRevision, options ...client.ListOption) error {
-	found, err := listed[*appsv1.ControllerRevision](ctx, from, &appsv1.ControllerRevisionList{}, "revisions", options...)
-	for _, revision := range found {
-		if !OfStatefulSet(revision) {
-			into[revision.UID] = revision
-		}
-	}
-	return err
+// listRevisions lists revisions in the namespace of a set that are no history of a StatefulSet.
+func listRevisions(ctx context.Context, from client.Reader, set *lwsv1.LeaderWorkerSet, which client.ListOption) ([]*appsv1.ControllerRevision, error) {
+	all, err := listed[*appsv1.ControllerRevision](ctx, from, &appsv1.ControllerRevisionList{}, "revisions", client.InNamespace(set.Namespace), which)
+	return slices.DeleteFunc(all, func(r *appsv1.ControllerRevision) bool { return OfStatefulSet(r) }), err
+}
+
+// once sorts revisions by name, and returns the first of each UID.
+func once(all []*appsv1.ControllerRevision) []*appsv1.ControllerRevision {
+	slices.SortStableFunc(all, func(a, b *appsv1.ControllerRevision) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return slices.CompactFunc(all, func(a, b *appsv1.ControllerRevision) bool { return a.UID == b.UID })
 }
 
 // OfStatefulSet reports whether a revision is a StatefulSet's own history. It has the labels of
@@ -78,17 +79,17 @@ func (r *reading) knowRevision(ctx context.Context, w *lws.GroupSnapshot, key st
 // Revisions returns the revisions of a set by rising number: those in use, and those of its history,
 // which the cache does not hold.
 func Revisions(ctx context.Context, live client.Reader, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
-	all := map[types.UID]*appsv1.ControllerRevision{}
+	var found []*appsv1.ControllerRevision
 	for _, label := range []string{lwsv1.SetNameLabelKey, revision.HistoryLabelKey} {
-		if err := listRevisions(ctx, live, all, client.InNamespace(set.Namespace), client.MatchingLabels{label: set.Name}); err != nil {
+		labelled, err := listRevisions(ctx, live, set, client.MatchingLabels{label: set.Name})
+		if err != nil {
 			return nil, fmt.Errorf("set %q: %w", set.Name, err)
 		}
+		found = append(found, labelled...)
 	}
-	own := slices.DeleteFunc(slices.Collect(maps.Values(all)), func(r *appsv1.ControllerRevision) bool {
+	own := slices.DeleteFunc(once(found), func(r *appsv1.ControllerRevision) bool {
 		return !metav1.IsControlledBy(r, set) || !revision.Genuine(r, set.Name)
 	})
-	slices.SortFunc(own, func(a, b *appsv1.ControllerRevision) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortStableFunc(own, func(a, b *appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
 	return own, nil
 }
