@@ -137,16 +137,15 @@ func requests(template *corev1.PodTemplateSpec) corev1.ResourceList {
 	askForLimits(spec.InitContainers)
 	askForLimits(spec.Containers)
 	pod := &corev1.Pod{Spec: *spec}
-	askForPodLimits(pod)
+	if spec.Resources != nil {
+		askForPodLimits(pod)
+	}
 	return podrequests.PodRequests(pod, podrequests.PodResourcesOptions{})
 }
 
 // askForPodLimits does the same for the limits of a pod as a whole, where no container has requests.
 func askForPodLimits(pod *corev1.Pod) {
 	whole := pod.Spec.Resources
-	if whole == nil {
-		return
-	}
 	asked := podrequests.AggregateContainerRequests(pod, podrequests.PodResourcesOptions{})
 	requests := corev1.ResourceList{}
 	for name, limit := range whole.Limits {

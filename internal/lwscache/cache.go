@@ -104,15 +104,18 @@ func statefulSetKeys(sts client.Object) []string {
 // podKeys are the keys of a pod. In a group that has a key, the name of a pod does not say what it belongs to: its
 // labels and annotations do. Such a worker is found by the name of its set, too.
 func podKeys(pod client.Object) []string {
-	switch leader := workload.LeaderOf(pod); leader {
-	case pod.GetName():
-		return setKeys(pod)
-	case "":
-		parent := above(pod.GetName())
-		return append(groupKeys(parent), nameKeys(parent)...)
-	default:
-		return []string{byName(leader), underName(pod.GetLabels()[lwsv1.SetNameLabelKey])}
+	if leader := workload.LeaderOf(pod); leader != "" {
+		return hashKeys(pod, leader)
 	}
+	parent := above(pod.GetName())
+	return append(groupKeys(parent), nameKeys(parent)...)
+}
+
+func hashKeys(pod client.Object, leader string) []string {
+	if leader == pod.GetName() {
+		return setKeys(pod)
+	}
+	return []string{byName(leader), underName(pod.GetLabels()[lwsv1.SetNameLabelKey])}
 }
 
 // groupKeys is the key of what has, or is named after, the name of a group.
@@ -151,11 +154,10 @@ func volumeParent(labels map[string]string) string {
 // above returns the name that a pod's name is made of. "w-007" is made of none: the StatefulSet
 // controller writes no leading zeros.
 func above(name string) string {
-	parent, ordinal := identity.ParentAndOrdinal(name)
-	if name != identity.LeaderName(parent, ordinal) {
-		return ""
+	if parent, ordinal := identity.ParentAndOrdinal(name); name == identity.LeaderName(parent, ordinal) {
+		return parent
 	}
-	return parent
+	return ""
 }
 
 func byUID(uid string) string      { return "uid:" + uid }

@@ -228,24 +228,15 @@ func (r *reading) fillGroup(ctx context.Context, g *lws.Group) error {
 	return err
 }
 
-// fillIncomplete is fillGroup, and reads the pods if the StatefulSet is missing or one of them is not ready.
-func (r *reading) fillIncomplete(ctx context.Context, g *lws.Group) error {
-	if err := r.fillGroup(ctx, g); err != nil {
-		return err
-	}
+// lacksWorkers reports whether the StatefulSet of a group is missing, or one of its pods is not ready or not counted.
+func (r *reading) lacksWorkers(g *lws.Group) bool {
 	sts := g.Workers.Own()
-	if sts != nil && !workload.LacksPods(sts) && lws.WorkersReady(sts) && !restart.LacksRecord(r.set, g.Index, g.Leader) {
-		return nil
-	}
-	return r.fillPods(ctx, g)
+	return sts == nil || workload.LacksPods(sts) || !lws.WorkersReady(sts) || restart.LacksRecord(r.set, g.Index, g.Leader)
 }
 
 func (r *reading) fillPods(ctx context.Context, g *lws.Group) error {
 	pods, err := r.Pods(ctx, types.NamespacedName{Namespace: r.set.Namespace, Name: g.LeaderName})
-	if err != nil {
-		return err
-	}
-	return r.sortPods(ctx, g, pods)
+	return cmp.Or(err, r.sortPods(ctx, g, pods))
 }
 
 // sortWorkers classifies StatefulSets of the name of the group's.

@@ -26,14 +26,14 @@ func (r *reading) makers(ctx context.Context) (sets identity.Claim[*appsv1.State
 	if err != nil {
 		return sets, deployments, nil, err
 	}
-	isHash := workload.HasHashIdentity(r.set)
-	if isHash || sets.Own() == nil && r.Definition != nil {
+	r.isHash = workload.HasHashIdentity(r.set)
+	if r.isHash || sets.Own() == nil && r.Definition != nil {
 		deployments, err = claimed(ctx, r, identity.KindDeployment, key, &appsv1.Deployment{}, claimant, func(d *appsv1.Deployment) bool { return workload.IsLeaderDeployment(d, r.set) })
 	}
 	switch own := deployments.Own(); {
-	case !isHash && own != nil:
+	case !r.isHash && own != nil:
 		r.former, deployments = "deployment "+own.Name, identity.Claim[*appsv1.Deployment]{}
-	case !isHash:
+	case !r.isHash:
 		deployments = identity.Claim[*appsv1.Deployment]{}
 	case sets.Own() != nil, own == nil && sets.Orphan() != nil:
 		r.former = "statefulset " + r.set.Name

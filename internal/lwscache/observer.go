@@ -5,6 +5,7 @@
 package lwscache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -59,6 +60,8 @@ type reading struct {
 	lives identity.Lives
 	// owners creates the leaders of the set: its StatefulSet, also one to adopt, or the ReplicaSets of its Deployment.
 	owners identity.Claimant
+	// isHash is set once the makers are read of a set whose groups have keys.
+	isHash bool
 	// former names what made the leaders while the set had groups of the other identity, or is empty.
 	former string
 	// wholeSet is set while a set is read. What its groups own need not show the last writes of
@@ -91,12 +94,10 @@ func sorted[T client.Object](ctx context.Context, r *reading, found []T, claiman
 }
 
 // claimed reads and classifies the object of a name.
-func claimed[T client.Object](ctx context.Context, r *reading, kind identity.Kind, key types.NamespacedName, into T, claimant identity.Claimant, ours func(T) bool) (claim identity.Claim[T], err error) {
+func claimed[T client.Object](ctx context.Context, r *reading, kind identity.Kind, key types.NamespacedName, into T, claimant identity.Claimant, ours func(T) bool) (identity.Claim[T], error) {
 	found, err := named(ctx, r.Observer, kind, key, into)
-	if err != nil {
-		return claim, err
-	}
-	return sorted(ctx, r, found, claimant, ours)
+	claim, unread := sorted(ctx, r, found, claimant, ours)
+	return claim, cmp.Or(err, unread)
 }
 
 // named reads the object of a name, as a list of none or one: from the cache, and live where a

@@ -92,7 +92,7 @@ func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
 	if err != nil {
 		return err
 	}
-	if !workload.HasHashIdentity(r.set) && (!w.Stalled.IsZero() || condition.IsTrue(r.set.Status.Conditions, lws.CodeNameConflict)) {
+	if !r.isHash && (!w.Stalled.IsZero() || condition.IsTrue(r.set.Status.Conditions, lws.CodeNameConflict)) {
 		unlabelled, err := r.unlabelledLeaders(ctx, pods)
 		if err != nil {
 			return err
@@ -120,7 +120,9 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 			continue
 		}
 		known[g.LeaderName] = true
-		err = r.fillIncomplete(ctx, &g)
+		if err = r.fillGroup(ctx, &g); err == nil && r.lacksWorkers(&g) {
+			err = r.fillPods(ctx, &g)
+		}
 		w.GangMissing = cmp.Or(w.GangMissing, g.GangMissing)
 		switch {
 		case g.Leader != nil:
@@ -139,7 +141,7 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 // vacantGroups returns the groups under whose names there may be objects without a leader: those of pods that have a key, and
 // those below replicas.
 func (r *reading) vacantGroups(ctx context.Context, led []lws.Group) (vacant []lws.Group, err error) {
-	if workload.HasHashIdentity(r.set) {
+	if r.isHash {
 		workers, err := r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
 		for _, pod := range workers {
 			vacant = append(vacant, groupOf(pod))
