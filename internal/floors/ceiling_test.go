@@ -15,20 +15,20 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_519
+	wholeAtMost = 40_456
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
 	methodsAtMost = 40
 	limitsAtMost  = 50
 	// keyQuestionsAtMost is of lines that ask whether groups have keys.
-	keyQuestionsAtMost = 37
+	keyQuestionsAtMost = 35
 )
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
 	"internal/lws":           1_404,
-	"internal/lwscache":      2_295,
+	"internal/lwscache":      2_269,
 	"internal/pvc":           2_259,
 	"internal/install":       2_079,
 	"local/internal/plane":   1_777,
