@@ -35,6 +35,9 @@ type limited struct {
 	// stopped are the pods that stay, by name, and free those that a cause lets go.
 	stopped map[string]types.UID
 	free    map[types.UID]bool
+	// markedBy is the set of each pod that is to stay. The pod may go once that set is gone, also where the next set
+	// of the name takes the group in.
+	markedBy map[types.UID]types.UID
 }
 
 // TestBudgets: no group is recreated more often at a revision than maxGroupRestarts allows, and pods of
@@ -43,7 +46,7 @@ func TestBudgets(t *testing.T) {
 	inWorlds(t, 2, func(t *rapid.T, m *met) {
 		limit := rapid.Int32Range(0, 2).Draw(t, "limit")
 		set := fakeapi.Set("w", rapid.Int32Range(1, 3).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size"), onRestart, atMost(limit))
-		w := &limited{newWorld(t, m, budgets, set), int(limit), map[types.UID]bool{}, map[string][]types.UID{}, map[string]types.UID{}, map[types.UID]bool{}}
+		w := &limited{newWorld(t, m, budgets, set), int(limit), map[types.UID]bool{}, map[string][]types.UID{}, map[string]types.UID{}, map[types.UID]bool{}, map[types.UID]types.UID{}}
 		w.settle()
 		w.lag()
 		w.judge, w.after = w.judgeBudget, w.checkBudget
@@ -103,7 +106,9 @@ func (w *limited) mayGo(pod Pod) bool {
 		leader = fakeapi.Find[Pod](w.Server, identity.LeaderName("w", index))
 	}
 	switch {
-	case set == nil, set.DeletionTimestamp != nil, leader == nil, leader.DeletionTimestamp == nil, !lws.IsExhausted(leader):
+	case set == nil, set.DeletionTimestamp != nil, set.UID != w.markedBy[pod.UID]:
+		return true
+	case leader == nil, leader.DeletionTimestamp == nil, !lws.IsExhausted(leader):
 		return true
 	case sts == nil, sts.DeletionTimestamp != nil, !metav1.IsControlledBy(leader, sts):
 		return true
@@ -115,6 +120,7 @@ func (w *limited) mayGo(pod Pod) bool {
 
 // checkBudget counts what was recreated, and compares the pods that stay.
 func (w *limited) checkBudget() {
+	set := fakeapi.Find[Set](w.Server, "w")
 	for _, pod := range fakeapi.All[Pod](w.Objects) {
 		if _, worker := indexOf(pod.Name); worker == 0 && pod.DeletionTimestamp != nil && w.tried[pod.UID] {
 			delete(w.tried, pod.UID)
@@ -123,6 +129,9 @@ func (w *limited) checkBudget() {
 			if got := w.recreated[budgetOf(pod)]; len(got) > w.limit {
 				w.t.Fatalf("group of %s was recreated %d times, and may be %d times: %+v", pod.Name, len(got), w.limit, w.status().Restarts)
 			}
+		}
+		if _, known := w.markedBy[pod.UID]; !known && set != nil && lws.IsExhausted(pod) {
+			w.markedBy[pod.UID] = set.UID
 		}
 		if pod.DeletionTimestamp != nil && lws.IsExhausted(pod) {
 			w.met.when("a group stopped", true)
@@ -137,7 +146,6 @@ func (w *limited) checkBudget() {
 			w.t.Fatalf("pod %s, which stayed as evidence, is gone or another", name)
 		}
 	}
-	set := fakeapi.Find[Set](w.Server, "w")
 	for budget := range w.recreated { // a group that is scaled away, or whose set goes, begins anew
 		var name, key string
 		_, _ = fmt.Sscan(budget, &name, &key)
