@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -218,6 +219,7 @@ func TestSetsStoredBeforeARuleAreStillWritten(t *testing.T) {
 	taken.SetName(strings.Repeat("t", 51))
 	c.must(c.Create(t.Context(), taken))
 	c.leadersByOther(taken)
+	specless := c.withoutSpec()
 	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
 	r.start().untilReady()
 
@@ -230,6 +232,11 @@ func TestSetsStoredBeforeARuleAreStillWritten(t *testing.T) {
 		})
 		c.part(path, func() { c.changesStored(c.broken()[path], path) })
 	}
+	c.part("without a spec", func() { // a rule of the definition refuses a new one
+		for _, patch := range []string{`{"metadata":{"labels":{"a":"b"}}}`, `{"metadata":{"finalizers":["a/b"]}}`, `{"metadata":{"finalizers":null}}`} {
+			c.must(c.Patch(c.t.Context(), c.raw(specless), merge(patch)))
+		}
+	})
 	c.part("taken over", func() {
 		c.changesStored(taken, "metadata.name")
 		sts := &appsv1.StatefulSet{}
@@ -239,6 +246,20 @@ func TestSetsStoredBeforeARuleAreStillWritten(t *testing.T) {
 		}
 	})
 	c.part("scale", c.scalesBeyondItsName)
+}
+
+// withoutSpec stores a set without a spec, as a definition without our rules allows, and returns its name.
+func (c *cluster) withoutSpec() string {
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName("leaderworkersets.leaderworkerset.x-k8s.io")
+	const rules = `[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/x-kubernetes-validations"}]`
+	c.must(c.Patch(c.t.Context(), definition, client.RawPatch(types.JSONPatchType, []byte(rules))))
+	set := c.storedSet("without-a-spec", func(map[string]any) {})
+	delete(set.Object, "spec")
+	c.until("a set without a spec is stored", func() bool { return c.Create(c.t.Context(), set.DeepCopy()) == nil })
+	return set.GetName()
 }
 
 // leadersByOther is the StatefulSet that another implementation made for a set.
@@ -261,7 +282,11 @@ func (c *cluster) leadersByOther(set *unstructured.Unstructured) {
 func (c *cluster) changesStored(set *unstructured.Unstructured, path string) {
 	warned := &warnings{}
 	user := c.as("", warned)
-	c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"metadata":{"labels":{"a":"b"}}}`))) // no webhook is asked
+	warned.taken()
+	c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"metadata":{"labels":{"a":"b"}}}`)))
+	if told := warned.taken(); told != "" {
+		c.t.Errorf("a label of %s is changed, and a webhook was asked: %q", set.GetName(), told)
+	}
 	for _, patch := range []string{
 		`{"metadata":{"annotations":{"lockstep.dev/paused":"true"}}}`,
 		`{"metadata":{"annotations":{"lockstep.dev/paused":null}}}`,
