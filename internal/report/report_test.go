@@ -189,29 +189,30 @@ func TestStepsOfARolloutAreToldApartWithoutAField(t *testing.T) {
 		}
 		versions = append(versions, about.ResourceVersion)
 	}
-	if want := []string{"7", "7", "8", "8", "8", "8", "1", "1"}; !slices.Equal(versions, want) {
+	note := lws.Fingerprint("Failed: no")
+	if want := []string{"7", "7" + note, "8", "8" + note, "8", "8" + note, "1", "1"}; !slices.Equal(versions, want) {
 		t.Errorf("versions %v, want %v", versions, want)
 	}
 }
 
-// The recorder merges events about one version: a write that is refused for each new version of its owner is told once.
+// The recorder merges events about one version: a write that is refused for each new version of its owner is told once
+// for each reason.
 func TestARefusalIsToldOnceForAllVersionsOfItsOwner(t *testing.T) {
 	r := &recorder{}
 	refused := action.Telling{Refused: &action.Event{Warning: true, Reason: "FailedCreate", Action: "Create", Note: "Failed"}}
-	for _, version := range []string{"1", "2"} {
+	for version, why := range map[string]string{"1": "no", "2": "no", "3": "never"} {
 		of := metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "u", ResourceVersion: version}
 		leader := action.Apply{Onto: identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w"}, Tell: refused}
-		New(r).Tell(t.Context(), &lwsv1.LeaderWorkerSet{ObjectMeta: of}, leader, errors.New("no"))
+		New(r).Tell(t.Context(), &lwsv1.LeaderWorkerSet{ObjectMeta: of}, leader, errors.New(why))
 		workers := action.Create{Kind: identity.KindStatefulSet, Object: &appsv1.StatefulSet{}, Tell: refused}
-		New(r).Tell(t.Context(), &corev1.Pod{ObjectMeta: of}, workers, errors.New("no"))
+		New(r).Tell(t.Context(), &corev1.Pod{ObjectMeta: of}, workers, errors.New(why))
 	}
+	told := map[string]int{}
 	for _, regarding := range r.regarding {
-		if version := regarding.(client.Object).GetResourceVersion(); version != "" {
-			t.Errorf("an event is about version %s", version)
-		}
+		told[fmt.Sprintf("%T %s", regarding, regarding.(client.Object).GetResourceVersion())]++
 	}
-	if len(r.regarding) != 4 {
-		t.Errorf("%d events, want 4", len(r.regarding))
+	if len(r.regarding) != 6 || len(told) != 4 {
+		t.Errorf("%d events of the kinds %v, want 6 of 4", len(r.regarding), told)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
@@ -90,7 +91,7 @@ func (r *Reporter) Tell(ctx context.Context, owner client.Object, a action.Actio
 		if refused := about.Tell.Refused; refused != nil {
 			event := *refused
 			event.Note += ": " + err.Error()
-			r.event(at(owner, a.Target()), event)
+			r.event(at(owner, a.Target().ResourceVersion+lws.Fingerprint(event.Note)), event)
 		}
 	default:
 		count(a, "done")
@@ -99,7 +100,7 @@ func (r *Reporter) Tell(ctx context.Context, owner client.Object, a action.Actio
 		}
 		log.Info("done")
 		for _, event := range about.Tell.Done {
-			r.event(at(owner, a.Target()), event)
+			r.event(at(owner, a.Target().ResourceVersion), event)
 		}
 	}
 }
@@ -142,26 +143,26 @@ func (r *Reporter) Wait(owner runtime.Object, waiting types.UID, waits ...lws.Wa
 }
 
 func (r *Reporter) event(owner runtime.Object, e action.Event) {
-	kind := corev1.EventTypeNormal
-	if e.Warning {
-		kind = corev1.EventTypeWarning
-	}
-	r.recorder.Eventf(regarding(owner, e), related(e.Related), kind, e.Reason, e.Action, "%s", clipped(e.Note))
-}
-
-// regarding is the object of an event.
-func regarding(owner runtime.Object, e action.Event) runtime.Object {
+	kind := map[bool]string{false: corev1.EventTypeNormal, true: corev1.EventTypeWarning}[e.Warning]
 	if e.On != nil {
-		return reference(e.On)
+		owner = reference(e.On)
 	}
-	return owner
+	var related runtime.Object // a nil interface, not a nil pointer in one
+	if e.Related != nil {
+		related = reference(e.Related)
+	}
+	r.recorder.Eventf(owner, related, kind, e.Reason, e.Action, "%s", clipped(e.Note))
 }
 
-// at is the owner of a plan at the version of the object of a write. The recorder merges events about one version that
-// differ in their notes alone: each step of a rollout finds another version, and a write that is refused again finds the same.
-func at(owner client.Object, target identity.Ref) runtime.Object {
+// at is the owner of a plan at a version, which is that of the object of a write. The recorder merges events about one
+// version that differ in their notes alone. So each step of a rollout is told, because it finds another version. A write
+// that is refused again finds the same: it is told once for each note.
+func at(owner client.Object, version string) runtime.Object {
+	if set, isSet := owner.(*lwsv1.LeaderWorkerSet); isSet {
+		owner = &lwsv1.LeaderWorkerSet{ObjectMeta: set.ObjectMeta} // its status may be large
+	}
 	about := owner.DeepCopyObject().(client.Object)
-	about.SetResourceVersion(target.ResourceVersion)
+	about.SetResourceVersion(version)
 	return about
 }
 
@@ -177,14 +178,6 @@ func clipped(note string) string {
 		end--
 	}
 	return note[:end] + ellipsis
-}
-
-// related is the related object of an event. Without one it is a nil interface, not a nil pointer in one.
-func related(ref *identity.Ref) runtime.Object {
-	if ref == nil {
-		return nil
-	}
-	return reference(ref)
 }
 
 func reference(ref *identity.Ref) *corev1.ObjectReference {
