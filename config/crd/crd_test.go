@@ -3,7 +3,9 @@ package crd_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -430,5 +432,15 @@ func TestUpdateRules(t *testing.T) {
 			checkFaults(t, g.create(t, set(t, tt.old)), nil)
 			checkFaults(t, g.update(t, set(t, tt.is), set(t, tt.old)), tt.want)
 		})
+	}
+}
+
+func TestTemplatesHaveMetadata(t *testing.T) {
+	for _, template := range []string{"leaderTemplate", "workerTemplate"} {
+		metadata := property(t, "spec.leaderWorkerTemplate."+template+".metadata")
+		want := []string{"annotations", "finalizers", "labels", "name", "namespace"}
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(metadata.Properties))); diff != "" {
+			t.Errorf("metadata of %s (-want +got):\n%s", template, diff)
+		}
 	}
 }

@@ -442,3 +442,25 @@ func TestWorkloadSchedulingCreated(t *testing.T) {
 }
 
 var fakeTime = metav1.Time{Time: fakeapi.Epoch}
+
+// TestNewSetsWaitForTheirWorkload: leaders are created once the scheduler knows the set.
+func TestNewSetsWaitForTheirWorkload(t *testing.T) {
+	c := newCluster(t)
+	c.scheduler = gang.Kubernetes
+	c.awake()
+	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2, levels[gang.SetLevel]))
+	var created []string
+	for range 8 {
+		plan := c.decideSet()
+		for _, a := range plan.Actions {
+			if a.About().Verb == "create" {
+				created = append(created, strings.ToLower(string(a.Target().Kind)))
+			}
+		}
+		c.do(plan)
+	}
+	order := []int{slices.Index(created, "workload"), slices.Index(created, "podgroup"), slices.Index(created, "statefulset")}
+	if order[0] < 0 || !slices.IsSorted(order) {
+		t.Errorf("created %v", created)
+	}
+}

@@ -3,6 +3,7 @@ package lws_test
 import (
 	"errors"
 	"fmt"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"regexp"
 	"slices"
 	"strings"
@@ -468,5 +469,32 @@ func (w *world) checkStanding(d decided) {
 		if leader := byUID(d.seen.owned, g.Leader); leader == nil || leader.GetName() != name {
 			w.t.Fatalf("%s: group %d has not started under leader %s, which is %v", d.what, g.Index, g.Leader, leader)
 		}
+	}
+}
+
+func TestANewSet(t *testing.T) {
+	c := newCluster(t)
+	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 3))
+	plan := c.decideSet()
+	want := []string{"create controllerrevision w-" + lwsrevision.Key(data(t, set)) + "-1", "create statefulset w", "create service w", "status leaderworkerset w"}
+	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if told := plan.Actions[0].About().Tell.Done; len(told) != 1 || told[0].Reason != "CreatingRevision" {
+		t.Errorf("got events %+v of the revision", told)
+	}
+	write := one[action.WriteStatus](t, plan)
+	if diff := cmp.Diff(map[string]string{progressing: isProgressing}, brief(write.Status)); diff != "" {
+		t.Errorf("conditions (-want +got)\n%s", diff)
+	}
+	if want := "leaderworkerset.sigs.k8s.io/name=w,leaderworkerset.sigs.k8s.io/worker-index=0"; write.Status.HPAPodSelector != want {
+		t.Errorf("got selector %q, want %q", write.Status.HPAPodSelector, want)
+	}
+	if diff := cmp.Diff([]string{"GroupsProgressing/Update: 0 2"}, notes(write)); diff != "" {
+		t.Errorf("events (-want +got)\n%s", diff)
+	}
+	user(replicas(0))(c)
+	if diff := cmp.Diff(map[string]string{available: isAvailable}, brief(written(t, c.decideSet()))); diff != "" {
+		t.Errorf("a set without groups (-want +got)\n%s", diff)
 	}
 }

@@ -3,6 +3,7 @@ package lwscache_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -165,5 +166,46 @@ func TestKindsThatAreNotServedAreMissing(t *testing.T) {
 	}
 	if w := e.group("w-0"); !w.PodGroups.Empty() {
 		t.Errorf("got %v", w.PodGroups)
+	}
+}
+
+// native adds a PodGroup of the set to the API server.
+func (e *eyes) native(name string) *unstructured.Unstructured {
+	e.t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gang.NativePodGroupKind)
+	object.SetNamespace(fakeapi.Namespace)
+	object.SetName(name)
+	object.SetLabels(map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0"})
+	fakeapi.OwnedBy(object, lwsv1.GroupVersion.String(), identity.RefOf(identity.KindLeaderWorkerSet, fakeapi.Find[*lwsv1.LeaderWorkerSet](e.Server, "w")))
+	fakeapi.Add(e.Server, object)
+	return object
+}
+
+// A set reads all of its PodGroups, to delete those without pods. A group reads those that its leader needs.
+func TestASetReadsAllOfItsNativePodGroups(t *testing.T) {
+	e, _ := natively(t)
+	e.observer.Scheduler = gang.Kubernetes
+	e.native("w-h.abcde-0-r")
+	e.native("w-h.fghij-0-r")
+	if got := e.group("w-0").PodGroups.Owned; len(got) != 1 || got[0].GetName() != "w-h.abcde-0-r" {
+		t.Errorf("the group reads %v", got)
+	}
+	w := e.set("w")
+	if got := w.PodGroups.Owned; len(got) != 2 || !maps.Equal(w.PodGroupsInUse, map[string]bool{"w-h.abcde-0-r": true}) {
+		t.Errorf("the set reads %d PodGroups, and %v are in use", len(got), w.PodGroupsInUse)
+	}
+}
+
+// Without a scheduler in the configuration, the set is left alone, and no PodGroup is read.
+func TestNativePodGroupsAreReadOnlyForTheirScheduler(t *testing.T) {
+	e, _ := natively(t)
+	e.native("w-h.abcde-0-r")
+	if w := e.group("w-0"); len(w.Beyond) == 0 || !w.PodGroups.Empty() {
+		t.Errorf("got %v, %v", w.Beyond, w.PodGroups)
+	}
+	e.observer.Scheduler = gang.Volcano
+	if w := e.group("w-0"); len(w.Beyond) > 0 || !w.PodGroups.Empty() {
+		t.Errorf("Volcano places the set: %v, %v", w.Beyond, w.PodGroups)
 	}
 }

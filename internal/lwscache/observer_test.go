@@ -301,3 +301,60 @@ func TestALeaderFindsTheGroupBeforeIt(t *testing.T) {
 		}
 	}
 }
+
+// Another implementation keeps the pods of a group that failed too often. They can end when their
+// set is gone too, the worker before its leader.
+func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
+	e := open(t)
+	for name, leader := range map[string]string{"w-0": "w", "w-0-1": "w-0"} {
+		pod := fakeapi.Pod(name, "w", 0)
+		pod.Finalizers = []string{"a/b", lwsv1.GroupRestartBudgetFinalizer}
+		fakeapi.OwnedBy(pod, "apps/v1", identity.Ref{Kind: identity.KindStatefulSet, Name: leader, UID: "gone"})
+		fakeapi.Add(e.Server, pod)
+	}
+	if _, plan, err := e.groupPlan("w-0"); err != nil || len(plan.Actions) > 0 {
+		t.Fatalf("pods that do not end are left alone: %v, %v", plan, err)
+	}
+	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lwsv1.GroupRestartBudgetFinalizer)
+	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lwsv1.GroupRestartBudgetFinalizer)
+	for _, name := range []string{"w", "w-0-1"} { // StatefulSets and pods have these names, and no group
+		if _, plan, _ := e.groupPlan(name); len(plan.Actions) > 0 {
+			t.Fatalf("as of group %s: %v", name, plan.Actions)
+		}
+	}
+	for _, name := range []string{"w-0-1", "w-0"} {
+		_, plan, err := e.groupPlan("w-0")
+		if err != nil || len(plan.Actions) != 1 {
+			t.Fatalf("%s: %v, %v", name, plan.Actions, err)
+		}
+		took, _ := plan.Actions[0].(action.SetFinalizers)
+		if took.Object.Name != name || len(took.Finalizers) != 1 || took.Finalizers[0] != "a/b" {
+			t.Fatalf("%s: %+v", name, took)
+		}
+		fakeapi.Drop[*corev1.Pod](e.Server, name)
+	}
+}
+
+func TestALeaderIsOwnedThroughTheWholeChain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		harm   func(*eyes)
+		leader bool
+	}{
+		"whole":                         {func(*eyes) {}, true},
+		"the statefulset is a namesake": {func(e *eyes) { own(e, fakeapi.Former(identity.KindStatefulSet, "w")) }, false},
+		"the statefulset is going":      {func(e *eyes) { fakeapi.Terminate[*appsv1.StatefulSet](e.Server, "w") }, false},
+		"the statefulset is another's": {func(e *eyes) {
+			fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences[0].UID = "former" })
+		}, false},
+	} {
+		e, _, _ := chained(t)
+		tt.harm(e)
+		w, _, err := e.groupPlan("w-0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (w.Leader != nil) != tt.leader {
+			t.Errorf("%s: leader %v", name, w.Leader)
+		}
+	}
+}

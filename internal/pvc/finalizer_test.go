@@ -1,6 +1,7 @@
 package pvc_test
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -170,5 +171,22 @@ func TestRemoval(t *testing.T) {
 		if tt.removal.Strip(&meta) {
 			t.Errorf("%s: the second time it took something", name)
 		}
+	}
+}
+
+func TestForgetRemovesPodsThatAreGone(t *testing.T) {
+	living := claim("data", annotated(pvc.UsersAnnotation, "gone=1,web=uid-web"))
+	current, unreadable := claim("logs", annotated(pvc.UsersAnnotation, "web=uid-web")), claim("unread", annotated(pvc.UsersAnnotation, "?"))
+	batch := pvc.Settings{}.Take(ns, []*corev1.PersistentVolumeClaim{living, current, unreadable, claim("none")})
+	web := pod("web", nil, unbound)
+	writes := batch.Look(reading(nil, web)).Forget()
+	if len(writes) != 1 || writes[0].Annotations[pvc.UsersAnnotation] != "web=uid-web" || writes[0].Target().UID != living.UID {
+		t.Errorf("got %+v", writes)
+	}
+	if writes := batch.Look(reading(errors.New("lost"), web)).Forget(); len(writes) > 0 {
+		t.Errorf("after an error: %+v", writes)
+	}
+	if releases, kept := batch.Look(reading(nil, web)).Judge(); len(releases)+len(kept) > 0 {
+		t.Errorf("living PVCs are judged: %v %v", releases, kept)
 	}
 }

@@ -75,6 +75,9 @@ func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 	if out, err := exec.Command("diff", "-r", first, second).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+	if blobs, _ := filepath.Glob(filepath.Join(first, "blobs", "*", "*")); len(blobs) < 8 {
+		t.Errorf("an image has only the blobs %v", blobs)
+	}
 }
 
 func TestAnImageHoldsTheProgramAlone(t *testing.T) {

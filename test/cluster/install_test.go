@@ -317,7 +317,11 @@ func TestWithoutLaterFeatures(t *testing.T) {
 	s.Remove(user)
 	s.AwaitGone(claim)
 
-	newScene(t).rollTen() // the StatefulSet controller replaces one leader at a time
+	rolled := newScene(t)
+	rolled.rollTen() // the StatefulSet controller replaces one leader at a time
+	if kept := rolled.StatefulSet("a").Spec.UpdateStrategy.RollingUpdate.MaxUnavailable; kept != nil {
+		t.Errorf("invalid run: the server keeps maxUnavailable %s", kept)
+	}
 
 	found, _, _ := s.Plugin("", "check") // without leader election there is no leader
 	for _, missing := range []string{"MutatingAdmissionPolicy", "maxUnavailable"} {

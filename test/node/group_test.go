@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"strings"
 	"testing"
 
@@ -258,4 +259,38 @@ func lacks(output string, wanted ...string) error {
 		}
 	}
 	return nil
+}
+
+// The operator recreates a group that fails again and again after growing delays. The status has the
+// evidence of each failure.
+func TestACrashLoop(t *testing.T) {
+	s := newScene(t)
+	set := s.newSet("a", 1, 2, args("--exit", "3", "--after", "2s", "--say", "no shard 7"))
+	s.Create(set)
+	s.Eventually("the group failed twice, and waits", func() error {
+		now := s.Set("a")
+		if r := s.restarts(set, 0); r == nil || r.Count < 2 || !r.DueAt.After(r.FailedAt.Time) {
+			return fmt.Errorf("restarts %+v", r)
+		}
+		if !meta.IsStatusConditionTrue(now.Status.Conditions, "RestartBackOff") {
+			return fmt.Errorf("conditions %+v", now.Status.Conditions)
+		}
+		return nil
+	})
+	r := s.restarts(set, 0)
+	for _, failure := range r.Failures {
+		if failure.ExitCode == nil || *failure.ExitCode != 3 || failure.Message != "no shard 7" || failure.Node != nodeName {
+			t.Errorf("evidence: %+v", failure)
+		}
+	}
+	if len(r.Containers) == 0 || r.Containers[0].Message != "no shard 7" || r.Containers[0].LogUnread != "" {
+		t.Errorf("containers: %+v", r.Containers)
+	}
+	s.tell("evidence: %+v", r.Failures)
+	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "no shard 7", "exit code 3"))
+	leader := s.UIDs()["a-0"]
+	s.Until("the group is recreated when it is due", func() bool {
+		now := s.UIDs()["a-0"]
+		return now != "" && now != leader
+	})
 }

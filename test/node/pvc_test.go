@@ -5,7 +5,9 @@ package node
 import (
 	"errors"
 	"fmt"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -151,4 +153,73 @@ func (s *scene) kubeletSays(claim string) error {
 		}
 	}
 	return errors.New("the log has no refusal")
+}
+
+// In mode strict, no pod reaches a kubelet before it is recorded on its PVCs. This holds for the pods
+// of a recreated group as well.
+func TestStrict(t *testing.T) {
+	s := newScene(t)
+	s.applyStrict()
+	s.Check("make disks", bed.addDisks(t.Context(), 3))
+	set := s.newSet("a", 1, 3, withDisks)
+	s.Create(set)
+	s.awaitAvailable(set)
+	s.checkRecorded("a-0", "a-0-1", "a-0-2")
+	before := s.UIDs()
+	s.killContainerOf("a-0-1")
+	s.awaitAnother(set, before, "a-0", "a-0-1", "a-0-2")
+	s.checkRecorded("a-0", "a-0-1", "a-0-2")
+	s.checkInherited(before, s.UIDs(), "a-0", "a-0-1", "a-0-2")
+
+	if err := s.Client.Delete(t.Context(), s.PVC("data-a-0-1")); !apierrors.IsForbidden(err) {
+		t.Errorf("a PVC in use was deleted: %v", err)
+	}
+
+	claim := s.newClaim("alone")
+	s.Check("kill the operator", bed.Operator.Kill())
+	pod := s.newUser("alone", claim.Name)
+	s.Create(pod)
+	s.Eventually("a pod is gated while no operator runs", func() error {
+		return s.IsGated("alone")
+	})
+	s.runs("witness")
+	s.Check("the pod is still gated", s.IsGated("alone"))
+	s.Check("start the operator", bed.Operator.Start())
+	s.Eventually("the pod runs", func() error { return s.running("alone") })
+	s.WantRecorded(pod, claim.Name)
+}
+
+// applyStrict sets the namespace to mode strict, and waits until the policies apply.
+func (s *scene) applyStrict() {
+	out, err := exec.Command(bed.Plane.Program, "kubectl", "--kubeconfig", bed.Plane.Kubeconfig(), "apply", "-f", "../../config/protection/strict.yaml").CombinedOutput()
+	if err != nil {
+		s.Fatalf("apply the policies of mode strict: %v\n%s", err, out)
+	}
+	s.SetMode("strict")
+	s.Eventually("a pod that names its node is refused", func() error {
+		pod := s.newUser("probe", "none")
+		pod.Spec.NodeName = nodeName
+		if err := s.Client.Create(s.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("it is not refused: %w", err)
+		}
+		return nil
+	})
+}
+
+// checkRecorded checks that pods were bound after they were recorded on their PVCs. The audit log has
+// the order of the answers.
+func (s *scene) checkRecorded(names ...string) {
+	for _, name := range names {
+		s.WantRecorded(s.mustPod(name), "data-"+name)
+	}
+	s.Check("read the audit log", bed.Audit.Sync())
+	recorded := map[string]bool{}
+	for _, r := range bed.Audit.Kept(s.Audited, func(r drill.Request) bool { return r.Namespace == s.Namespace && r.Code < 300 }) {
+		switch {
+		case r.Resource == "persistentvolumeclaims" && drill.ByLockstep(r):
+			recorded[r.Name] = true
+		case r.Resource == "pods" && r.Subresource == "binding" && !recorded["data-"+r.Name]:
+			s.Check("order", errors.New("pod "+r.Name+" was bound before it was recorded on its PVC"))
+		}
+	}
 }

@@ -1,8 +1,9 @@
 // Command container is the static program in the containers of the drills on a real node. It
-// records the start and the end of its pod in a volume.
+// records the start and the end of its pod in a volume, and ends as its flags say.
 //
-//	container [--data DIR] [--linger 3s]  runs until SIGTERM
-//	container --calls DIR                 a leader answers its workers, which dial until SIGKILL
+//	container [--data DIR] [--linger 3s]             runs until SIGTERM
+//	container --exit 3 --after 1s --say "no shard"   ends by itself, with a termination message
+//	container --calls DIR                            a leader answers its workers, which dial until SIGKILL
 package main
 
 import (
@@ -19,18 +20,31 @@ import (
 	"time"
 )
 
+// terminationMessage is the file from which a kubelet reads the termination message of a container.
+const terminationMessage = "/dev/termination-log"
+
 func main() {
 	data := flag.String("data", "", "directory with the file pods, to which the program adds a line at its start and its end")
 	linger := flag.Duration("linger", 0, "how long to run on after SIGTERM")
+	exit := flag.Int("exit", -1, "end by itself with this code")
+	after := flag.Duration("after", 0, "how long to run before that")
+	say := flag.String("say", "", "termination message")
 	calls := flag.String("calls", "", "directory for the diary of the calls between a leader and its workers")
 	flag.Parse()
 
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGTERM, syscall.SIGINT)
 	write(*data, "born")
-	if *calls != "" {
+	switch {
+	case *calls != "":
 		call(*calls, stopped)
-	} else {
+	case *exit >= 0:
+		select {
+		case <-time.After(*after):
+			end(*say, *exit)
+		case <-stopped:
+		}
+	default:
 		<-stopped
 	}
 	time.Sleep(*linger)
@@ -46,17 +60,18 @@ func write(dir, what string) {
 	}
 	file, err := os.OpenFile(filepath.Join(dir, "pods"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		end(err.Error())
+		end(err.Error(), 1)
 	}
 	defer file.Close()
 	if _, err := file.WriteString(line); err != nil {
-		end(err.Error())
+		end(err.Error(), 1)
 	}
 }
 
-func end(message string) {
+func end(message string, code int) {
 	fmt.Println(message)
-	os.Exit(1)
+	_ = os.WriteFile(terminationMessage, []byte(message), 0o644)
+	os.Exit(code)
 }
 
 const (
@@ -77,7 +92,7 @@ type diary struct{ file *os.File }
 func (d diary) add(what string, at time.Time, about string) {
 	line := fmt.Sprintf("%s %d %s\n", what, at.UnixMilli(), strings.ReplaceAll(about, "\n", " "))
 	if _, err := d.file.WriteString(line); err != nil {
-		end(err.Error())
+		end(err.Error(), 1)
 	}
 }
 
@@ -86,7 +101,7 @@ func (d diary) add(what string, at time.Time, about string) {
 func call(dir string, stopped <-chan os.Signal) {
 	file, err := os.OpenFile(filepath.Join(dir, os.Getenv("POD_UID")), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		end(err.Error())
+		end(err.Error(), 1)
 	}
 	d := diary{file}
 	d.add("born", time.Now(), "")
@@ -95,7 +110,7 @@ func call(dir string, stopped <-chan os.Signal) {
 	}
 	listener, err := net.Listen("tcp", ":"+port)
 	if err != nil {
-		end(err.Error())
+		end(err.Error(), 1)
 	}
 	go d.serve(listener)
 	<-stopped
@@ -106,7 +121,7 @@ func (d diary) serve(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			end(err.Error())
+			end(err.Error(), 1)
 		}
 		go func() {
 			defer func() { _ = conn.Close() }()
