@@ -491,10 +491,7 @@ func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 	if deployments > len(all) {
 		t.Errorf("%d writes of Deployments: %v", deployments, s.LockstepWrote(since))
 	}
-	again := bed.Position()
-	s.RestartOperator()
-	outlast(t)
-	s.silent(again)
+	s.silentAfterARestart()
 	t.Run("handed back", func(t *testing.T) { keysHandedBack(t, s, other, all) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -274,6 +275,19 @@ func outlast(t *testing.T) {
 	set := s.settled(s.newSet("canary", 1, 2, imageA))
 	s.Remove(set)
 	s.awaitNothing(set.UID)
+}
+
+// silentAfterARestart restarts the operator once it holds no count of the scene's sets back, for 8 s at most, and checks
+// that the next one writes nothing.
+func (s *scene) silentAfterARestart() {
+	s.Until("no count is held back", func() bool {
+		wrote := s.LockstepWrote(0)
+		return len(wrote) == 0 || time.Since(wrote[len(wrote)-1].Done) > 9*time.Second
+	})
+	again := bed.Position()
+	s.RestartOperator()
+	outlast(s.T)
+	s.silent(again)
 }
 
 // silent checks that the operator wrote nothing in the scene since a position.

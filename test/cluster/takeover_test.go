@@ -80,10 +80,7 @@ func TestTakeover(t *testing.T) {
 	})
 	t.Run("templates", func(t *testing.T) { unchangedTemplates(t, s, before) })
 
-	again := bed.Position()
-	s.RestartOperator()
-	outlast(t)
-	s.silent(again)
+	s.silentAfterARestart()
 
 	for _, e := range all {
 		if e.name == changedClaims {
