@@ -97,8 +97,9 @@ func applied(object action.Object, onto identity.Ref, version string) (runtime.A
 	return fields, json.Unmarshal(encoded, fields)
 }
 
-// encode writes the fields that an object sets, with the identity it is meant for. The empty status of an object is
-// left out: it would be owned, and would empty what others wrote. Apply configurations leave out nulls.
+// encode writes the fields that an object sets, with the identity it is meant for. The statuses of an object and of its
+// claim templates are left out: they would be owned, and would empty what others wrote. Apply configurations leave out
+// nulls.
 func encode(object action.Object, onto identity.Ref, version string) ([]byte, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object.DeepCopyObject())
 	if err != nil {

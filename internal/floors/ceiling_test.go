@@ -15,7 +15,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_456
+	wholeAtMost = 40_455
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.

@@ -187,7 +187,7 @@ func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, option
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
 	if err := c.client.List(ctx, list, options...); err != nil && !unknownKind(err) {
-		return nil, fmt.Errorf("list %ss: %w", kind.Kind, err)
+		return nil, fmt.Errorf("list objects of kind %s: %w", kind.Kind, err)
 	}
 	return list.Items, nil
 }

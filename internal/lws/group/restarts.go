@@ -208,10 +208,11 @@ func keepEvidence(g *input) (p lws.Plan, next bool) {
 
 // letGo lets a group end that was stopped, where there is a cause.
 func letGo(g *input, leader *corev1.Pod) (p lws.Plan) {
+	if !lws.IsExhausted(leader) {
+		return lws.Release(g.Kept, g.LeaderName, "its leader is gone")
+	}
 	entry := restart.Entry(g.Set, g.Index)
 	switch why := g.endOfRetention(leader); {
-	case !lws.IsExhausted(leader):
-		return lws.Release(g.Kept, g.LeaderName, "its leader is gone")
 	case why == "":
 		p.Add(endStopped(g, leader))
 		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, lws.ExhaustedText(g.Set, leader))

@@ -41,10 +41,11 @@ type Decision struct {
 // Of returns the decision to recreate the group of a leader, or nil. A decision from before
 // restartsSince is void: the policy was None in between.
 func Of(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *Decision {
-	decision, since := &Decision{}, set.Status.RestartsSince
+	since := set.Status.RestartsSince
 	if leader == nil || leader.Annotations[AnnotationKey] == "" || since == nil || !Recreates(set) {
 		return nil
 	}
+	decision := &Decision{}
 	if json.Unmarshal([]byte(leader.Annotations[AnnotationKey]), decision) != nil || decision.Leader != leader.UID || decision.At.Before(since) {
 		return nil
 	}

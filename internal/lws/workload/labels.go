@@ -118,8 +118,11 @@ func IsHashLeader(pod *corev1.Pod) bool {
 
 // KeyOf is the value by which the pods of a leader's group find each other. Without a label, because no
 // webhook saw the leader, it follows from the name.
-func KeyOf(leader *corev1.Pod) string {
-	return cmp.Or(leader.Labels[lwsv1.GroupUniqueHashLabelKey], identity.GroupKey(leader.Namespace, leader.Name))
+func KeyOf(leader *corev1.Pod) (key string) {
+	if key = leader.Labels[lwsv1.GroupUniqueHashLabelKey]; key == "" {
+		key = identity.GroupKey(leader.Namespace, leader.Name)
+	}
+	return key
 }
 
 // IndexOf is the index of a leader's group: its ordinal, or that of its key.
