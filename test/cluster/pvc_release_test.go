@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/test/drill"
 )
@@ -87,15 +86,6 @@ func TestClaimsInPlaceOfTheBuiltIn(t *testing.T) {
 		s.AwaitGone(claim)
 		s.AwaitFinalizers(volume, foreign)
 		s.let(volume)
-	})
-	t.Run("a condition that an earlier version wrote", func(t *testing.T) {
-		s := asideScene(t)
-		claim := s.claim("unused")
-		unused := client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Unused","status":"True"}]}}`))
-		s.Check("write the condition", s.Client.Status().Patch(t.Context(), claim, unused))
-		s.Eventually("the operator removes the condition", func() error {
-			return errors.Join(s.Read(claim), drill.Lacking("conditions", 0, len(claim.Status.Conditions)))
-		})
 	})
 }
 
