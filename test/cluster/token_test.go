@@ -158,7 +158,7 @@ func (f *thief) sections() (all []section) {
 // attempts returns an attempt for each verb, path, user and body of a section.
 func (s *section) attempts() (all []attempt) {
 	for _, r := range s.Requests {
-		users, bodies := append(r.Users, ""), append(r.Bodies, nil)
+		users, bodies := slices.Concat(r.Users, []string{""}), slices.Concat(r.Bodies, []json.RawMessage{nil})
 		for _, verb := range r.Verbs {
 			for _, path := range r.Paths {
 				for _, user := range users[:max(1, len(r.Users))] {
