@@ -159,15 +159,16 @@ type Ungate struct {
 	Tell    Telling
 }
 
-// SetCondition sets one condition in the status of the incarnation of a pod.
+// SetCondition sets one condition in the status of the incarnation of a pod or a PVC. Without a status, the condition
+// is removed.
 type SetCondition struct {
-	Pod       identity.Ref
+	Object    identity.Ref
 	Condition corev1.PodCondition
 	Because   Reason
 }
 
 // Target implements Action.
-func (a SetCondition) Target() identity.Ref { return a.Pod }
+func (a SetCondition) Target() identity.Ref { return a.Object }
 
 // About implements Action.
 func (a SetCondition) About() About { return About{"condition", a.Because, Telling{}, nil} }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -169,11 +168,15 @@ func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
 
 // setCondition sets one condition of a pod: kubelets write its status too.
 func (a *Actor) setCondition(ctx context.Context, what action.SetCondition) error {
-	patch, err := mergeByKey(what.Pod, fields{}, fields{"status": fields{"conditions": []corev1.PodCondition{what.Condition}}})
+	var condition any = what.Condition
+	if what.Condition.Status == "" {
+		condition = fields{"type": what.Condition.Type, "$patch": "delete"}
+	}
+	patch, err := mergeByKey(what.Object, fields{}, fields{"status": fields{"conditions": []any{condition}}})
 	if err != nil {
 		return err
 	}
-	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.Pod), patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
+	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.Object), patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
 }
 
 // release removes a finalizer from the version that was judged.

@@ -87,7 +87,8 @@ func Why(c Case) Explanation {
 	holders := slices.Concat(verdict.Holders, c.stated(verdict.Holders))
 	e := Explanation{
 		Claim: c.Claim.Namespace + "/" + c.Claim.Name, UID: c.Claim.UID, Mode: c.Mode.String(), Idle: verdict.Idle,
-		State: c.state(verdict, holders), Finalizers: c.finalizers(), Refused: c.guarded() && !c.terminating(), Unread: c.Unread,
+		State: c.state(verdict, holders), Finalizers: each(c.Claim.Finalizers, finalizerOf),
+		Refused: c.guarded() && !c.terminating(), Unread: c.Unread,
 	}
 	if c.guarded() {
 		e.Release = ReleaseCommand(c.Claim)

@@ -76,22 +76,23 @@ func InUse(users []Use) action.Reason {
 
 // Named names pods and their nodes.
 func Named(users []Use) string {
-	names := make([]string, len(users))
-	for i, use := range users {
-		names[i] = onNode(use.Pod, use.Node)
+	return few(each(users, func(u Use) string { return onNode(u.Pod, u.Node) }))
+}
+
+// each returns what a function makes of each element.
+func each[T, N any](all []T, of func(T) N) (made []N) {
+	for _, one := range all {
+		made = append(made, of(one))
 	}
-	return few(names)
+	return made
 }
 
 func onNode(pod identity.Ref, node string) string { return fmt.Sprintf("%s on node %s", pod, node) }
 
 // MayBeInUse is why a terminating PVC stays whose use record names existing pods.
 func MayBeInUse(recorded Record) action.Reason {
-	names := make([]string, len(recorded))
-	for i, pod := range recorded {
-		names[i] = "pod " + pod.Name
-	}
-	return action.Reason{Code: "InUseRecord", Sentence: staysUntil(few(names)) + ", which its use record names"}
+	names := few(each(recorded, func(pod Recorded) string { return "pod " + pod.Name }))
+	return action.Reason{Code: "InUseRecord", Sentence: staysUntil(names) + ", which its use record names"}
 }
 
 // living sets the finalizers of a living PVC. The API server refuses new finalizers on a terminating one.
@@ -107,12 +108,21 @@ func (v View) living() Verdict {
 	if v.Mode >= Barrier && !slices.Contains(want, BarrierFinalizer) {
 		want = append(want, BarrierFinalizer)
 	}
-	if slices.Equal(have, want) {
-		return Verdict{}
+	switch {
+	case !slices.Equal(have, want):
+		because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
+		return Verdict{Step: Write, Write: action.SetFinalizers{Object: refOf(v.Claim), Finalizers: want, Because: because}}
+	case v.Settings.Alone && slices.ContainsFunc(v.Claim.Status.Conditions, isUnused):
+		because := action.Reason{Code: "Stale", Sentence: "the built-in controller that keeps the condition Unused is off"}
+		return Verdict{Step: Write, Write: action.SetCondition{Object: refOf(v.Claim), Condition: corev1.PodCondition{Type: unused}, Because: because}}
 	}
-	because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
-	return Verdict{Step: Write, Write: action.SetFinalizers{Object: refOf(v.Claim), Finalizers: want, Because: because}}
+	return Verdict{}
 }
+
+// unused is a condition by which people find PVCs that no pod uses.
+const unused = corev1.PodConditionType(corev1.PersistentVolumeClaimUnused)
+
+func isUnused(c corev1.PersistentVolumeClaimCondition) bool { return string(c.Type) == string(unused) }
 
 func refOf(pvc *corev1.PersistentVolumeClaim) identity.Ref {
 	return identity.RefOf(identity.KindPersistentVolumeClaim, pvc)

@@ -22,6 +22,9 @@ var cmpEmpty = cmpopts.EquateEmpty()
 func TestDecide(t *testing.T) {
 	beside, alone := pvc.Settings{}, pvc.Settings{Alone: true}
 	used := index(pod("web", []string{"data"}))
+	unused := func(c *corev1.PersistentVolumeClaim) {
+		c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionTrue}}
+	}
 	for _, tt := range []struct {
 		name       string
 		claim      *corev1.PersistentVolumeClaim
@@ -39,6 +42,8 @@ func TestDecide(t *testing.T) {
 		{"without any, beside", claim("data", finalizers()), index(), pvc.Hold, beside, pvc.Write, []string{b}},
 		{"without any, alone", claim("data", finalizers("x/1")), index(), pvc.Barrier, alone, pvc.Write, []string{"x/1", p, b}},
 		{"without any, alone and off", claim("data", finalizers()), index(), pvc.Off, alone, pvc.Write, []string{p}},
+		{"condition Unused, alone", claim("data", unused), index(), pvc.Barrier, alone, pvc.Write, nil},
+		{"condition Unused, beside", claim("data", unused), index(), pvc.Barrier, beside, pvc.Leave, nil},
 		{"terminating, no finalizer of ours", claim("data", dying, finalizers("x/1")), index(), pvc.Barrier, alone, pvc.Leave, nil},
 		{"terminating, without B", claim("data", dying, finalizers(p)), index(), pvc.Barrier, beside, pvc.AwaitPods, nil},
 		{"terminating, used", claim("data", dying), used, pvc.Barrier, beside, pvc.Keep, nil},

@@ -222,9 +222,7 @@ func HeldAndOwned(pvc *corev1.PersistentVolumeClaim) string {
 
 // OwnersOf names the owners of a PVC, each with its UID.
 func OwnersOf(pvc *corev1.PersistentVolumeClaim) string {
-	names := make([]string, 0, len(pvc.OwnerReferences))
-	for _, owner := range pvc.OwnerReferences {
-		names = append(names, said(owner.Kind+"/"+owner.Name+" (UID "+string(owner.UID)+")"))
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(each(pvc.OwnerReferences, func(owner metav1.OwnerReference) string {
+		return said(owner.Kind + "/" + owner.Name + " (UID " + string(owner.UID) + ")")
+	}), ", ")
 }

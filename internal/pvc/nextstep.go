@@ -38,8 +38,8 @@ func (c Case) actions(holders []Explained) (all []Suggestion) {
 			add(c.step(h, holders), h.Name)
 		}
 	}
-	for _, f := range c.finalizers() {
-		if f.Owner == unknownOwner {
+	for _, f := range each(c.Claim.Finalizers, finalizerOf) {
+		if f.Owner == UnknownOwner {
 			add(Suggestion{Do: "ask the owner of finalizer " + f.Key}, "Finalizer/"+f.Key)
 		}
 	}
@@ -133,7 +133,7 @@ const lateBy = time.Minute
 
 func (c Case) leavingStep(h Explained, pod *corev1.Pod) Suggestion {
 	for _, key := range pod.Finalizers {
-		if finalizerOf(key).Owner == unknownOwner {
+		if finalizerOf(key).Owner == UnknownOwner {
 			return Suggestion{Do: h.Name + ": ask the owner of finalizer " + key}
 		}
 	}
@@ -248,7 +248,8 @@ type Finalizer struct {
 	Drops string `json:"drops"`
 }
 
-const unknownOwner = "unknown"
+// UnknownOwner is the owner of a finalizer that owners does not name.
+const UnknownOwner = "unknown"
 
 // owners of finalizers on PVCs and pods.
 var owners = map[string]Finalizer{
@@ -264,25 +265,8 @@ var owners = map[string]Finalizer{
 func finalizerOf(key string) Finalizer {
 	f, ok := owners[key]
 	if !ok {
-		f.Owner, f.Drops = unknownOwner, "its owner decides"
+		f.Owner, f.Drops = UnknownOwner, "its owner decides"
 	}
 	f.Key = key
 	return f
-}
-
-func (c Case) finalizers() (all []Finalizer) {
-	for _, key := range c.Claim.Finalizers {
-		all = append(all, finalizerOf(key))
-	}
-	return all
-}
-
-// Foreign are the finalizers of unknown owners.
-func (e Explanation) Foreign() (keys []string) {
-	for _, f := range e.Finalizers {
-		if f.Owner == unknownOwner {
-			keys = append(keys, f.Key)
-		}
-	}
-	return keys
 }

@@ -234,13 +234,13 @@ func trimmed() cache.ByObject {
 }
 
 // trim keeps of a PVC, a volume or a namespace its metadata with our labels and annotations, its
-// phase, and the name of the volume.
+// phase, conditions, and the name of the volume.
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
 		trimMetadata(&o.ObjectMeta)
 		o.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName}
-		o.Status = corev1.PersistentVolumeClaimStatus{Phase: o.Status.Phase}
+		o.Status = corev1.PersistentVolumeClaimStatus{Phase: o.Status.Phase, Conditions: o.Status.Conditions}
 	case *corev1.PersistentVolume:
 		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = corev1.PersistentVolumeSpec{}, corev1.PersistentVolumeStatus{Phase: o.Status.Phase}

@@ -87,6 +87,16 @@ func TestClaimsInPlaceOfTheBuiltIn(t *testing.T) {
 		s.AwaitFinalizers(volume, foreign)
 		s.let(volume)
 	})
+	t.Run("a condition that the built-in controller wrote", func(t *testing.T) {
+		s := asideScene(t)
+		claim := s.claim("unused")
+		s.Check("write conditions", s.Client.Status().Patch(t.Context(), claim, drill.Merge(
+			`{"status":{"conditions":[{"type":"Unused","status":"True"},{"type":"Resizing","status":"True"}]}}`)))
+		s.Eventually("the operator removes the condition", func() error {
+			return errors.Join(s.Read(claim), drill.Lacking("conditions", 1, len(claim.Status.Conditions)))
+		})
+		same(t, "the condition that stays", "Resizing", string(claim.Status.Conditions[0].Type))
+	})
 }
 
 // TestManyClaimsAreReleasedOverAKill kills the operator while it releases hundreds of PVCs, some of

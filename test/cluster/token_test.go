@@ -295,7 +295,7 @@ func (f *thief) unbounded() (all []attempt) {
 // granted are the writes that the roles grant, or Kubernetes grants every user. Each has bounds in the drill above, or concerns nothing of
 // others: "what cannot be told from the operator" names them.
 var granted = map[string]string{
-	"namespaces": "patch", "persistentvolumes": "patch", "persistentvolumeclaims": "patch delete",
+	"namespaces": "patch", "persistentvolumes": "patch", "persistentvolumeclaims": "patch delete", "persistentvolumeclaims/status": "patch",
 	"pods": "patch delete", "pods/status": "patch", "services": "create patch delete",
 	"statefulsets.apps": "create patch delete", "controllerrevisions.apps": "create patch delete", "deployments.apps": "create patch",
 	"leaderworkersets.leaderworkerset.x-k8s.io/status": "patch", "events.events.k8s.io": "create patch",

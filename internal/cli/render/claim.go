@@ -226,8 +226,10 @@ func (c *ClaimWhy) keepingDeleted() (names []string) {
 			names = append(names, h.Name)
 		}
 	}
-	for _, key := range c.Foreign() {
-		names = append(names, "finalizer "+key)
+	for _, f := range c.Finalizers {
+		if f.Owner == pvc.UnknownOwner {
+			names = append(names, "finalizer "+f.Key)
+		}
 	}
 	return names
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"lockstep.dev/lockstep/internal/terminal"
 )
@@ -102,10 +103,7 @@ func (p *page) age(at *metav1.Time) string {
 }
 
 func (p *page) ageOf(at *time.Time) string {
-	if at == nil {
-		return "-"
-	}
-	return p.age(&metav1.Time{Time: *at})
+	return p.age(&metav1.Time{Time: ptr.Deref(at, time.Time{})})
 }
 
 // plain keeps a text in its line and its cell: annotations and termination messages are those of others.

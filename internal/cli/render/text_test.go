@@ -168,7 +168,7 @@ func TestAPlanNamesTheVersionOfAWrite(t *testing.T) {
 		"a delete of any version":       {action.Delete{Object: pod, AnyVersion: true}, ""},
 		"a gate":                        {action.Ungate{Pod: pod}, ""},
 		"a gate, and an annotation too": {action.Ungate{Pod: pod, Annotations: map[string]string{"a": ""}}, "9"},
-		"a condition":                   {action.SetCondition{Pod: pod}, ""},
+		"a condition":                   {action.SetCondition{Object: pod}, ""},
 	} {
 		if got := actionOf(tt.write).Preconditions; got.ResourceVersion != tt.want || got.UID != "pod" {
 			t.Errorf("%s: %+v", name, got)

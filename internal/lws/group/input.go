@@ -56,7 +56,7 @@ func restore(g *input) (p lws.Plan, next bool) {
 	return p, true
 }
 
-// name is what people call the group.
+// name names the group for people.
 func (g *input) name() string { return workload.GroupName(g.Set, g.Index) }
 
 // pods is the group of a leader as package restart reads it.
@@ -167,7 +167,7 @@ func (g hashMaker) tell(plan lws.Plan) lws.Plan {
 		return plan
 	}
 	plan.Actions = slices.Insert(plan.Actions, 0, action.Action(action.SetCondition{
-		Pod: identity.RefOf(identity.KindPod, g.Leader), Condition: want,
+		Object: identity.RefOf(identity.KindPod, g.Leader), Condition: want,
 		Because: lws.Because(lws.CodeGroupReady, fmt.Sprintf("the workers of group %s are ready: %s", g.name(), want.Status)),
 	}))
 	return plan
