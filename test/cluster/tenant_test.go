@@ -193,7 +193,7 @@ func changes[T client.Object](s *scene, all []T) (again func()) {
 	round := 0
 	return func() {
 		round++
-		label := drill.Merge(fmt.Sprintf(`{"metadata":{"labels":{"round":"%d"}}}`, round))
+		label := drill.Merge(fmt.Sprintf(`{"metadata":{"annotations":{"round":"%d"}}}`, round))
 		_ = drill.Together(all, func(o T) error { return bed.Client.Patch(s.Context(), o.DeepCopyObject().(client.Object), label) })
 	}
 }
