@@ -45,14 +45,14 @@ func GroupKey(namespace, leaderPodName string) string {
 	return sha1Hex(namespace + "/" + leaderPodName)
 }
 
-// HashName is the host name of a leader whose group has a key instead of an ordinal. The worker
+// HashName is the host name of a Hash leader. The worker
 // StatefulSet of the group and, with a subdomain per group, its Service have the same name.
 func HashName(set, key string) string { return set + "-" + key[:min(len(key), 8)] }
 
 // indexDigits is how many digits of a key make the index of its group.
 const indexDigits = 7
 
-// HashIndex is the index of a group that has a key: the first seven hex digits as a number. It is
+// HashIndex is the index of a Hash group: the first seven hex digits as a number. It is
 // below 2^28, and groups of equal indexes have no place in one set.
 func HashIndex(key string) int {
 	if len(key) >= indexDigits {

@@ -182,7 +182,7 @@ func TestAGroupThatExhaustsItsBudgetIsStopped(t *testing.T) {
 		t.Errorf("the event is %+v", event)
 	}
 	c.do(lws.Plan{Actions: plan.Actions[:1]})
-	c.awake() // the process ended, and the next one goes on from there
+	c.awake() // the process ended, and another one continues
 	if a := find[Pod](c, "w-0").Annotations; a[lwsv1.GroupRestartBudgetExhaustedAnnotationKey] != "true" || a[recover] != "" || a[restart.AnnotationKey] == "" {
 		t.Errorf("the leader has %v", a)
 	}

@@ -29,7 +29,7 @@ import (
 
 type Deployment = *appsv1.Deployment
 
-// keyed is a cluster with a set of groups that have keys. Its Deployment has a ReplicaSet for each revision.
+// keyed is a cluster with a set of Hash groups. Its Deployment has a ReplicaSet for each revision.
 func keyed(t *testing.T, replicas, size int32, edits ...edit) *cluster {
 	t.Helper()
 	c := newCluster(t)

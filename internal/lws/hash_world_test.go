@@ -28,7 +28,7 @@ import (
 
 type ReplicaSet = *appsv1.ReplicaSet
 
-// hashWorld is a set whose groups have keys, with stand-ins for the controllers of Deployments and ReplicaSets.
+// hashWorld is a set of Hash groups, with stand-ins for the controllers of Deployments and ReplicaSets.
 type hashWorld struct {
 	*cluster
 	t                    *rapid.T

@@ -77,7 +77,7 @@ func Paused(set *lwsv1.LeaderWorkerSet) bool {
 }
 
 // AsLed is a set as the group of a leader is to see it. While the rollout is paused, a group has the subdomain policy
-// of its leader: what waits is not for it. A group that has a key always has that of its leader.
+// of its leader: what waits is not for it. A Hash group always has that of its leader.
 func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSet {
 	if leader == nil || !Paused(set) && !workload.IsHashLeader(leader) {
 		return set

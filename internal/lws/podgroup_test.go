@@ -162,7 +162,7 @@ func TestMinCountIsRaisedBeforeLeadersAreCreated(t *testing.T) {
 	}
 }
 
-// keyedNatively is a cluster with a set of groups that have keys, placed by Kubernetes' own scheduler. It has no leaders.
+// keyedNatively is a cluster with a set of Hash groups, placed by Kubernetes' own scheduler. It has no leaders.
 func keyedNatively(t *testing.T, level gang.Level, replicas, size int32) *cluster {
 	t.Helper()
 	c := newCluster(t)

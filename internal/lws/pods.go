@@ -106,7 +106,7 @@ func GroupReadyOf(leader *corev1.Pod) corev1.ConditionStatus {
 	return workload.Condition(leader, lwsv1.GroupReadyCondition).Status
 }
 
-// StartsWorkers reports whether a leader is ready as far as startupPolicy LeaderReady goes. One with a key is Ready
+// StartsWorkers reports whether a leader is ready as far as startupPolicy LeaderReady goes. A Hash leader is Ready
 // only when its workers are: its containers count.
 func StartsWorkers(leader *corev1.Pod) bool {
 	return PodReady(leader) || workload.IsHashLeader(leader) && leader.Status.Phase == corev1.PodRunning &&

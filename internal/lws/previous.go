@@ -227,7 +227,7 @@ const (
 	ScaledAgain = 5 * time.Second
 )
 
-// LeftBehind returns the workers that a leader with a key left behind when it was deleted with --cascade=orphan. No
+// LeftBehind returns the workers that a Hash leader left behind when it was deleted with --cascade=orphan. No
 // leader adopts them, because the next one has another key, and they hold the room of a group.
 func (g *Group) LeftBehind() []Object {
 	if !g.HasKey {

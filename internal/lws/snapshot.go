@@ -23,7 +23,7 @@ type SetSnapshot struct {
 
 	// StatefulSet holds what bears the leader StatefulSet's name.
 	StatefulSet identity.Claim[*appsv1.StatefulSet]
-	// Deployment holds what has the leader Deployment's name, in a set whose groups have keys.
+	// Deployment holds what has the leader Deployment's name, in a set of Hash groups.
 	// ReplicaSets are the UIDs of those that it controls: leaders belong to them.
 	Deployment  identity.Claim[*appsv1.Deployment]
 	ReplicaSets identity.Claimant
@@ -35,7 +35,7 @@ type SetSnapshot struct {
 	// Groups has an entry for each leader that is a member, by rising index.
 	Groups []Group
 	// Vacant has an entry for each group that is wanted and has no leader, by rising index: its workers of an earlier
-	// life may still stand. Where groups have keys, it has those that have pods and no leader.
+	// life may still stand. In a Hash set, it has those that have pods and no leader.
 	Vacant []Group
 	// Service holds what bears the name of the Shared headless Service.
 	Service identity.Claim[*corev1.Service]

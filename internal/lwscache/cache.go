@@ -23,7 +23,7 @@ import (
 	"lockstep.dev/lockstep/internal/sieve"
 )
 
-// indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner. Where groups have keys,
+// indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner. In a Hash set,
 // that is the name of the set for leaders, and of the leader for what belongs to it. It finds revisions and PVCs by the
 // UID of their controller ("uid:…") too, and PVCs by the name of their set ("under:…"). It finds what a group consists
 // of, but for its leader, by the name that the group's is made of ("group:…").
@@ -101,7 +101,7 @@ func statefulSetKeys(sts client.Object) []string {
 	return groupKeys(sts.GetName())
 }
 
-// podKeys are the keys of a pod. In a group that has a key, the name of a pod does not say what it belongs to: its
+// podKeys are the keys of a pod. In a Hash group, the name of a pod does not say what it belongs to: its
 // labels and annotations do. Such a worker is found by the name of its set, too.
 func podKeys(pod client.Object) []string {
 	if leader := workload.LeaderOf(pod); leader != "" {

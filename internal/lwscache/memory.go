@@ -68,8 +68,8 @@ type setMemory struct {
 	moved    time.Time
 }
 
-// wishOf is what a set asks for: its spec, and the metadata that its StatefulSet takes over. A
-// policy may ask for a label, and a new label is no new generation.
+// wishOf tells whether a set asks for something else: a new spec has a new generation, and a new label or annotation,
+// which its StatefulSet takes over, has none.
 func wishOf(set client.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Generation: set.GetGeneration(), Labels: set.GetLabels(), Annotations: set.GetAnnotations()}
 }

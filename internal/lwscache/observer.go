@@ -60,7 +60,7 @@ type reading struct {
 	lives identity.Lives
 	// owners creates the leaders of the set: its StatefulSet, also one to adopt, or the ReplicaSets of its Deployment.
 	owners identity.Claimant
-	// isHash is set once the makers are read of a set whose groups have keys.
+	// isHash is set once the makers are read of a set of Hash groups.
 	isHash bool
 	// former names what made the leaders while the set had groups of the other identity, or is empty.
 	former string
@@ -121,7 +121,7 @@ func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind
 }
 
 // Pods returns the cached pods that are named as a StatefulSet would name its own, whatever their owner, or those that
-// belong to a set or a leader in the same way where groups have keys. It does not wait, so event handlers may call it.
+// belong to a set or a leader in the same way in a Hash set. It does not wait, so event handlers may call it.
 // Writes to pods need no wait: a second create of a pod is refused, and so is a delete.
 func (o *Observer) Pods(ctx context.Context, statefulSet types.NamespacedName) ([]*corev1.Pod, error) {
 	return o.podsWith(ctx, statefulSet.Namespace, byName(statefulSet.Name))
@@ -135,7 +135,7 @@ func (o *Observer) podsWith(ctx context.Context, namespace, key string) ([]*core
 	return listed[*corev1.Pod](ctx, o.cached, &corev1.PodList{}, "pods of "+strconv.Quote(key), client.InNamespace(namespace), keyed(key), client.DisableReadYourWritesConsistency)
 }
 
-// keyed selects the objects with a key of the index.
+// keyed selects the objects that the index has under a key.
 func keyed(key string) client.ListOption { return client.MatchingFields{indexClaim: key} }
 
 // listed returns the objects of a list. An error says what they are.

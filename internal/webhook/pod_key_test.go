@@ -207,7 +207,7 @@ var anyPod = rapid.Custom(func(t *rapid.T) *corev1.Pod {
 	return pod
 })
 
-// anyHashPod is a new pod of a set whose groups have keys: a leader as a ReplicaSet creates it, or a worker.
+// anyHashPod is a new pod of a set of Hash groups: a leader as a ReplicaSet creates it, or a worker.
 var anyHashPod = rapid.Custom(func(t *rapid.T) *corev1.Pod {
 	pod := anyPod.Draw(t, "pod")
 	if rule.IsLeader(pod) {

@@ -40,7 +40,7 @@ func (s *scene) groupOf(leader *corev1.Pod) []*corev1.Pod {
 	})
 }
 
-// awaitKeyed waits until a set of groups with keys is settled, and returns its leaders.
+// awaitKeyed waits until a set of Hash groups is settled, and returns its leaders.
 func (s *scene) awaitKeyed(want *lwsv1.LeaderWorkerSet) (leaders []*corev1.Pod) {
 	s.Eventually("set "+want.Name+" is settled", func() error {
 		set := s.Set(want.Name)
@@ -438,7 +438,7 @@ type keyedSet struct {
 	gated bool
 }
 
-// Lockstep takes over sets of version 0.11 whose groups have keys, at rest, in mid-rollout and while leaders wait. Only
+// Lockstep takes over sets of Hash groups of version 0.11, at rest, in mid-rollout and while leaders wait. Only
 // the rollout replaces pods. Workers stay under the names that they have. Then Lockstep leaves again.
 func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 	s := newScene(t)
@@ -560,7 +560,7 @@ func (e *keyedSet) grown(leader *corev1.Pod) error {
 	return errors.Join(e.other.SyncReadiness(e.Context(), leader), drill.ErrStill)
 }
 
-// A set of groups with keys is deleted, and created again at once. What the former one left is waited for, or adopted.
+// A set of Hash groups is deleted, and created again at once. What the former one left is waited for, or adopted.
 func TestASetWithKeysIsRecreated(t *testing.T) {
 	each(t, map[string]metav1.DeletionPropagation{
 		"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground, "orphan": metav1.DeletePropagationOrphan,
@@ -593,7 +593,7 @@ func TestASetWithKeysIsRecreated(t *testing.T) {
 	})
 }
 
-// In Parallel, every pod of a group with a key is deleted before the first of them is gone: as its leader is deleted,
+// In Parallel, every pod of a Hash group is deleted before the first of them is gone: as its leader is deleted,
 // and as its set is.
 func TestAGroupWithAKeyEndsInParallel(t *testing.T) {
 	s := asideScene(t)

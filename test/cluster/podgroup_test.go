@@ -236,7 +236,7 @@ func (s *scene) countBeforeLeaders(mark int, set *lwsv1.LeaderWorkerSet) {
 	}
 }
 
-// keyedGangLife is gangLife of groups that have keys: they are created, rolled with surge, and scaled to nothing and
+// keyedGangLife is gangLife of Hash groups: they are created, rolled with surge, and scaled to nothing and
 // back.
 func keyedGangLife(s *scene, scheduling string) {
 	set := s.newSet("a", 2, 3, imageA, scheduledAs(scheduling), withKeys, budget(1, 1, 0), slowly("2s"))

@@ -80,7 +80,7 @@ func (o *Operator) AwaitRoles() error {
 // RightsFile names the file to which runs add the rights that the operator used.
 const RightsFile = "LOCKSTEP_RIGHTS"
 
-// Right is what the operator's account asked of the API server. Name is kept for objects of the
+// Right is a right that the operator's account used. Name is kept for objects of the
 // cluster and of the operator's namespace: only there a role names objects.
 type Right struct {
 	Verb, Group, Resource, Name string

@@ -260,7 +260,7 @@ type question struct {
 	alone bool
 }
 
-// answer is what package pvc decides.
+// answer is a decision of package pvc.
 type answer struct {
 	// reads: the cache shows no user, so pods are read.
 	reads bool

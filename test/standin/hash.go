@@ -14,7 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// groupReady is the readiness gate and condition of leaders whose groups have keys.
+// groupReady is the readiness gate and condition of Hash leaders.
 const groupReady = "leaderworkerset.sigs.k8s.io/group-ready"
 
 // LeaderDeployment returns the Deployment of the leaders of a set with groupIdentity Hash, as 0.11 makes it.
@@ -52,7 +52,7 @@ func (o *Other) ApplyLeaderDeployment(ctx context.Context, set *lwsv1.LeaderWork
 	return o.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), client.FieldOwner(manager), client.ForceOwnership)
 }
 
-// Lift lets a leader with a key be scheduled.
+// Lift lets a Hash leader be scheduled.
 func (o *Other) Lift(ctx context.Context, leader *corev1.Pod) error {
 	next := leader.DeepCopy()
 	next.Spec.SchedulingGates = nil
@@ -60,7 +60,7 @@ func (o *Other) Lift(ctx context.Context, leader *corev1.Pod) error {
 	return o.client.Patch(ctx, next, client.StrategicMergeFrom(leader))
 }
 
-// MakeHashGroup creates the worker StatefulSet of a leader with a key, under the name of the leader's pod, and its Service
+// MakeHashGroup creates the worker StatefulSet of a Hash leader, under the name of the leader's pod, and its Service
 // where it has one.
 func (o *Other) MakeHashGroup(ctx context.Context, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) error {
 	host := leader.Spec.Hostname

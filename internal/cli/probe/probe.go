@@ -46,7 +46,7 @@ func create(ctx context.Context, c client.Client, text, namespace string) (*unst
 	return u, c.Create(ctx, u, client.DryRunAll)
 }
 
-// Right is one of the user.
+// Right is a right that a user may have.
 type Right = authorizationv1.ResourceAttributes
 
 // Rights asks for the rights to read and write the kinds of some objects, and for others. It returns those that the

@@ -180,7 +180,7 @@ func groups(s clilws.Survey) []GroupStatus {
 	return all
 }
 
-// missing is how many indices a group that is wanted may have. Groups with keys have no index before they exist.
+// missing is how many indices a group that is wanted may have. Hash groups have no index before they exist.
 func missing(s clilws.Survey) int {
 	if workload.HasHashIdentity(s.Set.Set) {
 		return 0

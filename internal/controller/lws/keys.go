@@ -182,7 +182,7 @@ func labelledGroup(object client.Object) types.NamespacedName {
 	return beside(object, labelledSet(object).Name+"-"+object.GetLabels()[lwsv1.GroupIndexLabelKey])
 }
 
-// groupsOfPodGroup is groupOfGang, also where groups have keys: the label has the key of the leader.
+// groupsOfPodGroup is groupOfGang, also in a Hash set: the label has the key of the leader.
 func groupsOfPodGroup(o *lwscache.Observer, object client.Object) []types.NamespacedName {
 	label := object.GetLabels()[lwsv1.GroupIndexLabelKey]
 	if _, err := strconv.Atoi(label); label == "" || err == nil {

@@ -200,8 +200,8 @@ func placeHashLeader(pod *corev1.Pod) {
 	}
 }
 
-// hostOfLeader is the host name of the leader of a pod's group: the name of the leader, unless the group has a key. A
-// worker of such a group knows it from the address of its leader.
+// hostOfLeader is the host name of the leader of a pod's group: the name of the leader, unless it is a Hash group.
+// A worker of a Hash group knows it from the address of its leader.
 func hostOfLeader(pod *corev1.Pod, name string) string {
 	switch {
 	case !workload.HasKey(pod):

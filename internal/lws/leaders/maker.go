@@ -26,7 +26,7 @@ func New(t *table.Table) table.Maker {
 	return &statefulSetMaker{t}
 }
 
-// replacements are the gated leaders of a set whose groups have keys.
+// replacements are the gated leaders of a set of Hash groups.
 type replacements struct {
 	// room counts the places of the set, and admitted are the leaders that get one.
 	room               rollout.Room

@@ -59,7 +59,7 @@ func (f *Failure) of(members []member, now time.Time) *Failure {
 	return f
 }
 
-// workerName is the name of a worker. Another implementation names the StatefulSet of a group with a key in
+// workerName is the name of a worker. Another implementation names the StatefulSet of a Hash group in
 // another way.
 func (g Group) workerName(index int) string {
 	name := workload.HostName(g.Leader)

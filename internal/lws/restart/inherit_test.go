@@ -95,7 +95,7 @@ func TestInheritanceMakesNoEntries(t *testing.T) {
 	})
 }
 
-// Another implementation counts a group with a key under its whole key, and one with an ordinal under that.
+// Another implementation counts the restarts of a Hash group under its key, and of another group under its ordinal.
 func TestCountsOfAnotherImplementationHaveTheKeyOfTheGroup(t *testing.T) {
 	key, made := strings.Repeat("a", 40), metav1.NewTime(time.Unix(1000, 0))
 	index := identity.HashIndex(key)

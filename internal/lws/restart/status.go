@@ -192,7 +192,7 @@ func textOf(groups ...lwsv1.GroupRestarts) (sum int) {
 	return sum
 }
 
-// Owners says which groups with keys may have entries.
+// Owners says which Hash groups may have entries.
 type Owners struct {
 	// Living are the groups with a leader, and Kept those that are stopped for good.
 	Living, Kept map[int]bool

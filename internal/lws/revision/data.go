@@ -74,7 +74,7 @@ func Key(data []byte) string {
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
 }
 
-// content is what Data encodes, or as much of the template as is asked for.
+// content has the fields of a set that a revision keeps. Template may decode a part of the template.
 type content[Template any] struct {
 	Spec struct {
 		LeaderWorkerTemplate *Template            `json:"leaderWorkerTemplate"`

@@ -126,8 +126,8 @@ func stillFrom(t *table.Table) time.Time {
 	return last.Add(stillAfter)
 }
 
-// delayed is what delays groups. The sentence is written with the counts alone: pods of many groups wait, and each that
-// ceases to would be a write.
+// delayed says why groups are delayed. The sentence changes only with the counts: the pods of many groups may wait, and
+// each one that stops waiting would cost a write.
 func delayed(t *table.Table) action.Reason {
 	have := &t.SetSnapshot.Set.Status
 	told, _ := condition.Of(have.Conditions, string(lwsv1.LeaderWorkerSetProgressing))

@@ -14,7 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// LeaderDeployment is the Deployment of the leaders of a set whose groups have keys. While it is paused, it
+// LeaderDeployment is the Deployment of the leaders of a set of Hash groups. While it is paused, it
 // replaces no leader of an old template.
 func LeaderDeployment(set *lwsv1.LeaderWorkerSet, key string, paused bool) *appsv1.Deployment {
 	replicas, rolling := Replicas(set), rollingUpdate(set) // the Deployment controller resolves percentages
@@ -67,7 +67,7 @@ func HasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// LeaderOf is the name of the leader of a pod or a StatefulSet of a group that has a key, or empty.
+// LeaderOf is the name of the leader of a pod or a StatefulSet of a Hash group, or empty.
 func LeaderOf(object metav1.Object) string {
 	pod, isPod := object.(*corev1.Pod)
 	owner := metav1.GetControllerOfNoCopy(object)

@@ -86,8 +86,8 @@ func NameLimit(set *lwsv1.LeaderWorkerSet) int {
 	return validation.LabelValueMaxLength - len("-") - revisionHashLength - len(longestSuffix(set))
 }
 
-// longestSuffix is what follows the name of a set in the names of its StatefulSets: the last of its groups has the
-// longest, if it has workers.
+// longestSuffix returns the longest text that the name of a StatefulSet adds to the name of its set. The last group has
+// it, if groups have workers.
 func longestSuffix(set *lwsv1.LeaderWorkerSet) string {
 	if Size(set) < 2 {
 		return ""
@@ -100,7 +100,7 @@ func IsNameTooLong(set *lwsv1.LeaderWorkerSet) bool {
 	return !HasHashIdentity(set) && len(set.Name) > NameLimit(set) // a Hash set has a limit of its own
 }
 
-// HasKey reports whether an object is of a group that has a key instead of an ordinal: two labels
+// HasKey reports whether an object is of a Hash group: two labels
 // have it.
 func HasKey(object metav1.Object) bool {
 	labels := object.GetLabels()
@@ -108,7 +108,7 @@ func HasKey(object metav1.Object) bool {
 	return key != "" && key == labels[lwsv1.GroupIndexLabelKey]
 }
 
-// IsHashLeader reports whether a pod was created as the leader of a group that has a key. No
+// IsHashLeader reports whether a pod was created as the leader of a Hash group. No
 // StatefulSet makes one, whatever the template of its pods says.
 func IsHashLeader(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
