@@ -8,7 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,40 +123,26 @@ var protectionParts = client.MatchingLabels{"app.kubernetes.io/name": "lockstep"
 // leaveOut makes every binding of protection exclude namespaces with the label. It returns a
 // function that restores the bindings.
 func (b *bed) leaveOut() (putBack func() error) {
-	mutating, validating := &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{}
-	must(errors.Join(b.Client.List(b.ctx, mutating, protectionParts), b.Client.List(b.ctx, validating, protectionParts)))
-	valid(len(mutating.Items) > 0 && len(validating.Items) > 0, "%d mutating and %d validating bindings are installed", len(mutating.Items), len(validating.Items))
 	putBack = func() error { return nil }
-	leave := func(binding client.Object, match **admissionv1.MatchResources) {
-		was, others := *match, putBack
-		putBack = func() error {
-			*match = was
-			return errors.Join(others(), b.Client.Update(b.ctx, binding))
+	for _, kind := range []string{"MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding"} {
+		bindings := &unstructured.UnstructuredList{}
+		bindings.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(kind + "List"))
+		must(b.Client.List(b.ctx, bindings, protectionParts))
+		valid(len(bindings.Items) > 0, "no %s is installed", kind)
+		for i := range bindings.Items {
+			binding, others := &bindings.Items[i], putBack
+			was := binding.DeepCopy()
+			putBack = func() error {
+				was.SetResourceVersion(binding.GetResourceVersion())
+				return errors.Join(others(), b.Client.Update(b.ctx, was))
+			}
+			at := []string{"spec", "matchResources", "namespaceSelector", "matchExpressions"}
+			all, _, _ := unstructured.NestedSlice(binding.Object, at...)
+			all = append(all, map[string]any{"key": bareLabel, "operator": "DoesNotExist"})
+			must(errors.Join(unstructured.SetNestedSlice(binding.Object, all, at...), b.Client.Update(b.ctx, binding)))
 		}
-		*match = butLabelled(was)
-		must(b.Client.Update(b.ctx, binding))
-	}
-	for i := range mutating.Items {
-		leave(&mutating.Items[i], &mutating.Items[i].Spec.MatchResources)
-	}
-	for i := range validating.Items {
-		leave(&validating.Items[i], &validating.Items[i].Spec.MatchResources)
 	}
 	return putBack
-}
-
-// butLabelled returns the match resources without namespaces that have the label.
-func butLabelled(match *admissionv1.MatchResources) *admissionv1.MatchResources {
-	result := &admissionv1.MatchResources{}
-	if match != nil {
-		result = match.DeepCopy()
-	}
-	if result.NamespaceSelector == nil {
-		result.NamespaceSelector = &metav1.LabelSelector{}
-	}
-	result.NamespaceSelector.MatchExpressions = append(result.NamespaceSelector.MatchExpressions,
-		metav1.LabelSelectorRequirement{Key: bareLabel, Operator: metav1.LabelSelectorOpDoesNotExist})
-	return result
 }
 
 // guarded waits until the policies apply to the namespace, or do not. If they apply, a new PVC gets

@@ -30,9 +30,9 @@ type scene struct {
 	plan  lws.Plan
 }
 
-func newScene(t *testing.T) *scene {
-	t.Helper()
-	s := &scene{cluster: shared(t), actor: apply.New(api, api).Surveying(lwscache.New(api, api, lwscache.NewMemory()).Standing)}
+func newScene(c *cluster) *scene {
+	c.t.Helper()
+	s := &scene{cluster: c, actor: apply.New(c, c).Surveying(lwscache.New(c, c, lwscache.NewMemory()).Standing)}
 	s.set = newSet(s.namespace(), "llama")
 	s.set.Labels = map[string]string{"team": "red"}
 	s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers = []corev1.Container{{
@@ -42,7 +42,7 @@ func newScene(t *testing.T) *scene {
 	s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Volumes = []corev1.Volume{{
 		Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 	}}
-	s.must(api.Create(t.Context(), s.set))
+	s.create(s.set)
 	s.plan = lwsset.Decide(lws.SetSnapshot{Set: s.set, HistoryRead: true, Now: time.Now()})
 	return s
 }
@@ -60,12 +60,6 @@ func planned[A action.Action](s *scene, plan lws.Plan, kind identity.Kind) A {
 	return none
 }
 
-// create returns the plan's create of a kind.
-func (s *scene) create(kind identity.Kind) action.Create {
-	s.t.Helper()
-	return planned[action.Create](s, s.plan, kind)
-}
-
 func (s *scene) do(a action.Action) error {
 	s.t.Helper()
 	_, err := s.actor.Do(s.t.Context(), a)
@@ -75,14 +69,14 @@ func (s *scene) do(a action.Action) error {
 func (s *scene) statefulSet() *appsv1.StatefulSet {
 	s.t.Helper()
 	sts := &appsv1.StatefulSet{}
-	s.must(api.Get(s.t.Context(), client.ObjectKeyFromObject(s.set), sts))
+	s.must(s.Get(s.t.Context(), client.ObjectKeyFromObject(s.set), sts))
 	return sts
 }
 
 // created creates the leader StatefulSet of the plan and returns it.
 func (s *scene) created() *appsv1.StatefulSet {
 	s.t.Helper()
-	s.must(s.do(s.create(identity.KindStatefulSet)))
+	s.must(s.do(planned[action.Create](s, s.plan, identity.KindStatefulSet)))
 	return s.statefulSet()
 }
 
@@ -101,14 +95,15 @@ func TestApplyOntoAChangedObjectIsStale(t *testing.T) {
 	tests := map[string]func(*scene, *appsv1.StatefulSet, *action.Apply){
 		"changed since": func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) {
 			sts.Annotations["example.com/note"] = "mine"
-			s.must(api.Update(t.Context(), sts))
+			s.must(s.Update(t.Context(), sts))
 		},
 		"another incarnation": func(_ *scene, _ *appsv1.StatefulSet, a *action.Apply) { a.Onto.UID = types.UID("another") },
-		"gone":                func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) { s.must(api.Delete(t.Context(), sts)) },
+		"gone":                func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) { s.must(s.Delete(t.Context(), sts)) },
 	}
+	c := withDefinition(t)
 	for name, spoil := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
+		c.part(name, func() {
+			s, t := newScene(c), c.t
 			sts := s.created()
 			s.set.Spec.Replicas = new(int32(7))
 			onto := s.applyOnto(sts)
@@ -117,7 +112,7 @@ func TestApplyOntoAChangedObjectIsStale(t *testing.T) {
 				t.Fatalf("got error %v, want apply.ErrStale", err)
 			}
 			after := &appsv1.StatefulSet{}
-			err := api.Get(t.Context(), client.ObjectKeyFromObject(s.set), after)
+			err := s.Get(t.Context(), client.ObjectKeyFromObject(s.set), after)
 			if name == "gone" && !apierrors.IsNotFound(err) {
 				t.Errorf("the apply brought the StatefulSet back: %v", err)
 			}
@@ -131,11 +126,13 @@ func TestApplyOntoAChangedObjectIsStale(t *testing.T) {
 // An apply removes fields that the set no longer has. A POST of an earlier version or of another
 // implementation may have made them.
 func TestApplyRemovesDroppedFields(t *testing.T) {
+	c := withDefinition(t)
 	for name, post := range map[string]bool{"created by an apply": false, "created by a POST": true} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
+		c.part(name, func() {
+			s := newScene(c)
 			if post {
-				s.must(api.Create(t.Context(), s.create(identity.KindStatefulSet).Object.DeepCopyObject().(client.Object), client.FieldOwner(lws.FieldOwner)))
+				created := planned[action.Create](s, s.plan, identity.KindStatefulSet).Object.DeepCopyObject().(client.Object)
+				s.must(s.Create(s.t.Context(), created, client.FieldOwner(lws.FieldOwner)))
 			} else {
 				s.created()
 			}

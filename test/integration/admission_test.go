@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/install"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 )
 
@@ -90,12 +89,11 @@ func wantDenied(t *testing.T, err error, path string) {
 func TestTemplatesThatNothingCanRunAreRefused(t *testing.T) {
 	c := newCluster(t)
 	r := c.replica(nil)
-	withURL := func(o *install.Options) { o.WebhookURL = r.webhookURL() }
-	c.install(withURL)
+	c.install(r.called)
 	c.createSet("good")
 	stored := setOf("default", "stored", 2, leading(wrong["a name in capitals"].edit))
 	c.create(stored)
-	c.install(withURL)
+	c.install(r.called)
 	r.start().untilReady()
 
 	for what, w := range wrong {
@@ -208,7 +206,7 @@ func (c *cluster) broken() map[string]*unstructured.Unstructured {
 func TestSetsStoredBeforeARuleAreStillWritten(t *testing.T) {
 	c := newCluster(t)
 	r := c.replica(nil)
-	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	c.install(r.called)
 	c.must(c.Delete(t.Context(), c.mutating()))
 	c.must(c.Delete(t.Context(), c.validating()))
 	c.until("sets are stored unseen", func() bool { return c.Create(c.t.Context(), newSet("default", "unseen")) == nil })
@@ -220,7 +218,7 @@ func TestSetsStoredBeforeARuleAreStillWritten(t *testing.T) {
 	c.must(c.Create(t.Context(), taken))
 	c.leadersByOther(taken)
 	specless := c.withoutSpec()
-	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	c.install(r.called)
 	r.start().untilReady()
 
 	for path, set := range c.broken() {

@@ -168,15 +168,14 @@ func (c *cluster) presented(r *replica) *x509.Certificate {
 func TestARotationRefusesNoWrite(t *testing.T) {
 	c := newCluster(t)
 	first, second := c.replica(nil), c.replica(nil)
-	withURL := func(o *install.Options) { o.WebhookURL = first.webhookURL() }
-	c.install(withURL)
+	c.install(first.called)
 	first.start().untilReady()
 	second.start().untilReady()
 	old, presented := c.secret(certs.AuthoritySecret), c.presented(second)
 	writes := c.watchWrites(first, second)
 
 	c.must(c.Delete(t.Context(), old))
-	c.install(withURL)
+	c.install(first.called)
 	next := c.secret(certs.AuthoritySecret).Data
 	if bytes.Equal(next[certs.AuthorityCert], old.Data[certs.AuthorityCert]) {
 		t.Fatal("install made no other authority")
@@ -193,7 +192,7 @@ func TestARotationRefusesNoWrite(t *testing.T) {
 			return c.presented(r).CheckSignatureFrom(signer.Leaf) == nil
 		})
 	}
-	c.install(func(o *install.Options) { withURL(o); o.DropOlder = true })
+	c.install(func(o *install.Options) { first.called(o); o.DropOlder = true })
 	if slices.ContainsFunc(c.bundles(), func(b []byte) bool { return !bytes.Equal(b, next[certs.AuthorityCert]) }) {
 		t.Error("a webhook still trusts the old authority")
 	}

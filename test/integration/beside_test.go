@@ -137,7 +137,7 @@ func TestOperatorDoesNotStartBesideAnotherImplementation(t *testing.T) {
 	competing := c.replica(func(o *operator.Options) {
 		o.Log = funcr.New(func(_, args string) { logged.HandleWarningHeader(0, "", args) }, funcr.Options{})
 	})
-	c.install(func(o *install.Options) { o.WebhookURL = competing.webhookURL() })
+	c.install(competing.called)
 	c.lease(ns, theirPod, 0)
 	for _, elect := range []bool{true, false} {
 		c.mustNotRun(elect, `"elsewhere"`, "kubectl --namespace elsewhere scale")

@@ -107,10 +107,7 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 	if _, text := c.worst(); strings.Count(text, "failure") < 5 {
 		t.Errorf("before install:\n%s", text)
 	}
-	r := c.replica(nil)
-	withURL := func(o *install.Options) { o.WebhookURL = r.webhookURL() }
-	c.install(withURL)
-	r.start().untilReady()
+	r := c.serving()
 	c.allOK()
 
 	for _, tt := range []struct {
@@ -170,7 +167,7 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 		c.part(tt.name, func() {
 			tt.damage()
 			c.finds(tt.check, tt.want)
-			c.install(withURL)
+			c.install(r.called)
 			c.allOK()
 		})
 	}
@@ -310,7 +307,7 @@ func TestCheckNamesMissingFeatures(t *testing.T) {
 		t.Errorf("got:\n%s", text)
 	}
 	c.table = check.Installed
-	c.install(func(o *install.Options) { o.ProtectOnly = true })
+	c.install(protectOnly)
 	if results, text := c.worst(); results["features"] != check.Warning || results["policies"] != check.OK || results["roles"] != check.OK || results["admission"] != check.OK {
 		t.Errorf("got:\n%s", text)
 	}

@@ -1,8 +1,7 @@
 // Package integration checks what only a real API server can show: how it applies
 // the CustomResourceDefinition, preconditions and field ownership.
 //
-// It starts etcd and kube-apiserver once for all tests. No controller, scheduler or
-// garbage collector runs, and objects stay after a test: every test uses its own namespace.
+// It starts etcd and kube-apiserver for each test. No controller, scheduler or garbage collector runs.
 package integration
 
 import (
@@ -65,14 +64,21 @@ type cluster struct {
 // newCluster starts an API server for one test, with nothing installed.
 func newCluster(t *testing.T) *cluster { return newClusterWith(t, nil) }
 
+// withDefinition starts an API server for one test, with the definition of sets alone.
+func withDefinition(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	_, err := envtest.InstallCRDs(c.cfg, envtest.CRDInstallOptions{
+		Paths: []string{filepath.Join(root, "config", "crd")}, ErrorIfPathMissing: true, MaxTime: patience,
+	})
+	c.must(err)
+	return c
+}
+
 // newClusterWith starts an API server with flags.
 func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 	t.Helper()
-	env, own, err := startUp(func(env *envtest.Environment) {
-		for flag, value := range flags {
-			env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
-		}
-	})
+	env, own, err := startUp(flags)
 	must(t, err)
 	t.Cleanup(func() { _ = env.Stop() })
 	own.QPS = -1
@@ -85,9 +91,6 @@ func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 	return &cluster{t: t, env: env, cfg: own, Client: direct}
 }
 
-// shared returns the API server that all tests share.
-func shared(t *testing.T) *cluster { return &cluster{t: t, cfg: cfg, Client: api} }
-
 // part runs a part of the test.
 func (c *cluster) part(name string, run func()) {
 	whole := c.t
@@ -98,7 +101,7 @@ func (c *cluster) part(name string, run func()) {
 	})
 }
 
-// namespace creates a namespace that no other test uses.
+// namespace creates a namespace of its own.
 func (c *cluster) namespace() string {
 	c.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -312,61 +315,21 @@ func newSet(namespace, name string) *lwsv1.LeaderWorkerSet {
 	return set
 }
 
-var (
-	// cfg connects to the API server as an administrator.
-	cfg *rest.Config
-
-	// assets is the directory of the binaries. envtest reads the variable as well.
-	assets = cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin", "assets"))
-
-	// api is an uncached client of cfg that knows the core types and LeaderWorkerSets.
-	api client.Client
-
-	// scheme has the types of api.
-	scheme = runtime.NewScheme()
-)
-
 const root = "../.."
 
-func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
+// startUp starts an API server with flags. envtest waits only five seconds for the first namespace. On a slow machine
+// that fails, and startUp tries again.
+func startUp(flags map[string]string) (*envtest.Environment, *rest.Config, error) {
+	assets := cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin", "assets"))
 	if _, err := os.Stat(assets); err != nil {
-		return 0, fmt.Errorf("run make build first: %w", err)
+		return nil, nil, fmt.Errorf("run make build first: %w", err)
 	}
-	env, own, err := startUp(func(env *envtest.Environment) {
-		env.CRDInstallOptions = envtest.CRDInstallOptions{
-			Paths: []string{filepath.Join(root, "config", "crd")}, ErrorIfPathMissing: true, MaxTime: patience,
-		}
-	})
-	if err != nil {
-		return 0, err
-	}
-	cfg = own
-	defer func() { err = errors.Join(err, env.Stop()) }()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme)); err != nil {
-		return 0, err
-	}
-	if api, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
-}
-
-// startUp starts an API server with a changed environment. envtest waits only five seconds
-// for the first namespace. On a slow machine that fails, and startUp tries again.
-func startUp(change func(*envtest.Environment)) (*envtest.Environment, *rest.Config, error) {
 	var failed error
 	for range 5 {
 		env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience}
-		change(env)
+		for flag, value := range flags {
+			env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
+		}
 		config, err := env.Start()
 		if err == nil {
 			return env, config, nil

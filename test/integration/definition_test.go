@@ -24,7 +24,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	cli "lockstep.dev/lockstep/internal/cli/lws"
-	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -42,7 +41,7 @@ func wantRefusal(t *testing.T, err error, text string) {
 
 // The tests of config/crd check every rule. This one checks a rule of each sort on a real API server.
 func TestDefinitionRefusesInvalidSets(t *testing.T) {
-	namespace := shared(t).namespace()
+	c := withDefinition(t)
 	tests := []struct{ name, spec, text string }{
 		{"startup policy", `{startupPolicy: Whenever}`, `spec.startupPolicy: Unsupported value: "Whenever": supported values: "LeaderCreated", "LeaderReady"`},
 		{"termination policy", `{podTerminationPolicy: Serial}`, `spec.podTerminationPolicy: Unsupported value: "Serial": supported values: "Default", "Parallel"`},
@@ -58,13 +57,13 @@ func TestDefinitionRefusesInvalidSets(t *testing.T) {
 		{"costly quantity", `{leaderWorkerTemplate: {workerTemplate: {spec: {containers: [{name: c, resources: {limits: {cpu: "1e-2147483647"}}}]}}}}`, "should match"},
 		{"costly quantity of a PVC", `{leaderWorkerTemplate: {volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: "1e2147483647"}}}}]}}`, "should match"},
 	}
-	set := newSet(namespace, "w")
-	must(t, api.Create(t.Context(), set))
+	set := newSet("default", "w")
+	c.create(set)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			patch, err := yaml.YAMLToJSON([]byte("{spec: " + tt.spec + "}"))
 			must(t, err)
-			wantRefusal(t, api.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), tt.text)
+			wantRefusal(t, c.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), tt.text)
 		})
 	}
 }
@@ -130,9 +129,7 @@ func (c *cluster) untilUnsupported(name string, status metav1.ConditionStatus) {
 // more fields needs no restart. A field that no decision knows stays, in the spec and in the status.
 func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	c := newCluster(t)
-	r := c.replica(nil)
-	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
-	r.start().untilReady()
+	c.serving()
 	c.createWith("known", nil)
 	c.until("a set of this version has leaders", c.hasLeaders("known"))
 
@@ -238,9 +235,7 @@ func decimalSet(name string) *unstructured.Unstructured {
 // A Deployment takes a quantity as a decimal without quotes. So does a set, whatever the verb.
 func TestUnquotedDecimalQuantitiesAreTaken(t *testing.T) {
 	c := newCluster(t)
-	r := c.replica(nil)
-	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
-	r.start().untilReady()
+	c.serving()
 
 	c.part("create", func() {
 		set := decimalSet("created")

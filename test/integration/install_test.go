@@ -23,6 +23,8 @@ import (
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
+func protectOnly(o *install.Options) { o.ProtectOnly = true }
+
 func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
 	c := newCluster(t)
 
@@ -124,7 +126,7 @@ func TestInstallRefusesToReplaceANewerDefinition(t *testing.T) {
 		t.Errorf("the definition changed: %+v", live.Spec.Names)
 	}
 	c.absent(&corev1.Namespace{}, systemName)
-	c.install(func(o *install.Options) { o.ProtectOnly = true })
+	c.install(protectOnly)
 }
 
 func (c *cluster) mustHoldOwnDefinition() {
@@ -307,7 +309,7 @@ func TestAPolicyBindsTheOperatorAlone(t *testing.T) {
 	bound(account)
 	c.uninstall(nil)
 	c.until("no policy is left", func() bool { return refusal(renamed) == "" })
-	c.install(func(o *install.Options) { o.ProtectOnly = true })
+	c.install(protectOnly)
 	bound(alone)
 	c.uninstall(nil)
 	c.until("no policy of protection alone is left", func() bool { return refusal(renamed) == "" })

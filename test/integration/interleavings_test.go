@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/scheduling"
 	"lockstep.dev/lockstep/test/delay"
@@ -55,26 +57,22 @@ func TestInterleavings(t *testing.T) {
 	rounds, seed := setting(t, "LOCKSTEP_INTERLEAVINGS", roundsInCI), setting(t, "LOCKSTEP_SEED", uint64(time.Now().UnixNano()%1e6))
 	t.Logf("LOCKSTEP_SEED=%d, %d rounds of each arrangement", seed, rounds)
 	g := newGround(t, seed)
-	b := g.builtIn()
-	disturb(b.proxy, seed, brisk)
+	builtIn := g.builtIn(seed)
 	g.part("the built-in controller alone loses a PVC", func() { g.loses(rounds, today, anyhow) })
 
 	g.guards()
-	o := g.ourOperator(false)
-	disturb(o.proxy, seed+1, slow, failing)
+	stop := g.ourOperator(false, seed+1)
 	g.part("beside the built-in controller no PVC is lost", func() { g.keeps(rounds, anyhow, anyhow, gated, plugged) })
-	second := g.ourOperator(false)
-	disturb(second.proxy, seed+2, slow, failing)
+	stopSecond := g.ourOperator(false, seed+2)
 	g.part("two operators beside the built-in controller lose no PVC", func() { g.keeps(rounds/2, anyhow, gated) })
-	second.stop()
+	stopSecond()
 	g.part("beside it, kubelets that refuse nothing lose a PVC without a record", func() { g.loses(rounds, careless, anyhow) })
-	o.stop()
+	stop()
 
-	g.must(b.cmd.Process.Kill())
-	o = g.ourOperator(true)
-	disturb(o.proxy, seed+3, slow, failing)
+	g.must(builtIn.cmd.Process.Kill())
+	stop = g.ourOperator(true, seed+3)
 	g.part("alone the operator loses no PVC", func() { g.keeps(rounds, anyhow, anyhow, gated, plugged) })
-	o.stop()
+	stop()
 }
 
 func setting[T int | uint64](t *testing.T, name string, otherwise T) T {
@@ -98,7 +96,7 @@ var (
 
 // ground is the API server on which rounds are played.
 type ground struct {
-	*course
+	*cluster
 	seed    uint64
 	history *history.History
 	plugin  *scheduling.Plugin
@@ -124,7 +122,7 @@ func newGround(t *testing.T, seed uint64) *ground {
 	t.Helper()
 	klog.SetLogger(logr.Discard()) // broken watches and truncated bodies are logged
 	t.Cleanup(klog.ClearLogger)
-	g := &ground{course: &course{cluster: newCluster(t)}, seed: seed, tally: &tally{seen: map[string]int{}}, slack: 500 * time.Millisecond}
+	g := &ground{cluster: newCluster(t), seed: seed, tally: &tally{seen: map[string]int{}}, slack: 500 * time.Millisecond}
 	client := g.clientset(g.cfg)
 	h, err := history.Begin(t.Context(), client)
 	g.must(err)
@@ -140,7 +138,6 @@ func (g *ground) guards() {
 	for _, file := range []string{"barrier.yaml", "refuse.yaml", "strict.yaml"} {
 		policies.apply(file)
 	}
-	g.barrier = true
 	ns := g.space(gated)
 	g.until("PVCs get a barrier", func() bool {
 		claim := newClaim(ns, "probe")
@@ -289,28 +286,50 @@ var (
 	}
 )
 
-// disturb delays and fails the requests of a component for PVCs and pods.
-func disturb(p *delay.Proxy, seed uint64, troubles ...trouble) {
-	for i, kind := range troubles {
-		for stage, byKind := range kind {
-			for writes, odds := range byKind {
-				match := func(r delay.Request) bool {
-					written := r.Verb == "update" || r.Verb == "patch" || r.Verb == "create"
-					return (r.Resource == "persistentvolumeclaims" || r.Resource == "pods") && written == writes
-				}
-				p.Disturb(stage, delay.Erratic(seed*64+uint64(i)*8+uint64(stage), odds, match))
-			}
-		}
-	}
-}
-
-func (c *course) clientset(config *rest.Config) kubernetes.Interface {
+func (c *cluster) clientset(config *rest.Config) kubernetes.Interface {
 	c.t.Helper()
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	set, err := kubernetes.NewForConfig(config)
 	c.must(err)
 	return set
+}
+
+// disturbed returns the configuration of a component whose requests for PVCs and pods are late and fail.
+func (g *ground) disturbed(component string, seed uint64, kinds ...trouble) *rest.Config {
+	g.t.Helper()
+	all := &delay.Trouble{}
+	for i, kind := range kinds {
+		for stage, byKind := range kind {
+			for writes, odds := range byKind {
+				all.Add(stage, seed*64+uint64(i)*8+uint64(stage), odds, func(r *apirequest.RequestInfo) bool {
+					written := r.Verb == "update" || r.Verb == "patch" || r.Verb == "create"
+					return (r.Resource == "persistentvolumeclaims" || r.Resource == "pods") && written == writes
+				})
+			}
+		}
+	}
+	config := g.user(component)
+	config.Wrap(all.Wrap)
+	return config
+}
+
+// builtIn starts the PVC protection controller of the controller manager.
+func (g *ground) builtIn(seed uint64) *process {
+	g.t.Helper()
+	server, err := delay.Serve(g.disturbed("system:kube-controller-manager", seed, brisk))
+	g.must(err)
+	g.t.Cleanup(server.Close)
+	return g.startControllerManager(&rest.Config{Host: server.URL}, "persistentvolumeclaim-protection-controller")
+}
+
+// ourOperator starts an operator that only protects PVCs.
+func (g *ground) ourOperator(alone bool, seed uint64) (stop func()) {
+	g.t.Helper()
+	return g.replica(func(o *operator.Options) {
+		o.REST, o.Controllers, o.Webhooks = g.disturbed("lockstep", seed, slow, failing), []string{operator.Protection}, false
+		o.Config.LeaderElection.LeaderElect, o.Config.Metrics.BindAddress, o.Config.Protection.Alone = new(bool), "0", alone
+	}).start().untilReady().shut
 }
 
 // handle is the part of a scheduler that the plugin uses.
@@ -326,9 +345,7 @@ func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return
 // startScheduler starts the plugin and its caches.
 func (g *ground) startScheduler() {
 	g.t.Helper()
-	proxy := g.proxy("scheduler")
-	disturb(proxy, g.seed+9, slow, failing)
-	client := g.clientset(proxy.Config())
+	client := g.clientset(g.disturbed("scheduler", g.seed+9, slow, failing))
 	h := handle{client: client, factory: informers.NewSharedInformerFactory(client, 0)}
 	made, err := scheduling.New(g.t.Context(), nil, h)
 	g.must(err)

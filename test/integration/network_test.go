@@ -427,7 +427,7 @@ func TestReviewsDelayNoController(t *testing.T) {
 	r := c.replica(func(o *operator.Options) {
 		o.Config.ClientConnection.QPS, o.Config.ClientConnection.Burst = new(float32(5)), new(int32(5))
 	})
-	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	c.install(r.called)
 	r.start().untilReady()
 	set := c.createSet("w")
 	statefulSet := func() (sts appsv1.StatefulSet) {
@@ -497,7 +497,7 @@ func TestClientCertificate(t *testing.T) {
 	r := c.replica(func(o *operator.Options) {
 		o.Config.Webhook.Port, o.Config.Webhook.ClientCA = new(int32(hooks)), string(certificate)
 	})
-	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	c.install(r.called)
 	r.start().untilReady() // the API server has created a set by then
 	for name, certificates := range map[string][]tls.Certificate{
 		"no certificate":                     nil,

@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/delay"
@@ -40,12 +39,12 @@ import (
 func TestRestartBetweenWritesChangesNothing(t *testing.T) {
 	c := newCluster(t)
 	hooks := c.replica(func(o *operator.Options) { o.Controllers = nil })
-	c.install(func(o *install.Options) { o.WebhookURL = hooks.webhookURL() })
+	c.install(hooks.called)
 	hooks.start().untilReady()
 	if h := c.holder(); h != "" {
 		t.Errorf("a replica without controllers holds the lease as %q", h)
 	}
-	c.startControllerManager("statefulset-controller", "garbage-collector-controller", "persistentvolumeclaim-protection-controller")
+	c.startControllerManager(c.cfg, "statefulset-controller", "garbage-collector-controller", "persistentvolumeclaim-protection-controller")
 	pods := &podStatuses{cluster: c, seen: map[string]map[types.UID]bool{}}
 	go pods.run(t.Context())
 
@@ -156,11 +155,11 @@ func (c *cluster) recorded(ctx context.Context, set *lwsv1.LeaderWorkerSet) bool
 }
 
 // startControllerManager runs controllers of Kubernetes until the test ends.
-func (c *cluster) startControllerManager(controllers ...string) {
+func (c *cluster) startControllerManager(config *rest.Config, controllers ...string) *process {
 	c.t.Helper()
 	path := filepath.Join(c.t.TempDir(), "controllers.kubeconfig")
-	c.must(delay.WriteKubeconfig(c.cfg, path))
-	c.run(nil, "kube-controller-manager", "--kubeconfig", path, "--secure-port=0", "--leader-elect=false",
+	c.must(delay.WriteKubeconfig(config, path))
+	return c.run(nil, "kube-controller-manager", "--kubeconfig", path, "--secure-port=0", "--leader-elect=false",
 		"--controllers="+strings.Join(controllers, ","), "--kube-api-qps=200", "--kube-api-burst=300")
 }
 

@@ -193,17 +193,18 @@ const hostile = "\u202eevil\u200b\x1b[2J\u009b2J\U000e0061\u2028"
 
 // A tenant writes annotations, templates, messages and events. No command shows them to others as they are.
 func TestNoTenantSteersATerminal(t *testing.T) {
-	namespace := shared(t).namespace()
-	p := newPlugin(t, cfg, namespace)
+	const namespace = "default"
+	c := withDefinition(t)
+	p := newPlugin(t, c.cfg, namespace)
 	set := fakeapi.Set("llama", 1, 2, fakeapi.Annotation("kubernetes.io/change-cause", hostile))
 	set.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "llama", Annotations: set.Annotations}
 	value := strings.ReplaceAll(hostile, "\u009b", "") // no YAML has it
 	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: value}}
-	must(t, api.Create(t.Context(), set))
+	c.create(set)
 	set.Status.Conditions = []metav1.Condition{{
 		Type: string(lwsv1.LeaderWorkerSetProgressing), Status: metav1.ConditionTrue, Reason: "Refused", Message: hostile, LastTransitionTime: metav1.Now(),
 	}}
-	must(t, api.Status().Update(t.Context(), set))
+	must(t, c.Status().Update(t.Context(), set))
 	former := set.DeepCopy()
 	former.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Env[0].Value = "before" + value
 	data, err := revision.Data(former)
@@ -217,12 +218,12 @@ func TestNoTenantSteersATerminal(t *testing.T) {
 		Revision: 1, Data: runtime.RawExtension{Raw: data},
 	}
 	fakeapi.OwnedBy(stored, lwsv1.GroupVersion.String(), identity.Ref{Kind: identity.KindLeaderWorkerSet, Name: set.Name, UID: set.UID})
-	must(t, api.Create(t.Context(), stored))
+	c.create(stored)
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data", Annotations: map[string]string{pvc.HoldAnnotation: hostile}},
 		Spec:       drill.ClaimSpec(),
 	}
-	must(t, api.Create(t.Context(), claim))
+	c.create(claim)
 
 	told := 0
 	for _, line := range []string{

@@ -268,18 +268,18 @@ func TestInstallWithoutConfigResetsTheConfiguration(t *testing.T) {
 
 func TestFullInstallReplacesProtectionAlone(t *testing.T) {
 	c := newCluster(t)
-	c.install(func(o *install.Options) { o.ProtectOnly = true })
+	c.install(protectOnly)
 	c.install(nil)
 	c.awaitFinalizers("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.read(&rbacv1.ClusterRole{}, "", "lockstep-protection-role")
 	c.absent(&rbacv1.ClusterRole{}, "lockstep-proxy-role")
-	c.refused(install.Install, func(o *install.Options) { o.ProtectOnly = true }, "uninstall --keep-protection")
+	c.refused(install.Install, protectOnly, "uninstall --keep-protection")
 	claim := c.claimIn("default", "claim")
 	if out := c.uninstall(func(o *install.Options) { o.KeepProtection = true }); !strings.Contains(out, "PVCs stay protected") {
 		t.Errorf("uninstall printed:\n%s", out)
 	}
 	c.awaitFinalizers("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
-	c.install(func(o *install.Options) { o.ProtectOnly = true })
+	c.install(protectOnly)
 	c.read(claim, "default", "claim")
 	if !slices.Contains(claim.Finalizers, pvc.BarrierFinalizer) {
 		t.Errorf("the PVC has finalizers %q", claim.Finalizers)

@@ -74,6 +74,17 @@ func (r *replica) webhookURL() string {
 	return fmt.Sprintf("https://127.0.0.1:%d", *r.options.Config.Webhook.Port)
 }
 
+// called has install name the webhooks of the replica.
+func (r *replica) called(o *install.Options) { o.WebhookURL = r.webhookURL() }
+
+// serving installs an operator, and starts it.
+func (c *cluster) serving() *replica {
+	c.t.Helper()
+	r := c.replica(nil)
+	c.install(r.called)
+	return r.start().untilReady()
+}
+
 // start runs the operator until the test ends or shut is called.
 func (r *replica) start() *replica {
 	r.c.t.Helper()
@@ -193,7 +204,7 @@ func (c *cluster) holder() string {
 func TestTwoReplicas(t *testing.T) {
 	c := newCluster(t)
 	first := c.replica(nil)
-	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
+	c.install(first.called)
 	m := c.mutating()
 	c.must(c.Delete(t.Context(), m))
 	first.start()
@@ -205,7 +216,7 @@ func TestTwoReplicas(t *testing.T) {
 		}
 		return strings.Contains(said.Error(), "[-]certificate failed") && strings.Contains(said.Error(), "[+]caches ok")
 	})
-	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
+	c.install(first.called)
 	first.untilReady()
 	if code, _ := get(first.options.Config.Health.HealthProbeBindAddress + "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz answers %d", code)
@@ -221,7 +232,7 @@ func TestTwoReplicas(t *testing.T) {
 	c.part("the API server calls the webhooks", c.callWebhooks)
 	c.wipeBundle()
 	c.until("a replica is not ready without its bundle", func() bool { return second.ready() != nil })
-	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
+	c.install(first.called)
 	second.untilReady()
 	if !bytes.Equal(c.validating().Webhooks[0].ClientConfig.CABundle, c.mutating().Webhooks[0].ClientConfig.CABundle) {
 		t.Error("install did not restore the bundle")
