@@ -15,25 +15,25 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_452
+	wholeAtMost = 40_434
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
 	methodsAtMost = 40
 	limitsAtMost  = 50
 	// keyQuestionsAtMost is of lines that ask whether groups have keys.
-	keyQuestionsAtMost = 35
+	keyQuestionsAtMost = 25
 )
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           1_404,
-	"internal/lwscache":      2_269,
+	"internal/lws":           1_391,
+	"internal/lwscache":      2_255,
 	"internal/pvc":           2_252,
 	"internal/install":       2_079,
 	"local/internal/plane":   1_777,
 	"internal/cli/render":    1_830,
-	"internal/lws/admission": 1_489,
+	"internal/lws/admission": 1_486,
 	"internal/cli":           1_422,
 	"internal/operator":      1_554,
 }
@@ -41,8 +41,8 @@ var largePackages = map[string]int{
 // largeTypes are types above the ceiling.
 var largeTypes = map[string]int{}
 
-// keyQuestion is how code asks for the identity of a set.
-var keyQuestion = regexp.MustCompile(`\b(HasKey|HasHashIdentity|IsHashLeader|leaderWithKey|LeaderOf|IndexOfKey)\b`)
+// keyQuestion is how code asks for the identity of a set or a group. HashKey asks where its value is compared.
+var keyQuestion = regexp.MustCompile(`\b(HasKey|HasHashIdentity|IsHashLeader|LeaderOf)\b|\bHashKey\(\w+\) [!=]= ""`)
 
 // product returns the text of each Go file of the product, by its path in the repository.
 func product(t *testing.T) map[string]string {

@@ -136,7 +136,7 @@ func creates(plan lws.Plan) bool {
 func (w *hashWorld) reconcileGroups() {
 	names := map[string]bool{}
 	for _, pod := range fakeapi.All[Pod](w.Objects) {
-		names[cmp.Or(workload.LeaderOf(pod), pod.Name)] = true
+		names[workload.Of(pod).LeaderName] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		w.reconcileGroup(name)

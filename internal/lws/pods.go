@@ -58,7 +58,7 @@ func Kept(set string, lists ...[]*corev1.Pod) []*corev1.Pod {
 // ExhaustedText says what became of a group, and what a user does about it.
 func ExhaustedText(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) string {
 	return fmt.Sprintf("group %s failed once more than maxGroupRestarts allows and was stopped; to recreate it: kubectl annotate pod %s -n %s %s=true",
-		workload.GroupName(set, workload.IndexOf(leader)), leader.Name, leader.Namespace, lwsv1.RecoverAnnotationKey)
+		workload.Of(leader).Name(), leader.Name, leader.Namespace, lwsv1.RecoverAnnotationKey)
 }
 
 // ReplicaFailure is why a Deployment cannot create pods, or empty.

@@ -227,15 +227,6 @@ const (
 	ScaledAgain = 5 * time.Second
 )
 
-// LeftBehind returns the workers that a Hash leader left behind when it was deleted with --cascade=orphan. No
-// leader adopts them, because the next one has another key, and they hold the room of a group.
-func (g *Group) LeftBehind() []Object {
-	if !g.HasKey {
-		return nil
-	}
-	return ObjectsOf(identity.KindPod, slices.Concat(g.Pods.Foreign, g.Pods.Orphans))
-}
-
 // Conflicts returns the foreign objects under names of the group's workers, Service and PodGroup.
 func (g Group) Conflicts(set *lwsv1.LeaderWorkerSet) []Object {
 	found := ObjectsOf(identity.KindPodGroup, g.Gang.Foreign)

@@ -21,6 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -521,7 +522,7 @@ func largeSet(many int, incarnation string, status lwsv1.LeaderWorkerSetStatus, 
 			decision := &restart.Decision{Leader: leader.UID, Count: 1, At: now, Failure: restart.Failure{PodFailure: failure, Containers: containers[:outspoken(i)]}}
 			leader.Annotations = map[string]string{restart.AnnotationKey: decision.Annotation()}
 		}
-		g := lws.Group{Index: i, LeaderName: leader.Name, Leader: leader}
+		g := lws.Group{Identity: workload.Of(leader), Leader: leader}
 		for worker := 1; worker < 8; worker++ {
 			g.Pods.Owned = append(g.Pods.Owned, runs(fakeapi.Pod(identity.LeaderName(leader.Name, worker), "w", worker)))
 		}

@@ -11,6 +11,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/volumes"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // SetSnapshot is everything that a decision about a set may know. What it
@@ -116,12 +117,7 @@ type GroupSnapshot struct {
 
 // Group is one leader and what bears the names derived from it.
 type Group struct {
-	// Index is the ordinal of the group, or that of its key.
-	Index int
-	// HasKey is set if the group has a key instead of an ordinal.
-	HasKey bool
-	// LeaderName is the name that the leader has or would have.
-	LeaderName string
+	workload.Identity
 	// Leader is the leader pod if it is a member, else nil.
 	Leader *corev1.Pod
 	// Workers holds what bears the worker StatefulSet's name.

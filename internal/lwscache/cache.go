@@ -93,10 +93,10 @@ func volumeKeys(pvc client.Object) []string {
 	return append(ownerKeys(pvc), byName(volumeParent(labels)), underName(labels[lwsv1.SetNameLabelKey]))
 }
 
-// statefulSetKeys are the keys of a StatefulSet. One without a key in its labels is found by its name.
+// statefulSetKeys are the keys of a StatefulSet. One of a Hash group is found by the leader that owns it, too.
 func statefulSetKeys(sts client.Object) []string {
-	if leader := workload.LeaderOf(sts); workload.HasKey(sts) {
-		return append(groupKeys(sts.GetName()), byName(leader))
+	if owner := metav1.GetControllerOfNoCopy(sts); owner != nil && workload.HashKey(sts) != "" {
+		return append(groupKeys(sts.GetName()), byName(owner.Name))
 	}
 	return groupKeys(sts.GetName())
 }
@@ -104,18 +104,14 @@ func statefulSetKeys(sts client.Object) []string {
 // podKeys are the keys of a pod. In a Hash group, the name of a pod does not say what it belongs to: its
 // labels and annotations do. Such a worker is found by the name of its set, too.
 func podKeys(pod client.Object) []string {
-	if leader := workload.LeaderOf(pod); leader != "" {
-		return hashKeys(pod, leader)
+	switch g := workload.Of(pod); {
+	case !g.HasKey():
+		parent := above(pod.GetName())
+		return append(groupKeys(parent), nameKeys(parent)...)
+	case g.LeaderName != pod.GetName():
+		return []string{byName(g.LeaderName), underName(pod.GetLabels()[lwsv1.SetNameLabelKey])}
 	}
-	parent := above(pod.GetName())
-	return append(groupKeys(parent), nameKeys(parent)...)
-}
-
-func hashKeys(pod client.Object, leader string) []string {
-	if leader == pod.GetName() {
-		return setKeys(pod)
-	}
-	return []string{byName(leader), underName(pod.GetLabels()[lwsv1.SetNameLabelKey])}
+	return setKeys(pod)
 }
 
 // groupKeys is the key of what has, or is named after, the name of a group.

@@ -125,7 +125,7 @@ func (r *reading) readLive(ctx context.Context, w *lws.GroupSnapshot) error {
 	for _, pod := range found {
 		if pod.UID == uid {
 			setLeader(w, pod)
-		} else if parent, _ := identity.ParentAndOrdinal(pod.Name); w.LeaderName == cmp.Or(workload.LeaderOf(pod), parent) {
+		} else if workload.ParentName(pod) == w.LeaderName {
 			pods = append(pods, pod)
 		}
 	}

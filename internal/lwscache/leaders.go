@@ -70,7 +70,7 @@ func (o *Observer) groupNamed(ctx context.Context, key types.NamespacedName) (se
 		return "", g, fmt.Errorf("read group %q: %w", key, err)
 	}
 	for _, pod := range members {
-		if g = groupOf(pod); g.HasKey && g.LeaderName == key.Name {
+		if g.Identity = workload.Of(pod); g.HasKey() && g.LeaderName == key.Name {
 			return pod.Labels[lwsv1.SetNameLabelKey], g, nil
 		}
 	}
@@ -78,21 +78,13 @@ func (o *Observer) groupNamed(ctx context.Context, key types.NamespacedName) (se
 	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
 		err = apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
-	return setName, lws.Group{Index: index, LeaderName: key.Name}, err
-}
-
-// groupOf returns the group of a leader, or of a worker of a Hash group.
-func groupOf(pod *corev1.Pod) lws.Group {
-	if leader := workload.LeaderOf(pod); leader != "" {
-		return lws.Group{Index: identity.HashIndex(workload.KeyOf(pod)), HasKey: true, LeaderName: leader}
-	}
-	return lws.Group{Index: workload.IndexOf(pod), LeaderName: pod.Name}
+	return setName, lws.Group{Identity: workload.Identity{Index: index, LeaderName: key.Name}}, err
 }
 
 // workerSets reads the StatefulSets of the workers of a group: those that a Hash leader owns, by any name, or what has
 // the name of the one to be created.
 func (r *reading) workerSets(ctx context.Context, g *lws.Group, options ...client.GetOption) ([]*appsv1.StatefulSet, error) {
-	if g.HasKey {
+	if g.HasKey() {
 		found, err := listed[*appsv1.StatefulSet](ctx, r.cached, &appsv1.StatefulSetList{}, fmt.Sprintf("statefulsets of %q", g.LeaderName), client.InNamespace(r.set.Namespace), keyed(byName(g.LeaderName)))
 		if err != nil || g.Leader == nil || len(found) > 0 {
 			return found, err

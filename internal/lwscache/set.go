@@ -107,9 +107,7 @@ func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
 func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 	var led []lws.Group
 	for _, leader := range w.Leaders.Owned {
-		g := groupOf(leader)
-		g.Leader = leader
-		led = append(led, g)
+		led = append(led, lws.Group{Identity: workload.Of(leader), Leader: leader})
 	}
 	byIndex := func(a, b lws.Group) int { return a.Index - b.Index }
 	slices.SortFunc(led, byIndex)
@@ -144,7 +142,7 @@ func (r *reading) vacantGroups(ctx context.Context, led []lws.Group) (vacant []l
 	if r.isHash {
 		workers, err := r.podsWith(ctx, r.set.Namespace, underName(r.set.Name))
 		for _, pod := range workers {
-			vacant = append(vacant, groupOf(pod))
+			vacant = append(vacant, lws.Group{Identity: workload.Of(pod)})
 		}
 		return vacant, err
 	}
@@ -155,7 +153,7 @@ func (r *reading) vacantGroups(ctx context.Context, led []lws.Group) (vacant []l
 	indices, err := r.GroupsWithObjects(ctx, client.ObjectKeyFromObject(r.set))
 	for _, index := range indices {
 		if index < wanted {
-			vacant = append(vacant, lws.Group{Index: index, LeaderName: identity.LeaderName(r.set.Name, index)})
+			vacant = append(vacant, lws.Group{Identity: workload.Identity{Index: index, LeaderName: identity.LeaderName(r.set.Name, index)}})
 		}
 	}
 	return vacant, err

@@ -59,8 +59,6 @@ type Survey struct {
 type Group struct {
 	lws.GroupSnapshot
 	Plan lws.Plan
-	// Key names a Hash group, and is empty for others.
-	Key string
 }
 
 // Set surveys a set. The error is NotFound if there is none.
@@ -129,9 +127,6 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 		}
 		if told != nil {
 			g.Plan = lws.Plan{Waits: told}
-		}
-		if g.HasKey {
-			g.Key = identity.IndexText(g.Index)
 		}
 		found.Groups = append(found.Groups, g)
 	}

@@ -193,7 +193,7 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 	status := GroupStatus{
 		Index: g.Index, Leader: g.LeaderName,
 		Key:    g.Key,
-		Wanted: g.Key != "" || int32(g.Index) < workload.Replicas(g.Set),
+		Wanted: g.HasKey() || int32(g.Index) < workload.Replicas(g.Set),
 		Exists: g.Leader != nil,
 		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
 		Pods: sizeOf(g),

@@ -73,8 +73,8 @@ func withOwner(object client.Object, labelled types.NamespacedName, kind identit
 func setOfPod(memory *lwscache.Memory) keysOf {
 	return func(object client.Object) []types.NamespacedName {
 		labelled := labelledSet(object)
-		if leader := workload.LeaderOf(object); leader != "" {
-			if leader == object.GetName() || object.GetDeletionTimestamp() != nil { // a group that goes makes room
+		if g := workload.Of(object); g.HasKey() {
+			if g.LeaderName == object.GetName() || object.GetDeletionTimestamp() != nil { // a group that goes makes room
 				return []types.NamespacedName{labelled}
 			}
 			return nil
@@ -92,23 +92,20 @@ func setOfPod(memory *lwscache.Memory) keysOf {
 	}
 }
 
-// groupOfPod returns the groups that a pod belongs to by its name: its own for a leader, its
-// parent's for a worker. A pod may be both, to different sets.
+// groupOfPod returns the groups that a pod belongs to: its own for a leader, its parent's for a
+// worker. A pod may be both, to different sets.
 func groupOfPod(object client.Object) []types.NamespacedName {
-	if leader := workload.LeaderOf(object); leader != "" {
-		return []types.NamespacedName{beside(object, leader)}
-	}
-	parent, ordinal := identity.ParentAndOrdinal(object.GetName())
-	if ordinal == identity.NoOrdinal {
+	parent := beside(object, workload.ParentName(object))
+	_, group := identity.ParentAndOrdinal(parent.Name)
+	switch {
+	case parent.Name == "":
 		return nil
-	}
-	if parent != object.GetLabels()[lwsv1.SetNameLabelKey] {
-		return []types.NamespacedName{beside(object, parent)}
-	}
-	if _, group := identity.ParentAndOrdinal(parent); group == identity.NoOrdinal {
+	case parent != labelledSet(object):
+		return []types.NamespacedName{parent}
+	case group == identity.NoOrdinal:
 		return byOwnName(object)
 	}
-	return []types.NamespacedName{keyOf(object), beside(object, parent)}
+	return []types.NamespacedName{keyOf(object), parent}
 }
 
 // groupsOf returns the groups of every leader with the name of a set.

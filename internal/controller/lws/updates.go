@@ -33,7 +33,7 @@ func workersChanged(before, after client.Object) bool {
 	was, is, ok := both[*appsv1.StatefulSet](before, after)
 	return !ok || ownership(before, after) ||
 		labelledSet(after) != keyOf(after) && (workload.PodsOf(was) != workload.PodsOf(is) || !maps.Equal(was.Labels, is.Labels)) ||
-		workload.HasKey(after) && lws.WorkersReady(was) != lws.WorkersReady(is)
+		workload.HashKey(after) != "" && lws.WorkersReady(was) != lws.WorkersReady(is)
 }
 
 // deploymentProgress reports whether an update of a Deployment changed what sets are judged by.

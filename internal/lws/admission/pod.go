@@ -171,7 +171,7 @@ const GatedDeletionCost = "-100"
 // LacksKey reports whether a new leader is to get the key of its group. A further call of the webhook
 // finds the key, and the host name that the first one gave with it: labels of the template alone are no key.
 func LacksKey(pod *corev1.Pod) bool {
-	return IsLeader(pod) && workload.IsHashLeader(pod) && (!workload.HasKey(pod) || pod.Spec.Hostname == "")
+	return IsLeader(pod) && workload.IsHashLeader(pod) && (workload.HashKey(pod) == "" || pod.Spec.Hostname == "")
 }
 
 // SetKey gives a leader the key of its group, made from random characters. It tells groups apart and
@@ -204,7 +204,7 @@ func placeHashLeader(pod *corev1.Pod) {
 // A worker of a Hash group knows it from the address of its leader.
 func hostOfLeader(pod *corev1.Pod, name string) string {
 	switch {
-	case !workload.HasKey(pod):
+	case workload.HashKey(pod) == "":
 		return name
 	case IsLeader(pod):
 		return pod.Spec.Hostname

@@ -25,10 +25,7 @@ func placeInSubgroup(pod *corev1.Pod, leader string, groupSize, index int) error
 	if err != nil {
 		return err
 	}
-	if workload.HasKey(pod) {
-		leader = pod.Labels[lwsv1.GroupUniqueHashLabelKey]
-	}
-	joinSubgroup(pod, leader, subgroupOf(index, groupSize, part))
+	joinSubgroup(pod, cmp.Or(workload.HashKey(pod), leader), subgroupOf(index, groupSize, part))
 	return nil
 }
 

@@ -69,7 +69,7 @@ func awaitPrevious(g *input) (p lws.Plan, next bool) {
 	}
 	blocking := g.Previous(workload.SizeOf(g.Leader, g.Set))
 	if waited := slices.Concat(blocking, others); len(waited) > 0 { // no event tells when an object without our labels is gone
-		p.Wait(lws.GoneWait(g.Set, fmt.Sprintf("group %s waits for ", g.name()), waited, g.Now.Add(lws.ConflictLook)))
+		p.Wait(lws.GoneWait(g.Set, fmt.Sprintf("group %s waits for ", g.Name()), waited, g.Now.Add(lws.ConflictLook)))
 	}
 	return p, len(blocking) == 0
 }

@@ -56,9 +56,6 @@ func restore(g *input) (p lws.Plan, next bool) {
 	return p, true
 }
 
-// name names the group for people.
-func (g *input) name() string { return workload.GroupName(g.Set, g.Index) }
-
 // pods is the group of a leader as package restart reads it.
 func (g *input) pods(leader *corev1.Pod) restart.Group {
 	return restart.Group{Set: g.Set, Index: g.Index, Leader: leader, Workers: g.Workers, Pods: g.Pods, KeepsLogs: g.KeepsLogs}
@@ -68,7 +65,7 @@ type ordinalMaker struct{ *input }
 type hashMaker struct{ *input }
 
 func newMaker(g *input) maker {
-	if g.HasKey {
+	if g.HasKey() {
 		return hashMaker{g}
 	}
 	return ordinalMaker{g}
@@ -146,7 +143,7 @@ func (g hashMaker) awaitRoom() (p lws.Plan, next bool) {
 	if !workload.IsGated(g.Leader) {
 		return p, true
 	}
-	p.Wait(lws.Wait{Reason: lws.Because(lws.CodeDeferred, fmt.Sprintf("group %s starts once its set has room for it", g.name()))})
+	p.Wait(lws.Wait{Reason: lws.Because(lws.CodeDeferred, fmt.Sprintf("group %s starts once its set has room for it", g.Name()))})
 	return p, false
 }
 
@@ -168,7 +165,7 @@ func (g hashMaker) tell(plan lws.Plan) lws.Plan {
 	}
 	plan.Actions = slices.Insert(plan.Actions, 0, action.Action(action.SetCondition{
 		Object: identity.RefOf(identity.KindPod, g.Leader), Condition: want,
-		Because: lws.Because(lws.CodeGroupReady, fmt.Sprintf("the workers of group %s are ready: %s", g.name(), want.Status)),
+		Because: lws.Because(lws.CodeGroupReady, fmt.Sprintf("the workers of group %s are ready: %s", g.Name(), want.Status)),
 	}))
 	return plan
 }
@@ -187,5 +184,5 @@ func deletionOf(part identity.Ref, reason action.Reason) action.Action {
 }
 
 func (g *input) recreation() action.Reason {
-	return lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated and all of its pods end together", g.name()))
+	return lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated and all of its pods end together", g.Name()))
 }

@@ -23,7 +23,7 @@ func keepNative(g *input) (p lws.Plan) {
 	}
 	described := g.Workload.Own()
 	if described == nil {
-		p.Wait(lws.Wait{Reason: lws.Because(lws.CodeWorkloadNotReady, fmt.Sprintf("the podgroups of group %s are created once workload %s exists", g.name(), gang.WorkloadName(g.Set)))})
+		p.Wait(lws.Wait{Reason: lws.Because(lws.CodeWorkloadNotReady, fmt.Sprintf("the podgroups of group %s are created once workload %s exists", g.Name(), gang.WorkloadName(g.Set)))})
 		return p
 	}
 	wanted, err := gang.GroupPodGroups(g.Set, described, g.Leader, workload.SizeOf(g.Leader, g.Set))
@@ -78,7 +78,7 @@ func deleteApart(g *input, sts *appsv1.StatefulSet) (p lws.Plan, does bool) {
 		Tell: action.Telling{Done: []action.Event{{
 			Reason: "RecreateGroup", Action: "Delete", Related: &leader,
 			Note: fmt.Sprintf("Worker statefulset %s was created by a previous LWS version and its workers do not join the PodGroups of leader pod %s, deleted the leader pod to recreate group %s",
-				sts.Name, g.LeaderName, g.name()),
+				sts.Name, g.LeaderName, g.Name()),
 		}}},
 	})
 	return p, true
@@ -116,7 +116,7 @@ func keepVolcano(g *input, want *unstructured.Unstructured) (p lws.Plan) {
 			Kind:    identity.KindPodGroup,
 			Object:  want,
 			Owner:   leader,
-			Because: lws.Because(lws.CodeMissing, fmt.Sprintf("group %s has no podgroup %s", g.name(), want.GetName())),
+			Because: lws.Because(lws.CodeMissing, fmt.Sprintf("group %s has no podgroup %s", g.Name(), want.GetName())),
 			Tell: action.Telling{
 				Refused: lws.Warning("FailedCreate", "Create", "Failed to create podgroup for leader pod "+g.LeaderName, &leader),
 			},
@@ -124,7 +124,7 @@ func keepVolcano(g *input, want *unstructured.Unstructured) (p lws.Plan) {
 		return p
 	}
 	if !gang.InStep(have, want) {
-		reason := lws.Because(lws.CodeChanged, fmt.Sprintf("podgroup %s does not say what group %s is", want.GetName(), g.name()))
+		reason := lws.Because(lws.CodeChanged, fmt.Sprintf("podgroup %s does not say what group %s is", want.GetName(), g.Name()))
 		p.Apply(want, identity.RefOf(identity.KindPodGroup, have), lws.FieldOwner, reason, "")
 	}
 	return p

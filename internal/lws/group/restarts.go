@@ -49,11 +49,11 @@ func recreateFailed(g *input) (p lws.Plan, next bool) {
 		p.Do(g.note(g.Leader, decision))
 	}
 	if until := decision.Due(g.Set); g.Now.Before(until.Time) {
-		p.Await(until.Time, lws.CodeBackoff, decision.BackoffText(g.Set, g.Index))
+		p.Await(until.Time, lws.CodeBackoff, decision.BackoffText(g.Set, g.Name()))
 		return p, false
 	}
 	if !restart.IsCounted(g.Set, g.Index, decision) {
-		p.Await(time.Time{}, lws.CodeRestart, fmt.Sprintf("group %s is recreated once the status counts it for maxGroupRestarts", g.name()))
+		p.Await(time.Time{}, lws.CodeRestart, fmt.Sprintf("group %s is recreated once the status counts it for maxGroupRestarts", g.Name()))
 		return p, false
 	}
 	return deleteGroup(g, g.Leader, decision, p, g.recreation()), false
@@ -121,7 +121,7 @@ func (g *input) note(leader *corev1.Pod, decision *restart.Decision) action.Anno
 }
 
 func (g *input) failed(decision *restart.Decision) string {
-	return fmt.Sprintf("group %s failed: %s", g.name(), decision.Text())
+	return fmt.Sprintf("group %s failed: %s", g.Name(), decision.Text())
 }
 
 func failures(decision *restart.Decision) []action.Failure {
@@ -155,7 +155,7 @@ func stop(g *input, isNew bool) (p lws.Plan) {
 		Object: ref, AnyVersion: isNew, Foreground: true, Because: g.stopping(),
 		Tell: action.Telling{Done: []action.Event{{
 			Warning: true, Reason: lws.CodeBudgetExceeded, Action: "Delete", Related: &ref,
-			Note: fmt.Sprintf("Restart budget exhausted; terminated group %s and stopped automatic recovery", g.name()),
+			Note: fmt.Sprintf("Restart budget exhausted; terminated group %s and stopped automatic recovery", g.Name()),
 		}}},
 	})
 	return p
@@ -175,7 +175,7 @@ func endStopped(g *input, leader *corev1.Pod) (p lws.Plan) {
 }
 
 func (g *input) stopping() action.Reason {
-	return lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("group %s failed once more than maxGroupRestarts allows, and is not recreated", g.name()))
+	return lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("group %s failed once more than maxGroupRestarts allows, and is not recreated", g.Name()))
 }
 
 // mark gives the living workers of a leader's StatefulSet the finalizer.
@@ -192,7 +192,7 @@ func mark(g *input, leader *corev1.Pod) (p lws.Plan) {
 		p.Do(action.SetFinalizers{
 			Object:     pod.Ref,
 			Finalizers: append(slices.Clone(pod.Object.GetFinalizers()), lwsv1.GroupRestartBudgetFinalizer),
-			Because:    lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %s failed", pod.Name, g.name())),
+			Because:    lws.Because(lws.CodeBudgetExceeded, fmt.Sprintf("pod %s stays as evidence of why group %s failed", pod.Name, g.Name())),
 		})
 	}
 	return p
@@ -217,7 +217,7 @@ func letGo(g *input, leader *corev1.Pod) (p lws.Plan) {
 		p.Add(endStopped(g, leader))
 		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, lws.ExhaustedText(g.Set, leader))
 	case restart.IsRecovered(leader) && entry != nil && entry.Recreations != nil:
-		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, fmt.Sprintf("group %s is recreated once its count is cleared", g.name()))
+		p.Await(g.Now.Add(lws.ConflictLook), lws.CodeBudgetExceeded, fmt.Sprintf("group %s is recreated once its count is cleared", g.Name()))
 	default:
 		p.Add(endInParallel(g))
 		p.Add(lws.Release(g.Kept, g.LeaderName, why, g.reliedSpec()...))

@@ -69,7 +69,7 @@ func retainPVCs(g *input) (p lws.Plan, next bool) {
 		return p, true
 	}
 	p.Await(g.Now.Add(lws.RetainAgain), lws.CodeTie,
-		fmt.Sprintf("statefulset %s would delete the PVCs of group %s: it is turned to Retain first", workers.Name, g.name()))
+		fmt.Sprintf("statefulset %s would delete the PVCs of group %s: it is turned to Retain first", workers.Name, g.Name()))
 	return p, false
 }
 
@@ -95,7 +95,7 @@ func deleteGroup(g *input, leader *corev1.Pod, decision *restart.Decision, note 
 	if leader.DeletionTimestamp == nil {
 		p.Do(action.Delete{ // a decision that this plan writes changes the version that was read
 			Object: identity.RefOf(identity.KindPod, leader), AnyVersion: len(note.Actions) > 0, After: len(unowned) > 0,
-			Because: lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated: %s", g.name(), decision.Text())),
+			Because: lws.Because(lws.CodeRestart, fmt.Sprintf("group %s is recreated: %s", g.Name(), decision.Text())),
 			Tell:    action.Telling{Done: g.recreated(leader, decision)},
 		})
 	}
@@ -114,13 +114,11 @@ func (g *input) unowned(leader *corev1.Pod) []*corev1.Pod {
 	if g.Set == nil || g.Set.DeletionTimestamp != nil { // no StatefulSet follows
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(g.Pods.Orphans), func(pod *corev1.Pod) bool {
-		return !g.pods(leader).IsRecorded(pod)
-	})
+	return slices.DeleteFunc(slices.Clone(g.Pods.Orphans), g.pods(leader).IsUnrecorded)
 }
 
 // recreated tells that a group is recreated, and why.
 func (g *input) recreated(leader *corev1.Pod, decision *restart.Decision) []action.Event {
 	ref := identity.RefOf(identity.KindPod, leader)
-	return []action.Event{*lws.Warning("RecreateGroup", "Delete", decision.Note(leader, g.name()), &ref)}
+	return []action.Event{*lws.Warning("RecreateGroup", "Delete", decision.Note(leader, g.Name()), &ref)}
 }

@@ -20,7 +20,7 @@ func awaitLeader(g *input) (p lws.Plan, next bool) {
 	if g.Set.Spec.StartupPolicy != lwsv1.LeaderReadyStartupPolicy || lws.StartsWorkers(g.Leader) || !g.Workers.Empty() {
 		return p, true
 	}
-	p.Wait(lws.Wait{Reason: lws.Because(lws.CodeLeaderNotReady, fmt.Sprintf("workers of group %s start once leader %s is ready", g.name(), g.Leader.Name))})
+	p.Wait(lws.Wait{Reason: lws.Because(lws.CodeLeaderNotReady, fmt.Sprintf("workers of group %s start once leader %s is ready", g.Name(), g.Leader.Name))})
 	return p, false
 }
 
@@ -82,7 +82,7 @@ func createWorkers(g *input) (p lws.Plan, next bool) {
 		Kind:    identity.KindStatefulSet,
 		Object:  workload.WorkerStatefulSet(g.Set, g.restored, g.Leader, nodeSelector),
 		Owner:   leader,
-		Because: lws.Because(lws.CodeMissing, fmt.Sprintf("group %s has no worker statefulset %s", g.name(), g.LeaderName)),
+		Because: lws.Because(lws.CodeMissing, fmt.Sprintf("group %s has no worker statefulset %s", g.Name(), g.LeaderName)),
 		Tell: action.Telling{
 			Done: []action.Event{{
 				Reason: "GroupsProgressing", Action: "Create",
@@ -102,7 +102,7 @@ func (g *input) placement() (map[string]string, *lws.Wait) {
 	}
 	if g.Leader.Spec.NodeName == "" {
 		return nil, &lws.Wait{
-			Reason: lws.Because(lws.CodeLeaderNotScheduled, fmt.Sprintf("workers of group %s go where leader %s is scheduled", g.name(), g.Leader.Name)),
+			Reason: lws.Because(lws.CodeLeaderNotScheduled, fmt.Sprintf("workers of group %s go where leader %s is scheduled", g.Name(), g.Leader.Name)),
 			Tell:   unschedulable(g.Leader, topology),
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/rollout"
 	"lockstep.dev/lockstep/internal/lws/table"
@@ -107,6 +108,15 @@ func (m *deploymentMaker) AsksFor(r *table.Row) (isWanted, isCurrent bool) {
 
 // Needed implements maker. No two leaders have one name.
 func (m *deploymentMaker) Needed([]lws.Object) []lws.Object { return nil }
+
+// LeftBehind implements maker: a leader that was deleted with --cascade=orphan left them behind. No leader adopts them,
+// because the next one has another key, and they hold the room of a group.
+func (m *deploymentMaker) LeftBehind() (found []lws.Object) {
+	for _, g := range m.Vacant {
+		found = append(found, lws.ObjectsOf(identity.KindPod, slices.Concat(g.Pods.Foreign, g.Pods.Orphans))...)
+	}
+	return found
+}
 
 // Correct implements maker. More groups than are wanted may exist, and leaders that end are to be replaced as well.
 func (m *deploymentMaker) Correct(c *lws.Standing) {

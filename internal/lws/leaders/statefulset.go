@@ -270,6 +270,9 @@ func (m *statefulSetMaker) Settle(s *restart.Status) {
 	s.Trim(end)
 }
 
+// LeftBehind implements maker. The next leader of an ordinal adopts its workers.
+func (m *statefulSetMaker) LeftBehind() []lws.Object { return nil }
+
 // Admit implements maker. Each group lifts the gate of its leader.
 func (m *statefulSetMaker) Admit() (p lws.Plan) { return p }
 

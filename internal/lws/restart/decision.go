@@ -15,7 +15,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
-	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // AnnotationKey on a leader pod holds why its group is recreated, as a Decision in JSON.
@@ -93,12 +92,12 @@ func (d *Decision) Due(set *lwsv1.LeaderWorkerSet) metav1.Time {
 }
 
 // BackoffText says why the restart of a group waits, and until when. It is empty for one that waits for no back-off.
-func (d *Decision) BackoffText(set *lwsv1.LeaderWorkerSet, index int) string {
+func (d *Decision) BackoffText(set *lwsv1.LeaderWorkerSet, group string) string {
 	due := d.Due(set)
 	if !due.After(d.At.Time) {
 		return ""
 	}
-	return fmt.Sprintf("group %s failed %d times in a row and is recreated at %s (%s)", workload.GroupName(set, index), d.Count, due.UTC().Format(time.RFC3339), d.Text())
+	return fmt.Sprintf("group %s failed %d times in a row and is recreated at %s (%s)", group, d.Count, due.UTC().Format(time.RFC3339), d.Text())
 }
 
 // backoffOf returns the back-off of a set. Admission refuses a value that cannot be read; here it counts as absent.

@@ -51,7 +51,7 @@ func checkDecision(t *testing.T, text string) {
 	if due := decision.Due(set); due.Before(&decision.At) {
 		t.Fatalf("a decision of %s is due at %s", decision.At, due)
 	}
-	if said := decision.BackoffText(set, 0); len(said) > 200+8*len(text) {
+	if said := decision.BackoffText(set, "0"); len(said) > 200+8*len(text) {
 		t.Fatalf("%d bytes say %d", len(text), len(said))
 	}
 	written := decision.Annotation()

@@ -114,10 +114,10 @@ func (g Group) counts(pod *corev1.Pod, started record) int {
 	return index
 }
 
-// IsRecorded reports whether a worker was one of the group when it started.
-func (g Group) IsRecorded(worker *corev1.Pod) bool {
+// IsUnrecorded reports whether a worker was none of the group when it started, or the group has not started.
+func (g Group) IsUnrecorded(worker *corev1.Pod) bool {
 	started := recordOfLeader(g.Set, g.Index, g.Leader)
-	return started != nil && g.counts(worker, started) > 0
+	return started == nil || g.counts(worker, started) == 0
 }
 
 // failure returns how a pod failed, or nil. Every pod that is deleted ends in a terminal phase: of

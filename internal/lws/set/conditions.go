@@ -281,7 +281,7 @@ func pruned(t *table.Table) string {
 
 // backoffText names the failed groups whose restart waits for the back-off, or is empty.
 func backoffText(t *table.Table) string {
-	says := func(r table.Row) string { return r.Decision.BackoffText(t.Live, r.Index) }
+	says := func(r table.Row) string { return r.Decision.BackoffText(t.Live, r.Name()) }
 	hasNoBackoff := func(r table.Row) bool { return r.Decision == nil || says(r) == "" }
 	return lws.Spelt(slices.DeleteFunc(slices.Clone(t.Rows), hasNoBackoff), says, "; ")
 }

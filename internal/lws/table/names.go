@@ -29,10 +29,7 @@ func conflicts(t *Table) string {
 	for _, r := range t.Rows {
 		found = append(found, r.Conflicts(t.Set)...)
 	}
-	for _, r := range t.vacant {
-		found = append(found, r.LeftBehind()...)
-	}
-	return lws.ConflictMessage(found)
+	return lws.ConflictMessage(append(found, t.Maker.LeftBehind()...))
 }
 
 // WantsShared reports whether pods of the set hang from the Shared Service.

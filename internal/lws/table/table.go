@@ -42,6 +42,8 @@ type Maker interface {
 	AsksFor(*Row) (isWanted, isCurrent bool)
 	// Needed returns those of the objects that have names of leaders which the set needs.
 	Needed([]lws.Object) []lws.Object
+	// LeftBehind returns workers that no leader adopts.
+	LeftBehind() []lws.Object
 	// IsOutdated reports whether a leader is to be replaced by one of another revision or placement.
 	IsOutdated(leader *corev1.Pod) bool
 	// Runnable are the keys of the revisions that leaders run or may be created at, if they are known.

@@ -40,7 +40,7 @@ func (t *Table) tabulate() {
 		delete(known, groups[i].Index)
 	}
 	for _, index := range slices.Sorted(maps.Keys(known)) {
-		groups = append(groups, lws.Group{Index: index})
+		groups = append(groups, lws.Group{Identity: workload.Identity{Index: index}})
 	}
 	for i := range groups {
 		if r := t.newRow(&groups[i], taken); r.Leader != nil {
@@ -49,7 +49,7 @@ func (t *Table) tabulate() {
 			t.vacant = append(t.vacant, r)
 		}
 	}
-	t.unknown = t.newRow(&lws.Group{Index: math.MaxInt32}, taken).state
+	t.unknown = t.newRow(&lws.Group{Identity: workload.Identity{Index: math.MaxInt32}}, taken).state
 }
 
 // newRow makes the row of a group. taken has the groups whose leader's name, or PVC, belongs to another object.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/identity"
 )
 
 // LeaderDeployment is the Deployment of the leaders of a set of Hash groups. While it is paused, it
@@ -65,19 +64,4 @@ func IsGated(leader *corev1.Pod) bool {
 // HasEnded reports whether the containers of a pod ended and do not start again.
 func HasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-}
-
-// LeaderOf is the name of the leader of a pod or a StatefulSet of a Hash group, or empty.
-func LeaderOf(object metav1.Object) string {
-	pod, isPod := object.(*corev1.Pod)
-	owner := metav1.GetControllerOfNoCopy(object)
-	switch {
-	case isPod && IsHashLeader(pod):
-		return pod.Name
-	case isPod && HasKey(pod):
-		return pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]
-	case !isPod && owner != nil && owner.Kind == string(identity.KindPod):
-		return owner.Name
-	}
-	return ""
 }

@@ -100,36 +100,55 @@ func IsNameTooLong(set *lwsv1.LeaderWorkerSet) bool {
 	return !HasHashIdentity(set) && len(set.Name) > NameLimit(set) // a Hash set has a limit of its own
 }
 
-// HasKey reports whether an object is of a Hash group: two labels
-// have it.
-func HasKey(object metav1.Object) bool {
-	labels := object.GetLabels()
-	key := labels[lwsv1.GroupUniqueHashLabelKey]
-	return key != "" && key == labels[lwsv1.GroupIndexLabelKey]
+// HashKey is the key of the Hash group that an object is of, or empty: two labels have it.
+func HashKey(object metav1.Object) string {
+	if labels := object.GetLabels(); labels[lwsv1.GroupUniqueHashLabelKey] == labels[lwsv1.GroupIndexLabelKey] {
+		return labels[lwsv1.GroupUniqueHashLabelKey]
+	}
+	return ""
 }
 
 // IsHashLeader reports whether a pod was created as the leader of a Hash group. No
 // StatefulSet makes one, whatever the template of its pods says.
-func IsHashLeader(pod *corev1.Pod) bool {
+func IsHashLeader(pod metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
-	return pod.Annotations[lwsv1.GroupIdentityAnnotationKey] == string(lwsv1.HashGroupIdentity) &&
+	return pod.GetAnnotations()[lwsv1.GroupIdentityAnnotationKey] == string(lwsv1.HashGroupIdentity) &&
 		(owner == nil || owner.Kind != string(identity.KindStatefulSet))
 }
 
 // KeyOf is the value by which the pods of a leader's group find each other. Without a label, because no
 // webhook saw the leader, it follows from the name.
-func KeyOf(leader *corev1.Pod) (key string) {
-	if key = leader.Labels[lwsv1.GroupUniqueHashLabelKey]; key == "" {
-		key = identity.GroupKey(leader.Namespace, leader.Name)
+func KeyOf(leader metav1.Object) string {
+	if key := leader.GetLabels()[lwsv1.GroupUniqueHashLabelKey]; key != "" {
+		return key
 	}
-	return key
+	return identity.GroupKey(leader.GetNamespace(), leader.GetName())
+}
+
+// Identity is what a group is known by.
+type Identity struct {
+	// Index is the ordinal of the group, or that of its key.
+	Index int
+	// Key has the first digits of the key of a Hash group, and is empty for any other.
+	Key string
+	// LeaderName is the name that the leader has or would have.
+	LeaderName string
+}
+
+// HasKey reports whether the group is a Hash group.
+func (g Identity) HasKey() bool { return g.Key != "" }
+
+// Name is what people call the group: its number, or the first digits of its key.
+func (g Identity) Name() string { return cmp.Or(g.Key, strconv.Itoa(g.Index)) }
+
+// Of is the identity of the group of a leader, or of a worker of a Hash group.
+func Of(pod metav1.Object) Identity {
+	g, _, _ := called(pod)
+	return g
 }
 
 // IndexOf is the index of a leader's group: its ordinal, or that of its key.
-func IndexOf(leader *corev1.Pod) int {
-	index, _, _ := called(leader)
-	return index
-}
+func IndexOf(leader *corev1.Pod) int { return Of(leader).Index }
 
 // IndexLabel is the value of the label by which the pods of a leader's group have its index.
 func IndexLabel(leader *corev1.Pod) string {
@@ -143,18 +162,29 @@ func HostName(leader *corev1.Pod) string {
 	return host
 }
 
-// called returns the index of a leader's group, the value of its label, and the host name of the leader.
-func called(leader *corev1.Pod) (index int, label, host string) {
-	if key := KeyOf(leader); IsHashLeader(leader) {
-		return identity.HashIndex(key), key, identity.HashName(leader.Labels[lwsv1.SetNameLabelKey], key)
+// called returns the identity of a pod's group, the value of the label of its index, and the host name of its leader.
+// Only labels and annotations say to which Hash group a pod belongs.
+func called(pod metav1.Object) (g Identity, label, host string) {
+	leader, key := pod.GetName(), KeyOf(pod)
+	if !IsHashLeader(pod) {
+		leader, key = pod.GetAnnotations()[lwsv1.LeaderPodNameAnnotationKey], HashKey(pod)
+		if leader == "" || key == "" {
+			index := identity.Ordinal(pod.GetName())
+			return Identity{Index: index, LeaderName: pod.GetName()}, strconv.Itoa(index), pod.GetName()
+		}
 	}
-	return identity.Ordinal(leader.Name), strconv.Itoa(identity.Ordinal(leader.Name)), leader.Name
+	index := identity.HashIndex(key)
+	return Identity{index, identity.IndexText(index), leader}, key, identity.HashName(pod.GetLabels()[lwsv1.SetNameLabelKey], key)
 }
 
-// GroupName is what people call the group of an index: its number, or the first digits of its key.
-func GroupName(set *lwsv1.LeaderWorkerSet, index int) string {
-	if HasHashIdentity(set) {
-		return identity.IndexText(index)
+// ParentName is the name of what a pod belongs to: the set of a leader, or the leader of a worker.
+func ParentName(pod metav1.Object) string {
+	switch g := Of(pod); {
+	case g.LeaderName != pod.GetName():
+		return g.LeaderName
+	case g.HasKey():
+		return pod.GetLabels()[lwsv1.SetNameLabelKey]
 	}
-	return strconv.Itoa(index)
+	parent, _ := identity.ParentAndOrdinal(pod.GetName())
+	return parent
 }
