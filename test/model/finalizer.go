@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // stored is one version of the PVC, as stored or as a cache shows it.
@@ -270,12 +271,6 @@ type answer struct {
 	record incarnations
 }
 
-// asked returns the question without fields that no decision reads.
-func (q question) asked() question {
-	q.onto.version = 0
-	return q
-}
-
 func (q question) decide() answer {
 	object, settings, a := q.onto.object(), pvc.Settings{Alone: q.alone, Mode: pvc.Barrier}, answer{record: q.onto.record}
 	index := pvc.NewIndex()
@@ -328,9 +323,8 @@ func (c stored) object() *corev1.PersistentVolumeClaim {
 }
 
 func (s sight) object() *corev1.Pod {
-	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: uidOf(s.number)}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
-		Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}},
-	}}}}
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: uidOf(s.number)}}
+	object.Spec.Volumes = fakeapi.Using("data")
 	if s.bound {
 		object.Spec.NodeName = "n1"
 	}

@@ -178,11 +178,11 @@ var (
 // that workload is gone, unless this UID was released. The operator deletes only PVCs for which a
 // user or the garbage collector asked, and none that a workload wanted at the read.
 func SearchHold(rules HoldRules, faults HoldFaults) Result {
-	w := holdWorld{rules, faults, memo[holdQuestion, holdAnswer]{}}
+	w := holdWorld{rules, faults, remembered(holdQuestion.decide)}
 	s := holdState{pvc: heldPVC{uid: 1, exists: true}}
 	s.ours.pvc, s.another.pvc = s.pvc, s.pvc
 	return searched(machine[holdState]{
-		start: s, next: w.next,
+		start: s, next: w.next, same: holdState.renumbered,
 		lost:  func(s holdState) bool { return s.lost },
 		waits: holdState.waits,
 		over:  func(s holdState) bool { return !s.pvc.exists },

@@ -16,19 +16,33 @@ type Result struct {
 // Safe reports whether no order of steps loses data.
 func (r Result) Safe() bool { return len(r.Trace) == 0 }
 
-// step is one possible next step, and the state after it.
-type step[S comparable] struct {
-	says string
-	then S
-	// maybe: it may never happen.
-	maybe bool
+// steps takes the steps from one state.
+type steps[S comparable] struct {
+	from  S
+	found func(says string, then S, maybe bool)
+}
+
+// surely is a step that happens in the end if it can.
+func (to *steps[S]) surely(can bool, says string, change func(*S)) { to.add(can, says, change, false) }
+
+// maybe is a step that may never happen.
+func (to *steps[S]) maybe(can bool, says string, change func(*S)) { to.add(can, says, change, true) }
+
+func (to *steps[S]) add(can bool, says string, change func(*S), maybe bool) {
+	if can {
+		then := to.from
+		change(&then)
+		to.found(says, then, maybe)
+	}
 }
 
 // machine is the input of a search.
 type machine[S comparable] struct {
 	start S
-	next  func(S) []step[S]
-	lost  func(S) bool
+	next  func(*steps[S])
+	// same maps states that do not differ in what matters to one of them.
+	same func(S) S
+	lost func(S) bool
 	// waits reports whether the sure steps must delete the PVC in the end, and over whether it
 	// is gone.
 	waits, over func(S) bool
@@ -53,8 +67,8 @@ type search[S comparable] struct {
 	order []S
 	// from is the step by which each state was reached first.
 	from []arrival
-	// steps are the sure steps, from one state to another, by number.
-	steps []edge
+	// sure are the sure steps, from one state to another, by number.
+	sure []edge
 }
 
 type arrival struct {
@@ -71,12 +85,15 @@ func (b *search[S]) run() (lost int32, found bool) {
 		if b.lost(s) {
 			return i, true
 		}
-		for _, step := range b.next(s) {
-			to := b.reach(step.then, arrival{i, step.says})
-			if !step.maybe {
-				b.steps = append(b.steps, edge{i, to})
+		b.next(&steps[S]{from: s, found: func(says string, then S, maybe bool) {
+			if then = b.same(then); then == s {
+				return
 			}
-		}
+			to := b.reach(then, arrival{i, says})
+			if !maybe {
+				b.sure = append(b.sure, edge{i, to})
+			}
+		}})
 	}
 	return 0, false
 }
@@ -103,25 +120,19 @@ func (b *search[S]) trace(to int32) []string {
 // pinned finds a waiting state from which no sequence of sure steps deletes the PVC.
 func (b *search[S]) pinned() (int32, bool) {
 	before := make([][]int32, len(b.order))
-	for _, e := range b.steps {
+	for _, e := range b.sure {
 		before[e.to] = append(before[e.to], e.from)
 	}
-	ends := make([]bool, len(b.order))
-	var queue []int32
-	end := func(i int32) {
-		if !ends[i] {
-			ends[i] = true
-			queue = append(queue, i)
-		}
-	}
+	ends, queue := make([]bool, len(b.order)), []int32{}
 	for i, s := range b.order {
 		if b.over(s) {
-			end(int32(i))
+			queue = append(queue, int32(i))
 		}
 	}
-	for i := 0; i < len(queue); i++ {
-		for _, earlier := range before[queue[i]] {
-			end(earlier)
+	for ; len(queue) > 0; queue = queue[1:] {
+		if i := queue[0]; !ends[i] {
+			ends[i] = true
+			queue = append(queue, before[i]...)
 		}
 	}
 	for i, s := range b.order {
@@ -132,14 +143,15 @@ func (b *search[S]) pinned() (int32, bool) {
 	return 0, false
 }
 
-// memo caches decisions of package pvc: a search asks the same questions very often.
-type memo[Q comparable, A any] map[Q]A
-
-func (m memo[Q, A]) of(q Q, decide func(Q) A) A {
-	a, ok := m[q]
-	if !ok {
-		a = decide(q)
-		m[q] = a
+// remembered returns decide with a memory: a search asks the same questions very often.
+func remembered[Q comparable, A any](decide func(Q) A) func(Q) A {
+	known := map[Q]A{}
+	return func(q Q) A {
+		a, ok := known[q]
+		if !ok {
+			a = decide(q)
+			known[q] = a
+		}
+		return a
 	}
-	return a
 }
