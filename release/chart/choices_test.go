@@ -14,57 +14,22 @@ import (
 
 const operatorName = "Deployment lws-system/lws-controller-manager"
 
-// Each row is a choice that "lockstep install" does not have, and what it makes of an object.
+// The choices are those that "lockstep install" does not have, and what each makes of an object.
 func TestChoices(t *testing.T) {
-	for name, tt := range map[string]struct{ values, object, want string }{
-		"digest": {`{image: {repository: a/b, tag: v2, digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000", pullPolicy: Always}}`, operatorName,
-			`{spec: {template: {spec: {containers: [{name: manager, imagePullPolicy: Always,
-			image: "a/b@sha256:0000000000000000000000000000000000000000000000000000000000000000"}]}}}}`},
-		"tag of the chart": {`{image: {repository: a/b}}`, operatorName, `{spec: {template: {spec: {containers: [{image: "a/b:v0.1.0-dev"}]}}}}`},
-		"scheduling": {`{replicas: 3, nodeSelector: {a: b}, tolerations: [{key: x, operator: Exists}], priorityClassName: high, imagePullSecrets: [{name: s}],
-			affinity: {podAntiAffinity: {}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}`, operatorName,
-			`{spec: {replicas: 3, template: {spec: {nodeSelector: {a: b}, tolerations: [{key: x, operator: Exists}], priorityClassName: high,
-			imagePullSecrets: [{name: s}], affinity: {podAntiAffinity: {}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}}}`},
-		"resources":     {`{resources: {limits: {memory: 2Gi}}}`, operatorName, `{spec: {template: {spec: {containers: [{resources: {limits: {memory: 2Gi}, requests: {cpu: "1", memory: 1Gi}}}]}}}}`},
-		"log":           {`{log: {format: console, level: 4}}`, operatorName, `{spec: {template: {spec: {containers: [{args: [run, --zap-log-level=4, --zap-encoder=console, --config=/etc/lockstep/config.yaml]}]}}}}`},
-		"labels":        {`{extraLabels: {team: a, app.kubernetes.io/name: other}}`, operatorName, `{metadata: {labels: {team: a, app.kubernetes.io/name: lws}}, spec: {template: {metadata: {labels: {team: a}}}}}`},
-		"labels of all": {`{extraLabels: {team: a}}`, "CustomResourceDefinition /leaderworkersets.leaderworkerset.x-k8s.io", `{metadata: {labels: {team: a}}}`},
-		"a budget": {`{podDisruptionBudget: {enabled: true, maxUnavailable: "50%"}}`, "PodDisruptionBudget lws-system/lws-controller-manager",
-			`{spec: {maxUnavailable: 50%, selector: {matchLabels: {control-plane: controller-manager, app.kubernetes.io/instance: lws}}}}`},
-		"a network policy": {`{}`, "NetworkPolicy lws-system/lws-controller-manager",
-			`{spec: {policyTypes: [Ingress], ingress: [{ports: [{port: 8081}]}, {ports: [{port: 8443}]}, {ports: [{port: 9443}]}]}}`},
-		"a network policy with peers": {`{networkPolicy: {metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}], webhooksFrom: [{ipBlock: {cidr: 10.0.0.0/8}}],
-			probesFrom: [{ipBlock: {cidr: 10.1.0.0/16}}]}}`, "NetworkPolicy lws-system/lws-controller-manager",
-			`{spec: {ingress: [{ports: [{port: 8081}], from: [{ipBlock: {cidr: 10.1.0.0/16}}]}, {ports: [{port: 8443}], from: [{namespaceSelector: {matchLabels: {a: b}}}]},
-			{ports: [{port: 9443}], from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}}`},
-		"a service monitor": {`{metrics: {monitor: ServiceMonitor, labels: {release: p}}}`, "ServiceMonitor lws-system/lws-controller-manager",
-			`{metadata: {labels: {release: p}}, spec: {endpoints: [{port: https, scheme: https, interval: 30s}]}}`},
-		"a pod monitor": {`{metrics: {monitor: PodMonitor, tokenSecret: {name: token}}}`, "PodMonitor lws-system/lws-controller-manager",
-			`{spec: {podMetricsEndpoints: [{port: metrics, authorization: {credentials: {name: token, key: token}}}]}}`},
-		"a reader": {`{metrics: {reader: {serviceAccount: prometheus}}}`, "ClusterRoleBinding /lws-metrics-reader",
-			`{roleRef: {name: lws-metrics-reader}, subjects: [{name: prometheus, namespace: monitoring}]}`},
-		"cert-manager": {`{certificates: {source: CertManager}}`, "Certificate lws-system/lws-serving-cert",
-			`{spec: {secretName: lws-webhook-server-cert, dnsNames: [lws-webhook-service.lws-system.svc, lws-webhook-service.lws-system.svc.cluster.local], issuerRef: {name: lws-selfsigned-issuer}}}`},
-		"cert-manager's bundle": {`{certificates: {source: CertManager}}`, "MutatingWebhookConfiguration /lws-mutating-webhook-configuration",
-			`{metadata: {annotations: {cert-manager.io/inject-ca-from: lws-system/lws-serving-cert}}}`},
-		"own certificates": {`{certificates: {source: Secret, secretName: mine, caBundle: PEM}}`, operatorName,
-			`{spec: {template: {spec: {volumes: [{configMap: {name: lockstep-configuration}}, {name: certificate, secret: {secretName: mine}}],
-			containers: [{volumeMounts: [{name: lockstep-configuration}, {mountPath: /tmp/k8s-webhook-server/serving-certs}]}]}}}}`},
-		"own bundle": {`{certificates: {source: Secret, secretName: mine, caBundle: PEM}}`, "ValidatingWebhookConfiguration /lws-validating-webhook-configuration",
-			`{webhooks: [{clientConfig: {caBundle: UEVN}}]}`},
-		"names": {`{names: {prefix: old-lws, instance: old}}`, "Deployment lws-system/old-lws-controller-manager",
-			`{spec: {selector: {matchLabels: {app.kubernetes.io/instance: old}}, template: {metadata: {labels: {app.kubernetes.io/instance: old}}, spec: {serviceAccountName: old-lws-controller-manager}}}}`},
-		"fixed names": {`{names: {prefix: old-lws, instance: old}}`, "Service lws-system/lws-webhook-service", `{spec: {selector: {app.kubernetes.io/instance: old}}}`},
-	} {
+	var choices map[string]struct {
+		Values json.RawMessage
+		Object string
+		Want   map[string]any
+	}
+	must(t, yaml.UnmarshalStrict(readFile(t, "testdata/choices.yaml"), &choices))
+	for name, tt := range choices {
 		t.Run(name, func(t *testing.T) {
-			got := mustRender(t, tt.values)[tt.object]
+			got := mustRender(t, string(tt.Values))[tt.Object]
 			if got == nil {
-				t.Fatalf("%s is not rendered", tt.object)
+				t.Fatalf("%s is not rendered", tt.Object)
 			}
-			want := map[string]any{}
-			must(t, yaml.Unmarshal([]byte(tt.want), &want))
-			if diff := cmp.Diff(want, part(got.Object, want)); diff != "" {
-				t.Errorf("%s (-want +got)\n%s", tt.object, diff)
+			if diff := cmp.Diff(tt.Want, part(got.Object, tt.Want)); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", tt.Object, diff)
 			}
 		})
 	}

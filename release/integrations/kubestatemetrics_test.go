@@ -138,30 +138,9 @@ func exported(t *testing.T, object map[string]any) map[string]float64 {
 }
 
 func TestKubeStateMetrics(t *testing.T) {
-	const set = `{leaderworkerset="w",namespace="ns"`
-	got := exported(t, floats(t, recorded(t, "backing-off").Object))
-	want := map[string]float64{
-		"kube_leaderworkerset_created" + set + "}":                                                 1772600827,
-		"kube_leaderworkerset_metadata_generation" + set + "}":                                     1,
-		"kube_leaderworkerset_spec_paused" + set + "}":                                             0,
-		"kube_leaderworkerset_spec_replicas" + set + "}":                                           2,
-		"kube_leaderworkerset_spec_size" + set + "}":                                               2,
-		"kube_leaderworkerset_status_observed_generation" + set + "}":                              1,
-		"kube_leaderworkerset_status_replicas" + set + "}":                                         2,
-		"kube_leaderworkerset_status_replicas_ready" + set + "}":                                   1,
-		"kube_leaderworkerset_status_replicas_updated" + set + "}":                                 2,
-		`kube_leaderworkerset_status_group_restarts{group="1",leaderworkerset="w",namespace="ns"}`: 2,
-	}
-	for kind, reason := range map[string]string{
-		"Progressing": "GroupsProgressing", "Reconciling": "GroupsFailing", "RestartBackOff": "GroupsFailing", "Available": "GroupsNotReady", "Ready": "GroupsFailing",
-	} {
-		value := 1.0
-		if kind == "Available" || kind == "Ready" {
-			value = 0
-		}
-		want[fmt.Sprintf("kube_leaderworkerset_status_condition%s,reason=%q,type=%q}", set, reason, kind)] = value
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	var want map[string]float64
+	read(t, "testdata/samples.yaml", &want)
+	if diff := cmp.Diff(want, exported(t, floats(t, recorded(t, "backing-off").Object))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for _, name := range names(t) {
@@ -169,8 +148,9 @@ func TestKubeStateMetrics(t *testing.T) {
 			t.Errorf("%s has %d samples", name, n)
 		}
 	}
+	const ready = `kube_leaderworkerset_status_replicas_ready{leaderworkerset="w",namespace="ns"}`
 	for _, name := range []string{"new", "not judged at all"} { // a set that no operator has seen
-		if paused := exported(t, floats(t, edited(t, name).Object)); paused["kube_leaderworkerset_status_replicas_ready"+set+"}"] != 0 {
+		if paused := exported(t, floats(t, edited(t, name).Object)); paused[ready] != 0 {
 			t.Errorf("%s: %v", name, paused)
 		}
 	}

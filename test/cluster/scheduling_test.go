@@ -13,15 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/history"
-	"lockstep.dev/lockstep/test/volcano"
 )
 
 const (
@@ -244,17 +243,17 @@ const (
 
 // podGroupDefinition returns the CRD of PodGroups.
 func (s *scene) podGroupDefinition() client.Object {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(volcano.Definition())
-	s.Check("write the definition", err)
-	definition := &unstructured.Unstructured{Object: fields}
-	definition.SetAPIVersion("apiextensions.k8s.io/v1")
-	definition.SetKind("CustomResourceDefinition")
+	definition := &unstructured.Unstructured{}
+	text, err := manifests.ReadFile("testdata/podgroups.yaml")
+	s.Check("read the definition", errors.Join(err, yaml.Unmarshal(text, &definition.Object)))
 	return definition
 }
 
 // podGroups returns the PodGroups of the scene by name, none while the kind is not served.
 func (s *scene) podGroups() map[string]*unstructured.Unstructured {
-	list, all := volcano.PodGroups(), map[string]*unstructured.Unstructured{}
+	list, all := &unstructured.UnstructuredList{}, map[string]*unstructured.Unstructured{}
+	list.SetAPIVersion("scheduling.volcano.sh/v1beta1")
+	list.SetKind("PodGroupList")
 	s.Check("list PodGroups", client.IgnoreNotFound(s.Client.List(s.Context(), list, client.InNamespace(s.Namespace))))
 	for i := range list.Items {
 		all[list.Items[i].GetName()] = &list.Items[i]

@@ -2,8 +2,15 @@ package v1_test
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -66,72 +73,32 @@ func TestFullValuesOnTheWire(t *testing.T) {
 	}
 }
 
+// testdata/names.txt has the value of each constant.
 func TestNamesOnTheWire(t *testing.T) {
-	const prefix = "leaderworkerset.sigs.k8s.io/"
-	for got, want := range map[string]string{
-		v1.SetNameLabelKey:                      prefix + "name",
-		v1.GroupIndexLabelKey:                   prefix + "group-index",
-		v1.WorkerIndexLabelKey:                  prefix + "worker-index",
-		v1.GroupUniqueHashLabelKey:              prefix + "group-key",
-		v1.RevisionKey:                          prefix + "template-revision-hash",
-		v1.SubGroupIndexLabelKey:                prefix + "subgroup-index",
-		v1.SubGroupUniqueHashLabelKey:           prefix + "subgroup-key",
-		v1.ExclusiveKeyAnnotationKey:            prefix + "exclusive-topology",
-		v1.SubGroupExclusiveKeyAnnotationKey:    prefix + "subgroup-exclusive-topology",
-		v1.RecreateGroupAfterStartAnnotationKey: prefix + "experimental-recreate-group-after-start",
-		v1.SizeAnnotationKey:                    prefix + "size",
-		v1.ReplicasAnnotationKey:                prefix + "replicas",
-		v1.LeaderPodNameAnnotationKey:           prefix + "leader-name",
-		v1.SubGroupSizeAnnotationKey:            prefix + "subgroup-size",
-		v1.RoleLabelKey:                         prefix + "role",
-		v1.LeaderRole:                           "leader",
-		v1.WorkerRole:                           "worker",
-		v1.LeaderAddressAnnotationKey:           prefix + "leader-address",
-		v1.SubGroupPolicyTypeAnnotationKey:      prefix + "subgroup-policy-type",
-		v1.SubdomainPolicyAnnotationKey:         prefix + "subdomainPolicy",
-		v1.LeaderRequestsTPUsAnnotationKey:      prefix + "leader-requests-tpus",
-		v1.PodTerminationPolicyAnnotationKey:    prefix + "pod-termination-policy",
-		v1.GroupIdentityAnnotationKey:           prefix + "group-identity",
-		v1.GroupReadyCondition:                  prefix + "group-ready",
-		v1.GroupReplacementGate:                 prefix + "group-replacement",
-		v1.WorkersReadyReason:                   "WorkerStatefulSetReady",
-		v1.WorkersNotReadyReason:                "WorkerStatefulSetNotReady",
-		v1.RecoverAnnotationKey:                 prefix + "recover",
-		v1.GroupRestartBudgetFinalizer:          prefix + "group-restart-budget-cleanup",
-		v1.GroupRestartCountsAnnotationKey:      prefix + "group-restart-counts",
-		v1.WorkloadSchedulingAnnotationKey:      prefix + "workload-aware-scheduling",
-		v1.WorkloadNameAnnotationKey:            prefix + "workload-name",
-		v1.SchedulingLevelLabelKey:              prefix + "scheduling-level",
-		v1.GroupTemplateNameAnnotationKey:       "scheduling.k8s.io/group-template-name",
-		v1.ParentPodGroupAnnotationKey:          "scheduling.k8s.io/parent-compositepodgroup",
-		v1.LwsLeaderAddress:                     "LWS_LEADER_ADDRESS",
-		v1.LwsGroupSize:                         "LWS_GROUP_SIZE",
-		v1.LwsWorkerIndex:                       "LWS_WORKER_INDEX",
-
-		v1.GroupRestartBudgetExhaustedAnnotationKey: prefix + "group-restart-budget-exhausted",
-		string(v1.DeprecatedDefaultRestartPolicy):   "Default",
-		string(v1.RecreateGroupOnPodRestart):        "RecreateGroupOnPodRestart",
-		string(v1.RecreateGroupAfterStart):          "RecreateGroupAfterStart",
-		string(v1.NoneRestartPolicy):                "None",
-		string(v1.LeaderCreatedStartupPolicy):       "LeaderCreated",
-		string(v1.LeaderReadyStartupPolicy):         "LeaderReady",
-		string(v1.SubdomainShared):                  "Shared",
-		string(v1.SubdomainUniquePerReplica):        "UniquePerReplica",
-		string(v1.SubGroupPolicyTypeLeaderWorker):   "LeaderWorker",
-		string(v1.SubGroupPolicyTypeLeaderExcluded): "LeaderExcluded",
-		string(v1.OrdinalGroupIdentity):             "Ordinal",
-		string(v1.HashGroupIdentity):                "Hash",
-		string(v1.ImmediateGroupReplacement):        "Immediate",
-		string(v1.PostTerminationGroupReplacement):  "PostTermination",
-		string(v1.ParallelPodTermination):           "Parallel",
-		string(v1.RollingUpdateStrategyType):        "RollingUpdate",
-		string(v1.LeaderWorkerSetDegraded):          "Degraded",
-		string(v1.LeaderWorkerSetAvailable):         "Available",
-		string(v1.LeaderWorkerSetProgressing):       "Progressing",
-		string(v1.LeaderWorkerSetUpdateInProgress):  "UpdateInProgress",
-	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
+	paths, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset, files := token.NewFileSet(), []*ast.File{}
+	for _, path := range paths {
+		file, err := parser.ParseFile(fset, path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if file.Name.Name == "v1" {
+			files = append(files, file)
+		}
+	}
+	// No constant needs another package: an import that is not found is no error.
+	config, got := types.Config{Error: func(error) {}}, ""
+	checked, _ := config.Check("v1", fset, files, nil)
+	for _, name := range checked.Scope().Names() {
+		if c, is := checked.Scope().Lookup(name).(*types.Const); is {
+			got += name + " " + c.Val().ExactString() + "\n"
+		}
+	}
+	want, err := os.ReadFile("testdata/names.txt")
+	if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
 }
