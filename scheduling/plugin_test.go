@@ -27,6 +27,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/scheduling"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -109,9 +110,7 @@ func TestAPodIsRecordedBeforeItIsBound(t *testing.T) {
 		if status := s.schedule(pod); !status.IsSuccess() || s.record("data") != "web=uid-web" || s.record("logs") != "a=1,web=uid-web" || s.record("cache") != "" {
 			t.Errorf("got %v, records %q, %q, %q", status, s.record("data"), s.record("logs"), s.record("cache"))
 		}
-		if got := s.writes(); got != writes {
-			t.Errorf("%d writes, want %d", got, writes)
-		}
+		expect.Equalf(t, writes, s.writes(), "writes")
 	}
 }
 
@@ -251,10 +250,7 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 			_ = s.informers.Core().V1().PersistentVolumeClaims().Informer().GetStore().Add(claim)
 		}
 	})
-	plugin, err := scheduling.New(t.Context(), nil, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plugin := expect.Value(scheduling.New(t.Context(), nil, s))(t)
 	s.plugin = plugin.(*scheduling.Plugin)
 	return s
 }

@@ -20,6 +20,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/cli"
 	"lockstep.dev/lockstep/internal/terminal"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/program"
 )
 
@@ -95,10 +96,7 @@ func TestACommandEndsWhileItReads(t *testing.T) {
 	for _, signal := range program.Signals {
 		t.Run("standard input "+signal.String(), func(t *testing.T) {
 			c := program.Command(t, "plan", "-f", "-")
-			in, err := c.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			in := expect.Value(c.StdinPipe())(t)
 			program.Ends(t, c, signal, func() {
 				if _, err := in.Write(bytes.Repeat([]byte("# \n"), 1<<16)); err != nil { // more than a pipe holds
 					t.Error(err)
@@ -107,9 +105,7 @@ func TestACommandEndsWhileItReads(t *testing.T) {
 		})
 		t.Run("a pipe that stays open "+signal.String(), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pipe.yaml")
-			if err := unix.Mkfifo(path, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, unix.Mkfifo(path, 0o600))
 			program.Ends(t, program.Command(t, "plan", "-f", path), signal, func() {
 				held, err := os.OpenFile(path, os.O_WRONLY, 0) // returns when the program has opened it
 				if err != nil {
@@ -125,17 +121,11 @@ func TestACommandEndsWhileNobodyReadsItsOutput(t *testing.T) {
 	for _, signal := range program.Signals {
 		t.Run(signal.String(), func(t *testing.T) {
 			out, in, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			t.Cleanup(func() { _ = errors.Join(out.Close(), in.Close()) })
-			if _, err := unix.FcntlInt(in.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
-				t.Fatal(err)
-			}
+			expect.Value(unix.FcntlInt(in.Fd(), unix.F_SETPIPE_SZ, 4096))(t)
 			const before = 2048
-			if _, err := in.Write(make([]byte, before)); err != nil {
-				t.Fatal(err)
-			}
+			expect.Value(in.Write(make([]byte, before)))(t)
 			c := program.Command(t, "plan", "--help")
 			c.Stdout, c.Stderr = in, in
 			program.Ends(t, c, signal, func() {
@@ -155,10 +145,7 @@ func TestAFileIsReadInBounds(t *testing.T) {
 		program.Fails(t, program.Command(t, "plan", "-f", endless), "it has more than 16 MiB")
 	}
 	piped := program.Command(t, "plan", "-f", "-")
-	zeros, err := os.Open("/dev/zero")
-	if err != nil {
-		t.Fatal(err)
-	}
+	zeros := expect.Value(os.Open("/dev/zero"))(t)
 	defer zeros.Close()
 	piped.Stdin = zeros
 	program.Fails(t, piped, "it has more than 16 MiB")

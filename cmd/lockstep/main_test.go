@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/program"
 )
 
@@ -38,9 +39,7 @@ func TestEveryCommandEndsWhileTheAPIServerIsSilent(t *testing.T) {
 					server, asked := program.Mute(t, answers)
 					config := filepath.Join(t.TempDir(), "config")
 					text := "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a}}]\nclusters: [{name: a, cluster: {server: \"" + server.URL + "\"}}]\n"
-					if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, os.WriteFile(config, []byte(text), 0o600))
 					program.Ends(t, program.Command(t, append(args, "--kubeconfig", config)...), signal, func() { <-asked })
 				})
 			}
@@ -54,9 +53,7 @@ func TestACommandEndsWhileItReadsItsConfiguration(t *testing.T) {
 		for _, signal := range program.Signals {
 			t.Run(command+" "+signal.String(), func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "pipe.yaml")
-				if err := unix.Mkfifo(path, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, unix.Mkfifo(path, 0o600))
 				c := program.Command(t, append(strings.Fields(command), "--config", path)...)
 				program.Ends(t, c, signal, func() {
 					held, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -81,8 +78,6 @@ func TestAConfigurationIsReadInBounds(t *testing.T) {
 
 func TestAnAuthorityIsReadInBounds(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Symlink("/dev/zero", filepath.Join(dir, "ca.crt")); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Symlink("/dev/zero", filepath.Join(dir, "ca.crt")))
 	program.Fails(t, program.Command(t, "install", "--print", "--webhook-ca", dir), "it has more than 1 MiB")
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
@@ -19,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/config/crd"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/quantity"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func TestColumns(t *testing.T) {
@@ -32,9 +32,7 @@ func TestColumns(t *testing.T) {
 		`Status: string .status.conditions[?(@.type=="Ready")].reason, priority 0`, "Age: date .metadata.creationTimestamp, priority 0",
 		`Message: string .status.conditions[?(@.type=="Ready")].message, priority 1`,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, got)
 }
 
 // property finds the schema at a dotted path.
@@ -53,7 +51,7 @@ func property(t *testing.T, path string) apiextensionsv1.JSONSchemaProps {
 
 func TestDefaultsAndEnums(t *testing.T) {
 	const template, rolling = "spec.leaderWorkerTemplate.", "spec.rolloutStrategy.rollingUpdateConfiguration."
-	tests := []struct {
+	for _, tt := range []struct {
 		path, fallback, enum string
 	}{
 		{"spec.replicas", `1`, `null`},
@@ -72,8 +70,7 @@ func TestDefaultsAndEnums(t *testing.T) {
 		{template + "subGroupPolicy.subGroupPolicyType", `"LeaderWorker"`, `["LeaderWorker","LeaderExcluded"]`},
 		{template + "subGroupPolicy.subGroupSize", ``, `null`},
 		{template + "persistentVolumeClaimRetentionPolicy.whenDeleted", ``, `null`},
-	}
-	for _, tt := range tests {
+	} {
 		schema := property(t, tt.path)
 		fallback := ""
 		if schema.Default != nil {
@@ -90,10 +87,7 @@ func TestDefaultsAndEnums(t *testing.T) {
 const clientSideApplyLimit = 256 * 1024
 
 func TestDefinitionCanBeAppliedFromTheClientSide(t *testing.T) {
-	raw, err := json.Marshal(readCRD(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := expect.Value(json.Marshal(readCRD(t)))(t)
 	if len(raw) > clientSideApplyLimit*9/10 {
 		t.Errorf("the definition takes %d bytes, want at most nine tenths of %d", len(raw), clientSideApplyLimit)
 	}
@@ -242,9 +236,7 @@ func TestQuantitiesThatUsersWriteAreTaken(t *testing.T) {
 		"0", "1", "+1", "-1", "1.5Gi", "+1.5Gi", ".5", "1.", "0.25", "500m", "100n", "5u", "2k", "2M", "2G", "2T", "2P", "2E",
 		"1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei", "1e3", "1E3", "1e+03", "1e-3", "1.5e9", "12e6", "9223372036854775807",
 	} {
-		if _, err := resource.ParseQuantity(text); err != nil {
-			t.Fatal(err)
-		}
+		expect.Value(resource.ParseQuantity(text))(t)
 		if faults := gate.create(t, limit(t, text)); len(faults) > 0 {
 			t.Errorf("%q: %v", text, faults)
 		}
@@ -254,10 +246,7 @@ func TestQuantitiesThatUsersWriteAreTaken(t *testing.T) {
 // The webhook may be missing. Whatever the definition takes must be harmless by
 // itself; so must it be in every place, and there are more than one.
 func TestEveryQuantityIsBounded(t *testing.T) {
-	text, err := crd.Files.ReadFile(setFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Value(crd.Files.ReadFile(setFile))(t)
 	patterns, places := map[string]bool{}, 0
 	for _, schema := range quantitySchemas(parse(t, string(text))) {
 		places++
@@ -439,8 +428,6 @@ func TestTemplatesHaveMetadata(t *testing.T) {
 	for _, template := range []string{"leaderTemplate", "workerTemplate"} {
 		metadata := property(t, "spec.leaderWorkerTemplate."+template+".metadata")
 		want := []string{"annotations", "finalizers", "labels", "name", "namespace"}
-		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(metadata.Properties))); diff != "" {
-			t.Errorf("metadata of %s (-want +got):\n%s", template, diff)
-		}
+		expect.Equalf(t, want, slices.Sorted(maps.Keys(metadata.Properties)), "metadata of %s", template)
 	}
 }

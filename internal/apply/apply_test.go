@@ -26,6 +26,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -148,9 +149,7 @@ func TestPatchesNameTheVersionThatWasJudged(t *testing.T) {
 			s := newScene()
 			added := fakeapi.Add(s.Server, tt.object)
 			what := tt.do(added)
-			if _, err := s.Do(t.Context(), what); err != nil {
-				t.Fatal(err)
-			}
+			expect.Value(s.Do(t.Context(), what))(t)
 			asked := s.asked(t)
 			want := parsed(t, tt.want)
 			metadata, _ := want["metadata"].(map[string]any)
@@ -171,30 +170,16 @@ func TestAStatusKeepsFieldsOfALaterVersion(t *testing.T) {
 		s := newScene()
 		set := &lwsv1.LeaderWorkerSet{ObjectMeta: object("w")}
 		set.Status.Replicas, set.Status.HPAPodSelector = 3, "a=b"
-		raw, err := json.Marshal(fakeapi.Add(s.Server, set))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := expect.Value(json.Marshal(fakeapi.Add(s.Server, set)))(t)
 		raw = fakeapi.WithLater(rt, raw)
 		status := lwsv1.LeaderWorkerSetStatus{Replicas: rapid.Int32Range(0, 3).Draw(rt, "replicas")}
 		ref := identity.RefOf(identity.KindLeaderWorkerSet, set)
-		if _, err := s.Do(t.Context(), action.WriteStatus{Set: ref, Status: status}); err != nil {
-			t.Fatal(err)
-		}
-		after, err := jsonpatch.MergePatch(raw, []byte(s.asked(t).Body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(fakeapi.LaterOf(raw), fakeapi.LaterOf(after)); diff != "" {
-			rt.Errorf("fields of a later version (-before +after)\n%s", diff)
-		}
+		expect.Value(s.Do(t.Context(), action.WriteStatus{Set: ref, Status: status}))(t)
+		after := expect.Value(jsonpatch.MergePatch(raw, []byte(s.asked(t).Body)))(t)
+		expect.Equalf(rt, fakeapi.LaterOf(raw), fakeapi.LaterOf(after), "fields of a later version")
 		var written lwsv1.LeaderWorkerSet
-		if err := json.Unmarshal(after, &written); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(status, written.Status); diff != "" {
-			rt.Errorf("the status (-want +got)\n%s", diff)
-		}
+		expect.OK(t, json.Unmarshal(after, &written))
+		expect.Equalf(rt, status, written.Status, "the status")
 	})
 }
 
@@ -259,16 +244,12 @@ func TestAnOwnerIsReadOnceAPass(t *testing.T) {
 	reads := s.live.Reads
 	for range 2 {
 		for range 3 {
-			if _, err := once.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner}); err != nil {
-				t.Fatal(err)
-			}
+			expect.Value(once.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner}))(t)
 			fakeapi.Drop[*corev1.Service](s.Server, "w")
 		}
 		once = s.ForReconcile()
 	}
-	if got := s.live.Reads - reads; got != 2 {
-		t.Errorf("%d reads of an owner in two passes", got)
-	}
+	expect.Equalf(t, 2, s.live.Reads-reads, "reads of an owner in two passes")
 }
 
 func TestAnOwnerWithoutItsGateIsReadOnlyIfItIsBeingDeleted(t *testing.T) {
@@ -280,9 +261,7 @@ func TestAnOwnerWithoutItsGateIsReadOnlyIfItIsBeingDeleted(t *testing.T) {
 			pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		}
 		owner, once := s.add(pod), s.ForReconcile()
-		if _, err := once.Do(t.Context(), action.Ungate{Pod: owner, Gate: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		expect.Value(once.Do(t.Context(), action.Ungate{Pod: owner, Gate: "a"}))(t)
 		reads := s.live.Reads
 		_, err := once.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner})
 		if isRead := s.live.Reads > reads; !errors.Is(err, want) || isRead != isDeleted {
@@ -366,9 +345,7 @@ func TestAnswersToACreate(t *testing.T) {
 func TestALeaderStatefulSetIsCreatedByAnApplyThatCannotChangeOne(t *testing.T) {
 	s := newScene()
 	create := action.Create{Kind: identity.KindStatefulSet, Object: aStatefulSet(), Owner: s.add(fakeapi.Set("w", 1, 1))}
-	if _, err := s.Do(t.Context(), create); err != nil {
-		t.Fatal(err)
-	}
+	expect.Value(s.Do(t.Context(), create))(t)
 	metadata, _ := parsed(t, s.asked(t).Body)["metadata"].(map[string]any)
 	if _, named := metadata["uid"]; named || metadata["resourceVersion"] != neverLived {
 		t.Errorf("got %v", metadata)
@@ -400,9 +377,7 @@ func TestAPodGroupIsAppliedOntoTheVersionThatWasJudged(t *testing.T) {
 	part := &unstructured.Unstructured{}
 	part.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "w-0", UID: "leader"}})
 	before := part.DeepCopy()
-	if _, err := s.Do(t.Context(), action.Apply{Object: part, Onto: onto, FieldOwner: "adopter"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Value(s.Do(t.Context(), action.Apply{Object: part, Onto: onto, FieldOwner: "adopter"}))(t)
 	want := map[string]any{
 		"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
 		"metadata": map[string]any{

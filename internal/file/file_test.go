@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // zeros is a stream without an end, which fails the test when too much of it is read.
@@ -40,15 +42,11 @@ func TestReadAllIsBounded(t *testing.T) {
 // The size of a file may be another when it is read, and a device has none.
 func TestReadTrustsNoSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte("text"), 0o600))
 	if text, err := Read(path, 1); err != nil || string(text) != "text" {
 		t.Errorf("got %q, %v", text, err)
 	}
-	if err := os.Truncate(path, 1<<40); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Truncate(path, 1<<40))
 	if _, err := Read(path, 1); err == nil || !strings.HasPrefix(err.Error(), path) {
 		t.Errorf("got %v", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // wordsAtMost is the length of a sentence.
@@ -60,9 +62,7 @@ func pages(t *testing.T) map[string][]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if len(found) < 50 {
 		t.Fatalf("only %d pages were read", len(found))
 	}

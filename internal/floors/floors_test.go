@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const module = "lockstep.dev/lockstep"
@@ -263,9 +265,7 @@ func TestFaultsAreFound(t *testing.T) {
 		{"internal/controller/lws", "test/fakeapi", "internal/controller/lws must not import test/fakeapi above it"},
 		{"internal/nowhere", "internal/lws", "internal/nowhere stands on no floor: give it one in the table of this test"},
 	} {
-		if got := fault(tt.importer, tt.imported); got != tt.says {
-			t.Errorf("%s → %s: got %q, want %q", tt.importer, tt.imported, got, tt.says)
-		}
+		expect.Equalf(t, tt.says, fault(tt.importer, tt.imported), "%s → %s", tt.importer, tt.imported)
 	}
 }
 
@@ -323,10 +323,7 @@ func TestClocksAreFound(t *testing.T) {
 func nodesIn(t *testing.T, name string, source any, find func(*ast.File, ast.Node) string) (found []string) {
 	t.Helper()
 	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := expect.Value(parser.ParseFile(set, name, source, parser.SkipObjectResolution))(t)
 	ast.Inspect(file, func(node ast.Node) bool {
 		if node != nil {
 			if text := find(file, node); text != "" {
@@ -456,9 +453,7 @@ func TestLinksInDocumentsResolve(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if links < 20 {
 		t.Errorf("found %d links: the documents are not where this test reads", links)
 	}

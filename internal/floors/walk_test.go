@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // walks are the walks of internal/reconcile, one event and one reconcile each, and how many functions of more than
@@ -110,10 +112,7 @@ func covered(t *testing.T, program, name, unended string) map[block]int {
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	file, err := os.Open(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := expect.Value(os.Open(profile))(t)
 	defer file.Close()
 	counts := map[block]int{}
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -133,10 +132,7 @@ func covered(t *testing.T, program, name, unended string) map[block]int {
 func functionsOf(t *testing.T, name string) (found []function) {
 	t.Helper()
 	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, filepath.Join("..", "..", name), nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := expect.Value(parser.ParseFile(set, filepath.Join("..", "..", name), nil, parser.SkipObjectResolution))(t)
 	for _, d := range file.Decls {
 		f, is := d.(*ast.FuncDecl)
 		if !is {
@@ -161,10 +157,7 @@ var (
 // TestWalksOfPagesNameFunctions: each name of a walk in docs/architecture.md is a function of the product, and the first of
 // a line is in the file beside it.
 func TestWalksOfPagesNameFunctions(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := expect.Value(os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md")))(t)
 	declared := map[string]map[string]bool{} // by name, the files
 	for name, text := range product(t) {
 		nodesIn(t, name, text, func(_ *ast.File, node ast.Node) string {

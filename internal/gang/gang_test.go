@@ -1,16 +1,22 @@
-package gang_test
+package gang
 
 import (
+	"maps"
+	"regexp"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func pod(edits ...func(*corev1.Pod)) *corev1.Pod {
@@ -28,7 +34,7 @@ func tied(to string) func(*corev1.Pod) {
 }
 
 func TestOnlyPodsThatWereTiedToTheirOwnGroupAreOfAGang(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		pod  *corev1.Pod
 		want bool
@@ -36,18 +42,13 @@ func TestOnlyPodsThatWereTiedToTheirOwnGroupAreOfAGang(t *testing.T) {
 		{"tied to its group", pod(tied("w-1-abc")), true},
 		{"tied by its user to something else", pod(tied("mine")), false},
 		{"tied to the group of another revision", pod(tied("w-1-old")), false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := gang.IsTied(tt.pod); got != tt.want {
-				t.Errorf("got %t", got)
-			}
-		})
+	} {
+		expect.Equalf(t, tt.want, IsTied(tt.pod), "%s", tt.name)
 	}
 }
 
 func TestASetMayDifferFromTheConfiguration(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		annotation string
 		otherwise  bool
 		want       bool
@@ -57,18 +58,15 @@ func TestASetMayDifferFromTheConfiguration(t *testing.T) {
 		{"none", true, false},
 		{"volcano", false, true},
 		{"nobody", true, false},
-	}
-	for _, tt := range tests {
+	} {
 		set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lwsv1.GangSchedulerAnnotationKey: tt.annotation}}}
-		if got := gang.IsWanted(set, tt.otherwise); got != tt.want {
-			t.Errorf("%q with %v: got %v, want %v", tt.annotation, tt.otherwise, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, IsWanted(set, tt.otherwise), "%q with %v", tt.annotation, tt.otherwise)
 	}
 }
 
 // group is one of two pods that ask for a processor each.
-func group(edits ...func(*gang.Group)) gang.Group {
-	g := gang.Group{
+func group(edits ...func(*Group)) Group {
+	g := Group{
 		Namespace: "ns", Name: "w-1-abc",
 		Labels:       map[string]string{lwsv1.SetNameLabelKey: "w"},
 		Annotations:  map[string]string{"volcano.sh/x": "1", "other": "2"},
@@ -82,32 +80,28 @@ func group(edits ...func(*gang.Group)) gang.Group {
 }
 
 func TestAPodGroupSaysWhatTheGroupIs(t *testing.T) {
-	queued := group(func(g *gang.Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" })
+	queued := group(func(g *Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" })
 	want := map[string]any{
 		"apiVersion": "scheduling.volcano.sh/v1beta1",
 		"kind":       "PodGroup",
 		"metadata": map[string]any{
 			"namespace": "ns", "name": "w-1-abc",
 			"labels":      map[string]any{lwsv1.SetNameLabelKey: "w"},
-			"annotations": map[string]any{"volcano.sh/x": "1", gang.FromSetAnnotationKey: lwsv1.QueueNameAnnotationKey + ",volcano.sh/x"},
+			"annotations": map[string]any{"volcano.sh/x": "1", FromSetAnnotationKey: lwsv1.QueueNameAnnotationKey + ",volcano.sh/x"},
 		},
 		"spec": map[string]any{"minMember": int64(2), "minResources": map[string]any{"cpu": "2"}, "queue": "q"},
 	}
-	if diff := cmp.Diff(want, gang.Object(queued).Object); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Equal(t, want, Object(queued).Object)
 }
 
 // Volcano skips the checks of a queue for a PodGroup without minResources.
 func TestAPodGroupWithoutRequestsHasEmptyMinResources(t *testing.T) {
-	bare := gang.Object(group(func(g *gang.Group) { g.MinResources = nil }))
+	bare := Object(group(func(g *Group) { g.MinResources = nil }))
 	want := map[string]any{"minMember": int64(2), "minResources": map[string]any{}}
-	if diff := cmp.Diff(want, bare.Object["spec"]); diff != "" {
-		t.Errorf("spec (-want +got)\n%s", diff)
-	}
+	expect.Equalf[any](t, want, bare.Object["spec"], "spec")
 	without := bare.DeepCopy()
 	unstructured.RemoveNestedField(without.Object, "spec", "minResources")
-	if gang.InStep(without, bare) {
+	if InStep(without, bare) {
 		t.Error("a PodGroup without minResources is not corrected")
 	}
 }
@@ -116,7 +110,7 @@ func TestDriftOfAPodGroup(t *testing.T) {
 	set := func(value any, fields ...string) func(*unstructured.Unstructured) {
 		return func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, value, fields...) }
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		change func(*unstructured.Unstructured)
 		want   bool
@@ -133,31 +127,26 @@ func TestDriftOfAPodGroup(t *testing.T) {
 		{"another label", set("v", "metadata", "labels", lwsv1.SetNameLabelKey), false},
 		{"no annotations", func(o *unstructured.Unstructured) { o.SetAnnotations(nil) }, false},
 		{"nothing at all", func(o *unstructured.Unstructured) { o.Object = map[string]any{} }, false},
+	} {
+		want := Object(group())
+		have := want.DeepCopy()
+		tt.change(have)
+		expect.Equalf(t, tt.want, InStep(have, want), "%s: in step", tt.name)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			want := gang.Object(group())
-			have := want.DeepCopy()
-			tt.change(have)
-			if got := gang.InStep(have, want); got != tt.want {
-				t.Errorf("in step is %t", got)
-			}
-		})
-	}
-	queued := gang.Object(group(func(g *gang.Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" }))
-	if gang.InStep(gang.Object(group()), queued) {
+	queued := Object(group(func(g *Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" }))
+	if InStep(Object(group()), queued) {
 		t.Error("a queue that is missing goes unnoticed")
 	}
-	if gang.InStep(queued, gang.Object(group())) {
+	if InStep(queued, Object(group())) {
 		t.Error("a queue that the set does not name any more goes unnoticed")
 	}
-	silent := group(func(g *gang.Group) { g.Annotations = nil })
-	if gang.InStep(gang.Object(group()), gang.Object(silent)) {
+	silent := group(func(g *Group) { g.Annotations = nil })
+	if InStep(Object(group()), Object(silent)) {
 		t.Error("an annotation that the set does not have any more goes unnoticed")
 	}
-	inherited := gang.Object(group())
+	inherited := Object(group())
 	inherited.SetAnnotations(map[string]string{"volcano.sh/x": "1"})
-	if !gang.InStep(inherited, gang.Object(group())) {
+	if !InStep(inherited, Object(group())) {
 		t.Error("one that another implementation made is written for nothing")
 	}
 }
@@ -188,7 +177,7 @@ func TestResourcesAreThoseOfTheWholeGroup(t *testing.T) {
 	}
 	overhead := one.DeepCopy()
 	overhead.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
-	tests := []struct {
+	for _, tt := range []struct {
 		name           string
 		leader, worker *corev1.PodTemplateSpec
 		size           int32
@@ -205,20 +194,202 @@ func TestResourcesAreThoseOfTheWholeGroup(t *testing.T) {
 		{"a pod that is only limited as a whole asks for as much", limited(corev1.Container{}), one, 1, "8"},
 		{"a pod whose containers ask is not taken at its limit", limited(asks("1", ""), asks("2", "")), one, 1, "3"},
 		{"who asks is not taken at the limit", template(nil, []corev1.Container{asks("1", "2")}), one, 1, "1"},
+	} {
+		before := tt.leader.DeepCopy()
+		got := Resources(tt.leader, tt.worker, tt.size)
+		if cpu := got[corev1.ResourceCPU]; cpu.Cmp(resource.MustParse(tt.want)) != 0 {
+			t.Errorf("%s: got %s, want %s", tt.name, cpu.String(), tt.want)
+		}
+		if diff := cmp.Diff(before, tt.leader); diff != "" {
+			t.Errorf("%s: the template was changed\n%s", tt.name, diff)
+		}
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			before := tt.leader.DeepCopy()
-			got := gang.Resources(tt.leader, tt.worker, tt.size)
-			if cpu := got[corev1.ResourceCPU]; cpu.Cmp(resource.MustParse(tt.want)) != 0 {
-				t.Errorf("got %s, want %s", cpu.String(), tt.want)
-			}
-			if diff := cmp.Diff(before, tt.leader); diff != "" {
-				t.Errorf("the template was changed\n%s", diff)
-			}
-		})
-	}
-	if got := gang.Resources(template(nil, []corev1.Container{{}}), one, 0); len(got) != 0 {
+	if got := Resources(template(nil, []corev1.Container{{}}), one, 0); len(got) != 0 {
 		t.Errorf("who asks for nothing: got %v", got)
+	}
+}
+
+func nativeSet(scheduling lwsv1.Scheduling) *lwsv1.LeaderWorkerSet {
+	return &lwsv1.LeaderWorkerSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "5d8d0c39-5d57-4d1b-a4a5-2f2b0d1d8a53"},
+		Spec: lwsv1.LeaderWorkerSetSpec{
+			Replicas: new(int32(2)), Scheduling: &scheduling,
+			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{Size: new(int32(4))},
+		},
+	}
+}
+
+var (
+	wholeSet = lwsv1.Scheduling{SchedulingPolicy: &schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy{Gang: &schedulingv1alpha3.WorkloadCompositePodGroupGangSchedulingPolicy{}}}
+	byRole   = lwsv1.Scheduling{Replica: &lwsv1.ReplicaScheduling{Worker: &lwsv1.RoleScheduling{
+		SchedulingPolicy: &schedulingv1alpha3.WorkloadPodGroupSchedulingPolicy{Gang: &schedulingv1alpha3.WorkloadPodGroupGangSchedulingPolicy{}},
+	}}}
+)
+
+// podOf is a pod of group 1, as its StatefulSet creates it.
+func podOf(set *lwsv1.LeaderWorkerSet, index string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+		lwsv1.GroupIndexLabelKey: "1", lwsv1.WorkerIndexLabelKey: index, lwsv1.RevisionKey: "rev",
+	}}}
+	HandTo(pod, set)
+	return pod
+}
+
+// TestPodsJoinPodGroups: at each level, a leader, its workers and the PodGroups that are created for them
+// have the same names.
+func TestPodsJoinPodGroups(t *testing.T) {
+	const inc = `\.abcde`
+	for level, test := range map[string]struct {
+		scheduling     lwsv1.Scheduling
+		leader, worker string
+		objects        int
+	}{
+		"lws":     {wholeSet, "-lws", "-lws", 0},
+		"replica": {lwsv1.Scheduling{}, inc + "-1-rev", inc + "-1-rev", 1},
+		"role":    {byRole, inc + "-1-leader-rev", inc + "-1-worker-rev", 2},
+	} {
+		set := nativeSet(test.scheduling)
+		leader, worker := podOf(set, "0"), podOf(set, "3")
+		Join(leader, "abcde")
+		Follow(worker, leader)
+		Join(worker, "fghij")
+		for pod, want := range map[*corev1.Pod]string{leader: test.leader, worker: test.worker} {
+			got := *pod.Spec.SchedulingGroup.PodGroupName
+			if !regexp.MustCompile("^" + regexp.QuoteMeta(WorkloadName(set)) + want + "$").MatchString(got) {
+				t.Errorf("%s: pod is in %s, want …%s", level, got, want)
+			}
+		}
+		objects := expect.Value(GroupPodGroups(set, &metav1.ObjectMeta{Name: WorkloadName(set), UID: "wl"}, leader, 4))(t)
+		var names []string
+		for _, object := range objects {
+			names = append(names, object.GetName())
+		}
+		if diff := cmp.Diff(PodGroupNames(leader), names); len(names) != test.objects || diff != "" {
+			t.Errorf("%s: %d PodGroups %s", level, len(names), diff)
+		}
+		if level != "lws" && !slices.Contains(names, *worker.Spec.SchedulingGroup.PodGroupName) {
+			t.Errorf("%s: the worker waits for none of %v", level, names)
+		}
+		next := podOf(set, "0")
+		if Join(next, "klmno"); level != "lws" && *next.Spec.SchedulingGroup.PodGroupName == *leader.Spec.SchedulingGroup.PodGroupName {
+			t.Errorf("%s: the next leader has the PodGroup of its predecessor", level)
+		}
+	}
+}
+
+// TestWorkloadName: another implementation finds the Workload by the same name.
+func TestWorkloadName(t *testing.T) {
+	expect.Equal(t, "w-5b8b454bbd", WorkloadName(nativeSet(lwsv1.Scheduling{})))
+}
+
+// TestLeadersWithKeysAddNothing: the key of a group is new, and so is the name of its PodGroup.
+func TestLeadersWithKeysAddNothing(t *testing.T) {
+	set := nativeSet(lwsv1.Scheduling{})
+	leader := podOf(set, "0")
+	leader.Labels[lwsv1.GroupIndexLabelKey], leader.Labels[lwsv1.GroupUniqueHashLabelKey] = "abc", "abc"
+	Join(leader, "abcde")
+	expect.Equal(t, WorkloadName(set)+"-abc-rev", *leader.Spec.SchedulingGroup.PodGroupName)
+}
+
+func TestWorkload(t *testing.T) {
+	set := nativeSet(byRole)
+	workload := expect.Value(Workload(set))(t)
+	name := WorkloadName(set)
+	owner := map[string]any{
+		"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": "w", "uid": string(set.UID), "controller": true, "blockOwnerDeletion": true,
+	}
+	want := map[string]any{
+		"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload",
+		"metadata": map[string]any{
+			"namespace": "ns", "name": name, "labels": map[string]any{lwsv1.SetNameLabelKey: "w"}, "ownerReferences": []any{owner},
+		},
+		"spec": map[string]any{
+			"controllerRef": map[string]any{"apiGroup": "leaderworkerset.x-k8s.io", "kind": "LeaderWorkerSet", "name": "w"},
+			"podGroupTemplates": []any{
+				map[string]any{"name": "leader", "schedulingPolicy": map[string]any{"basic": map[string]any{}}, "schedulingConstraints": nil},
+				map[string]any{"name": "worker", "schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(3)}}, "schedulingConstraints": nil},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, workload.Object); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestOnlyCountsAndLabelsArePatched: a PodGroup of another size is outdated, and the patch has nothing that
+// the API server would refuse to change.
+func TestOnlyCountsAndLabelsArePatched(t *testing.T) {
+	set, workload := nativeSet(wholeSet), &metav1.ObjectMeta{Name: "wl", UID: "wl"}
+	have := expect.Value(SetPodGroup(set, workload, 8))(t)
+	want, _ := SetPodGroup(set, workload, 4)
+	if IsOutdated(have, have) || !IsOutdated(have, want) {
+		t.Error("counts are not compared")
+	}
+	if diff := cmp.Diff(Fixed(want), Fixed(have)); diff != "" {
+		t.Errorf("counts are fixed: %s", diff)
+	}
+	spec := map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(4)}}}
+	if diff := cmp.Diff(spec, Part(want).Object["spec"]); diff != "" {
+		t.Error(diff)
+	}
+	described, _ := Workload(set)
+	templates, _, _ := unstructured.NestedSlice(Part(described).Object, "spec", "podGroupTemplates")
+	if diff := cmp.Diff([]any{map[string]any{"name": "lws", "schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(8)}}}}, templates); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestMinCountIsNeverMoreThanCanExist: the pods of leaders that exist, and of those that the StatefulSet creates
+// at any size that a group has. A set in service at one size waits for all that it asks for.
+func TestMinCountIsNeverMoreThanCanExist(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string, from, to int32) int32 { return rapid.Int32Range(from, to).Draw(t, name) }
+		replicas, serving := draw("replicas", 0, 6), draw("serving", 0, 8)
+		templates := []int32{draw("size", 1, 5), draw("size before", 1, 5)}
+		size, sizes, stopped, known := templates[0], map[int32]int32{}, map[int32]bool{}, map[int32]bool{templates[0]: true}
+		for index := range int32(10) {
+			if rapid.Bool().Draw(t, "has a leader") {
+				sizes[index] = rapid.SampledFrom(templates).Draw(t, "size of a group")
+				known[sizes[index]] = true
+			}
+			stopped[index] = draw("is stopped", 0, 9) == 0
+		}
+		var can, least int32
+		var inService []int32
+		for index := range serving {
+			each := rapid.SampledFrom(slices.Sorted(maps.Keys(known))).Draw(t, "size to come")
+			smallest := slices.Min(slices.Collect(maps.Keys(known)))
+			if has, leads := sizes[index]; leads {
+				each, smallest = has, has
+			}
+			switch _, leads := sizes[index]; {
+			case stopped[index]:
+				inService = append(inService, 0)
+				continue
+			case leads:
+				inService = append(inService, sizes[index])
+			}
+			can, least = can+each, least+smallest
+		}
+		got := MinCount(replicas, size, inService, serving-int32(len(inService)), slices.Min(slices.Collect(maps.Keys(known))))
+		if got < 1 || got > max(1, min(replicas*size, can)) {
+			t.Fatalf("%d pods are waited for, %d are asked for and %d can exist", got, replicas*size, can)
+		}
+		if got < min(replicas*size, least) {
+			t.Fatalf("%d pods are waited for, %d are asked for and at least %d will exist", got, replicas*size, least)
+		}
+		isPlain := serving >= replicas && len(known) == 1 && !slices.Contains(slices.Collect(maps.Values(stopped)), true)
+		if isPlain && got != max(1, replicas*size) {
+			t.Fatalf("%d pods are waited for, %d are asked for", got, replicas*size)
+		}
+	})
+}
+
+// A number of groups is not counted group by group.
+func TestMinCountOfGroupsThatDoNotExist(t *testing.T) {
+	start := time.Now()
+	expect.Equal(t, 16_000_000, MinCount(2_000_000, 8, []int32{4, 0, 0}, 1_000_000_000, 4))
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("it took %s", took)
 	}
 }

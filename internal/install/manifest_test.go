@@ -23,6 +23,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 var update = flag.Bool("update", false, "write what is rendered and granted to testdata")
@@ -39,10 +40,7 @@ func in(image string, o Options) Options {
 
 func load(t *testing.T, o Options, lacks ...string) []*unstructured.Unstructured {
 	t.Helper()
-	s, err := o.shape(lacks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Value(o.shape(lacks))(t)
 	return s.manifests()
 }
 
@@ -58,14 +56,10 @@ func golden(t *testing.T, name string, lines []string) {
 	t.Helper()
 	got := strings.Join(lines, "\n") + "\n"
 	if *update {
-		if err := os.WriteFile("testdata/"+name, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile("testdata/"+name, []byte(got), 0o600))
 	}
 	want := must(os.ReadFile("testdata/" + name))
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, string(want), got)
 }
 
 // leaves returns the values of objects by their paths.
@@ -250,9 +244,7 @@ func TestNamespacesAreSelectedByMode(t *testing.T) {
 				got[name] = selected(t, convert[admissionv1.MutatingAdmissionPolicyBinding](t, u).Spec.MatchResources.NamespaceSelector)
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("default %s (-want +got):\n%s", mode, diff)
-		}
+		expect.Equalf(t, want, got, "default %s", mode)
 	}
 }
 
@@ -306,13 +298,9 @@ func TestPrintedManifestsAreThoseApplied(t *testing.T) {
 	var out bytes.Buffer
 	o := in("i", with("protection: {mode: Hold}"))
 	o.Print, o.Out = true, &out
-	if err := Install(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, Install(t.Context(), o))
 	printed := read(fstest.MapFS{"all.yaml": {Data: out.Bytes()}})
-	if diff := cmp.Diff(leaves(load(t, o)), leaves(printed)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, leaves(load(t, o)), leaves(printed))
 }
 
 // The definition and the namespace go last.
@@ -336,9 +324,7 @@ func TestOrderOfRemoval(t *testing.T) {
 		definitionPhase: {"CustomResourceDefinition"},
 		namespacePhase:  {"Namespace"},
 	}
-	if diff := cmp.Diff(want, byPhase); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, byPhase)
 }
 
 // An upgrade finds everything of the version before by its labels.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 var jobSet = schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"}
@@ -60,10 +62,7 @@ func TestAKindComesAndGoes(t *testing.T) {
 	}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	starter, err := New(&rest.Config{Host: server.URL}, server.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	starter := expect.Value(New(&rest.Config{Host: server.URL}, server.Client()))(t)
 	starter.Add(kind)
 	go func() { _ = starter.Run(t.Context()) }()
 	eventually(t, "the kind is known to be absent", kind.IsAbsent)

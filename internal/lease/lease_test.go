@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -31,7 +33,7 @@ func held(namespace, holder string, ago time.Duration) *coordinationv1.Lease {
 }
 
 func TestHolderOf(t *testing.T) {
-	tests := map[string]struct {
+	for name, tt := range map[string]struct {
 		lease *coordinationv1.Lease
 		held  bool
 	}{
@@ -39,8 +41,7 @@ func TestHolderOf(t *testing.T) {
 		"not renewed in time": {held("a", theirs, 16*time.Second), false},
 		"given back":          {held("a", "", time.Second), false},
 		"never taken":         {&coordinationv1.Lease{}, false},
-	}
-	for name, tt := range tests {
+	} {
 		if _, held := HolderOf(tt.lease, now); held != tt.held {
 			t.Errorf("%s: got %t", name, held)
 		}
@@ -66,7 +67,7 @@ func TestHolders(t *testing.T) {
 }
 
 func TestHolderIdentity(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		identity   string
 		ours       bool
 		deployment string
@@ -75,15 +76,12 @@ func TestHolderIdentity(t *testing.T) {
 		{Identity("lws-controller-manager-5d4f8c7b9-x2k4m"), true, "lws-controller-manager"},
 		{Identity("laptop.local"), true, ""},
 		{"laptop_0b6f", false, ""},
-	}
-	for _, tt := range tests {
+	} {
 		h := Holder{Namespace: "a", Identity: tt.identity}
 		if h.Ours() != tt.ours || h.Deployment() != tt.deployment {
 			t.Errorf("%s: got %t, %q", tt.identity, h.Ours(), h.Deployment())
 		}
 	}
 	want := "kubectl --namespace a scale deployment lws-controller-manager --replicas=0"
-	if got := (Holder{"a", theirs}).Stop(); got != want {
-		t.Errorf("got %q", got)
-	}
+	expect.Equal(t, want, (Holder{"a", theirs}).Stop())
 }

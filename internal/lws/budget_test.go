@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/restart"
 	rev "lockstep.dev/lockstep/internal/lws/revision"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -116,9 +117,7 @@ func TestAGroupIsRecreatedAsOftenAsItMay(t *testing.T) {
 				t.Errorf("maxGroupRestarts %d: %d counted after %d failures", limit, recreations(c), i+1)
 			}
 		}
-		if got := recreations(c); got != want {
-			t.Errorf("maxGroupRestarts %d: counted %d, want %d", limit, got, want)
-		}
+		expect.Equalf(t, want, recreations(c), "maxGroupRestarts %d: counted", limit)
 		stopped := lws.IsExhausted(find[Pod](c, "w-0"))
 		if stopped != (limit >= 0) || lws.IsExhausted(find[Pod](c, "w-1")) {
 			t.Errorf("maxGroupRestarts %d: stopped %t", limit, stopped)
@@ -126,9 +125,7 @@ func TestAGroupIsRecreatedAsOftenAsItMay(t *testing.T) {
 		if stopped {
 			uids := uidsOf(c, "w-0", "w-0-1")
 			then(settled, after(24*time.Hour), settled)(c)
-			if got := uidsOf(c, "w-0", "w-0-1"); !slices.Equal(got, uids) {
-				t.Errorf("maxGroupRestarts %d: the pods that stay became others", limit)
-			}
+			expect.Equalf(t, uids, uidsOf(c, "w-0", "w-0-1"), "maxGroupRestarts %d: the pods that stay became others", limit)
 			if entry := c.status().Restarts[0]; entry.Leader != uids[0] || entry.Failures[len(entry.Failures)-1].Reason != "OOMKilled" {
 				t.Errorf("maxGroupRestarts %d: the evidence is %+v", limit, entry)
 			}
@@ -157,9 +154,7 @@ func TestADrainExhaustsNoBudget(t *testing.T) {
 						t.Errorf("%s of %s, maxGroupRestarts %d: the group is not recreated", name, pod, limit)
 					}
 				}
-				if got := recreations(c); got != counted {
-					t.Errorf("%s of %s, maxGroupRestarts %d: %d counted, want %d", name, pod, limit, got, counted)
-				}
+				expect.Equalf(t, counted, recreations(c), "%s of %s, maxGroupRestarts %d: counted", name, pod, limit)
 				if failures(1)(c); !lws.IsExhausted(find[Pod](c, "w-0")) {
 					t.Errorf("%s of %s, maxGroupRestarts %d: the failure after the drains does not stop the group", name, pod, limit)
 				}
@@ -284,14 +279,10 @@ func TestRecoveredPodsGoBeforeTheirLeader(t *testing.T) {
 		t.Errorf("counted %d", recreations(c))
 	}
 	plan := c.decideGroup("w-0")
-	if got := short(plan); got != "set-finalizers pod w-0-1, set-finalizers pod w-0-2" {
-		t.Errorf("got %q", got)
-	}
+	expect.Equal(t, "set-finalizers pod w-0-1, set-finalizers pod w-0-2", short(plan))
 	c.do(plan)
 	gone[Pod]("w-0-1", "w-0-2")(c)
-	if got := short(c.decideGroup("w-0")); got != "set-finalizers pod w-0" {
-		t.Errorf("got %q", got)
-	}
+	expect.Equal(t, "set-finalizers pod w-0", short(c.decideGroup("w-0")))
 	c.settle()
 	failures(1)(c)
 	if lws.IsExhausted(find[Pod](c, "w-0")) || recreations(c) != 1 {
@@ -321,9 +312,7 @@ func TestWhatALimitCounts(t *testing.T) {
 			t.Errorf("%s: counted %d, want %d", name, got, tt.want)
 		}
 		failures(1)(c)
-		if got := lws.IsExhausted(find[Pod](c, "w-0")); got != tt.stopped {
-			t.Errorf("%s: one more failure stops the group: %t", name, got)
-		}
+		expect.Equalf(t, tt.stopped, lws.IsExhausted(find[Pod](c, "w-0")), "%s: one more failure stops the group", name)
 	}
 }
 
@@ -349,9 +338,7 @@ func TestCountsOfAnotherImplementation(t *testing.T) {
 			set.Annotations = withAnnotation(set.Annotations, lwsv1.GroupRestartCountsAnnotationKey, value)
 			set.Status.RestartsSince = &metav1.Time{Time: find[Pod](c, "w-0").CreationTimestamp.Add(time.Second)}
 		}), tt.happens, failures(1))(c)
-		if got := recreations(c); got != tt.want {
-			t.Errorf("%s: counted %d, want %d", name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, recreations(c), "%s: counted", name)
 		if got, want := lws.IsExhausted(find[Pod](c, "w-0")), name == "it is exhausted"; got != want {
 			t.Errorf("%s: stopped %t", name, got)
 		}
@@ -422,9 +409,7 @@ func TestConditionsOfAStoppedGroup(t *testing.T) {
 		c := tt.of(t)
 		tt.happens(c)
 		for kind, want := range map[string]said{"Degraded": tt.degraded, "Available": tt.available, "Progressing": tt.progress, "UpdateInProgress": tt.updating} {
-			if diff := cmp.Diff(want, says(c, kind)); diff != "" {
-				t.Errorf("%s: %s (-want +got)\n%s", name, kind, diff)
-			}
+			expect.Equalf(t, want, says(c, kind), "%s: %s", name, kind)
 		}
 		if got := says(c, "Stalled"); (got.Status == "True" && got.Reason == exceeded) != tt.isStalled {
 			t.Errorf("%s: Stalled is %+v", name, got)
@@ -445,10 +430,7 @@ func TestConditionsOfAStoppedGroup(t *testing.T) {
 func TestNoRevisionHasTheLimit(t *testing.T) {
 	c := budget(1, 2, 1)(t)
 	set := find[Set](c, "w").DeepCopy()
-	data, err := rev.Data(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Value(rev.Data(set))(t)
 	atMost(7)(set)
 	again, err := rev.Data(set)
 	if err != nil || string(data) != string(again) {

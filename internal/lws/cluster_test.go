@@ -24,6 +24,7 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -218,9 +219,7 @@ func (c *cluster) reconcileGroup(name string) {
 // do carries out a plan that a test has judged.
 func (c *cluster) do(plan lws.Plan) {
 	c.t.Helper()
-	if _, err := c.loop.CarryOut(ctx, reconcile.Request{Object: find[Set](c, "w")}, plan); err != nil {
-		c.t.Fatalf("%v", err)
-	}
+	expect.Value(c.loop.CarryOut(ctx, reconcile.Request{Object: find[Set](c, "w")}, plan))(c.t)
 }
 
 // settle has every controller act in turn until three turns change nothing.

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -151,9 +151,7 @@ func TestAStalledStatefulSetIsTouched(t *testing.T) {
 		c.do(plan)
 		c.pass(time.Second)
 	}
-	if diff := cmp.Diff([]int{10, 40, 80, 160}, got[:4]); diff != "" {
-		t.Errorf("touched after seconds (-want +got)\n%s", diff)
-	}
+	expect.Equalf(t, []int{10, 40, 80, 160}, got[:4], "touched after seconds")
 	for i := range got[1:] {
 		if pause := got[i+1] - got[i]; pause < 30 || pause > 310 || i > 5 && pause < 300 {
 			t.Errorf("a pause of %d s: %v", pause, got)

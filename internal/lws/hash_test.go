@@ -24,6 +24,7 @@ import (
 	lwsgroup "lockstep.dev/lockstep/internal/lws/group"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -148,13 +149,9 @@ func TestLeadersAreAdmittedByRoom(t *testing.T) {
 	c.observed()
 	c.lead("w-s-d", keyOf("d"))
 	c.lead("w-s-e", keyOf("e"))
-	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-s-d", "w-s-e", "w-r-c"}) {
-		t.Errorf("in the rollout: %v", got)
-	}
+	expect.Equalf(t, []string{"w-s-d", "w-s-e", "w-r-c"}, admittedBy(c.decideSet()), "in the rollout")
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(4)) })
-	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-s-d", "w-s-e"}) {
-		t.Errorf("without room for all: %v", got)
-	}
+	expect.Equalf(t, []string{"w-s-d", "w-s-e"}, admittedBy(c.decideSet()), "without room for all")
 }
 
 func surgeOnly(set Set) {
@@ -215,18 +212,14 @@ func TestARolloutAtOneRevisionHasItsSurge(t *testing.T) {
 		d.Status.ObservedGeneration, d.Status.Replicas, d.Status.UpdatedReplicas = d.Generation, 3, 1
 	})
 	c.lead("w-q-c", keyOf("c"))
-	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-q-c"}) {
-		t.Errorf("admitted %v", got)
-	}
+	expect.Equalf(t, []string{"w-q-c"}, admittedBy(c.decideSet()), "admitted")
 	updating := func(want metav1.ConditionStatus) {
 		t.Helper()
 		for range 3 {
 			c.reconcileSet()
 			c.pass(time.Minute)
 		}
-		if got := condition(c.status(), string(lwsv1.LeaderWorkerSetUpdateInProgress)).Status; got != want {
-			t.Errorf("conditions %+v", c.status().Conditions)
-		}
+		expect.Equalf(t, want, condition(c.status(), string(lwsv1.LeaderWorkerSetUpdateInProgress)).Status, "conditions %+v", c.status().Conditions)
 	}
 	updating(metav1.ConditionTrue)
 	fakeapi.Edit(c.Server, "w-q-c", runs)
@@ -248,9 +241,7 @@ func TestAPausedDeploymentStaysPaused(t *testing.T) {
 		for range 3 {
 			c.reconcileSet()
 		}
-		if got := fakeapi.Find[Deployment](c.Server, "w").Spec.Paused; got != want {
-			t.Errorf("paused: %v", got)
-		}
+		expect.Equalf(t, want, fakeapi.Find[Deployment](c.Server, "w").Spec.Paused, "paused")
 	}
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: "true"} })
 	paused(true)
@@ -280,9 +271,7 @@ func TestALeaderWaitsForAGroupThatEnds(t *testing.T) {
 		}
 	}
 	fakeapi.Drop[Pod](c.Server, ended.Name)
-	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-r-c"}) {
-		t.Errorf("admitted %v", got)
-	}
+	expect.Equalf(t, []string{"w-r-c"}, admittedBy(c.decideSet()), "admitted")
 }
 
 // A cache that does not show yet that a leader was admitted costs no second place: of two leaders of one second, the
@@ -308,9 +297,7 @@ func TestALeaderIsAdmittedAtOnceWhereAsked(t *testing.T) {
 	c.lead("w-r-a", keyOf("a"), runs)
 	fakeapi.Terminate[Pod](c.Server, c.lead("w-r-b", keyOf("b"), runs).Name)
 	c.lead("w-r-c", keyOf("c"))
-	if got := admittedBy(c.decideSet()); !slices.Equal(got, []string{"w-r-c"}) {
-		t.Errorf("admitted %v", got)
-	}
+	expect.Equalf(t, []string{"w-r-c"}, admittedBy(c.decideSet()), "admitted")
 }
 
 // The younger of two leaders goes whose groups would have one name.
@@ -383,9 +370,7 @@ func TestASetIsAvailableOnceItsDeploymentIsSeen(t *testing.T) {
 	available := func(want bool) {
 		t.Helper()
 		c.reconcileSet()
-		if got := meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetAvailable)); got != want {
-			t.Errorf("conditions %+v", c.status().Conditions)
-		}
+		expect.Equalf(t, want, meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetAvailable)), "conditions %+v", c.status().Conditions)
 	}
 	available(false)
 	c.observed()
@@ -487,9 +472,7 @@ func TestWorkersLeftBehindAreNamed(t *testing.T) {
 	fakeapi.Drop[StatefulSet](c.Server, workers.Name)
 	fakeapi.Drop[Pod](c.Server, pod.Name)
 	plan := c.decideSet()
-	if got := admittedBy(plan); !slices.Equal(got, []string{"w-s-b"}) {
-		t.Errorf("admitted %v", got)
-	}
+	expect.Equalf(t, []string{"w-s-b"}, admittedBy(plan), "admitted")
 	c.do(plan)
 	if got := condition(c.status(), lws.CodeNameConflict); got.Status == metav1.ConditionTrue {
 		t.Errorf("it stays: %s", got.Message)

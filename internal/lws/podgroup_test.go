@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -231,9 +232,7 @@ func TestMinCountOfGroupsWithKeys(t *testing.T) {
 	check := func(what string, want int64) {
 		t.Helper()
 		c.reconcileSet()
-		if got := nativeGroups(c)[gang.SetPodGroupName(find[Set](c, "w"))]; got != want {
-			t.Errorf("%s: %d pods are waited for, want %d", what, got, want)
-		}
+		expect.Equalf(t, want, nativeGroups(c)[gang.SetPodGroupName(find[Set](c, "w"))], "%s: pods are waited for", what)
 	}
 	check("leaders are to come", 6)
 	c.lead("w-r-a", keyOf("a"))
@@ -328,9 +327,7 @@ func TestDecisionsAboutNativePodGroups(t *testing.T) {
 			if w, is := waitFor(plan, lws.CodePodGroupOwner); is && w.Tell.On.UID != find[Pod](c, "w-0").UID {
 				t.Errorf("the event is about %v", w.Tell.On)
 			}
-			if got := randomNames.ReplaceAllString(short(plan), "$1"); got != d.want {
-				t.Errorf("got %q, want %q", got, d.want)
-			}
+			expect.Equal(t, d.want, randomNames.ReplaceAllString(short(plan), "$1"))
 			c.do(plan)
 		})
 	}
@@ -429,15 +426,13 @@ func TestWorkloadSchedulingCreated(t *testing.T) {
 			c.memory.RefusedTo(find[Set](c, "w"), "w-0", []lws.Refusal{refusal})
 		}, "False", "PodGroupCreateFailed"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := atLevel(gang.ReplicaLevel, 1, 2)(t)
-			tt.happens(c)
-			c.reconcileSet()
-			got := condition(c.status(), string(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated))
-			if string(got.Status) != tt.status || got.Reason != tt.says {
-				t.Errorf("got %+v", got)
-			}
-		})
+		c := atLevel(gang.ReplicaLevel, 1, 2)(t)
+		tt.happens(c)
+		c.reconcileSet()
+		got := condition(c.status(), string(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated))
+		if string(got.Status) != tt.status || got.Reason != tt.says {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -129,9 +129,7 @@ func TestClaimsChangedUnderOthers(t *testing.T) {
 			c.awake()
 			before, kept, known := podsAndTemplates(c), pvcsOf(c), len(revisions(c))
 			c.settle()
-			if diff := cmp.Diff(before, podsAndTemplates(c)); diff != "" {
-				t.Errorf("(-before +after)\n%s", diff)
-			}
+			expect.Equalf(t, before, podsAndTemplates(c), "what was there before")
 			checkPVCs(c, "after the takeover", kept)
 			checkAvailable(c, 2)
 			if now := len(revisions(c)); now != known || leadersOf(c).Annotations[lws.AppliedAnnotationKey] == "" {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -21,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -174,12 +174,8 @@ func checkRecord(t *testing.T, name string, set Set) {
 		err = os.WriteFile(file, is, 0o644)
 	}
 	was, unread := os.ReadFile(file)
-	if err = errors.Join(err, unread); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(was), string(is)); diff != "" {
-		t.Errorf("record again (-recorded +is)\n%s", diff)
-	}
+	expect.OK(t, errors.Join(err, unread))
+	expect.Equalf(t, string(was), string(is), "record again")
 }
 
 // groupStates are what may become of a group, and whether it is ready then. An outdated one is ready.

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/restart"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -110,9 +110,7 @@ func TestFailures(t *testing.T) {
 				}
 				before := c.leaders()["w-0"]
 				then(tt.fail, (*cluster).decided, settled)(c)
-				if got := c.leaders()["w-0"] != before; got != want {
-					t.Errorf("recreated: %t", got)
-				}
+				expect.Equalf(t, want, c.leaders()["w-0"] != before, "recreated")
 				if r := c.status().Restarts; want && policy != none && policy != lwsv1.DeprecatedDefaultRestartPolicy &&
 					(len(r) != 1 || r[0].Leader != before || r[0].Count != tt.count || len(r[0].Failures) != 1 || r[0].Failures[0].Reason != tt.reason) {
 					t.Errorf("counted %+v", r)
@@ -403,9 +401,7 @@ func TestFailedContainers(t *testing.T) {
 		for _, f := range c.status().Restarts[0].Containers {
 			got = append(got, fmt.Sprintf("%s %d %s", f.Pod, f.ExitCode, f.Message))
 		}
-		if got := strings.Join(got, ", "); got != tt.want {
-			t.Errorf("%s: got %.999q, want %.99q", name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, strings.Join(got, ", "), "%s", name)
 		settled(c)
 		if kept := c.status().Restarts[0].Containers; len(kept) != len(got) {
 			t.Errorf("%s: once the pods are gone, %+v", name, kept)
@@ -439,18 +435,14 @@ func TestWhatIsForgiven(t *testing.T) {
 		"the policy was None":               then(pause, none, crashed, restarted, again),
 		"decided, then the policy was None": then(pause, crashed, decided, none, restarted, again),
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := running(t, 3, 2, onRestart)
-			before(c)
-			c.awake()
-			if got := c.recreated(); len(got) != 0 {
-				t.Errorf("recreated %v for what was before", got)
-			}
-			gone[Pod]("w-1-1")(c)
-			if diff := cmp.Diff([]string{"w-1"}, c.recreated()); diff != "" {
-				t.Errorf("then (-want +got)\n%s", diff)
-			}
-		})
+		c := running(t, 3, 2, onRestart)
+		before(c)
+		c.awake()
+		if got := c.recreated(); len(got) != 0 {
+			t.Errorf("%s: recreated %v for what was before", name, got)
+		}
+		gone[Pod]("w-1-1")(c)
+		expect.Equalf(t, []string{"w-1"}, c.recreated(), "%s: then", name)
 	}
 }
 
@@ -475,18 +467,16 @@ func TestAGroupOfOnePodIsNotReadAgain(t *testing.T) {
 		"unlimited":             {func(Set) {}, false},
 		"with maxGroupRestarts": {func(set Set) { set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = new(int32(3)) }, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := running(t, 2, 1, onRestart, tt.edit)
-			on("w-0", crash)(c)
-			w, plan := c.groupPlan("w-0")
-			if w.Live != tt.readsIt || len(plan.Actions) == 0 {
-				t.Errorf("live %t, and decided %s", w.Live, short(plan))
-			}
-			on("w-0", func(pod Pod) { pod.Labels["changed"] = "since" })(c)
-			if _, err := c.actor.Do(ctx, plan.Actions[0]); !errors.Is(err, apply.ErrStale) {
-				t.Errorf("the decision of a former version: %v", err)
-			}
-		})
+		c := running(t, 2, 1, onRestart, tt.edit)
+		on("w-0", crash)(c)
+		w, plan := c.groupPlan("w-0")
+		if w.Live != tt.readsIt || len(plan.Actions) == 0 {
+			t.Errorf("%s: live %t, and decided %s", name, w.Live, short(plan))
+		}
+		on("w-0", func(pod Pod) { pod.Labels["changed"] = "since" })(c)
+		if _, err := c.actor.Do(ctx, plan.Actions[0]); !errors.Is(err, apply.ErrStale) {
+			t.Errorf("%s: the decision of a former version: %v", name, err)
+		}
 	}
 }
 
@@ -542,10 +532,7 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 		for _, failed := range []bool{false, true} {
 			status = written(t, lwsset.Decide(largeSet(many, incarnation, status, failed)))
 		}
-		encoded, err := json.Marshal(status)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := expect.Value(json.Marshal(status))(t)
 		detailed, withContainers := 0, 0
 		for i, r := range status.Restarts {
 			if i > 0 && status.Restarts[i-1].Index >= r.Index {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,16 +14,14 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // data is the data of the revision of a set.
 func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 	t.Helper()
-	encoded, err := lwsrevision.Data(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := expect.Value(lwsrevision.Data(set))(t)
 	return encoded
 }
 
@@ -51,10 +48,7 @@ func filed(c *cluster) string {
 	c.t.Helper()
 	var inUse, history []string
 	for _, r := range revisions(c) {
-		restored, err := lwsrevision.Restore(find[Set](c, "w"), r.Data.Raw)
-		if err != nil {
-			c.t.Fatalf("%v", err)
-		}
+		restored := expect.Value(lwsrevision.Restore(find[Set](c, "w"), r.Data.Raw))(c.t)
 		what := fmt.Sprintf("%s#%d", imageOf(restored, 1), r.Revision)
 		switch {
 		case r.Labels[lwsv1.SetNameLabelKey] == "w" && r.Labels[lwsrevision.HistoryLabelKey] == "":
@@ -121,9 +115,7 @@ func TestRevisionHistory(t *testing.T) {
 			first := revision(c)
 			tt.happens(c)
 			c.settle()
-			if diff := cmp.Diff(tt.want, filed(c)); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			expect.Equal(t, tt.want, filed(c))
 			if kept := fakeapi.Find[Revision](c.Server, first.Name); strings.Contains(tt.want, "image:1#") && (kept == nil || kept.UID != first.UID) {
 				t.Error("the first revision was created again")
 			}

@@ -3,6 +3,9 @@ package lws_test
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,13 +14,17 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsgroup "lockstep.dev/lockstep/internal/lws/group"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -127,9 +134,7 @@ func TestAStatefulSetScaledBeyondMeasureIsScaledBack(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		plan := c.decideSet()
 		runtime.ReadMemStats(&after)
-		if got := workload.PodsOf(one[action.Apply](t, plan).Object.(StatefulSet)); got != 2 {
-			t.Errorf("%s: scaled to %d", name, got)
-		}
+		expect.Equalf(t, 2, workload.PodsOf(one[action.Apply](t, plan).Object.(StatefulSet)), "%s: replicas", name)
 		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 64 {
 			t.Errorf("%s: the decision used %d MiB", name, used)
 		}
@@ -233,8 +238,193 @@ func TestNext(t *testing.T) {
 		for _, until := range until {
 			plan.Waits = append(plan.Waits, lws.Wait{Until: until})
 		}
-		if got := plan.Next(now); got != want {
-			t.Errorf("%v: got %s, want %s", until, got, want)
+		expect.Equalf(t, want, plan.Next(now), "%v", until)
+	}
+}
+
+// No webhook sees /scale. A set that is scaled beyond the limit of its name is Stalled, with the number.
+func TestScaleThatNoNameHoldsStallsTheSet(t *testing.T) {
+	for name, tt := range map[string]struct {
+		set   Set
+		limit int // 0: it fits
+	}{
+		"ten groups":           {fakeapi.Set(strings.Repeat("a", 50), 10, 2), 0},
+		"eleven groups":        {fakeapi.Set(strings.Repeat("a", 50), 11, 2), 49},
+		"no workers":           {fakeapi.Set(strings.Repeat("a", 52), 11, 1), 0},
+		"no workers, too long": {fakeapi.Set(strings.Repeat("a", 53), 1, 1), 52},
+	} {
+		set := tt.set
+		set.Status.ObservedGeneration = -1
+		write := decidedStatus(t, lws.SetSnapshot{Now: time.Now(), Set: set, HistoryRead: true})
+		stalled := condition(write, "Stalled")
+		if tt.limit == 0 {
+			if stalled.Status == metav1.ConditionTrue {
+				t.Errorf("%s: %+v", name, stalled)
+			}
+			continue
 		}
+		if stalled.Reason != lwsset.CodeNameTooLong || !strings.Contains(stalled.Message, fmt.Sprintf(" %d;", tt.limit)) {
+			t.Errorf("%s: %+v", name, stalled)
+		}
+	}
+}
+
+func decidedStatus(t *testing.T, w lws.SetSnapshot) lwsv1.LeaderWorkerSetStatus {
+	t.Helper()
+	return one[action.WriteStatus](t, lwsset.Decide(w)).Status
+}
+
+// adopted is a pod that a StatefulSet took in place of one of its own.
+func adopted(name, sts, instead string) step {
+	return func(c *cluster) {
+		pod := fakeapi.Pod(name, "w", 0)
+		fakeapi.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, fakeapi.Find[StatefulSet](c.Server, sts)))
+		fakeapi.Up(pod)
+		fakeapi.Drop[Pod](c.Server, instead)
+		fakeapi.Add(c.Server, pod)
+		on(sts, func(s StatefulSet) { s.Status.UpdatedReplicas-- })(c) // it is of none of its revisions
+	}
+}
+
+// TestAPodWithANameInAnotherSpellingIsAConflict: the StatefulSet controller takes w-01 for w-1, and creates no w-1.
+func TestAPodWithANameInAnotherSpellingIsAConflict(t *testing.T) {
+	for name, tt := range map[string]struct{ pod, sts, instead string }{
+		"a leader":         {"w-01", "w", "w-1"},
+		"more zeros":       {"w-0001", "w", "w-1"},
+		"the first leader": {"w-00", "w", "w-0"},
+		"a worker":         {"w-0-01", "w-0", "w-0-1"},
+		"the last worker":  {"w-1-002", "w-1", "w-1-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := running(t, 2, 3)
+			adopted(tt.pod, tt.sts, tt.instead)(c)
+			c.pass(time.Minute)
+			set := told(c, nil)
+			if got := condition(set.Status, lws.CodeNameConflict); got.Status != "True" || !strings.Contains(got.Message, "pod "+tt.pod+" counts as "+tt.instead+";") {
+				t.Errorf("got %+v", got)
+			}
+			if got := condition(set.Status, ready); got.Reason != lws.CodeNameConflict || kstatus(set.Status, set.Generation) != failed {
+				t.Errorf("it is %+v", got)
+			}
+			plan := c.decideSet()
+			for _, a := range plan.Actions {
+				if target := a.Target(); target.Name == tt.instead || target.Name == tt.pod {
+					t.Errorf("it writes %s", spelled(plan))
+				}
+			}
+			gone[Pod](tt.pod)(c)
+			settled(c)
+			if set := told(c, nil); condition(set.Status, lws.CodeNameConflict).Status == "True" || kstatus(set.Status, set.Generation) != current {
+				t.Errorf("once it is gone: %+v", set.Status.Conditions)
+			}
+		})
+	}
+}
+
+// A pod with another spelling of a name is no conflict unless a StatefulSet of the set adopted it.
+func TestAForeignPodInAnotherSpellingIsNoConflict(t *testing.T) {
+	c := running(t, 2, 2)
+	pod := fakeapi.Pod("w-01", "w", 0)
+	strange(c, pod)
+	fakeapi.Add(c.Server, pod)
+	c.pass(time.Minute)
+	if set := told(c, nil); condition(set.Status, lws.CodeNameConflict).Status != "" || kstatus(set.Status, set.Generation) != current {
+		t.Errorf("got %+v", set.Status.Conditions)
+	}
+}
+
+// Nothing is written for a set with what this version lacks but one condition, once, with its event.
+func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
+	c := running(t, 2, 2)
+	gone[StatefulSet]("w-0")(c)
+	gone[Pod]("w-0-1")(c)
+	set := find[Set](c, "w").DeepCopy()
+	w := lws.SetSnapshot{Now: time.Now(), Set: set, Beyond: []string{`spec.groupIdentity="Hash"`}}
+	before := set.Status.DeepCopy()
+
+	plan := lwsset.Decide(w)
+	write := one[action.WriteStatus](t, plan)
+	if told := meta.FindStatusCondition(write.Status.Conditions, lws.CodeUnsupported); told == nil || told.Status != metav1.ConditionTrue || told.Reason != "UnknownFields" {
+		t.Errorf("condition %+v", told)
+	}
+	if events := write.Tell.Done; len(plan.Actions) != 1 || len(events) != 1 || events[0].Reason != lws.CodeUnsupported || !events[0].Warning {
+		t.Errorf("%d actions, events %+v", len(plan.Actions), events)
+	}
+	expect.Equalf(t, failed, kstatus(write.Status, set.Generation), "the set is")
+	after := write.Status.DeepCopy()
+	isNew := func(c metav1.Condition) bool {
+		return c.Type == lws.CodeUnsupported || slices.Contains(forTools, c.Type)
+	}
+	before.Conditions, after.Conditions = slices.DeleteFunc(before.Conditions, isNew), slices.DeleteFunc(after.Conditions, isNew)
+	expect.Equalf(t, before, after, "the rest of the status")
+
+	set.Status = write.Status
+	if again := lwsset.Decide(w); len(again.Actions) > 0 || !again.IsUnsupported() {
+		t.Errorf("once more: %v", again.Actions)
+	}
+	set.Generation++
+	if write := one[action.WriteStatus](t, lwsset.Decide(w)); write.Status.ObservedGeneration != set.Generation || len(write.Tell.Done) > 0 {
+		t.Errorf("another generation: %+v", write)
+	}
+	if plan := lwsgroup.Decide(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond}); len(plan.Actions) > 0 || !plan.IsUnsupported() {
+		t.Errorf("its group: %v", plan.Actions)
+	}
+	retained := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Finalizers: []string{lwsv1.GroupRestartBudgetFinalizer}, DeletionTimestamp: &metav1.Time{Time: w.Now}}}
+	if plan := lwsgroup.Decide(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond, Kept: []*corev1.Pod{retained}}); len(plan.Actions) > 0 {
+		t.Errorf("its group with a retained pod: %v", plan.Actions)
+	}
+	w.Set.DeletionTimestamp = &metav1.Time{Time: w.Now}
+	if plan := lwsset.Decide(w); len(plan.Actions)+len(plan.Waits) > 0 {
+		t.Errorf("a terminating set: %+v", plan)
+	}
+}
+
+// A set that asks for what no rule meets yet is left alone, whether or not it ran before: no leader StatefulSet is
+// created, and nothing is written to what it has.
+func TestWhatNoRuleMeetsIsLeftAlone(t *testing.T) {
+	unmet := func(set Set) { set.Spec.Scheduling = &lwsv1.Scheduling{Replica: &lwsv1.ReplicaScheduling{}} }
+	fresh, ran := newCluster(t), running(t, 2, 2)
+	fakeapi.Add(fresh.Server, fakeapi.Set("w", 2, 2, unmet))
+	then(user(unmet), user(fakeapi.Image("image:2")), gone[Pod]("w-0-1"))(ran)
+	for name, c := range map[string]*cluster{"fresh": fresh, "ran": ran} {
+		before := fakeapi.All[StatefulSet](c.Objects)
+		write := one[action.WriteStatus](t, c.decideSet())
+		if told := meta.FindStatusCondition(write.Status.Conditions, lws.CodeUnsupported); told == nil || told.Status != metav1.ConditionTrue {
+			t.Errorf("%s: condition %+v", name, told)
+		}
+		for range 3 {
+			c.reconcileSet()
+			for _, leader := range []string{"w-0", "w-1"} {
+				if plan := c.decideGroup(leader); len(plan.Actions) > 0 {
+					t.Errorf("%s: written to group %s: %v", name, leader, spelled(plan))
+				}
+			}
+		}
+		if plan := c.decideSet(); len(plan.Actions) > 0 || !plan.IsUnsupported() {
+			t.Errorf("%s: once told: %v", name, spelled(plan))
+		}
+		expect.Equalf(t, before, fakeapi.All[StatefulSet](c.Objects), "%s: StatefulSets", name)
+	}
+}
+
+// What is written on objects is written down for those who read them.
+func TestEveryKeyIsWrittenDown(t *testing.T) {
+	written := expect.Value(os.ReadFile("../../docs/annotations.md"))(t)
+	key := regexp.MustCompile(`= "((?:lockstep\.dev|leaderworkerset\.sigs\.k8s\.io)/[A-Za-z-]+)"`)
+	found := 0
+	for _, folder := range []string{"../../api/leaderworkerset/v1", "../backoff", "../gang", "../install", "."} {
+		files := expect.Value(filepath.Glob(folder + "/*.go"))(t)
+		for _, file := range files {
+			source := expect.Value(os.ReadFile(file))(t)
+			for _, match := range key.FindAllStringSubmatch(string(source), -1) {
+				found++
+				if !strings.Contains(string(written), "`"+match[1]+"`") {
+					t.Errorf("docs/annotations.md says nothing of %s", match[1])
+				}
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("found %d keys: they are not where this test looks", found)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -121,12 +121,8 @@ func TestConditionsChange(t *testing.T) {
 			tt.happens(c)
 			c.pass(time.Minute)
 			write := one[action.WriteStatus](t, c.decideSet())
-			if diff := cmp.Diff(tt.want, brief(write.Status)); diff != "" {
-				t.Errorf("conditions (-want +got)\n%s", diff)
-			}
-			if got := strings.Join(notes(write), ", "); got != tt.event {
-				t.Errorf("events %q, want %q", got, tt.event)
-			}
+			expect.Equalf(t, tt.want, brief(write.Status), "conditions")
+			expect.Equalf(t, tt.event, strings.Join(notes(write), ", "), "events")
 			if write.Status.ReadyReplicas != tt.ready || write.Status.UpdatedReplicas != tt.updated {
 				t.Errorf("%d ready, %d updated, want %d, %d", write.Status.ReadyReplicas, write.Status.UpdatedReplicas, tt.ready, tt.updated)
 			}
@@ -205,16 +201,12 @@ func TestCountsAreWrittenTogether(t *testing.T) {
 		}
 		c.do(plan)
 	}
-	if diff := cmp.Diff([]int{2, 4, 8, 16, 24, 32, 40, 48}, written); diff != "" {
-		t.Errorf("written after seconds (-want +got)\n%s", diff)
-	}
+	expect.Equalf(t, []int{2, 4, 8, 16, 24, 32, 40, 48}, written, "written after seconds")
 	carriedOut(c)
 	for i := range groups {
 		on(identity.LeaderName("w", i), fakeapi.Up)(c)
 	}
-	if got := brief(one[action.WriteStatus](t, c.decideSet()).Status)[available]; got != isAvailable {
-		t.Errorf("got %q", got)
-	}
+	expect.Equal(t, isAvailable, brief(one[action.WriteStatus](t, c.decideSet()).Status)[available])
 }
 
 func TestTheLastLeaderThatArrivesIsWrittenAtOnce(t *testing.T) {
@@ -282,11 +274,9 @@ func TestRefusals(t *testing.T) {
 		"a server that fails":            {apierrors.NewInternalError(errors.New("etcd has no leader")), false},
 		"no connection":                  {errors.New("connection refused"), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if _, got := lws.RefusalOf(fmt.Errorf("create statefulset w-1: %w", tt.err), fakeapi.Epoch); got != tt.want {
-				t.Errorf("a refusal: %t", got)
-			}
-		})
+		if _, got := lws.RefusalOf(fmt.Errorf("create statefulset w-1: %w", tt.err), fakeapi.Epoch); got != tt.want {
+			t.Errorf("%s: a refusal: %t", name, got)
+		}
 	}
 }
 
@@ -295,9 +285,7 @@ func TestARefusedWriteIsTriedEverLater(t *testing.T) {
 	for _, step := range []struct{ at, again int }{{0, 1}, {1, 1}, {2, 2}, {4, 4}, {59, 30}, {60, 30}, {300, 1}} {
 		next, _ := lws.RefusalOf(forbidden("no"), fakeapi.Epoch.Add(time.Duration(step.at)*time.Second))
 		r = next.After(r)
-		if got := r.Again().Sub(r.At); got != time.Duration(step.again)*time.Second {
-			t.Errorf("after %d s: tried again in %s", step.at, got)
-		}
+		expect.Equalf(t, time.Duration(step.again)*time.Second, r.Again().Sub(r.At), "after %d s: tried again in", step.at)
 	}
 }
 
@@ -367,27 +355,19 @@ func TestStatesOfGroups(t *testing.T) {
 			}, map[string]int32{"ready": 1, "refused": 1},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := running(t, 2, 2, onRestart)
-			tt.change(c)
-			if diff := cmp.Diff(tt.want, c.states()); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-		})
+		c := running(t, 2, 2, onRestart)
+		tt.change(c)
+		expect.Equalf(t, tt.want, c.states(), "%s", name)
 	}
 }
 
 func TestStatesOfASetThatWaits(t *testing.T) {
 	c := createdAgain(t, 2, 2, leaders(2)...)
-	if diff := cmp.Diff(map[string]int32{"waiting": 2}, c.states()); diff != "" {
-		t.Errorf("for a previous incarnation (-want +got)\n%s", diff)
-	}
+	expect.Equalf(t, map[string]int32{"waiting": 2}, c.states(), "for a previous incarnation")
 	c = newCluster(t)
 	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2))
 	c.memory.Refused(set, lws.Refusal{Sentence: "no", At: c.Now, Since: c.Now})
-	if diff := cmp.Diff(map[string]int32{"refused": 2}, c.states()); diff != "" {
-		t.Errorf("refused (-want +got)\n%s", diff)
-	}
+	expect.Equalf(t, map[string]int32{"refused": 2}, c.states(), "refused")
 	user(func(set Set) {
 		set.DeletionTimestamp, set.Finalizers = fakeapi.Ptr(set.CreationTimestamp), []string{"x/y"}
 	})(c)
@@ -421,9 +401,7 @@ func TestGroupsThatHaveNotStarted(t *testing.T) {
 	c.reconcileGroup("w-1")
 	c.sync()
 	want := []lws.UnstartedGroup{{Index: 1, Leader: c.leaders()["w-1"], Pods: 3}}
-	if diff := cmp.Diff(want, c.decideSet().Standing.Unstarted); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Equal(t, want, c.decideSet().Standing.Unstarted)
 	user(fakeapi.Policy(lwsv1.NoneRestartPolicy))(c)
 	if got := c.decideSet().Standing.Unstarted; len(got) != 0 {
 		t.Errorf("%+v with policy None, where no group is recorded", got)
@@ -438,17 +416,13 @@ func TestAcceleratorsOfAGroup(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = fakeapi.Ptr(fakeapi.Template("leader", "image"))
 	}
 	c := running(t, 2, 3, requests)
-	if got := c.decideSet().Standing.Accelerators; got != nil {
-		t.Errorf("%v while all groups are ready", got)
-	}
+	expect.Equalf(t, nil, c.decideSet().Standing.Accelerators, "while all groups are ready")
 	on("w-0", unready)(c)
 	got := map[corev1.ResourceName]int64{}
 	for name, quantity := range c.decideSet().Standing.Accelerators {
 		got[name] = quantity.Value()
 	}
-	if diff := cmp.Diff(map[corev1.ResourceName]int64{"nvidia.com/gpu": 16}, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Equal(t, map[corev1.ResourceName]int64{"nvidia.com/gpu": 16}, got)
 }
 
 // checkStanding checks that each wanted group has one state.
@@ -477,24 +451,16 @@ func TestANewSet(t *testing.T) {
 	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 3))
 	plan := c.decideSet()
 	want := []string{"create controllerrevision w-" + lwsrevision.Key(data(t, set)) + "-1", "create statefulset w", "create service w", "status leaderworkerset w"}
-	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Equal(t, want, spelled(plan))
 	if told := plan.Actions[0].About().Tell.Done; len(told) != 1 || told[0].Reason != "CreatingRevision" {
 		t.Errorf("got events %+v of the revision", told)
 	}
 	write := one[action.WriteStatus](t, plan)
-	if diff := cmp.Diff(map[string]string{progressing: isProgressing}, brief(write.Status)); diff != "" {
-		t.Errorf("conditions (-want +got)\n%s", diff)
-	}
+	expect.Equalf(t, map[string]string{progressing: isProgressing}, brief(write.Status), "conditions")
 	if want := "leaderworkerset.sigs.k8s.io/name=w,leaderworkerset.sigs.k8s.io/worker-index=0"; write.Status.HPAPodSelector != want {
 		t.Errorf("got selector %q, want %q", write.Status.HPAPodSelector, want)
 	}
-	if diff := cmp.Diff([]string{"GroupsProgressing/Update: 0 2"}, notes(write)); diff != "" {
-		t.Errorf("events (-want +got)\n%s", diff)
-	}
+	expect.Equalf(t, []string{"GroupsProgressing/Update: 0 2"}, notes(write), "events")
 	user(replicas(0))(c)
-	if diff := cmp.Diff(map[string]string{available: isAvailable}, brief(written(t, c.decideSet()))); diff != "" {
-		t.Errorf("a set without groups (-want +got)\n%s", diff)
-	}
+	expect.Equalf(t, map[string]string{available: isAvailable}, brief(written(t, c.decideSet())), "a set without groups")
 }

@@ -24,6 +24,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -359,9 +360,7 @@ func (w *world) settleAfter(d time.Duration) {
 // live is the set as a cache without lag shows it.
 func (w *world) live() lws.SetSnapshot {
 	snapshot, _, err := setPlan(lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory()), w.Now)
-	if err != nil {
-		w.t.Fatalf("%v", err)
-	}
+	expect.OK(w.t, err)
 	return snapshot
 }
 

@@ -88,7 +88,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 	resource := gang.Resource
 	unserved := apierrors.NewGenericServerResponse(404, "GET", resource.GroupResource(), "w", "404 page not found", 0, true)
 	forbidden := apierrors.NewForbidden(resource.GroupResource(), "w", errors.New("no"))
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		memory gangcache.Objects
 		err    error
@@ -102,8 +102,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 		{"a kind that the asker may not read", nil, forbidden, "", true},
 		{"an object that is not there", known{}, apierrors.NewNotFound(resource.GroupResource(), "w"), "", false},
 		{"an API server that does not answer", known{}, errors.New("no answer"), "", true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e, _ := aGang(t)
 			if tt.memory != nil {

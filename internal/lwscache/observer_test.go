@@ -3,6 +3,9 @@ package lwscache_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,9 +20,11 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -36,9 +41,7 @@ type eyes struct {
 func open(t *testing.T) *eyes {
 	t.Helper()
 	store := fakeapi.New()
-	if err := lwscache.Index(context.Background(), store); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, lwscache.Index(context.Background(), store))
 	e := &eyes{Server: store, t: t, cached: store.Cached(), live: store.Live(), memory: lwscache.NewMemory()}
 	e.observer = lwscache.New(e.cached, e.live, e.memory)
 	return e
@@ -97,7 +100,7 @@ func TestASetThatDoesNotExistIsNotFound(t *testing.T) {
 
 func TestAChainOfOwnersIsFollowedByUID(t *testing.T) {
 	stsLabels := map[string]string{lwsv1.SetNameLabelKey: "w"}
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		world func(*eyes) // gives pod w-0 an owner
 		want  identity.Class
@@ -128,20 +131,17 @@ func TestAChainOfOwnersIsFollowedByUID(t *testing.T) {
 			}
 			own(e, fakeapi.Former("Secret", "s"))
 		}, identity.Foreign},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			e, _, _ := chained(t)
-			tt.world(e)
-			w := e.set("w")
-			got := map[identity.Class]int{
-				identity.Owned: len(w.Leaders.Owned), identity.Previous: len(w.Leaders.Previous),
-				identity.Orphan: len(w.Leaders.Orphans), identity.Foreign: len(w.Leaders.Foreign),
-			}
-			if got[tt.want] != 1 {
-				t.Errorf("got %v, want one of class %d", got, tt.want)
-			}
-		})
+	} {
+		e, _, _ := chained(t)
+		tt.world(e)
+		w := e.set("w")
+		got := map[identity.Class]int{
+			identity.Owned: len(w.Leaders.Owned), identity.Previous: len(w.Leaders.Previous),
+			identity.Orphan: len(w.Leaders.Orphans), identity.Foreign: len(w.Leaders.Foreign),
+		}
+		if got[tt.want] != 1 {
+			t.Errorf("%s: got %v, want one of class %d", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -281,9 +281,7 @@ func TestALeaderFindsTheGroupBeforeIt(t *testing.T) {
 		"without a cache, never": {worker: "w-0-1", set: "w", owner: "w-0"},
 	} {
 		store := fakeapi.New()
-		if err := lwscache.Index(context.Background(), store); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, lwscache.Index(context.Background(), store))
 		pod := fakeapi.Pod(tt.worker, tt.set, 1)
 		if tt.owner != "" {
 			fakeapi.OwnedBy(pod, "apps/v1", fakeapi.Former(identity.KindStatefulSet, tt.owner))
@@ -350,11 +348,65 @@ func TestALeaderIsOwnedThroughTheWholeChain(t *testing.T) {
 		e, _, _ := chained(t)
 		tt.harm(e)
 		w, _, err := e.groupPlan("w-0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if (w.Leader != nil) != tt.leader {
 			t.Errorf("%s: leader %v", name, w.Leader)
 		}
+	}
+}
+
+// A log is read of the pod and container that failed, and its end is added to the decision on the
+// leader. One that cannot be read says why.
+func TestLogsAreAddedToTheDecision(t *testing.T) {
+	e, _, _ := chained(t)
+	at := metav1.NewTime(fakeapi.Epoch)
+	set := fakeapi.Edit(e.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+		set.Status.RestartsSince, set.Spec.LeaderWorkerTemplate.RestartPolicy = &at, lwsv1.RecreateGroupOnPodRestart
+	})
+	leader := fakeapi.Find[*corev1.Pod](e.Server, "w-0")
+	leader.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", LastTerminationState: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: at},
+	}}}
+	decision := &restart.Decision{Leader: leader.UID, At: metav1.NewTime(at.Add(time.Minute)), Failure: restart.Failure{Containers: []lwsv1.ContainerFailure{
+		{Pod: "w-0", Name: "c", ExitCode: 1, At: at}, {Pod: "w-0", Name: "d", ExitCode: 1, At: at}, {Pod: "w-0-1", Name: "c", ExitCode: 1, At: at},
+	}}}
+	decision.AwaitLogs()
+	leader.Annotations = map[string]string{restart.AnnotationKey: decision.Annotation()}
+	leader = fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { pod.Annotations, pod.Status = leader.Annotations, leader.Status })
+
+	var asked []string
+	var fails error
+	logs := lwscache.Logs{Lines: 7, Open: func(_ context.Context, pod types.NamespacedName, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+		asked = append(asked, fmt.Sprintf("%s %s previous %t lines %d", pod.Name, o.Container, o.Previous, *o.TailLines))
+		return io.NopCloser(strings.NewReader(strings.Repeat("x", 9000) + "\nno shard 7\n")), fails
+	}}
+	e.observer.Logs = &logs
+	plan := func() []action.Action {
+		_, plan, err := e.observer.LogPlan(t.Context(), key("w-0"))
+		expect.OK(t, err)
+		return plan.Actions
+	}
+	fails = errors.New("no kubelet")
+	for _, log := range []string{"", "no shard 7"} {
+		actions := plan()
+		if len(actions) != 1 || len(asked) != 1 || asked[0] != "w-0 c previous true lines 7" {
+			t.Fatalf("plan %v, asked %v", actions, asked)
+		}
+		written := *leader
+		written.Annotations = actions[0].(action.Annotate).Annotations
+		got := restart.Of(set, &written).Containers
+		if !strings.HasSuffix(got[0].Log, log) || len(got[0].Log) > restart.LogBytes || (log == "") != (got[0].LogUnread == "no kubelet") {
+			t.Errorf("%+v", got[0])
+		}
+		if got[1].LogUnread == "" || got[2].LogUnread == "" {
+			t.Errorf("no reason: %+v", got[1:])
+		}
+		asked, fails = nil, nil
+		if log != "" {
+			fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { pod.Annotations = written.Annotations })
+		}
+	}
+	if actions := plan(); len(actions) != 0 || len(asked) != 0 {
+		t.Errorf("logs are read again: %v", asked)
 	}
 }

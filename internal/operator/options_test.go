@@ -2,10 +2,13 @@ package operator
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,10 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/version"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func parse(t *testing.T, args ...string) Options {
@@ -29,13 +36,8 @@ func parse(t *testing.T, args ...string) Options {
 	f := newFlags()
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.register(fs)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	o, err := f.options(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, fs.Parse(args))
+	o := expect.Value(f.options(fs))(t)
 	o.REST = &rest.Config{Host: "https://nowhere.invalid"}
 	return o
 }
@@ -101,9 +103,7 @@ func TestFlagsHaveConsequences(t *testing.T) {
 		{"", "--webhook-cert-dir=d", dir, [2]string{"d", "d"}},
 	} {
 		t.Setenv("ENABLE_WEBHOOKS", tt.environment)
-		if got := tt.of(parse(t, strings.Fields(tt.args)...)); got != tt.want {
-			t.Errorf("%q with ENABLE_WEBHOOKS=%q: got %v, want %v", tt.args, tt.environment, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, tt.of(parse(t, strings.Fields(tt.args)...)), "%q with ENABLE_WEBHOOKS=%q", tt.args, tt.environment)
 	}
 }
 
@@ -149,9 +149,7 @@ func TestLacksNamesKindsThatAreNotServed(t *testing.T) {
 func TestTheOperatorNeedsItsNamespace(t *testing.T) {
 	o := parse(t, "--namespace=here")
 	here := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "here"}}
-	if err := o.checkNamespace(t.Context(), fake.NewClientset(here)); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, o.checkNamespace(t.Context(), fake.NewClientset(here)))
 	err := o.checkNamespace(t.Context(), fake.NewClientset())
 	for _, part := range []string{`"here"`, "lockstep install"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -163,10 +161,7 @@ func TestTheOperatorNeedsItsNamespace(t *testing.T) {
 // A cache has one selector for a kind, in whatever form it keeps the objects. If a kind is
 // in it twice, the selector is one of the two at random.
 func TestEachKindIsInACacheOnce(t *testing.T) {
-	scheme, err := newScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := expect.Value(newScheme())(t)
 	o := parse(t)
 	o.Config.Protection.Alone = true
 	for name, objects := range map[string]map[client.Object]cache.ByObject{
@@ -174,10 +169,7 @@ func TestEachKindIsInACacheOnce(t *testing.T) {
 	} {
 		seen := map[schema.GroupVersionKind]bool{}
 		for object := range objects {
-			kind, err := apiutil.GVKForObject(object, scheme)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kind := expect.Value(apiutil.GVKForObject(object, scheme))(t)
 			if seen[kind] {
 				t.Errorf("%s is twice in the cache: %s", kind.Kind, name)
 			}
@@ -192,9 +184,7 @@ func TestEachKindIsInACacheOnce(t *testing.T) {
 func TestGrowthLeavesTheSameRoomForEveryHeap(t *testing.T) {
 	const mebibyte = 1 << 20
 	for live, want := range map[uint64]int{0: 200, 4 * mebibyte: 200, 24 * mebibyte: 100, 48 * mebibyte: 50, 500 * mebibyte: 35} {
-		if got := growthOf(live); got != want {
-			t.Errorf("%d MiB live: GOGC %d, want %d", live/mebibyte, got, want)
-		}
+		expect.Equalf(t, want, growthOf(live), "GOGC with %d MiB live", live/mebibyte)
 	}
 }
 
@@ -210,8 +200,258 @@ func TestMemoryIsReturnedAfterWork(t *testing.T) {
 		"too little for a large heap": {0, 49 * mebibyte, 100 * mebibyte, false},
 		"enough for a large heap":     {0, 50 * mebibyte, 100 * mebibyte, true},
 	} {
-		if got := isWorthReturning(tt.lately, tt.since, tt.live); got != tt.want {
-			t.Errorf("%s: %t", name, got)
+		expect.Equalf(t, tt.want, isWorthReturning(tt.lately, tt.since, tt.live), "%s", name)
+	}
+}
+
+const header = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestFileIsReadAndDefaulted(t *testing.T) {
+	got, err := LoadConfig(write(t, header+`
+webhook: {port: 1234, host: h}
+leaderElection: {leaderElect: false, leaseDuration: 1m, resourceNamespace: ignored}
+metrics: {bindAddress: "0"}
+tls: {minVersion: VersionTLS12, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}
+internalCertManagement: {enable: false}
+clientConnection: {qps: 7.5}
+`))
+	expect.OK(t, err)
+	want := must(LoadConfig(""))
+	want.APIVersion, want.Kind = "config.lws.x-k8s.io/v1alpha1", "Configuration"
+	want.Webhook.Port, want.Webhook.Host = new(int32(1234)), "h"
+	want.LeaderElection.LeaderElect, want.LeaderElection.ResourceNamespace = new(false), "ignored"
+	want.LeaderElection.LeaseDuration.Duration = time.Minute
+	want.Metrics.BindAddress = "0"
+	want.TLS = &v1alpha1.TLS{MinVersion: "VersionTLS12", CipherSuites: []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}}
+	want.InternalCertManagement.Enable = new(false)
+	want.ClientConnection.QPS = new(float32(7.5))
+	expect.Equal(t, want, got)
+	if faults := ValidateConfig(got); len(faults) > 0 {
+		t.Errorf("refused: %v", faults)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	c := must(LoadConfig(""))
+	got := []any{
+		*c.Webhook.Port, c.Webhook.CertDir, c.Webhook.Host, *c.LeaderElection.LeaderElect, c.LeaderElection.LeaseDuration.Duration.String(),
+		c.LeaderElection.RenewDeadline.Duration.String(), c.LeaderElection.RetryPeriod.Duration.String(), c.LeaderElection.ResourceLock, c.LeaderElection.ResourceName,
+		c.Metrics.BindAddress, c.Health.HealthProbeBindAddress, c.Health.ReadinessEndpointName, c.Health.LivenessEndpointName,
+		*c.InternalCertManagement.Enable, *c.InternalCertManagement.WebhookServiceName, *c.InternalCertManagement.WebhookSecretName,
+		*c.ClientConnection.QPS, *c.ClientConnection.Burst, c.TLS == nil, c.GangSchedulingManagement == nil,
+	}
+	want := []any{
+		int32(9443), "/tmp/k8s-webhook-server/serving-certs", "", true, "15s", "10s", "2s", "leases", "b8b2488c.x-k8s.io",
+		":8443", ":8081", "/readyz", "/healthz", true, "lws-webhook-service", "lws-webhook-server-cert",
+		float32(500), int32(500), true, true,
+	}
+	expect.Equal(t, want, got)
+	if faults := ValidateConfig(c); len(faults) > 0 {
+		t.Errorf("the defaults are refused: %v", faults)
+	}
+}
+
+func TestReadErrorsNameTheFile(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown field":   {header + "webhook: {prot: 1}", `unknown field "webhook.prot"`},
+		"unknown block":   {header + "webhok: {}", `unknown field "webhok"`},
+		"field twice":     {header + "webhook:\n  port: 1\n  port: 2\n", `key "port" already set in map`},
+		"wrong type":      {header + "webhook: {port: x}", `webhook.port of type int32`},
+		"wrong duration":  {header + "leaderElection: {leaseDuration: 5 parsecs}", `5 parsecs`},
+		"no kind":         {"webhook: {port: 1}", "wants apiVersion: config.lws.x-k8s.io/v1alpha1 or config.lws.x-k8s.io/v1 and kind: Configuration"},
+		"another kind":    {"apiVersion: v1\nkind: Pod", "wants apiVersion: config.lws.x-k8s.io/v1alpha1 or config.lws.x-k8s.io/v1 and kind: Configuration"},
+		"another version": {"apiVersion: config.lws.x-k8s.io/v9\nkind: Configuration", "wants apiVersion: config.lws.x-k8s.io/v1alpha1 or config.lws.x-k8s.io/v1 and kind: Configuration"},
+		"no YAML":         {"{", "config.yaml"},
+		"nothing at all":  {"", "wants apiVersion"},
+	} {
+		_, err := LoadConfig(write(t, c.text))
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "config.yaml") {
+			t.Errorf("%s: got %v, want %q and the name of the file", name, err, c.want)
 		}
 	}
+	if _, err := LoadConfig("/does/not/exist"); err == nil {
+		t.Error("no error for a missing file")
+	}
+}
+
+// Each configuration of the file is followed by the fault that names its field.
+func TestFaultsNameTheirField(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(string(must(os.ReadFile("testdata/faults.txt")))), "\n")
+	for i := 0; i < len(lines); i += 2 {
+		text, want := lines[i], strings.TrimSpace(lines[i+1])
+		c, err := LoadConfig(write(t, header+text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		faults := ValidateConfig(c)
+		if len(faults) == 0 || !strings.Contains(faults.ToAggregate().Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, faults, want)
+		}
+	}
+}
+
+func TestFlagsOverrideTheFile(t *testing.T) {
+	file := write(t, header+"webhook: {port: 1000, host: file}\nclientConnection: {qps: 1, burst: 2}\nleaderElection: {leaderElect: false, retryPeriod: 1s}\nmetrics: {bindAddress: ':1'}")
+	c := parse(t, "--config", file, "--webhook-port", "2000", "--kube-api-qps", "500", "--leader-elect", "--metrics-bind-address=:8443", "--leader-elect-retry-period=3s").Config
+	got := []any{
+		*c.Webhook.Port, c.Webhook.Host, *c.ClientConnection.QPS, *c.ClientConnection.Burst, *c.LeaderElection.LeaderElect,
+		c.LeaderElection.RetryPeriod.Duration.String(), c.Metrics.BindAddress, c.Health.HealthProbeBindAddress,
+	}
+	// A flag that is given with its default value overrides the file, too.
+	want := []any{int32(2000), "file", float32(500), int32(2), true, "3s", ":8443", ":8081"}
+	expect.Equal(t, want, got)
+}
+
+func TestEachFlagChangesTheConfiguration(t *testing.T) {
+	for flag, value := range map[string]string{
+		"webhook-port": "1", "webhook-host": "h", "metrics-bind-address": ":2", "health-probe-bind-address": ":3",
+		"kube-api-qps": "4", "kube-api-burst": "5", "leader-elect": "false", "leader-elect-lease-duration": "6s",
+		"leader-elect-renew-deadline": "7s", "leader-elect-retry-period": "8s", "leader-elect-resource-lock": "l", "leader-elect-resource-name": "n",
+	} {
+		if cmp.Equal(parse(t).Config, parse(t, "--"+flag+"="+value).Config) {
+			t.Errorf("--%s=%s changes nothing", flag, value)
+		}
+	}
+}
+
+func settings(t *testing.T, text string) ProtectionSettings {
+	t.Helper()
+	c := must(LoadConfig(write(t, header+text)))
+	if faults := ValidateConfig(c); len(faults) > 0 {
+		t.Fatal(faults.ToAggregate())
+	}
+	return SettingsOf(c.Protection, "lws-system")
+}
+
+func TestProtectionDefaults(t *testing.T) {
+	c := must(LoadConfig(""))
+	if !*c.Protection.Enabled {
+		t.Error("it is off")
+	}
+	want := ProtectionSettings{
+		Settings:   pvc.Settings{Mode: pvc.Barrier, Exempt: []string{"kube-system", "lws-system"}, Idle: pvc.IdleWarns},
+		Kinds:      []workloads.Kind{workloads.JobSet},
+		Grace:      5 * time.Minute,
+		ReleaseTTL: time.Hour,
+	}
+	expect.Equal(t, want, SettingsOf(c.Protection, "lws-system"))
+}
+
+func TestProtectionSettings(t *testing.T) {
+	got := settings(t, `
+protection:
+  enabled: false
+  mode: Strict
+  alone: true
+  exemptNamespaces: [a, lws-system]
+  idle: Hold
+  graceSeconds: 0
+  releaseTTLSeconds: 60
+  kinds:
+  - apiVersion: example.com/v1
+    kind: Shard
+    podTemplates: [spec.template]
+    claimTemplates: [spec.claims]
+    claimName: "{template}-{name}-{ordinal}"
+    replicas: spec.size
+    suspend: spec.pause
+    finished: [Done]
+`)
+	want := ProtectionSettings{
+		Settings: pvc.Settings{Mode: pvc.Strict, Alone: true, Exempt: []string{"a", "lws-system"}, Idle: pvc.IdleHolds},
+		Kinds: []workloads.Kind{workloads.KindOf(v1alpha1.WorkloadKind{
+			APIVersion: "example.com/v1", Kind: "Shard",
+			PodTemplates:   []string{"spec.template"},
+			ClaimTemplates: []string{"spec.claims"},
+			ClaimName:      "{template}-{name}-{ordinal}",
+			Replicas:       "spec.size",
+			Suspend:        "spec.pause",
+			Finished:       []string{"Done"},
+		}), workloads.JobSet},
+		ReleaseTTL: time.Minute,
+	}
+	expect.Equal(t, want, got)
+}
+
+func TestSettingsFollowTheConfiguration(t *testing.T) {
+	jobSet := "protection: {kinds: [{apiVersion: jobset.x-k8s.io/v1, kind: JobSet, podTemplates: [spec.template]}]}"
+	if got := settings(t, "protection: {exemptNamespaces: []}").Exempt; len(got) != 1 || got[0] != "lws-system" {
+		t.Errorf("the operator's own namespace is not exempt: %q", got)
+	}
+	if got := settings(t, jobSet).Kinds; len(got) != 1 || got[0].Version != "v1" {
+		t.Errorf("a configured JobSet does not replace the built-in one: %+v", got)
+	}
+	for _, text := range []string{"Off", `"Off"`} { // in YAML, off is a boolean
+		expect.Equalf(t, pvc.Off, settings(t, "protection: {mode: "+text+"}").Mode, "%s", text)
+	}
+	if _, err := LoadConfig(write(t, header+"protection: {mode: On}")); err == nil || !strings.Contains(err.Error(), "a mode is a word such as Barrier, not true") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAllModesCanBeConfigured(t *testing.T) {
+	for word, mode := range protectionModes {
+		if want := strings.ToLower(string(word)); mode.String() != want {
+			t.Errorf("%s is read as %s", word, mode)
+		}
+	}
+	if len(protectionModes) != int(pvc.Strict)+1 || len(idlePolicies) != int(pvc.IdleFrees)+1 {
+		t.Error("a mode or an idle policy cannot be configured")
+	}
+}
+
+// A configuration is an error, or it has its defaults, can be judged, and is the same when it is written and read again.
+func FuzzParseConfig(f *testing.F) {
+	const head = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
+	for _, text := range []string{
+		"", "{}", "null", "[", "\x00", head, head + head, "a: &a [*a]\n", strings.Replace(head, "v1alpha1", "v1", 1),
+		strings.Replace(head, "config.lws.x-k8s.io/v1alpha1", v1alpha1.NextVersion.String(), 1),
+		head + "leaderElection: {leaderElect: true, leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 2s}\n",
+		head + "leaderElection: {leaseDuration: 99999999999h}\n",
+		head + "protection: {mode: Strict, graceSeconds: -1, releaseTTLSeconds: 9223372036854775807, exemptNamespaces: [a, \"\"]}\n",
+		head + "protection: {kinds: [{group: g, version: v, resource: r, podTemplates: [spec.template], replicas: spec.replicas}]}\n",
+		head + "webhook: {port: 70000}\ntls: {minVersion: VersionTLS13, cipherSuites: [A]}\nunknown: 1\n",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		config, err := ParseConfig(text)
+		if (err == nil) != (config != nil) {
+			t.Fatalf("a configuration %t and error %v", config != nil, err)
+		}
+		if err != nil {
+			return
+		}
+		judged := ValidateConfig(config)
+		again := config.DeepCopy()
+		v1alpha1.SetDefaults(again)
+		if diff := cmp.Diff(config, again); diff != "" {
+			t.Fatalf("defaults that are filled in twice (-once +twice):\n%s", diff)
+		}
+		written := expect.Value(yaml.Marshal(config))(t)
+		if len(written) > 1<<20+16*len(text) {
+			t.Fatalf("%d bytes became %d", len(text), len(written))
+		}
+		if text == nil {
+			return // without a text there is no kind
+		}
+		read, err := ParseConfig(written)
+		if err != nil {
+			t.Fatalf("our own text is refused: %v\n%s", err, written)
+		}
+		if diff := cmp.Diff(config, read); diff != "" {
+			t.Fatalf("(-once +twice):\n%s", diff)
+		}
+		if twice := ValidateConfig(read); len(judged) != len(twice) {
+			t.Fatalf("judged as %v, then as %v", judged, twice)
+		}
+	})
 }

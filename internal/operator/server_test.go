@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // added is a manager that takes servers.
@@ -40,23 +41,17 @@ func serversOf(t *testing.T, change func(*Options)) map[string]*manager.Server {
 	t.Helper()
 	o := parse(t, "--metrics-bind-address=0.0.0.0:0", "--health-probe-bind-address=127.0.0.1:0", "--pprof-bind-address=127.0.0.1:0", "--webhook-host=127.0.0.1")
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("webhooks", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	o.Config.Webhook.Port, o.CertDir = new(int32(0)), t.TempDir() // every address has port 0
 	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(o.CertDir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(o.CertDir, name), text, 0o600))
 	}
 	o.Log = logr.Discard()
 	if change != nil {
 		change(&o)
 	}
 	mgr := &added{servers: map[string]*manager.Server{}}
-	if err := o.addServers(mgr, nil, http.NotFoundHandler(), http.NotFoundHandler()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, o.addServers(mgr, nil, http.NotFoundHandler(), http.NotFoundHandler()))
 	for _, s := range mgr.servers {
 		t.Cleanup(func() { _ = s.Listener.Close() })
 	}
@@ -133,10 +128,7 @@ func TestTLSFollowsTheConfiguration(t *testing.T) {
 		"TLS 1.3":  {config: &v1alpha1.TLS{MinVersion: "VersionTLS13"}, min: tls.VersionTLS13, suites: 9},
 		"narrowed": {config: &v1alpha1.TLS{MinVersion: "VersionTLS12", CipherSuites: []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}}, min: tls.VersionTLS12, suites: 1},
 	} {
-		got, err := tlsConfig(c.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := expect.Value(tlsConfig(c.config))(t)
 		if got.MinVersion != c.min || len(got.CipherSuites) != c.suites || len(got.NextProtos) != 1 || got.NextProtos[0] != "http/1.1" {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -153,9 +145,7 @@ func TestFailedHandshakesHaveOneLineAMinute(t *testing.T) {
 	var lines []map[string]any
 	log := funcr.NewJSON(func(line string) {
 		entry := map[string]any{}
-		if err := json.NewDecoder(bytes.NewBufferString(line)).Decode(&entry); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, json.NewDecoder(bytes.NewBufferString(line)).Decode(&entry))
 		lines = append(lines, entry)
 	}, funcr.Options{})
 	now := &serverLog{log: log, server: "webhooks"}
@@ -184,10 +174,7 @@ func TestFailedHandshakesHaveOneLineAMinute(t *testing.T) {
 func TestWebhooksPresentTheCertificateOfADirectory(t *testing.T) {
 	s := serversOf(t, nil)["webhooks"]
 	go func() { _ = s.Server.Serve(s.Listener) }()
-	connection, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := expect.Value(tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}))(t)
 	defer func() { _ = connection.Close() }()
 	if name := connection.ConnectionState().PeerCertificates[0].DNSNames; len(name) != 1 || name[0] != "webhooks" {
 		t.Errorf("the certificate is that of %v", name)

@@ -14,6 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func caseOf(c *corev1.PersistentVolumeClaim, mode pvc.Mode, pods []*corev1.Pod, wants ...workloads.Want) pvc.Case {
@@ -242,9 +243,7 @@ func TestHeldAndOwned(t *testing.T) {
 		{"terminating", edits{ownedByDB, holders("StatefulSet/db"), dying}, ""},
 		{"a name that controls a terminal", edits{ownedByDB, holders("db\x1b[2J")}, "db [2J"},
 	} {
-		if got := pvc.HeldAndOwned(claim("c", tt.edits...)); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, pvc.HeldAndOwned(claim("c", tt.edits...)), "%s", tt.name)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 var cmpEmpty = cmpopts.EquateEmpty()
@@ -93,9 +94,7 @@ func TestModeOf(t *testing.T) {
 		{"controlled by a pod of another name", claim("data-owner", own), hold, pvc.Hold},
 		{"exempt", claim("data", annotated(pvc.ModeKey, "strict"), func(c *corev1.PersistentVolumeClaim) { c.Namespace = "kube-system" }), hold, pvc.Off},
 	} {
-		if got := settings.ModeOf(tt.claim, tt.labels); got != tt.want {
-			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, settings.ModeOf(tt.claim, tt.labels), "%s", tt.name)
 	}
 	for m := pvc.Off; m <= pvc.Strict; m++ {
 		if got, ok := pvc.ParseMode(m.String()); !ok || got != m {

@@ -1,7 +1,6 @@
 package pvc_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -195,9 +195,7 @@ func TestAHoldIsRenamedSlowly(t *testing.T) {
 		t.Errorf("at once: %v, next %s", early.Annotations, early.Next)
 	}
 	v.Now = early.Next
-	if got := applied(v.Claim, pvc.DecideHold(v)).Annotations[pvc.HoldersAnnotation]; got != "Deployment/webaa, StatefulSet/db" {
-		t.Errorf("then it bears %q", got)
-	}
+	expect.Equalf(t, "Deployment/webaa, StatefulSet/db", applied(v.Claim, pvc.DecideHold(v)).Annotations[pvc.HoldersAnnotation], "then it bears")
 }
 
 func TestOwnersGone(t *testing.T) {
@@ -209,9 +207,7 @@ func TestOwnersGone(t *testing.T) {
 		if step.add != "" {
 			controlledBy("StatefulSet", fakeUID(len(step.add)))(c)
 		}
-		if got := pvc.OwnersGone(c, func(owner identity.Ref) bool { return owner.UID == fakeUID(len("gone")) }); got != step.gone {
-			t.Errorf("with %v: %t", c.OwnerReferences, got)
-		}
+		expect.Equalf(t, step.gone, pvc.OwnersGone(c, func(owner identity.Ref) bool { return owner.UID == fakeUID(len("gone")) }), "with %v", c.OwnerReferences)
 	}
 }
 
@@ -335,14 +331,10 @@ func TestTheAnnotationNamesTheHighestHolders(t *testing.T) {
 		v := holdView(claim("data"), tt.wants...)
 		v.World.Pods = index(run)
 		v.World.Links = map[types.UID]types.UID{run.UID: "uid-run"}
-		if got := pvc.DecideHold(v).Annotations[pvc.HoldersAnnotation]; got != tt.want {
-			t.Errorf("%s: %q", tt.name, got)
-		}
+		expect.Equalf(t, tt.want, pvc.DecideHold(v).Annotations[pvc.HoldersAnnotation], "%s", tt.name)
 	}
 	ring := holdView(claim("data"), cron("a", "b", false), cron("b", "a", false))
-	if got := pvc.DecideHold(ring).Annotations[pvc.HoldersAnnotation]; got != "CronJob/a, CronJob/b" {
-		t.Errorf("a ring of CronJobs: %q", got)
-	}
+	expect.Equalf(t, "CronJob/a, CronJob/b", pvc.DecideHold(ring).Annotations[pvc.HoldersAnnotation], "a ring of CronJobs")
 }
 
 // TestCarry checks the verb, the version, the reason and the events of each write, in order.
@@ -379,9 +371,7 @@ func TestCarry(t *testing.T) {
 			}
 			got = append(got, write)
 		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q", tt.name, got)
-		}
+		expect.Equalf(t, tt.want, got, "%s", tt.name)
 	}
 }
 

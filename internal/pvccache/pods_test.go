@@ -18,6 +18,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/sieve"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -38,9 +39,7 @@ func going(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
 
 func do(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 func users(p *Pods, claim string) (names []string) {
@@ -225,9 +224,7 @@ func TestTwoObjectsOfOneNameAreTwoChanges(t *testing.T) {
 		tt.event(eventHandler(func(before, after *corev1.PersistentVolumeClaim) {
 			reported = append(reported, uidOf(before)+" "+uidOf(after))
 		}))
-		if !slices.Equal(reported, tt.want) {
-			t.Errorf("%s: reported %v, want %v", name, reported, tt.want)
-		}
+		expect.Equalf(t, tt.want, reported, "%s: reported", name)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/quantity"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 var (
@@ -116,13 +117,9 @@ func TestOtherFieldsAreNotChecked(t *testing.T) {
 	const likeOne = `"1e1234567"`
 	pod := `{"metadata":{"name":` + likeOne + `,"labels":{"cpu":` + likeOne + `,"limits":` + likeOne + `}},"unknown":{"limits":{"cpu":` + likeOne + `}},
 		"spec":{"containers":[{"image":` + likeOne + `,"env":[{"name":"A","value":` + likeOne + `}],"livenessProbe":{"httpGet":{"port":` + likeOne + `}}}]}}`
-	if err := inPods.Check([]byte(pod)); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, inPods.Check([]byte(pod)))
 	for _, text := range written {
-		if err := inPods.Check(limited(`{"cpu":"` + text + `"}`)); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, inPods.Check(limited(`{"cpu":"`+text+`"}`)))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -39,9 +40,7 @@ type cluster struct {
 func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *cluster {
 	t.Helper()
 	store := fakeapi.New()
-	if err := lwscache.Index(context.Background(), store); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, lwscache.Index(context.Background(), store))
 	c := &cluster{Controllers: fakeapi.Control(store), t: t, slow: slow, events: events.NewFakeRecorder(10_000)}
 	actor := apply.New(store, store.Live()).Surveying(lwscache.New(store, store.Live(), lwscache.NewMemory()).Standing)
 	c.loop = &reconcile.Loop{
@@ -96,13 +95,9 @@ func (c *cluster) run(seconds int, groups ...string) {
 // reconcile reconciles the set and groups.
 func (c *cluster) reconcile(groups ...string) {
 	c.t.Helper()
-	if _, err := c.reconcileSet(); err != nil {
-		c.t.Fatal(err)
-	}
+	expect.Value(c.reconcileSet())(c.t)
 	for _, group := range groups {
-		if _, err := c.reconcileGroup(group); err != nil {
-			c.t.Fatal(err)
-		}
+		expect.Value(c.reconcileGroup(group))(c.t)
 	}
 }
 

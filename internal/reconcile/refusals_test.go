@@ -9,16 +9,19 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/reconcile"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -128,9 +131,7 @@ func TestARefusedPodGroupKeepsNoWorkersBack(t *testing.T) {
 	}
 	c.Refuse = nil
 	c.reconcile("w-0")
-	if got := len(fakeapi.All[*unstructured.Unstructured](c.Objects)); got != 1 {
-		t.Errorf("no longer refused: %d podgroups", got)
-	}
+	expect.Equalf(t, 1, len(fakeapi.All[*unstructured.Unstructured](c.Objects)), "no longer refused: podgroups")
 }
 
 // A refusal with another message each time must not cause a retry at once.
@@ -172,5 +173,167 @@ func TestABusyAPIServerIsNoRefusal(t *testing.T) {
 	c.run(1)
 	if got := c.progressing(); got.Reason == lws.CodeRefused || c.woken != woken {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// occupy replaces the named pod by a foreign one.
+func (c *cluster) occupy(name string) {
+	c.t.Helper()
+	owner := fakeapi.Find[*corev1.Pod](c.Server, "stranger")
+	if owner == nil {
+		owner = fakeapi.Add(c.Server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "stranger"}})
+		fakeapi.Edit(c.Server, "stranger", fakeapi.Up)
+	}
+	fakeapi.Drop[*corev1.Pod](c.Server, name)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
+	fakeapi.OwnedBy(pod, "v1", identity.RefOf(identity.KindPod, owner))
+	fakeapi.Add(c.Server, pod)
+	fakeapi.Edit(c.Server, name, fakeapi.Up)
+}
+
+// recreated is a set that was deleted, waited for its previous leaders, and runs again.
+func recreated(t *testing.T, slow time.Duration) *cluster {
+	t.Helper()
+	c := newCluster(t, slow, fakeapi.Set("w", 2, 2))
+	c.run(5, "w-0", "w-1")
+	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2))
+	c.run(2, "w-0", "w-1")
+	if got := c.progressing(); got.Reason != lws.CodePreviousIncarnation {
+		t.Fatalf("the set does not wait for the previous incarnation: %+v", got)
+	}
+	for name, object := range c.Objects {
+		if fakeapi.KindOf(object) != identity.KindLeaderWorkerSet {
+			delete(c.Objects, name)
+		}
+	}
+	c.Requests = nil
+	c.run(10, "w-0", "w-1")
+	if !c.isAvailable() {
+		t.Fatalf("the next incarnation is not available: %+v", c.status())
+	}
+	return c
+}
+
+func (c *cluster) touches() int {
+	return c.asked("apply", identity.KindStatefulSet, lws.NudgeAnnotationKey)
+}
+
+// When a foreign pod with a leader's name goes, the StatefulSet is touched once, whatever the
+// operator's clock says. A recreated set is not touched.
+func TestAForeignPodThatGoesTouchesTheStatefulSetOnce(t *testing.T) {
+	for _, slow := range []time.Duration{0, time.Hour} {
+		c := recreated(t, slow)
+		if c.touches() != 0 {
+			t.Errorf("%s behind: %d touches after a recreate", slow, c.touches())
+		}
+		c.occupy("w-1")
+		c.run(20, "w-0", "w-1")
+		if got := c.condition(nameConflict); got.Status != metav1.ConditionTrue || !strings.Contains(got.Message, "pod w-1 ") || !strings.Contains(got.Message, "pod stranger") || c.touches() != 0 {
+			t.Errorf("%s behind: %d touches, condition %+v", slow, c.touches(), got)
+		}
+		fakeapi.Drop[*corev1.Pod](c.Server, "w-1")
+		c.run(20, "w-0", "w-1")
+		if c.touches() != 1 || !c.isAvailable() {
+			t.Errorf("%s behind: %d touches, %+v", slow, c.touches(), c.status())
+		}
+	}
+}
+
+func recreating(size int32) *lwsv1.LeaderWorkerSet {
+	return fakeapi.Set("w", 1, size, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
+}
+
+func (c *cluster) leader() *corev1.Pod { return fakeapi.Find[*corev1.Pod](c.Server, "w-0") }
+
+func isDeleted(pod *corev1.Pod) bool { return pod == nil || pod.DeletionTimestamp != nil }
+
+// Two operators may delete one leader; users hear of one restart.
+func TestADeleteOfWhatIsGoneIsNotReported(t *testing.T) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	gone := action.Delete{
+		Object: fakeapi.Former(identity.KindPod, "w-0"),
+		Tell:   action.Telling{Done: []action.Event{{Reason: "RecreateGroup", Action: "Delete", Note: "gone"}}},
+	}
+	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	expect.Value(c.loop.CarryOut(t.Context(), reconcile.Request{Object: set}, lws.Plan{Actions: []action.Action{gone}}))(t)
+	if len(c.events.Events) != 0 {
+		t.Errorf("reported %q", <-c.events.Events)
+	}
+}
+
+// A cache may be seconds late to show a deletion. The leader is not deleted again until it does.
+func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
+	c := newCluster(t, 0, recreating(1))
+	c.run(20, "w-0")
+	c.crash()
+	c.reconcile("w-0")
+	if !isDeleted(c.leader()) {
+		t.Fatal("the leader was not deleted")
+	}
+	late := func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil }
+	fakeapi.Edit(c.Server, "w-0", late)
+	if result, err := c.reconcileGroup("w-0"); err != nil || result.RequeueAfter != 0 || isDeleted(c.leader()) {
+		t.Errorf("deleted again, or read again after %v: %v", result.RequeueAfter, err)
+	}
+	c.wait(time.Hour) // not the cache, but the API server shows an older state
+	c.reconcile("w-0")
+	if !isDeleted(c.leader()) {
+		t.Error("the leader that exists again was not deleted")
+	}
+}
+
+// Workers that lost their StatefulSet and their owner are deleted before their leader: the next
+// leader's StatefulSet would adopt them. A worker that must not be deleted keeps the leader.
+func TestALeaderStaysUntilTheWorkersWithoutOwnerAreDeleted(t *testing.T) {
+	c := newCluster(t, 0, recreating(3))
+	c.run(20, "w-0")
+	leader := c.leader().UID
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
+	for _, worker := range []string{"w-0-1", "w-0-2"} {
+		fakeapi.Edit(c.Server, worker, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+	}
+	c.refuse("delete", identity.KindPod, "w-0-1", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "w-0-1", errors.New("a policy denied the request")))
+	for range 3 {
+		_, _ = c.reconcileGroup("w-0") // reports the refusal
+	}
+	if now := c.leader(); isDeleted(now) || now.UID != leader {
+		t.Error("the leader is deleted before a worker")
+	}
+	if !isDeleted(fakeapi.Find[*corev1.Pod](c.Server, "w-0-2")) {
+		t.Error("a worker waits for another one")
+	}
+	c.Refuse = nil
+	c.run(20, "w-0")
+	if now := c.leader(); now == nil || now.UID == leader {
+		t.Error("once nothing is refused, the group is not recreated")
+	}
+}
+
+// A process that never saw the set ends its group, tries again what is refused, and then leaves the
+// rest to the garbage collector.
+func TestAGroupEndsWithoutItsSet(t *testing.T) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 3, fakeapi.Parallel))
+	c.run(10, "w-0")
+	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	c.restart()
+	if _, err := c.reconcileGroup("w-0"); err != nil || fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0") == nil {
+		t.Fatalf("the leader does not terminate: %v", err)
+	}
+	fakeapi.Terminate[*corev1.Pod](c.Server, "w-0", "example.com/held")
+	c.refuse("delete", identity.KindPod, "w-0-2", errors.New("not now"))
+	if _, err := c.reconcileGroup("w-0"); err == nil {
+		t.Error("the refusal is not tried again")
+	}
+	if c.Refuse = nil; fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0") != nil {
+		t.Error("the StatefulSet is there")
+	}
+	for name, ends := range map[string]bool{"w-0-1": true, "w-0-2": false} {
+		if pod := fakeapi.Find[*corev1.Pod](c.Server, name); (pod == nil || pod.DeletionTimestamp != nil) != ends {
+			t.Errorf("pod %s ends: %t", name, !ends)
+		}
+	}
+	if result, err := c.reconcileGroup("w-0"); err != nil || !result.IsZero() {
+		t.Errorf("the rest is the garbage collector's: %v, %v", result, err)
 	}
 }

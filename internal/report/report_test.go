@@ -28,6 +28,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -70,9 +71,7 @@ func TestResultsOfActions(t *testing.T) {
 	} {
 		r := &recorder{}
 		New(r).Tell(t.Context(), &corev1.Pod{}, action.Delete{Object: leader, Tell: tt.telling}, tt.err)
-		if diff := cmp.Diff(tt.want, r.told); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", name, diff)
-		}
+		expect.Equalf(t, tt.want, r.told, "%s", name)
 	}
 }
 
@@ -98,9 +97,7 @@ func restarted(t *testing.T, when string, keys ...types.NamespacedName) {
 		of := " " + key.Name + " " + key.Namespace
 		want["group_restarts_total none X"+of], want["group_restarts_total 137 X"+of], want["group_restarts_total 1-127 Y"+of] = 2, 1, 1
 	}
-	if diff := cmp.Diff(want, fakeapi.Metrics(t, restarts)); diff != "" {
-		t.Errorf("%s (-want +got)\n%s", when, diff)
-	}
+	expect.Equalf(t, want, fakeapi.Metrics(t, restarts), "%s", when)
 }
 
 func named(key types.NamespacedName, uid types.UID) *lwsv1.LeaderWorkerSet {
@@ -219,18 +216,14 @@ func TestARefusalIsToldOnceForAllVersionsOfItsOwner(t *testing.T) {
 func scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := lwsv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, lwsv1.AddToScheme(scheme))
 	return scheme
 }
 
 // A note is cut to the limit in bytes, between characters, and begins as it did.
 func TestNotesFitTheEventsAPI(t *testing.T) {
 	for _, short := range []string{"short", strings.Repeat("x", noteLimit)} {
-		if got := clipped(short); got != short {
-			t.Errorf("got %q", got)
-		}
+		expect.Equal(t, short, clipped(short))
 	}
 	for _, unit := range []string{"x", "é", "…", "😀", "\xffa"} {
 		for shift := range 4 {
@@ -290,13 +283,9 @@ func TestMetricsOfASet(t *testing.T) {
 		"set_rollout_budget_allowed w ns":                          2,
 		"set_accelerators_idle w ns nvidia.com/gpu unready":        16,
 	}
-	if diff := cmp.Diff(want, fakeapi.Metrics(t, s.sets)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Equal(t, want, fakeapi.Metrics(t, s.sets))
 	s.stands("a", nil, 0)
-	if diff := cmp.Diff(map[string]float64{}, fakeapi.Metrics(t, s.sets)); diff != "" {
-		t.Errorf("after the set is gone (-want +got)\n%s", diff)
-	}
+	expect.Equalf(t, map[string]float64{}, fakeapi.Metrics(t, s.sets), "after the set is gone")
 }
 
 func TestSetsThatAreLeftAloneAreCounted(t *testing.T) {
@@ -334,28 +323,20 @@ func TestPodsBeyondNeed(t *testing.T) {
 			standing.Unstarted = groups
 			s.stands("a", standing, 1)
 		}
-		if got := s.sets.known[setKey].beyond; got != tt.want {
-			t.Errorf("%s: %d pods beyond need, want %d", name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, s.sets.known[setKey].beyond, "%s: pods beyond need", name)
 	}
 }
 
 func TestClassesOfExitCodes(t *testing.T) {
 	for code, want := range map[int32]string{0: "0", 1: "1-127", 127: "1-127", 137: "137", 128: "128-255", 143: "128-255", 255: "128-255", -1: "128-255"} {
-		if got := exitClass(&code); got != want {
-			t.Errorf("%d is %s, want %s", code, got, want)
-		}
+		expect.Equalf(t, want, exitClass(&code), "%d", code)
 	}
-	if got := exitClass(nil); got != "none" {
-		t.Errorf("without a code: %s", got)
-	}
+	expect.Equalf(t, "none", exitClass(nil), "without a code")
 }
 
 func TestFailedWatchesAreCounted(t *testing.T) {
 	for _, err := range []error{io.EOF, errors.New("forbidden")} {
 		WatchFailed(t.Context(), cache.NewReflector(nil, &corev1.Pod{}, nil, 0), err)
 	}
-	if diff := cmp.Diff(map[string]float64{"watch_errors_total *v1.Pod": 1}, fakeapi.Metrics(t, WatchMetrics()...)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Equal(t, map[string]float64{"watch_errors_total *v1.Pod": 1}, fakeapi.Metrics(t, WatchMetrics()...))
 }

@@ -12,10 +12,11 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // apiServer knows two tokens, and lets one of them read one path.
@@ -60,9 +61,7 @@ func guarded(t *testing.T) (http.Handler, *apiServer) {
 	t.Cleanup(server.Close)
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "figures") })
 	handler, err := Readers(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, logr.Discard(), metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return handler, api
 }
 
@@ -97,9 +96,7 @@ func TestOnlyPermittedClientsReadMetrics(t *testing.T) {
 			if status != c.status || !strings.Contains(text, c.text) {
 				t.Errorf("%d %q, want %d %q", status, text, c.status, c.text)
 			}
-			if diff := cmp.Diff(c.asked, api.asked); diff != "" {
-				t.Errorf("asked (-want +got)\n%s", diff)
-			}
+			expect.Equalf(t, c.asked, api.asked, "asked")
 			if c.status != 200 {
 				return
 			}
@@ -107,9 +104,7 @@ func TestOnlyPermittedClientsReadMetrics(t *testing.T) {
 				User: "prometheus", UID: "u", Groups: []string{"scrapers"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v"}},
 				NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
 			}
-			if diff := cmp.Diff(want, api.last); diff != "" {
-				t.Errorf("reviewed (-want +got)\n%s", diff)
-			}
+			expect.Equalf(t, want, api.last, "reviewed")
 		})
 	}
 }

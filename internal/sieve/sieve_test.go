@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -36,10 +37,7 @@ func TestOtherKindsAreNotSifted(t *testing.T) {
 
 func FuzzSieve(f *testing.F) {
 	pod := fakeapi.AnyPod(3)
-	data, err := pod.Marshal()
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := expect.Value(pod.Marshal())(f)
 	f.Add(data)
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Fuzz(func(t *testing.T, data []byte) {

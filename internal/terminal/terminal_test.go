@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func TestEscape(t *testing.T) {
@@ -49,9 +51,7 @@ func FuzzEscape(f *testing.F) {
 		}
 		encoded, _ := json.Marshal(text)
 		var want, got string
-		if err := json.Unmarshal(encoded, &want); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal(encoded, &want))
 		if err := json.Unmarshal([]byte(Escape(string(encoded))), &got); err != nil || got != want {
 			t.Fatalf("%s became %s: %v", encoded, fmt.Sprint(Escape(string(encoded))), err)
 		}

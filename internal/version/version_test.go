@@ -4,7 +4,7 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func TestLinkerWinsOverBuildInfo(t *testing.T) {
@@ -23,8 +23,6 @@ func TestLinkerWinsOverBuildInfo(t *testing.T) {
 		"linked, as a whole": {linked: Info{"v1.0.0", "def", "now"}, build: build, want: Info{"v1.0.0", "def", "now"}},
 		"linked, in part":    {linked: Info{Version: "v1.0.0"}, build: build, want: Info{"v1.0.0", "abc", "then"}},
 	} {
-		if diff := cmp.Diff(c.want, resolve(c.linked, c.build)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		expect.Equalf(t, c.want, resolve(c.linked, c.build), "%s", name)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -74,19 +75,14 @@ func (s *server) validate(t *testing.T, is, was *lwsv1.LeaderWorkerSet) *admissi
 		return s.answer(ctx, object)
 	}}
 	var request admissionv1.AdmissionReview
-	if err := json.Unmarshal([]byte(review(operation, setKind, encoded(t, is), old)), &request); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(review(operation, setKind, encoded(t, is), old)), &request))
 	response := handlers(sets, Pods{Kin: &kin{}})[PathValidateSet](t.Context(), admission.Request{AdmissionRequest: *request.Request})
 	return &response.AdmissionResponse
 }
 
 func encoded(t *testing.T, set *lwsv1.LeaderWorkerSet) string {
 	t.Helper()
-	text, err := json.Marshal(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Value(json.Marshal(set))(t)
 	return string(text)
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // served are the webhooks behind their gate, as the operator serves them.
@@ -74,9 +75,7 @@ func TestRequestsAreNotAmplified(t *testing.T) {
 		"extras of the user": func(size int) string { return user(`"extra":{` + repeated(`"%d":[]`, size) + `}`) },
 	}
 	amplified, err := os.ReadFile("testdata/amplified.txt") // names, places, forms and the elements that fill them
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for line := range strings.Lines(string(amplified)) {
 		a := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		filled[a[0]] = func(size int) string {
@@ -85,10 +84,7 @@ func TestRequestsAreNotAmplified(t *testing.T) {
 	}
 	for name, fill := range filled {
 		const sample = 32 << 10
-		each, err := weigh.of(strings.NewReader(fill(sample)), mostWeight)
-		if err != nil {
-			t.Fatal(err)
-		}
+		each := expect.Value(weigh.of(strings.NewReader(fill(sample)), mostWeight))(t)
 		size := min(int(sample*mostWeight/max(each, 1)), mostBody) * 9 / 10
 		for size, code := range map[int]int{size: http.StatusOK, 2 * size: http.StatusRequestEntityTooLarge} {
 			body := fill(size)

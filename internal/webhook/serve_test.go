@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +25,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -96,15 +96,10 @@ func TestAnswersCloseTheirConnectionsBeforeTheEnd(t *testing.T) {
 		if i == 2 {
 			close(ending)
 		}
-		answer, err := server.Client().Get(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := expect.Value(server.Client().Get(server.URL))(t)
 		_, _ = io.Copy(io.Discard, answer.Body)
 		_ = answer.Body.Close()
-		if got := connections.Load(); got != int32(want) {
-			t.Errorf("after call %d: %d connections, not %d", i, got, want)
-		}
+		expect.Equalf(t, int32(want), connections.Load(), "connections after call %d", i)
 	}
 }
 
@@ -123,9 +118,7 @@ func TestAnswersKeepFieldsOfALaterVersion(t *testing.T) {
 				raw := fakeapi.WithLater(rt, []byte(c.raw))
 				response := post(t, c.path, review(admissionv1.Create, c.kind, string(raw), ""))
 				after := patched(t, raw, response.Patch)
-				if diff := cmp.Diff(fakeapi.LaterOf(raw), fakeapi.LaterOf(after)); diff != "" {
-					rt.Errorf("fields of a later version (-before +after)\n%s", diff)
-				}
+				expect.Equalf(rt, fakeapi.LaterOf(raw), fakeapi.LaterOf(after), "fields of a later version")
 			})
 		})
 	}
@@ -265,10 +258,7 @@ func patched(t *testing.T, raw, document []byte) []byte {
 	if err != nil || len(patch) == 0 {
 		t.Fatalf("%d changes, %v: %s", len(patch), err, document)
 	}
-	after, err := patch.Apply(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := expect.Value(patch.Apply(raw))(t)
 	return after
 }
 
@@ -387,12 +377,8 @@ func TestLeadersWaitForTheGroupBeforeThem(t *testing.T) {
 		"a worker":               {worker(), true, 0},
 	} {
 		for calls := 1; calls <= 3; calls++ {
-			if err := (Pods{Kin: &kin{hasGroup: tt.hasGroup}}).mutatePod(t.Context(), tt.pod); err != nil {
-				t.Fatal(err)
-			}
-			if got := len(tt.pod.Spec.SchedulingGates); got != tt.want {
-				t.Errorf("%s, after %d calls: %d gates", name, calls, got)
-			}
+			expect.OK(t, (Pods{Kin: &kin{hasGroup: tt.hasGroup}}).mutatePod(t.Context(), tt.pod))
+			expect.Equalf(t, tt.want, len(tt.pod.Spec.SchedulingGates), "%s, after %d calls: gates", name, calls)
 		}
 	}
 }

@@ -36,6 +36,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -71,32 +72,22 @@ func collect(t *testing.T, refused client.Object, names []string, objects ...cli
 		return nil, err
 	}
 	var archive bytes.Buffer
-	if _, err := packed.WriteTo(&archive); err != nil {
-		t.Fatal(err)
-	}
+	expect.Value(packed.WriteTo(&archive))(t)
 	return unpack(t, &archive), nil
 }
 
 // unpack returns the files of an archive.
 func unpack(t *testing.T, archive io.Reader) map[string]string {
 	t.Helper()
-	packed, err := gzip.NewReader(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := expect.Value(gzip.NewReader(archive))(t)
 	files := map[string]string{}
 	for reader := tar.NewReader(packed); ; {
 		head, err := reader.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
+		text := expect.Value(io.ReadAll(reader))(t)
 		files[head.Name] = string(text)
 	}
 }
@@ -122,10 +113,7 @@ func TestABundleHasWhatConcernsTheSet(t *testing.T) {
 	}}
 	reader, other, leader := pod("reader", "", "data-llama-0"), pod("other", "", "others"), pod("llama-0", "n", "")
 	objects := []client.Object{set, claim, reader, other, leader, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}}
-	files, err := collect(t, &corev1.Node{}, []string{"llama"}, objects...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Value(collect(t, &corev1.Node{}, []string{"llama"}, objects...))(t)
 	for name, want := range map[string]bool{
 		"objects/leaderworkersets.leaderworkerset.x-k8s.io/ns/llama.json": true,
 		"objects/persistentvolumeclaims/ns/data-llama-0.json":             true,
@@ -162,10 +150,7 @@ func TestABundleHasTheOperatorOfAnotherNamespace(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "lockstep-protection-rolebinding"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "elsewhere", Name: "lws-controller-manager"}},
 	}
-	files, err := collect(t, nil, nil, set, config, deployment, binding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Value(collect(t, nil, nil, set, config, deployment, binding))(t)
 	for _, name := range []string{"objects/configmaps/elsewhere/lockstep-configuration.json", "objects/deployments.apps/elsewhere/operator.json"} {
 		if _, has := files[name]; !has {
 			t.Errorf("%s is missing", name)
@@ -176,10 +161,7 @@ func TestABundleHasTheOperatorOfAnotherNamespace(t *testing.T) {
 // Without names, a bundle is about the PVCs of the namespace too, used or not.
 func TestABundleOfANamespaceHasItsPVCs(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "claim"}}
-	files, err := collect(t, nil, nil, claim, pod("reader", "", "data"), pod("other", "", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Value(collect(t, nil, nil, claim, pod("reader", "", "data"), pod("other", "", "")))(t)
 	for name, want := range map[string]bool{"persistentvolumeclaims/ns/data": true, "pods/ns/reader": true, "pods/ns/other": false} {
 		if _, has := files["objects/"+name+".json"]; has != want {
 			t.Errorf("%s: %t", name, has)
@@ -199,9 +181,7 @@ func TestWhatInstalledAnObject(t *testing.T) {
 		"Helm lockstep-1.0": chart, "OLM": catalog, "kubectl": by("kubectl-client-side-apply"), "lockstep install": by("lockstep-install"),
 		"Flux": by("kustomize-controller"), unknown: by("someone"),
 	} {
-		if got := tool(object); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		expect.Equal(t, want, tool(object))
 	}
 }
 
@@ -237,10 +217,7 @@ func TestWhatDoesNotFitIsNamed(t *testing.T) {
 	}
 	files := []file{{"first", noise}, {"second", noise}, {"small", []byte("text")}}
 	var left []string
-	packed, err := pack(files, time.Now(), 6000, func(names []string) string { left = names; return "page" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := expect.Value(pack(files, time.Now(), 6000, func(names []string) string { left = names; return "page" }))(t)
 	fit := unpack(t, packed)
 	if len(fit) != 4 || fit["small"] != "text" || fit[pageName] != "page" || len(left) != 1 || !strings.HasPrefix(left[0], "second: ") {
 		t.Errorf("%d files fit, and %v is left", len(fit), left)
@@ -253,10 +230,7 @@ func TestABundleDefinesItsKinds(t *testing.T) {
 		"  - {apiVersion: example.com/v1, kind: Trainer, podTemplates: [spec.template]}\n" +
 		"  - {apiVersion: apps/v1, kind: ReplicaSet, podTemplates: [spec.template]}\n"}}
 	config.Namespace, config.Name = v1alpha1.InstalledNamespace, v1alpha1.InstalledName
-	files, err := collect(t, nil, nil, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Value(collect(t, nil, nil, config))(t)
 	const definitions = "objects/customresourcedefinitions.apiextensions.k8s.io/"
 	for name, want := range map[string]bool{
 		"leaderworkersets.leaderworkerset.x-k8s.io": true, "trainers.example.com": true, "replicasets.apps": false,
@@ -276,9 +250,7 @@ func TestDefinitionOfAKindHasItsNames(t *testing.T) {
 		GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Yes"}, Scope: meta.RESTScopeNamespace,
 	}, time.Unix(1_700_000_000, 0))
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, crd); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, crd))
 	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: "no", Singular: "yes", Kind: "Yes", ListKind: "YesList"}
 	isStored := len(crd.Spec.Versions) == 1 && crd.Spec.Versions[0].Storage && crd.Status.StoredVersions[0] == "v1"
 	if crd.Name != "no.example.com" || crd.Spec.Group != "example.com" || crd.Spec.Scope != apiextensionsv1.NamespaceScoped || !isStored ||
@@ -295,10 +267,7 @@ func TestAPortThatCannotBeForwardedIsAnError(t *testing.T) {
 	}))
 	defer server.Close()
 	config := &rest.Config{Host: server.URL}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kube := expect.Value(kubernetes.NewForConfig(config))(t)
 	c := &collector{Request: Request{Config: config}, kube: kube}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "operator-0"}}
 	if _, end, err := c.forward(t.Context(), pod, 8443); err == nil || end != nil {

@@ -32,6 +32,7 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -41,9 +42,7 @@ var epoch = fakeapi.Epoch
 func serverOf(t *testing.T, objects ...client.Object) *fakeapi.Server {
 	t.Helper()
 	s := fakeapi.New()
-	if err := lwscache.Index(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, lwscache.Index(t.Context(), s))
 	for _, object := range objects {
 		fakeapi.Add(s, object)
 	}
@@ -54,10 +53,7 @@ func sessionOf(s *fakeapi.Server) *Session { return &Session{Cached: s.Cached(),
 
 func surveyed(t *testing.T, s *Session, name string) Survey {
 	t.Helper()
-	found, err := s.Set(t.Context(), types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}, epoch.Add(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := expect.Value(s.Set(t.Context(), types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}, epoch.Add(time.Minute)))(t)
 	return found
 }
 
@@ -77,9 +73,7 @@ func advance(t *testing.T, s *fakeapi.Server, name string) {
 		t.Fatal(err)
 	}
 	for _, pod := range fakeapi.All[*corev1.Pod](s.Objects) {
-		if _, err := loop.Group(t.Context(), request(pod.Name)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Value(loop.Group(t.Context(), request(pod.Name)))(t)
 	}
 	for _, sts := range fakeapi.All[*appsv1.StatefulSet](s.Objects) {
 		controllers.Sync(sts)
@@ -190,9 +184,7 @@ func TestUsersWithoutNodesSeeTheRest(t *testing.T) {
 // No object says why a pod is missing: the newest event of its StatefulSet does.
 func TestRefusalsAreReadFromEvents(t *testing.T) {
 	s := serverOf(t, fakeapi.Set("a", 2, 2))
-	if err := s.IndexField(t.Context(), &corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.IndexField(t.Context(), &corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }))
 	advance(t, s, "a")
 	sts := fakeapi.Find[*appsv1.StatefulSet](s, "a")
 	event := func(name string, uid types.UID, message string, minute int) {
@@ -208,9 +200,7 @@ func TestRefusalsAreReadFromEvents(t *testing.T) {
 	if got := found.Refusals.OfPod(sts, "a-1"); !strings.Contains(got, "exceeded quota") {
 		t.Errorf("got %q", got)
 	}
-	if got := found.Refusals.OfPod(sts, "a-0"); got != "" {
-		t.Errorf("of another pod: %q", got)
-	}
+	expect.Equalf(t, "", found.Refusals.OfPod(sts, "a-0"), "of another pod")
 }
 
 func TestAwaitEndsWithTheSession(t *testing.T) {
@@ -301,19 +291,13 @@ func TestASetWithoutAnOperatorSaysSo(t *testing.T) {
 			return set
 		}(), ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cached := tt.set.DeepCopy()
-			cached.ManagedFields = nil // the cache drops them
-			got := codeOf(attended(tt.leases, tt.set, tt.forbidden...).unattended(t.Context(), cached, epoch))
-			if got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
+		cached := tt.set.DeepCopy()
+		cached.ManagedFields = nil // the cache drops them
+		got := codeOf(attended(tt.leases, tt.set, tt.forbidden...).unattended(t.Context(), cached, epoch))
+		expect.Equalf(t, tt.want, got, "%s", tt.name)
 	}
 	replay := &Session{Live: attended(nil, nil).Live}
-	if got := replay.unattended(t.Context(), written(1, time.Hour), epoch); got != nil {
-		t.Errorf("without a lease to look for: got %v", got)
-	}
+	expect.Equalf(t, nil, replay.unattended(t.Context(), written(1, time.Hour), epoch), "without a lease to look for")
 }
 
 func codeOf(why *action.Reason) string {

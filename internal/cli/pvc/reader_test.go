@@ -23,6 +23,7 @@ import (
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -163,10 +164,7 @@ func TestHoldersAndUnreadKinds(t *testing.T) {
 				c = tt.claim
 			}
 			a := &api{forbidden: tt.forbidden}
-			found, err := (&Reader{Client: a.client(t, append(tt.objects, space(nil))...)}).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*c})
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := expect.Value((&Reader{Client: a.client(t, append(tt.objects, space(nil))...)}).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*c}))(t)
 			e := pvc.Why(found[0].Case)
 			var unread []string
 			for _, u := range e.Unread {
@@ -209,19 +207,14 @@ func TestModes(t *testing.T) {
 		{"ephemeral", configured(""), hold, podOwns, pvc.Off, "ephemeral"},
 		{"ephemeral by default", configured(""), nil, podOwns, pvc.Off, "ephemeral"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			objects := []client.Object{space(tt.labels)}
-			if tt.config != nil {
-				objects = append(objects, tt.config)
-			}
-			found, err := (&Reader{Client: (&api{}).client(t, objects...)}).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*claim("data", tt.edit)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if found[0].Mode != tt.mode || !strings.Contains(found[0].ModeFrom, tt.from) {
-				t.Errorf("got %s, %q", found[0].Mode, found[0].ModeFrom)
-			}
-		})
+		objects := []client.Object{space(tt.labels)}
+		if tt.config != nil {
+			objects = append(objects, tt.config)
+		}
+		found := expect.Value((&Reader{Client: (&api{}).client(t, objects...)}).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*claim("data", tt.edit)}))(t)
+		if found[0].Mode != tt.mode || !strings.Contains(found[0].ModeFrom, tt.from) {
+			t.Errorf("%s: got %s, %q", tt.name, found[0].Mode, found[0].ModeFrom)
+		}
 	}
 }
 
@@ -239,9 +232,7 @@ func TestObjectsAreReadOnce(t *testing.T) {
 		a := &api{}
 		r := &Reader{Client: a.client(t, objects...), Brief: brief}
 		for range 2 {
-			if _, err := r.Explain(t.Context(), ns, claims); err != nil {
-				t.Fatal(err)
-			}
+			expect.Value(r.Explain(t.Context(), ns, claims))(t)
 		}
 		volumes, nodes := 6, 2
 		if brief {
@@ -277,9 +268,7 @@ func TestHeldObjects(t *testing.T) {
 		"a namespace with held PVCs":           {namespace("2"), true},
 		"a terminating namespace":              {ending, false},
 	} {
-		if got := Held(tt.object); got != tt.want {
-			t.Errorf("%s: got %t", name, got)
-		}
+		expect.Equalf(t, tt.want, Held(tt.object), "%s", name)
 	}
 }
 
@@ -295,22 +284,16 @@ func TestRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, shown, now := (&api{}).client(t, claim("a", held("b"))), claim("a"), claim("a")
 			for _, o := range []*corev1.PersistentVolumeClaim{shown, now} {
-				if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 			}
 			if tt.meanwhile != nil {
 				tt.meanwhile(now)
-				if err := c.Update(t.Context(), now); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, c.Update(t.Context(), now))
 			}
 			if err := Release(t.Context(), c, shown); tt.released != (err == nil) || err != nil && !apierrors.IsConflict(err) {
 				t.Errorf("got %v", err)
 			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(shown), now); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(shown), now))
 			if got := now.Annotations[pvc.ReleaseAnnotation]; (got == "uid-a") != tt.released {
 				t.Errorf("the token is %q", got)
 			}

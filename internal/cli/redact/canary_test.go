@@ -25,6 +25,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // stays are the fields that the docs promise to keep: names, labels, images, and what a node is. A secret there is a
@@ -152,16 +153,10 @@ func (c *canary) objects(t *testing.T) (all []client.Object) {
 		case *corev1.ConfigMap:
 			configuration := &v1alpha1.Configuration{}
 			c.plant(reflect.ValueOf(configuration).Elem(), "", "")
-			text, err := yaml.Marshal(configuration)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := expect.Value(yaml.Marshal(configuration))(t)
 			o.Data[v1alpha1.InstalledKey] = "# " + c.secret() + "\n" + string(text) + "newer: " + c.secret() + "\n"
 		case *lwsv1.LeaderWorkerSet:
-			data, err := revision.Data(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := expect.Value(revision.Data(o))(t)
 			all = append(all, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "of-set"}, Data: runtime.RawExtension{Raw: data}})
 		}
 		all = append(all, object)
@@ -246,9 +241,6 @@ func wordsOf(text string) map[string]bool {
 
 func encoded(t *testing.T, object client.Object) string {
 	t.Helper()
-	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Value(json.Marshal(object))(t)
 	return string(text)
 }

@@ -25,6 +25,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -36,9 +37,7 @@ func TestText(t *testing.T) {
 		"Successfully assigned prod/llama-0 to node", "FailedCreate: exceeded quota, since 2026-11-26T04:36:50Z",
 		"exit code 137, after 2m30s", "spec.template.spec.containers[0].imagePullPolicy", "127.0.0.1:9443", "[::1]:9443", "[::]:8081", "UpdateInProgress: NotInUse, NoHold", "",
 	} {
-		if got := r.Text(stays); got != stays {
-			t.Errorf("%q became %q", stays, got)
-		}
+		expect.Equalf(t, stays, r.Text(stays), "became")
 	}
 	for text, goes := range map[string]string{
 		"password hunter2":              "hunter2",
@@ -96,9 +95,7 @@ func TestImagesStayIfTheyAreReferences(t *testing.T) {
 		"", "nginx", "nginx:1.27", "ns/a_b.c--d:latest", "registry.example.com:5000/team/app:v1.2-rc1_x" + digest, "localhost/app",
 		"[::1]:5000/app", "app" + digest, "sha256:" + strings.Repeat("ab", 32), "docker-pullable://nginx" + digest,
 	} {
-		if got := r.image(stays); got != stays {
-			t.Errorf("%q became %q", stays, got)
-		}
+		expect.Equalf(t, stays, r.image(stays), "became")
 	}
 	for _, goes := range []string{
 		"https://registry/app", "user:password@registry/app", "registry/app?token=1234", "registry/App", "app:", "app@1234", "app: password",
@@ -129,10 +126,7 @@ func setWith(t *testing.T, value string) (*lwsv1.LeaderWorkerSet, *appsv1.Contro
 	set := fakeapi.Set("llama", 2, 2)
 	c := &set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0]
 	c.Env = []corev1.EnvVar{{Name: "TOKEN", Value: value}}
-	data, err := revision.Data(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Value(revision.Data(set))(t)
 	key := revision.Key(data)
 	return set, &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
@@ -145,9 +139,7 @@ func setWith(t *testing.T, value string) (*lwsv1.LeaderWorkerSet, *appsv1.Contro
 // redacted decodes a redacted object as an API server does.
 func redacted(t *testing.T, r *Redactor, object, into client.Object) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(encoded(t, r.Object(object))), into); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(encoded(t, r.Object(object))), into))
 }
 
 // A decision compares a set with its revisions, and pods with both. Redaction changes none of the answers.
@@ -167,10 +159,7 @@ func TestHashesAreMadeAgain(t *testing.T) {
 	redacted(t, r, older, before)
 	redacted(t, r, sts, sts)
 	labels := r.Object(pod).GetLabels()
-	live, err := revision.Data(redactedSet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := expect.Value(revision.Data(redactedSet))(t)
 	for what, holds := range map[string]bool{
 		"the revision is genuine":                  revision.Genuine(now, "llama"),
 		"the older revision is genuine":            revision.Genuine(before, "llama"),
@@ -213,9 +202,7 @@ func TestWordsOfMessagesAndFieldsStay(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	if found < 1000 {
 		t.Fatalf("only %d words were found", found)
@@ -283,17 +270,12 @@ func addWords(t *testing.T, more []string) {
 		}
 		line.WriteString(word)
 	}
-	if err := os.WriteFile("words.txt", []byte(text.String()+line.String()+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile("words.txt", []byte(text.String()+line.String()+"\n"), 0o644))
 }
 
 // literals returns the strings of a file, without its imports and tags.
 func literals(t *testing.T, path string) (texts []string) {
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := expect.Value(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.ImportSpec:

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +23,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -43,9 +43,7 @@ func owned[T client.Object](object T, apiVersion, kind, name string) T {
 
 func TestTheKeysOfAnEvent(t *testing.T) {
 	store := fakeapi.New()
-	if err := lwscache.Index(context.Background(), store); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, lwscache.Index(context.Background(), store))
 	memory := lwscache.NewMemory()
 	observer := lwscache.New(store.Cached(), store.Live(), memory)
 	for _, leader := range []string{"w-0", "w-1", "w-0-1", "v-0"} {
@@ -104,22 +102,16 @@ func TestTheKeysOfAnEvent(t *testing.T) {
 		{"a worker statefulset: its group", groupsOfStatefulSet(observer), sts("w-0", "w"), []string{"w-0"}},
 		{"a worker statefulset of a hash group: its leader's", groupsOfStatefulSet(observer), owned(sts("w-5f6d7", "w"), "v1", "Pod", "w-a-b"), []string{"w-5f6d7", "w-a-b"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var names []string
-			for _, key := range tt.keys(tt.object) {
-				if names = append(names, key.Name); key.Namespace != fakeapi.Namespace {
-					t.Errorf("namespace %q", key.Namespace)
-				}
+		var names []string
+		for _, key := range tt.keys(tt.object) {
+			if names = append(names, key.Name); key.Namespace != fakeapi.Namespace {
+				t.Errorf("%s: namespace %q", tt.name, key.Namespace)
 			}
-			if diff := cmp.Diff(tt.want, names); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-		})
+		}
+		expect.Equalf(t, tt.want, names, "%s", tt.name)
 	}
 	fakeapi.Add(store, fakeapi.Set("w", 2, 2))
-	if got := len(everyGroup(observer)); got != 3 {
-		t.Errorf("a gang scheduler that comes concerns %d groups", got)
-	}
+	expect.Equalf(t, 3, len(everyGroup(observer)), "groups that a gang scheduler which comes concerns")
 }
 
 func edited[T any](object T, edits ...func(T)) T {
@@ -184,11 +176,7 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"ownership: the same", ownership, service("u"), service("u"), false},
 		{"ownership: another owner", ownership, service("u"), service("v"), true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.matters(tt.before, tt.after); got != tt.want {
-				t.Errorf("got %t", got)
-			}
-		})
+		expect.Equalf(t, tt.want, tt.matters(tt.before, tt.after), "%s", tt.name)
 	}
 }
 
@@ -219,9 +207,7 @@ func TestUpdatesAreGatheredAndDeletionsAreNot(t *testing.T) {
 	} {
 		q := &fakeQueue{added: map[string]time.Duration{}}
 		tt.send(t.Context(), q)
-		if diff := cmp.Diff(tt.want, q.added); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", name, diff)
-		}
+		expect.Equalf(t, tt.want, q.added, "%s", name)
 	}
 }
 
@@ -235,9 +221,7 @@ func TestEventsOfRestarts(t *testing.T) {
 		return set
 	}
 	store := fakeapi.New()
-	if err := lwscache.Index(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, lwscache.Index(t.Context(), store))
 	observer := lwscache.New(store.Cached(), store.Live(), lwscache.NewMemory())
 	for i := range 3 {
 		fakeapi.Add(store, fakeapi.Pod(identity.LeaderName("w", i), "w", 0))
@@ -258,9 +242,7 @@ func TestEventsOfRestarts(t *testing.T) {
 	} {
 		q := &fakeQueue{added: map[string]time.Duration{}}
 		tt.handler.Update(t.Context(), event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}, q)
-		if diff := cmp.Diff(tt.want, slices.Collect(maps.Keys(q.added))); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", name, diff)
-		}
+		expect.Equalf(t, tt.want, slices.Collect(maps.Keys(q.added)), "%s", name)
 	}
 }
 
@@ -296,15 +278,11 @@ func TestTheLargerASetTheLongerItsPause(t *testing.T) {
 		}
 		p.read(key, w)
 		now = now.Add(tt.passed)
-		if got := p.in(key, tt.least); got != tt.want {
-			t.Errorf("%s: in %v, want %v", tt.name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, p.in(key, tt.least), "%s: the pause", tt.name)
 		if got := p.in(other, 0); got != 0 {
 			t.Errorf("another set waits %v", got)
 		}
 		p.read(key, lws.SetSnapshot{})
-		if got := p.in(key, 0); got != 0 {
-			t.Errorf("a set that does not exist waits %v", got)
-		}
+		expect.Equalf(t, 0, p.in(key, 0), "a set that does not exist waits")
 	}
 }

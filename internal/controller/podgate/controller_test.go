@@ -16,6 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -38,13 +39,9 @@ func gated() *corev1.Pod {
 func reconciler(t *testing.T, api *fakeapi.Shared) *Reconciler {
 	t.Helper()
 	pod := &corev1.Pod{}
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(gated()), pod); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, api.Get(t.Context(), client.ObjectKeyFromObject(gated()), pod))
 	pods := pvccache.NewPods(nil, nil)
-	if err := pods.Store().Add(pvccache.UsesOf(pod)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, pods.Store().Add(pvccache.UsesOf(pod)))
 	return &Reconciler{
 		Settings: pvc.Settings{Mode: pvc.Off}, Pods: pods, Live: api, Actor: apply.New(api, api),
 		Report: report.NewProtection(events.NewFakeRecorder(10), time.Now, func() int { return 0 }),
@@ -95,9 +92,7 @@ func TestAPodIsRecordedBeforeItsGateIsRemoved(t *testing.T) {
 				t.Errorf("%v, %v", result, err)
 			}
 			pod, claim := &corev1.Pod{}, &corev1.PersistentVolumeClaim{}
-			if err := api.Get(t.Context(), client.ObjectKeyFromObject(gated()), pod); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, api.Get(t.Context(), client.ObjectKeyFromObject(gated()), pod))
 			_ = api.Get(t.Context(), client.ObjectKeyFromObject(data(nil)), claim)
 			if lifted := len(pod.Spec.SchedulingGates) == 0; lifted != tt.lifted || claim.Annotations[pvc.UsersAnnotation] != tt.record {
 				t.Errorf("lifted: %t, record %q; want %t, %q", lifted, claim.Annotations[pvc.UsersAnnotation], tt.lifted, tt.record)

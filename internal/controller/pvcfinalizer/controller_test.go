@@ -1,21 +1,33 @@
 package pvcfinalizer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -97,9 +109,7 @@ func TestPassesShareTheirWriters(t *testing.T) {
 					fakeapi.Add(s, claim(fmt.Sprintf("c-%d-%d", pass, i)))
 				}
 			})
-			if got := writing.Load(); got != writers {
-				t.Errorf("%d writes at a time, want %d", got, writers)
-			}
+			expect.Equalf(t, writers, writing.Load(), "writes at a time")
 		}
 		end()
 		for pass := range 3 {
@@ -207,9 +217,7 @@ func TestADeletionIsToldOnceWhenPostponedAndOnceWhenItGoesOn(t *testing.T) {
 
 func TestPodsThatAreGoneLeaveTheRecord(t *testing.T) {
 	inWorld(t, beside, func(w *world) {
-		if got := w.claim("c").Annotations[pvc.UsersAnnotation]; got != "u=u" {
-			t.Errorf("recorded %q", got)
-		}
+		expect.Equalf(t, "u=u", w.claim("c").Annotations[pvc.UsersAnnotation], "recorded")
 		w.reads(1)
 		w.touch("c")
 		w.reads(0)
@@ -287,18 +295,16 @@ func TestTheBarrierStaysUntilTheNamespaceIsReadLive(t *testing.T) {
 		{"changed just now", "strict", "off", []string{p, b}},
 		{"as cached", "off", "off", []string{p}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inWorldThat(t, pvc.Settings{Mode: pvc.Off}, func(api *fakeapi.Shared) {
-				api.Do(func(s *fakeapi.Server) { s.Put(namespace(tt.cached)) })
-				api.Late(true)
-				api.Do(func(s *fakeapi.Server) { s.Put(namespace(tt.live)) })
-			}, func(w *world) {
-				w.want("c", tt.want...)
-				if n := w.api.Requests("get", "Namespace"); n != 1 {
-					t.Errorf("%d live reads of the namespace", n)
-				}
-			}, claim("c", p, b), claim("d", p, b))
-		})
+		inWorldThat(t, pvc.Settings{Mode: pvc.Off}, func(api *fakeapi.Shared) {
+			api.Do(func(s *fakeapi.Server) { s.Put(namespace(tt.cached)) })
+			api.Late(true)
+			api.Do(func(s *fakeapi.Server) { s.Put(namespace(tt.live)) })
+		}, func(w *world) {
+			w.want("c", tt.want...)
+			if n := w.api.Requests("get", "Namespace"); n != 1 {
+				t.Errorf("%s: %d live reads of the namespace", tt.name, n)
+			}
+		}, claim("c", p, b), claim("d", p, b))
 	}
 	inWorldThat(t, pvc.Settings{Mode: pvc.Off}, on("get", func() error { return errors.New("down") }), func(w *world) {
 		w.want("living", p, b)
@@ -330,14 +336,177 @@ func TestVolumesGetAndLoseTheirFinalizer(t *testing.T) {
 		inWorld(t, alone, func(w *world) {
 			volumes, key := &Volumes{Cached: w.Caches, Actor: w.Actor, Report: w.report}, types.NamespacedName{Name: "v"}
 			for range 2 { // and when it is gone
-				if _, err := volumes.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
-					t.Fatal(err)
-				}
+				expect.Value(volumes.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}))(t)
 			}
 			found := &corev1.PersistentVolume{}
 			if err := w.api.Get(t.Context(), key, found); client.IgnoreNotFound(err) != nil || !slices.Equal(found.Finalizers, tt.want) {
 				t.Errorf("%s: %q, %v", name, found.Finalizers, err)
 			}
 		}, volume)
+	}
+}
+
+const (
+	other = "example.com/keep"
+	p     = pvc.PodsFinalizer
+	b     = pvc.BarrierFinalizer
+)
+
+var (
+	beside = pvc.Settings{Mode: pvc.Barrier}
+	alone  = pvc.Settings{Mode: pvc.Barrier, Alone: true}
+)
+
+// world is a running controller and its API server. Time passes only in after.
+type world struct {
+	*testing.T
+	*Controller
+	api    *fakeapi.Shared
+	events *events.FakeRecorder
+}
+
+// inWorld runs a test in a world with objects, after the first pass over all of them.
+func inWorld(t *testing.T, settings pvc.Settings, test func(*world), objects ...client.Object) {
+	t.Helper()
+	inWorldThat(t, settings, func(*fakeapi.Shared) {}, test, objects...)
+}
+
+// inWorldThat is inWorld with an API server that was changed before the controller starts.
+func inWorldThat(t *testing.T, settings pvc.Settings, change func(*fakeapi.Shared), test func(*world), objects ...client.Object) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &world{T: t, api: fakeapi.NewShared(append(objects, namespace(""))...), events: events.NewFakeRecorder(100)}
+		change(w.api)
+		pods := pvccache.NewPods(w.api.Pods(), toolscache.DefaultWatchErrorHandler)
+		w.Controller = New(Options{
+			Settings: settings, Caches: w.api.Caches(), Live: w.api, Pods: pods,
+			Actor: apply.New(w.api, w.api), Recorder: w.events, Log: logr.Discard(),
+		})
+		go pods.Run(ctx)
+		go func() { _ = w.Start(ctx) }()
+		w.after(0)
+		test(w)
+		cancel()
+		time.Sleep(gatherFor)
+		synctest.Wait()
+	})
+}
+
+// on calls before when the controller sends a request with a verb. Its error is the answer.
+func on(verb string, before func() error) func(*fakeapi.Shared) {
+	return func(api *fakeapi.Shared) {
+		api.Fail = func(sent string, _ fakeapi.Name) error {
+			if sent != verb {
+				return nil
+			}
+			return before()
+		}
+	}
+}
+
+// blocks counts requests with a verb, and blocks them until end is called.
+func (w *world) blocks(verb string) (count *atomic.Int32, end func()) {
+	count, ended := &atomic.Int32{}, make(chan struct{})
+	on(verb, func() error {
+		count.Add(1)
+		<-ended
+		return nil
+	})(w.api)
+	return count, func() {
+		close(ended)
+		w.after(0)
+	}
+}
+
+// after lets time pass, and the controller come to rest.
+func (w *world) after(d time.Duration) {
+	time.Sleep(d + 2*gatherFor + time.Millisecond) // two reads of pods, and the informer starts its watch
+	synctest.Wait()
+}
+
+// do changes objects, and lets the controller come to rest.
+func (w *world) do(change func(*fakeapi.Server)) {
+	w.api.Do(change)
+	w.after(0)
+}
+
+func (w *world) endPod(name string) {
+	w.do(func(s *fakeapi.Server) { s.Erase(fakeapi.Find[*corev1.Pod](s, name)) })
+}
+
+// touch changes a PVC, so that it is judged again.
+func (w *world) touch(name string) {
+	w.do(func(s *fakeapi.Server) {
+		fakeapi.Edit(s, name, func(c *corev1.PersistentVolumeClaim) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "1") })
+	})
+}
+
+func (w *world) claim(name string) (found *corev1.PersistentVolumeClaim) {
+	w.api.Do(func(s *fakeapi.Server) { found = fakeapi.Find[*corev1.PersistentVolumeClaim](s, name) })
+	if found == nil {
+		found = &corev1.PersistentVolumeClaim{}
+	}
+	return found
+}
+
+// want compares the finalizers of a PVC. One that is gone has none.
+func (w *world) want(name string, finalizers ...string) {
+	w.Helper()
+	if diff := cmp.Diff(finalizers, w.claim(name).Finalizers, cmpopts.EquateEmpty()); diff != "" {
+		w.Errorf("PVC %s (-want +got)\n%s", name, diff)
+	}
+}
+
+// told counts the events since the last call.
+func (w *world) told(reasons ...string) {
+	w.Helper()
+	var got []string
+	for len(w.events.Events) > 0 {
+		got = append(got, strings.Fields(<-w.events.Events)[1])
+	}
+	if diff := cmp.Diff(reasons, got, cmpopts.EquateEmpty()); diff != "" {
+		w.Errorf("events (-want +got)\n%s", diff)
+	}
+}
+
+// reads compares the number of live reads of pods since the last call.
+func (w *world) reads(want int) {
+	w.Helper()
+	if got := w.api.Requests("probe", "Pod"); got != want {
+		w.Errorf("%d live reads of pods, want %d", got, want)
+	}
+}
+
+// held compares how many PVCs are counted as held for a reason.
+func (w *world) held(reason string, want int) {
+	w.Helper()
+	if got := int(fakeapi.Metrics(w.T, w.report.Metrics()...)["protection_claims_held "+reason]); got != want {
+		w.Errorf("%d PVCs are held for %s, want %d", got, reason, want)
+	}
+}
+
+func namespace(mode string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{pvc.ModeKey: mode}}}
+}
+
+func claim(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Finalizers: finalizers}}
+}
+
+func deleted(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	c.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(time.Hour)} // after the controller began
+	return c
+}
+
+func annotated(c *corev1.PersistentVolumeClaim, key, value string) *corev1.PersistentVolumeClaim {
+	c.Annotations = map[string]string{key: value}
+	return c
+}
+
+func user(name string, claims ...string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+		Spec:       corev1.PodSpec{NodeName: "n", Volumes: fakeapi.Using(claims...)},
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -153,9 +154,7 @@ func TestANamespaceCreatedAgainKeepsItsPVCs(t *testing.T) {
 
 func TestAPVCThatStaysHeldCostsNoLiveRead(t *testing.T) {
 	w := newWorld(t, namespace("1", "hold"), held("data", byHand))
-	if _, err := w.reconcile("data"); err != nil {
-		t.Fatal(err)
-	}
+	expect.Value(w.reconcile("data"))(t)
 	if n := w.api.Requests("get", "Namespace") + w.api.Requests("list", "Pod"); n > 0 {
 		t.Errorf("%d live reads", n)
 	}

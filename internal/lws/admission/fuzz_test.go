@@ -13,6 +13,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/quantity"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // FuzzMutatePod: every pod is mutated or refused, for a cost in proportion to its size, and twice
@@ -84,10 +85,7 @@ func decode(places *quantity.Places, raw []byte, into any) error {
 func mutatedAtMost(before int) int { return 256*before + 2<<20 }
 
 func encode(t testing.TB, object any) []byte {
-	raw, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := expect.Value(json.Marshal(object))(t)
 	return raw
 }
 

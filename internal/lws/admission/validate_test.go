@@ -22,6 +22,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -328,10 +329,7 @@ func checkTexts(t *testing.T, name string, faults map[string]field.ErrorList) {
 // checkYAML compares what named pods become with a file of testdata.
 func checkYAML(t *testing.T, name string, pods map[string]any) {
 	t.Helper()
-	got, err := yaml.Marshal(pods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := expect.Value(yaml.Marshal(pods))(t)
 	golden(t, name, string(got))
 }
 
@@ -339,9 +337,7 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
 	if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
@@ -356,9 +352,7 @@ func checkFaults(t *testing.T, faults field.ErrorList, want []string) {
 	for _, fault := range faults {
 		got = append(got, fault.Error())
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("faults (-want +got):\n%s", diff)
-	}
+	expect.Equalf(t, want, got, "faults")
 }
 
 func TestDefault(t *testing.T) {
@@ -380,7 +374,7 @@ func TestDefault(t *testing.T) {
 	hashed := spec(lwsv1.NoneRestartPolicy, rolling, shared)
 	hashed.GroupIdentity, hashed.GroupReplacementPolicy = lwsv1.HashGroupIdentity, lwsv1.ImmediateGroupReplacement
 
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		in, want lwsv1.LeaderWorkerSetSpec
 	}{
@@ -392,15 +386,10 @@ func TestDefault(t *testing.T) {
 		{"termination policy given", parallel, parallel},
 		{"identity and replacement given", hashed, hashed},
 		{"network without a policy", spec(lwsv1.NoneRestartPolicy, rolling, &lwsv1.NetworkConfig{}), spec(lwsv1.NoneRestartPolicy, rolling, shared)},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			set := &lwsv1.LeaderWorkerSet{Spec: tt.in}
-			admission.Default(set)
-			if diff := cmp.Diff(tt.want, set.Spec); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
+	} {
+		set := &lwsv1.LeaderWorkerSet{Spec: tt.in}
+		admission.Default(set)
+		expect.Equalf(t, tt.want, set.Spec, "%s", tt.name)
 	}
 }
 

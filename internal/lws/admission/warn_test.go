@@ -14,6 +14,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const workerPath = "spec.leaderWorkerTemplate.workerTemplate."
@@ -26,7 +27,7 @@ func TestWarnings(t *testing.T) {
 		moved = "metadata.annotations[leaderworkerset.sigs.k8s.io/exclusive-topology]: changing it replaces every group, within maxUnavailable and from the partition on"
 		alone = workerPath + `spec.schedulerName: is not "volcano", so these pods are placed one by one`
 	)
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		old, set *lwsv1.LeaderWorkerSet
 		want     []string
@@ -39,19 +40,16 @@ func TestWarnings(t *testing.T) {
 		{"new in an update", newSet(), newSet(gangs), []string{alone}},
 		{"placement added", newSet(), newSet(rack), []string{moved}},
 		{"placement removed", newSet(rack), newSet(), []string{moved}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := admission.Warnings(tt.set, tt.old)
-			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+	} {
+		got := admission.Warnings(tt.set, tt.old)
+		if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", tt.name, diff)
+		}
+		for _, warning := range got {
+			if len(warning) > 256 {
+				t.Errorf("%s: the API server cuts %d characters: %s", tt.name, len(warning), warning)
 			}
-			for _, warning := range got {
-				if len(warning) > 256 {
-					t.Errorf("the API server cuts %d characters: %s", len(warning), warning)
-				}
-			}
-		})
+		}
 	}
 }
 
@@ -70,7 +68,7 @@ func TestAScaleThatMakesANameTooLongIsRefused(t *testing.T) {
 
 // The limit is 63 characters less "-" and ten of hash, less the longest index.
 func TestANameWithWhichNoPodStartsIsRefused(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		limit   int
 		changes []change
@@ -81,8 +79,7 @@ func TestANameWithWhichNoPodStartsIsRefused(t *testing.T) {
 		{"ten and one to spare", 49, []change{withReplicas(10), withBudget("0", "1%")}},
 		{"surge beyond replicas", 50, []change{withReplicas(2), withBudget("0", "1000")}},
 		{"a million", 45, []change{withReplicas(1000000)}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fits := newSet(append(tt.changes, withName(strings.Repeat("a", tt.limit)))...)
 			checkFaults(t, admission.Scheduling{}.ValidateCreate(fits), nil)
@@ -105,10 +102,7 @@ func TestANameWithWhichNoPodStartsIsRefused(t *testing.T) {
 
 // Each line of the file is an annotation, and what the warning of it names.
 func TestAnnotationsThatDoNothingAreWarnedOf(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("testdata", "idle-annotations.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Value(os.ReadFile(filepath.Join("testdata", "idle-annotations.txt")))(t)
 	for line := range strings.Lines(string(text)) {
 		key, want, _ := strings.Cut(strings.TrimSpace(line), " ")
 		set := newSet(withAnnotation(key, "true"))
@@ -156,14 +150,9 @@ var update = flag.Bool("update", false, "write docs/annotations.md, and the file
 
 // The page is the frame in testdata with the lines of the table: go test ./internal/lws/admission -run TestPageOfKeys -update.
 func TestPageOfKeys(t *testing.T) {
-	frame, err := os.ReadFile(filepath.Join("testdata", "annotations.md.tmpl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	frame := expect.Value(os.ReadFile(filepath.Join("testdata", "annotations.md.tmpl")))(t)
 	table, err := os.ReadFile("keys.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	parts := map[string]string{}
 	for line := range strings.Lines(string(table)) {
 		row := strings.Split(strings.TrimSpace(line), " | ")
@@ -182,9 +171,7 @@ func TestPageOfKeys(t *testing.T) {
 	}
 	file := filepath.Join("..", "..", "..", "docs", "annotations.md")
 	if *update {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(file, []byte(page), 0o644))
 	}
 	if written, err := os.ReadFile(file); err != nil || string(written) != page {
 		t.Errorf("docs/annotations.md is not what the table says (%v): run this test with -update", err)

@@ -16,6 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/revision"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -34,10 +35,7 @@ func sample(edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
 
 func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 	t.Helper()
-	encoded, err := revision.Data(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := expect.Value(revision.Data(set))(t)
 	return encoded
 }
 
@@ -77,16 +75,11 @@ func TestRestoreBringsBackTheTemplateAndKeepsTheRest(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil
 	})
 	before := live.DeepCopy()
-	restored, err := revision.Restore(live, data(t, old))
-	if err != nil {
-		t.Fatal(err)
-	}
+	restored := expect.Value(revision.Restore(live, data(t, old)))(t)
 	want := live.DeepCopy()
 	want.Spec.LeaderWorkerTemplate = old.Spec.LeaderWorkerTemplate
 	want.Spec.NetworkConfig = old.Spec.NetworkConfig
-	if diff := cmp.Diff(want, restored); diff != "" {
-		t.Errorf("restored (-want +got)\n%s", diff)
-	}
+	expect.Equalf(t, want, restored, "restored")
 	if diff := cmp.Diff(before, live); diff != "" {
 		t.Errorf("the live set was changed (-before +after)\n%s", diff)
 	}
@@ -120,7 +113,7 @@ func TestGenuine(t *testing.T) {
 		r.OwnerReferences = []metav1.OwnerReference{{UID: "set", Controller: ptr.To(true)}}
 		return r
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		revision *appsv1.ControllerRevision
 		set      string
@@ -134,13 +127,8 @@ func TestGenuine(t *testing.T) {
 		{"another set's", stored("any", "other", "7bdcf6cbd6", encoded), "test-sample", false},
 		{"no key", stored("test-sample-7bdcf6cbd6-4", "test-sample", "", encoded), "test-sample", false},
 		{"other data under the key", stored("test-sample-x-1", "test-sample", "7bdcf6cbd6", []byte(`{}`)), "test-sample", false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := revision.Genuine(tt.revision, tt.set); got != tt.genuine {
-				t.Errorf("got %t", got)
-			}
-		})
+	} {
+		expect.Equalf(t, tt.genuine, revision.Genuine(tt.revision, tt.set), "%s", tt.name)
 	}
 }
 
@@ -152,9 +140,7 @@ func TestARevisionWithItsOwnKeyPrecedesOthers(t *testing.T) {
 		r.Labels = map[string]string{lwsv1.RevisionKey: revision.Key(own.Data.Raw)}
 	}
 	for _, all := range [][]*appsv1.ControllerRevision{{own, other}, {other, own}} {
-		if got := revision.WithKey(all, revision.Key(own.Data.Raw)); got != own {
-			t.Errorf("got %+v", got)
-		}
+		expect.Equal(t, own, revision.WithKey(all, revision.Key(own.Data.Raw)))
 	}
 }
 
@@ -216,7 +202,7 @@ func checkReencoded(t *testing.T, restored *lwsv1.LeaderWorkerSet, size int) {
 // A revision is the same when no client wrote the difference.
 func TestSameMeaning(t *testing.T) {
 	const base = `{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"None","size":4,"subGroupPolicy":{"subGroupPolicyType":"LeaderWorker","subGroupSize":2},"workerTemplate":{"metadata":{},"spec":{"containers":[{"name":"c","ports":[{"containerPort":80,"protocol":"TCP"}],"livenessProbe":{"grpc":{"port":1,"service":""}},"resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`
-	tests := []struct {
+	for _, tt := range []struct {
 		name, old, new string
 		same           bool
 	}{
@@ -234,17 +220,12 @@ func TestSameMeaning(t *testing.T) {
 		{"zero is not nothing", `"containers"`, `"terminationGracePeriodSeconds":0,"containers"`, false},
 		{"a label called as a field is", `"metadata":{}`, `"metadata":{"labels":{"user":"admin"}}`, false},
 		{"what is no document", base, `{`, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			changed := []byte(strings.Replace(base, tt.old, tt.new, 1))
-			if got := revision.SameMeaning([]byte(base), changed); got != tt.same {
-				t.Errorf("got %t for %s", got, changed)
-			}
-			if got := revision.SameMeaning(changed, []byte(base)); got != tt.same {
-				t.Errorf("got %t the other way round", got)
-			}
-		})
+	} {
+		changed := []byte(strings.Replace(base, tt.old, tt.new, 1))
+		expect.Equalf(t, tt.same, revision.SameMeaning([]byte(base), changed), "%s: %s", tt.name, changed)
+		if got := revision.SameMeaning(changed, []byte(base)); got != tt.same {
+			t.Errorf("%s: got %t the other way round", tt.name, got)
+		}
 	}
 }
 
@@ -288,8 +269,6 @@ func TestPolicyAtReadsTheRevision(t *testing.T) {
 		key := revision.Key(r.Data.Raw)
 		r.Name, r.Labels = revision.Name(set.Name, key, 1), map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}
 		revisions := identity.Claim[*appsv1.ControllerRevision]{Owned: []*appsv1.ControllerRevision{r}}
-		if got := revision.PolicyAt(set, revisions, tt.key); got != tt.want {
-			t.Errorf("%s: got %q, want %q", name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, revision.PolicyAt(set, revisions, tt.key), "%s", name)
 	}
 }

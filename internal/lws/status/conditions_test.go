@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/status"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 var (
@@ -31,7 +31,7 @@ func says(message string, c metav1.Condition) metav1.Condition {
 func TestMerge(t *testing.T) {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 	other := is("Other", yes, "Untouched", then, 1)
-	tests := []struct {
+	for _, tt := range []struct {
 		name       string
 		have, want []metav1.Condition
 		merged     []metav1.Condition
@@ -58,21 +58,14 @@ func TestMerge(t *testing.T) {
 			"another reason", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{is("A", yes, "S", time.Time{}, 0)},
 			[]metav1.Condition{is("A", yes, "S", then, 2)}, true,
 		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			before := append([]metav1.Condition(nil), tt.have...)
-			merged := status.Merge(tt.have, tt.want, 2, now)
-			if diff := cmp.Diff(tt.merged, merged); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-			told, want := lwsv1.LeaderWorkerSetStatus{Conditions: tt.have}, lwsv1.LeaderWorkerSetStatus{Conditions: merged}
-			if isDue := status.Due(&told, &want, 1, now).IsZero(); isDue != tt.turned {
-				t.Errorf("written at once: %t", isDue)
-			}
-			if diff := cmp.Diff(before, tt.have); diff != "" {
-				t.Errorf("the input was changed (-before +after)\n%s", diff)
-			}
-		})
+	} {
+		before := append([]metav1.Condition(nil), tt.have...)
+		merged := status.Merge(tt.have, tt.want, 2, now)
+		expect.Equalf(t, tt.merged, merged, "%s", tt.name)
+		told, want := lwsv1.LeaderWorkerSetStatus{Conditions: tt.have}, lwsv1.LeaderWorkerSetStatus{Conditions: merged}
+		if isDue := status.Due(&told, &want, 1, now).IsZero(); isDue != tt.turned {
+			t.Errorf("%s: written at once: %t", tt.name, isDue)
+		}
+		expect.Equalf(t, before, tt.have, "%s: the input was changed", tt.name)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/undo"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -17,10 +18,7 @@ import (
 func history(t *testing.T, images ...string) undo.Revisions {
 	return func(*lwsv1.LeaderWorkerSet) (all []*appsv1.ControllerRevision, err error) {
 		for i, image := range images {
-			data, err := revision.Data(fakeapi.Set("llama", 1, 2, fakeapi.Image(image)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := expect.Value(revision.Data(fakeapi.Set("llama", 1, 2, fakeapi.Image(image))))(t)
 			all = append(all, &appsv1.ControllerRevision{Revision: int64(i + 1), Data: runtime.RawExtension{Raw: data}})
 		}
 		return all, nil
@@ -67,9 +65,7 @@ func TestAnUpdateAsksForAnUndo(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			_, stays := after.Annotations[lwsv1.UndoAnnotationKey]
 			if image := after.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image; image != tt.image || stays {
 				t.Errorf("got image %s, annotations %v; want %s", image, after.Annotations, tt.image)

@@ -15,6 +15,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -150,9 +151,7 @@ func TestWorkloadsWantPVCs(t *testing.T) {
 			set.Status.Started = []lwsv1.StartedGroup{{Pods: "A"}, {Pods: strings.Repeat("A", tt.started)}}
 			wanting, tt.workload = largest.OfLeaderWorkerSet, fakeapi.Untyped(set)
 		}
-		if got := wants(wanting(tt.workload), tt.pvc); got != tt.want {
-			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, wants(wanting(tt.workload), tt.pvc), "%s", tt.name)
 	}
 }
 
@@ -186,9 +185,7 @@ func TestASetThatCannotBeDecodedIsRead(t *testing.T) {
 		"a number too large":       {"status.replicas", int64(1) << 40, false, true},
 	} {
 		set := fakeapi.Untyped(llama(2, 3, ownLeader))
-		if err := unstructured.SetNestedField(set.Object, tt.value, strings.Split(tt.path, ".")...); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, unstructured.SetNestedField(set.Object, tt.value, strings.Split(tt.path, ".")...))
 		got := largest.OfLeaderWorkerSet(set)
 		if diff := cmp.Diff(plain, got); tt.same && diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -282,9 +279,7 @@ func TestDescribedKindsWantPVCs(t *testing.T) {
 		{"one is suspended", clusters, cluster(part{"replicas": int64(3), "suspend": true}, size(3)), numbered, uses},
 		{"all are suspended", clusters, cluster(part{"replicas": int64(3), "suspend": true}, part{"suspend": true}), numbered, idle},
 	} {
-		if got := wants(tt.kind.Of(tt.workload), tt.pvc); got != tt.want {
-			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, wants(tt.kind.Of(tt.workload), tt.pvc), "%s", tt.name)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -81,9 +82,7 @@ func (s *stage) write(name string, data map[string][]byte) {
 	if apierrors.IsAlreadyExists(err) {
 		err = s.client.Update(s.t.Context(), secret)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, err)
 }
 
 // trust writes the bundle of every webhook, as an installer does.
@@ -94,16 +93,12 @@ func (s *stage) trust(bundle []byte) {
 	s.get("v", v)
 	m.Webhooks[0].ClientConfig.CABundle, m.Webhooks[1].ClientConfig.CABundle = bundle, bundle
 	v.Webhooks[0].ClientConfig.CABundle = bundle
-	if err := errors.Join(s.client.Update(s.t.Context(), m), s.client.Update(s.t.Context(), v)); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, errors.Join(s.client.Update(s.t.Context(), m), s.client.Update(s.t.Context(), v)))
 }
 
 func (s *stage) get(name string, o client.Object) {
 	s.t.Helper()
-	if err := s.client.Get(s.t.Context(), client.ObjectKey{Name: name}, o); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, s.client.Get(s.t.Context(), client.ObjectKey{Name: name}, o))
 }
 
 // keep makes a pass after some time. Afterwards each caller accepts what the keeper presents.
@@ -119,28 +114,19 @@ func (s *stage) keep(k *Keeper, later time.Duration) time.Duration {
 
 func (s *stage) pass(k *Keeper) time.Duration {
 	s.t.Helper()
-	next, err := k.Keep(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	next := expect.Value(k.Keep(s.t.Context()))(s.t)
 	return next
 }
 
 func (s *stage) presented(k *Keeper) *x509.Certificate {
 	s.t.Helper()
-	c, err := k.GetCertificate(nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := expect.Value(k.GetCertificate(nil))(s.t)
 	return c.Leaf
 }
 
 func made(t *testing.T) map[string][]byte {
 	t.Helper()
-	data, err := MakeAuthority(epoch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Value(MakeAuthority(epoch))(t)
 	return data
 }
 
@@ -150,13 +136,8 @@ func earlier(t *testing.T) map[string][]byte {
 	c, err := signed(epoch, nil, &x509.Certificate{
 		NotAfter: epoch.Add(365 * day), DNSNames: []string{"lws-webhook-service.lws-system.svc"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := keyutil.MarshalPrivateKeyToPEM(c.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	key := expect.Value(keyutil.MarshalPrivateKeyToPEM(c.PrivateKey))(t)
 	return map[string][]byte{AuthorityCert: PEM(c.Leaf), corev1.TLSCertKey: PEM(c.Leaf), corev1.TLSPrivateKeyKey: key}
 }
 
@@ -167,9 +148,7 @@ func (s *stage) service() {
 	s.get("m", m)
 	s.get("v", v)
 	v.Webhooks[0].ClientConfig = m.Webhooks[0].ClientConfig
-	if err := s.client.Update(s.t.Context(), v); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, s.client.Update(s.t.Context(), v))
 }
 
 func TestEachReplicaSignsItsOwnCertificate(t *testing.T) {
@@ -190,9 +169,7 @@ func TestEachReplicaSignsItsOwnCertificate(t *testing.T) {
 		t.Error("a replica signs at each pass, or two replicas have one certificate")
 	}
 	for _, host := range testHosts {
-		if err := first.VerifyHostname(host); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, first.VerifyHostname(host))
 	}
 	if first.IsCA || first.NotAfter.After(epoch.Add(ServingTerm)) {
 		t.Errorf("the certificate signs others, or is valid until %s", first.NotAfter)
@@ -314,14 +291,10 @@ func TestReadiness(t *testing.T) {
 	v := &admissionv1.ValidatingWebhookConfiguration{}
 	s.get("v", v)
 	v.Webhooks[0].ClientConfig.URL = new("https://elsewhere.example.com")
-	if err := s.client.Update(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.client.Update(t.Context(), v))
 	s.pass(k)
 	mustSay("elsewhere.example.com")
-	if err := s.client.Delete(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.client.Delete(t.Context(), v))
 	s.pass(k)
 	mustSay("lockstep install")
 }
@@ -350,9 +323,7 @@ func TestForeignWebhooksAreCounted(t *testing.T) {
 	theirs := *m.Webhooks[0].DeepCopy()
 	theirs.Name = "theirs"
 	m.Webhooks = append(m.Webhooks, theirs)
-	if err := s.client.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.client.Update(t.Context(), m))
 	s.pass(s.keeper())
 	got := fakeapi.Metrics(t, report.CertificateMetrics(func() (time.Time, error) { return time.Time{}, errors.New("none") })...)
 	if want := map[string]float64{"foreign_webhooks m b": 1, "foreign_webhooks m theirs": 1}; !maps.Equal(got, want) {
@@ -373,9 +344,7 @@ func TestAForeignWebhookChangesNoCertificate(t *testing.T) {
 	theirs := *v.Webhooks[0].DeepCopy()
 	theirs.Name, theirs.ClientConfig.CABundle = "theirs", made(t)[AuthorityCert]
 	v.Webhooks = append(v.Webhooks, theirs)
-	if err := s.client.Update(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.client.Update(t.Context(), v))
 	s.keep(k, recheck)
 	s.keep(s.keeper(), 0)
 	s.write(AuthoritySecret, next)
@@ -386,9 +355,7 @@ func TestAForeignWebhookChangesNoCertificate(t *testing.T) {
 	}
 	s.get("v", v)
 	v.Webhooks = v.Webhooks[1:]
-	if err := s.client.Update(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.client.Update(t.Context(), v))
 	if s.pass(k); k.Trusted() == nil {
 		t.Error("a configuration without webhooks of an installer is trusted")
 	}
@@ -440,14 +407,9 @@ func TestAnAuthorityIsRead(t *testing.T) {
 
 // Install replaces its own authority in its last year, and never one of a user.
 func TestOnlyOurAuthorityIsDue(t *testing.T) {
-	ours, err := ReadAuthority(made(t), epoch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ours := expect.Value(ReadAuthority(made(t), epoch))(t)
 	theirs, err := signed(epoch, nil, &x509.Certificate{NotAfter: epoch.Add(30 * day), IsCA: true, KeyUsage: x509.KeyUsageCertSign})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if IsDue(ours.Leaf, epoch.AddDate(8, 11, 0)) || !IsDue(ours.Leaf, epoch.AddDate(9, 1, 0)) || IsDue(theirs.Leaf, epoch) {
 		t.Error("want ours in its last year alone")
 	}
@@ -455,18 +417,10 @@ func TestOnlyOurAuthorityIsDue(t *testing.T) {
 
 // What the authority signs cannot sign: a chain of two is refused.
 func TestACertificateOfTheAuthoritySignsNoOther(t *testing.T) {
-	authority, err := ReadAuthority(made(t), epoch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := expect.Value(ReadAuthority(made(t), epoch))(t)
 	between, err := signed(epoch, authority, &x509.Certificate{NotAfter: epoch.Add(day), IsCA: true, KeyUsage: x509.KeyUsageCertSign})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := serving(epoch, between, []string{"h", "0.0.0.0", ""})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	leaf := expect.Value(serving(epoch, between, []string{"h", "0.0.0.0", ""}))(t)
 	if err := Verify(PEM(authority.Leaf), []*x509.Certificate{leaf.Leaf, between.Leaf}, "h", epoch); err == nil {
 		t.Error("a certificate between the authority and the server is accepted")
 	}

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // Each line of the file is a rollout: its name, a set, and the steps, "partition/replicas groups". O and N are
@@ -15,10 +17,7 @@ import (
 // m of a template in between. An edit in brackets comes before the step
 // it precedes.
 func TestTraces(t *testing.T) {
-	traces, err := os.ReadFile("testdata/traces.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	traces := expect.Value(os.ReadFile("testdata/traces.txt"))(t)
 	for trace := range strings.Lines(string(traces)) {
 		if trace == "\n" {
 			continue
@@ -37,9 +36,7 @@ func TestTraces(t *testing.T) {
 				m.round()
 				told = append(told, words+m.String())
 			}
-			if diff := cmp.Diff(want, strings.Join(told, " → ")); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			expect.Equal(t, want, strings.Join(told, " → "))
 		})
 	}
 }
@@ -201,16 +198,74 @@ func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
 func TestSurgeGroupsStayUntilTheTemplateWasSeen(t *testing.T) {
 	done := Place{Ready: true, Updated: true}
 	r := State{Replicas: 2, Running: 3, Partition: 2, Applied: 2, Surge: 1, Places: numbered(done, done)}
-	if got := r.Next(); got != (Course{Partition: 2, Replicas: 3}) {
-		t.Errorf("before: got %+v", got)
-	}
+	expect.Equalf(t, Course{Partition: 2, Replicas: 3}, r.Next(), "before")
 	r.Observed = true
-	if got := r.Next(); got != (Course{Partition: 2, Replicas: 2}) {
-		t.Errorf("after: got %+v", got)
-	}
+	expect.Equalf(t, Course{Partition: 2, Replicas: 2}, r.Next(), "after")
 	r.Observed, r.Running, r.Applied = false, 5, 4
 	r.Places = numbered(done, done, Place{}, done, done)
-	if got := r.Next(); got != (Course{Partition: 2, Replicas: 2}) {
-		t.Errorf("scaled: got %+v", got)
+	expect.Equalf(t, Course{Partition: 2, Replicas: 2}, r.Next(), "scaled")
+}
+
+func TestAdmit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		room            Room
+		gated, admitted int
+	}{
+		"a new set":                               {Room{Allowed: 3}, 3, 3},
+		"a group terminates":                      {Room{Allowed: 3, Active: 2, Holding: 1}, 1, 0},
+		"its last pod is gone":                    {Room{Allowed: 3, Active: 2}, 1, 1},
+		"the surge of a rollout":                  {Room{Allowed: 3, Active: 1, Holding: 1}, 2, 1},
+		"a surge leader runs, one terminates":     {Room{Allowed: 3, Active: 2, Holding: 1}, 1, 0},
+		"a larger set":                            {Room{Allowed: 5, Active: 3}, 2, 2},
+		"a smaller set still has too many":        {Room{Allowed: 2, Active: 4}, 1, 0},
+		"a smaller set has room":                  {Room{Allowed: 4, Active: 1, Holding: 2}, 1, 1},
+		"at once":                                 {Room{Allowed: 3, Active: 2, Holding: 1, Immediate: true}, 1, 1},
+		"at once, but one is stopped for good":    {Room{Allowed: 3, Active: 1, Holding: 2, Stopped: 1, Immediate: true}, 2, 1},
+		"a group that is stopped keeps its place": {Room{Allowed: 3, Active: 2, Holding: 1, Stopped: 1}, 1, 0},
+	} {
+		if admitted := tt.room.Admit(tt.gated); admitted != tt.admitted {
+			t.Errorf("%s: %d of %d", name, admitted, tt.gated)
+		}
 	}
+}
+
+// A stopped group goes only where those that run take its place.
+func TestSurplus(t *testing.T) {
+	for name, tt := range map[string]struct {
+		room Room
+		want int
+	}{
+		"it keeps its place":               {Room{Allowed: 3, Active: 2, Holding: 1, Stopped: 1}, 0},
+		"all are stopped":                  {Room{Allowed: 2, Holding: 2, Stopped: 2}, 0},
+		"a smaller set":                    {Room{Allowed: 2, Active: 1, Holding: 2, Stopped: 2}, 1},
+		"a smaller set with too many":      {Room{Allowed: 1, Active: 3, Holding: 1, Stopped: 1}, 1},
+		"what terminates takes none of it": {Room{Allowed: 3, Active: 2, Holding: 2, Stopped: 1}, 0},
+	} {
+		expect.Equalf(t, tt.want, tt.room.Surplus(), "%s", name)
+	}
+}
+
+// The laws of replacement after the end of groups: groups that hold room never become more than are allowed, all room
+// that is free is used at once, and the set is never held below its replicas.
+func TestLawsOfReplacement(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		count := func(name string) int32 { return rapid.Int32Range(0, 12).Draw(t, name) }
+		replicas, surge := count("replicas"), count("surge")
+		room := Room{Allowed: replicas + surge, Active: count("active"), Holding: count("holding")}
+		gated := count("gated")
+		admitted := int32(room.Admit(int(gated)))
+		deferred, now := gated-admitted, room.Active+room.Holding+admitted
+		if admitted < 0 || deferred < 0 {
+			t.Errorf("%d are admitted of %d", admitted, gated)
+		}
+		if admitted > 0 && now > room.Allowed {
+			t.Errorf("%d groups hold room, and %d may", now, room.Allowed)
+		}
+		if deferred > 0 && now < room.Allowed {
+			t.Errorf("%d groups wait, %d hold room, and %d may", deferred, now, room.Allowed)
+		}
+		if deferred > 0 && now < replicas {
+			t.Errorf("%d groups hold room below %d replicas, and %d wait", now, replicas, deferred)
+		}
+	})
 }

@@ -2,16 +2,20 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func named(name string) identity.Ref { return identity.Ref{Kind: identity.KindPod, Name: name} }
@@ -39,9 +43,7 @@ func TestOnlyNeighbouringDeletesGoTogether(t *testing.T) {
 		for _, run := range Batch(tt.actions) {
 			sizes, all = append(sizes, len(run)), append(all, run...)
 		}
-		if diff := cmp.Diff(tt.want, sizes); diff != "" {
-			t.Errorf("%v (-want +got)\n%s", tt.actions, diff)
-		}
+		expect.Equalf(t, tt.want, sizes, "%v", tt.actions)
 		if diff := cmp.Diff(tt.actions, all); diff != "" {
 			t.Errorf("the order changed (-in +out)\n%s", diff)
 		}
@@ -109,5 +111,57 @@ func TestDeletesOfAGroupGoOutTogether(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAnApplySendsWhatIsSetAndNothingElse(t *testing.T) {
+	onto := identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w", UID: "u", ResourceVersion: "3"}
+	head := `"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"annotations":{"a":"b"},"name":"w","namespace":"ns","resourceVersion":"4","uid":"u"}`
+	meta := metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}
+	revision := onto
+	revision.Kind = identity.KindControllerRevision
+	for _, tt := range []struct {
+		name   string
+		object action.Object
+		onto   identity.Ref
+		want   string
+	}{
+		{"metadata only", &appsv1.StatefulSet{ObjectMeta: meta}, onto, "{" + head + "}"},
+		{
+			"a retention policy only, and not even an empty template",
+			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+				PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Retain", WhenScaled: "Retain"},
+			}},
+			onto,
+			"{" + head + `,"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}}}`,
+		},
+		{
+			"empty choices stay, empty status goes",
+			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+				Selector: &metav1.LabelSelector{}, ServiceName: "w",
+				VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
+				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+					Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+				}},
+			}},
+			onto,
+			"{" + head + `,"spec":{"selector":{},"serviceName":"w","template":{"metadata":{},"spec":{"volumes":[{"emptyDir":{},"name":"v"}]}},"updateStrategy":{},"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"resources":{}}}]}}`,
+		},
+		{
+			"a revision without a number", &appsv1.ControllerRevision{ObjectMeta: meta}, revision,
+			`{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"annotations":{"a":"b"},"name":"w","namespace":"ns","resourceVersion":"4","uid":"u"}}`,
+		},
+		{
+			"a revision with one", &appsv1.ControllerRevision{ObjectMeta: meta, Revision: 7}, revision,
+			`{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"annotations":{"a":"b"},"name":"w","namespace":"ns","resourceVersion":"4","uid":"u"},"revision":7}`,
+		},
+	} {
+		fields := expect.Value(applied(tt.object, tt.onto, "4"))(t)
+		got, err := json.Marshal(fields)
+		expect.OK(t, err)
+		expect.Equalf(t, parsed(t, tt.want), parsed(t, string(got)), "%s", tt.name)
+	}
+	if _, err := applied(&corev1.Pod{}, named("w-0"), "4"); err == nil {
+		t.Error("a pod was applied")
 	}
 }

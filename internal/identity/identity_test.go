@@ -1,15 +1,90 @@
 package identity_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/test/expect"
 )
+
+func TestParentAndOrdinal(t *testing.T) {
+	for _, tt := range []struct {
+		name, parent string
+		ordinal      int
+	}{
+		{"w-0", "w", 0},
+		{"w-0-1", "w-0", 1},
+		{"a-1-2-3", "a-1-2", 3},
+		{"w-007", "w", 7},
+		{"-3", "", 3},
+		{"w-2147483647", "w", math.MaxInt32},
+		{"w-2147483648", "", identity.NoOrdinal},
+		{"w-99999999999999999999", "", identity.NoOrdinal},
+		{"", "", identity.NoOrdinal},
+		{"w", "", identity.NoOrdinal},
+		{"w-", "", identity.NoOrdinal},
+		{"w-x", "", identity.NoOrdinal},
+		{"w-1x", "", identity.NoOrdinal},
+		{"w-+1", "", identity.NoOrdinal},
+		{"w-1_0", "", identity.NoOrdinal},
+		{"w--1", "w-", 1},
+		{"w-٣", "", identity.NoOrdinal},
+	} {
+		parent, ordinal := identity.ParentAndOrdinal(tt.name)
+		if parent != tt.parent || ordinal != tt.ordinal {
+			t.Errorf("%s: got (%q, %d), want (%q, %d)", tt.name, parent, ordinal, tt.parent, tt.ordinal)
+		}
+	}
+}
+
+func TestNamesCanBeTakenApart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		set := rapid.StringMatching(`[a-z]([-a-z0-9]{0,20}[a-z0-9])?`).Draw(t, "set")
+		group := rapid.IntRange(0, math.MaxInt32).Draw(t, "group")
+		worker := rapid.IntRange(1, math.MaxInt32).Draw(t, "worker")
+
+		leader, j := identity.ParentAndOrdinal(identity.LeaderName(identity.LeaderName(set, group), worker))
+		if leader != identity.LeaderName(set, group) || j != worker {
+			t.Fatalf("worker of %q: got leader %q, index %d", set, leader, j)
+		}
+		parent, i := identity.ParentAndOrdinal(leader)
+		if parent != set || i != group {
+			t.Fatalf("leader %q: got set %q, group %d", leader, parent, i)
+		}
+	})
+}
+
+func TestGroupKey(t *testing.T) {
+	tests := []struct{ namespace, leader, key string }{
+		{"default", "test-sample", "95e88034e460983f51a9952fe128729fbc0663b5"},
+		{"default", "podName", "390b34ab671d29e9997d7d4252b8bbf8da02f5b7"},
+		{"leaderworkerset", "test-sample", "39f5d7e9122b9d94d3932e3720b43fd3b56347e8"},
+		{"ns", "w-0", "b170a251aa73d74d5ba988f212b4fe940e717eef"},
+	}
+	for _, tt := range tests {
+		expect.Equalf(t, tt.key, identity.GroupKey(tt.namespace, tt.leader), "GroupKey(%q, %q)", tt.namespace, tt.leader)
+	}
+}
+
+func TestSubgroupKey(t *testing.T) {
+	for _, tt := range []struct {
+		leader string
+		index  int
+		key    string
+	}{
+		{"w-0", 0, "4cb5f2a553b68e27600205b557f708ab7cbf81b7"},
+		{"w-0", 1, "f90337a18372e0f2b305bc73a7863ea273ba4b20"},
+	} {
+		expect.Equalf(t, tt.key, identity.SubgroupKey(tt.leader, tt.index), "SubgroupKey(%q, %d)", tt.leader, tt.index)
+	}
+}
 
 func pod(edits ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w-0", UID: "p", ResourceVersion: "7"}}
@@ -30,7 +105,7 @@ func ownedBy(uid types.UID, controller bool) func(*corev1.Pod) {
 var lives = identity.Lives{"alive": identity.Alive, "doomed": identity.Doomed, "gone": identity.Gone, "unknown": identity.Unknown}
 
 func TestClassify(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		pod      *corev1.Pod
 		claimant identity.Claimant
@@ -51,12 +126,9 @@ func TestClassify(t *testing.T) {
 		{"owned by the claimant, but not controlled", pod(ownedBy("me", false)), identity.Claimant{"me"}, true, identity.Orphan},
 		{"no claimant owns no pods", pod(ownedBy("alive", true)), nil, true, identity.Foreign},
 		{"an empty UID owns no pods", pod(ownedBy("", true)), identity.Claimant{""}, true, identity.Foreign},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := identity.Classify(tt.pod, tt.claimant, func(*corev1.Pod) bool { return tt.ours }, lives); got != tt.want {
-				t.Errorf("got class %d, want %d", got, tt.want)
-			}
+			expect.Equalf(t, tt.want, identity.Classify(tt.pod, tt.claimant, func(*corev1.Pod) bool { return tt.ours }, lives), "the class")
 		})
 	}
 }
@@ -64,7 +136,7 @@ func TestClassify(t *testing.T) {
 func TestIsGarbage(t *testing.T) {
 	orphaning := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x", metav1.FinalizerOrphanDependents} }
 	held := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		pod  *corev1.Pod
 		want bool
@@ -79,12 +151,7 @@ func TestIsGarbage(t *testing.T) {
 		{"a second owner is gone too", pod(ownedBy("gone", true), ownedBy("gone", false)), false},
 		{"it is being deleted", pod(ownedBy("gone", true), terminating), false},
 		{"its dependents are being orphaned", pod(ownedBy("gone", true), orphaning), false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := identity.IsGarbage(tt.pod, lives); got != tt.want {
-				t.Errorf("got %t", got)
-			}
-		})
+	} {
+		expect.Equalf(t, tt.want, identity.IsGarbage(tt.pod, lives), "%s", tt.name)
 	}
 }
