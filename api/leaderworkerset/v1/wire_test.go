@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // The bytes below are a contract: the revision of a set is a hash of some of
@@ -22,10 +23,7 @@ import (
 
 func encode(t *testing.T, value any) string {
 	t.Helper()
-	raw, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := expect.Value(json.Marshal(value))(t)
 	return string(raw)
 }
 
@@ -75,16 +73,10 @@ func TestFullValuesOnTheWire(t *testing.T) {
 
 // testdata/names.txt has the value of each constant.
 func TestNamesOnTheWire(t *testing.T) {
-	paths, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := expect.Value(filepath.Glob("*.go"))(t)
 	fset, files := token.NewFileSet(), []*ast.File{}
 	for _, path := range paths {
-		file, err := parser.ParseFile(fset, path, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := expect.Value(parser.ParseFile(fset, path, nil, 0))(t)
 		if file.Name.Name == "v1" {
 			files = append(files, file)
 		}
