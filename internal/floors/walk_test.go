@@ -19,7 +19,7 @@ import (
 	"lockstep.dev/lockstep/test/expect"
 )
 
-// walks are the walks of internal/reconcile, one event and one reconcile each, and how many functions of more than
+// walks are the walks of internal/lws, one event and one reconcile each, and how many functions of more than
 // six lines each may touch. The numbers only fall. Package report is not counted.
 var walks = map[string]int{
 	"failed worker":    64,
@@ -42,7 +42,7 @@ type function struct {
 
 func TestWalksAreShort(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "walks")
-	build := exec.Command("go", "test", "-c", "-covermode=count", "-coverpkg=./internal/...", "-o", program, "./internal/reconcile")
+	build := exec.Command("go", "test", "-c", "-covermode=count", "-coverpkg=./internal/...", "-o", program, "./internal/lws")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

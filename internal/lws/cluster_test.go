@@ -48,6 +48,11 @@ type cluster struct {
 	writer func(reconcile.Writer) reconcile.Writer
 	// scheduler places sets with spec.scheduling, or is empty.
 	scheduler string
+	events    *events.FakeRecorder
+	// slow is how far the operator's clock is behind that of the API server.
+	slow time.Duration
+	// woken counts how often the set was woken.
+	woken int
 }
 
 func newCluster(t fatal) *cluster {
@@ -55,7 +60,7 @@ func newCluster(t fatal) *cluster {
 	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatalf("index: %v", err)
 	}
-	c := &cluster{Controllers: fakeapi.Control(store), t: t, cached: store.Cached()}
+	c := &cluster{Controllers: fakeapi.Control(store), t: t, cached: store.Cached(), events: &events.FakeRecorder{}}
 	c.writer = func(w reconcile.Writer) reconcile.Writer { return mustWrite{t, w} }
 	c.Added, c.cached.Trim = c.tieLeader, trim
 	c.awake()
@@ -82,9 +87,9 @@ func (c *cluster) awake() {
 		Memory:   c.memory,
 		Writer:   func() reconcile.Writer { return c.writer(c.actor.ForReconcile()) },
 		Together: inTurn,
-		Report:   report.New(&events.FakeRecorder{}),
-		Now:      func() time.Time { return c.Now },
-		WakeSet:  func(client.Object) {},
+		Report:   report.New(c.events),
+		Now:      func() time.Time { return c.Now.Add(-c.slow) },
+		WakeSet:  func(client.Object) { c.woken++ },
 	}
 }
 

@@ -2,7 +2,8 @@
 // carry the plan out.
 //
 // It knows the order of writes and what a refused one means. It refuses to know which events cause a reconcile, what
-// is decided, and how an object is read or written. Tests run this loop too, with a clock and writes of their own.
+// is decided, and how an object is read or written. Its tests are in internal/lws, which runs this
+// loop with a clock and writes of its own.
 package reconcile
 
 import (

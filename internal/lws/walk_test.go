@@ -1,17 +1,12 @@
-package reconcile_test
+package lws_test
 
 import (
 	"os"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
-	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -44,13 +39,13 @@ func TestWalk(t *testing.T) {
 
 // failedWorker is a group of three, one of whose workers has a container that restarted.
 func failedWorker(t *testing.T) (reconcile func() error, isDone func() bool) {
-	c := newCluster(t, 0, recreating(3))
+	c := begun(t, 0, restarting(3))
 	c.run(20, "w-0")
-	fakeapi.Edit(c.Server, "w-0-1", func(pod *corev1.Pod) {
+	fakeapi.Edit(c.Server, "w-0-1", func(pod Pod) {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "w", RestartCount: 1}}
 	})
 	return func() error {
-			_, err := c.reconcileGroup("w-0")
+			_, err := c.tryGroup("w-0")
 			return err
 		}, func() bool {
 			return isDeleted(c.leader())
@@ -59,34 +54,33 @@ func failedWorker(t *testing.T) (reconcile func() error, isDone func() bool) {
 
 // rollingUpdate is a set of two groups whose StatefulSet has a new template, and may replace the first of them.
 func rollingUpdate(t *testing.T) (reconcile func() error, isDone func() bool) {
-	c := newCluster(t, 0, fakeapi.Set("w", 2, 2))
+	c := begun(t, 0, fakeapi.Set("w", 2, 2))
 	c.run(20, "w-0", "w-1")
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Edit(c.Server, "w", func(set Set) {
 		fakeapi.Image("new")(set)
 		set.Generation++
 	})
 	c.reconcile()
-	c.Sync(fakeapi.Find[*appsv1.StatefulSet](c.Server, "w"))
+	c.Sync(fakeapi.Find[StatefulSet](c.Server, "w"))
 	return c.reconcileOnce, func() bool {
-		partition := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").Spec.UpdateStrategy.RollingUpdate.Partition
+		partition := fakeapi.Find[StatefulSet](c.Server, "w").Spec.UpdateStrategy.RollingUpdate.Partition
 		return partition != nil && *partition == 1
 	}
 }
 
 // hashReplacement is a Hash set of one group whose outdated leader is gone, and whose new one waits at its gate.
 func hashReplacement(t *testing.T) (reconcile func() error, isDone func() bool) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 2, func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }))
-	c.reconcile()
-	c.reconcile()
-	fakeapi.Edit(c.Server, "w", func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 1, 1 })
-	leader := c.replica()
-	fakeapi.Add(c.Server, leader)
-	return c.reconcileOnce, func() bool { return !workload.IsGated(fakeapi.Find[*corev1.Pod](c.Server, leader.Name)) }
+	c := keyed(t, 1, 2)
+	c.cached.Trim = nil
+	c.reconcileSet()
+	c.observed()
+	leader := c.lead("w-1-abcde", keyOf("0"), func(pod Pod) { delete(pod.Annotations, corev1.PodDeletionCost) })
+	return c.reconcileOnce, func() bool { return !workload.IsGated(fakeapi.Find[Pod](c.Server, leader.Name)) }
 }
 
 // survey is a set of two groups that a user looks at.
 func survey(t *testing.T) (read func() error, isDone func() bool) {
-	c := newCluster(t, 0, fakeapi.Set("w", 2, 2))
+	c := begun(t, 0, fakeapi.Set("w", 2, 2))
 	c.run(20, "w-0", "w-1")
 	session, found := &clilws.Session{Cached: c.Cached(), Live: c.Live()}, clilws.Survey{}
 	return func() (err error) {
@@ -98,21 +92,6 @@ func survey(t *testing.T) (read func() error, isDone func() bool) {
 }
 
 func (c *cluster) reconcileOnce() error {
-	_, err := c.reconcileSet()
+	_, err := c.trySet()
 	return err
-}
-
-// replica returns a pod of the leader Deployment, as its ReplicaSet creates it and admission completes it.
-func (c *cluster) replica() *corev1.Pod {
-	deployment := fakeapi.Find[*appsv1.Deployment](c.Server, "w")
-	template := deployment.Spec.Template.DeepCopy()
-	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "w-1", Namespace: fakeapi.Namespace, Labels: deployment.Spec.Template.Labels}}
-	fakeapi.OwnedBy(rs, "apps/v1", identity.RefOf(identity.KindDeployment, deployment))
-	rs = fakeapi.Add(c.Server, rs)
-	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-	pod.Name, pod.Namespace = "w-1-abcde", fakeapi.Namespace
-	fakeapi.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindReplicaSet, rs))
-	admission.SetKey(pod, "0123456789abcdef")
-	admission.Gate(pod)
-	return pod
 }

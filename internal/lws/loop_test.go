@@ -1,4 +1,4 @@
-package reconcile_test
+package lws_test
 
 import (
 	"errors"
@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,8 +24,71 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-func forbidden(why string) error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "w", errors.New(why))
+// The tests of internal/reconcile are here: its loop is the operator of a cluster.
+
+// begun is a cluster with a set, whose operator may be refused what it writes.
+func begun(t *testing.T, slow time.Duration, set Set) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	c.writer, c.slow, c.cached.Trim = func(w reconcile.Writer) reconcile.Writer { return w }, slow, nil
+	c.pass(time.Minute)
+	fakeapi.Add(c.Server, set)
+	return c
+}
+
+func (c *cluster) trySet() (ctrl.Result, error) {
+	_, result, err := c.loop.Set(ctx, request("w"))
+	return result, err
+}
+
+func (c *cluster) tryGroup(name string) (ctrl.Result, error) { return c.loop.Group(ctx, request(name)) }
+
+// reconcile reconciles the set and groups.
+func (c *cluster) reconcile(groups ...string) {
+	c.t.Helper()
+	c.reconcileSet()
+	for _, group := range groups {
+		c.reconcileGroup(group)
+	}
+}
+
+// run runs all controllers in turn, a second apart. The operator sees its own writes before the
+// others do.
+func (c *cluster) run(seconds int, groups ...string) {
+	c.t.Helper()
+	for range seconds {
+		c.reconcile(groups...)
+		c.reconcile(groups...)
+		c.sync()
+		for _, pod := range fakeapi.All[Pod](c.Objects) {
+			c.Run(pod)
+		}
+		c.pass(time.Second)
+	}
+}
+
+// refuse refuses writes of a verb to a kind, and to a name if it is not empty. Others succeed.
+func (c *cluster) refuse(verb string, kind identity.Kind, name string, err error) {
+	c.Refuse = func(r fakeapi.Request) error {
+		if r.Verb == verb && r.Of.Kind == kind && (name == "" || name == r.Of.Name) {
+			return err
+		}
+		return nil
+	}
+}
+
+// asked counts the writes of a verb to a kind, with a text in their body.
+func (c *cluster) asked(verb string, kind identity.Kind, text string) (n int) {
+	for _, r := range c.Asked(verb) {
+		if r.Of.Kind == kind && strings.Contains(r.Body, text) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *cluster) isAvailable() bool {
+	return condition(c.status(), available).Status == metav1.ConditionTrue
 }
 
 func invalid() error {
@@ -35,27 +97,27 @@ func invalid() error {
 
 // tryAgain reconciles the set, and once more if a refusal is yet to be written to its status.
 func (c *cluster) tryAgain() (ctrl.Result, error) {
-	result, err := c.reconcileSet()
+	result, err := c.trySet()
 	if err == nil && result.RequeueAfter == reconcile.ReadAgain {
-		return c.reconcileSet()
+		return c.trySet()
 	}
 	return result, err
 }
 
 func TestAForbiddenLeaderStatefulSetIsReportedAndRetried(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	c := begun(t, 0, fakeapi.Set("w", 1, 1))
 	c.refuse("create", identity.KindStatefulSet, "", forbidden("exceeded quota"))
 	for i, again := range []time.Duration{lws.RetryRefusedFirst, lws.RetryRefusedFirst, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, lws.RetryRefusedAfter, lws.RetryRefusedAfter} {
 		if result, err := c.tryAgain(); err != nil || result.RequeueAfter != again {
 			t.Fatalf("try %d: got %+v, %v, want the next in %s", i+1, result, err, again)
 		}
-		if got := c.progressing(); got.Reason != lws.CodeRefused || !strings.Contains(got.Message, "exceeded quota") || c.status().ObservedGeneration != 1 {
+		if got := condition(c.status(), progressing); got.Reason != lws.CodeRefused || !strings.Contains(got.Message, "exceeded quota") || c.status().ObservedGeneration != 1 {
 			t.Errorf("got %+v", c.status())
 		}
 		if tries, statuses := c.asked("create", identity.KindStatefulSet, ""), len(c.Asked("status")); tries != i+1 || statuses != 1 {
 			t.Errorf("%d tries, %d statuses; want %d and 1", tries, statuses, i+1)
 		}
-		c.wait(again)
+		c.pass(again)
 	}
 	c.Refuse = nil
 	c.run(5, "w-0")
@@ -65,9 +127,9 @@ func TestAForbiddenLeaderStatefulSetIsReportedAndRetried(t *testing.T) {
 }
 
 func TestAnInvalidLeaderStatefulSetIsNotRetriedUntilTheSetChangesOrTimePasses(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	c := begun(t, 0, fakeapi.Set("w", 1, 1))
 	c.refuse("create", identity.KindStatefulSet, "", invalid())
-	edit := func(change func(*lwsv1.LeaderWorkerSet)) func() {
+	edit := func(change edit) func() {
 		return func() { fakeapi.Edit(c.Server, "w", change) }
 	}
 	for _, step := range []struct {
@@ -78,20 +140,20 @@ func TestAnInvalidLeaderStatefulSetIsNotRetriedUntilTheSetChangesOrTimePasses(t 
 	}{
 		{"at first", func() {}, 1, lws.RetryRefusedFirst},
 		{"at once", func() {}, 1, lws.RetryRefusedFirst},
-		{"too early", func() { c.wait(lws.RetryRefusedFirst - time.Millisecond) }, 1, time.Millisecond},
-		{"in time", func() { c.wait(time.Millisecond) }, 2, lws.RetryRefusedFirst},
-		{"much later", func() { c.wait(lws.RetryRefusedAfter) }, 3, lws.RetryRefusedAfter},
-		{"another spec", edit(func(set *lwsv1.LeaderWorkerSet) { set.Generation++; fakeapi.Image("image:2")(set) }), 4, lws.RetryRefusedFirst},
+		{"too early", func() { c.pass(lws.RetryRefusedFirst - time.Millisecond) }, 1, time.Millisecond},
+		{"in time", func() { c.pass(time.Millisecond) }, 2, lws.RetryRefusedFirst},
+		{"much later", func() { c.pass(lws.RetryRefusedAfter) }, 3, lws.RetryRefusedAfter},
+		{"another spec", edit(func(set Set) { set.Generation++; fakeapi.Image("image:2")(set) }), 4, lws.RetryRefusedFirst},
 		{"that spec again", func() {}, 4, lws.RetryRefusedFirst},
-		{"a label that a policy may want", edit(func(set *lwsv1.LeaderWorkerSet) { set.Labels = map[string]string{"team": "a"} }), 5, lws.RetryRefusedFirst},
+		{"a label that a policy may want", edit(func(set Set) { set.Labels = map[string]string{"team": "a"} }), 5, lws.RetryRefusedFirst},
 		{"an annotation", edit(fakeapi.Annotation("owner", "b")), 6, lws.RetryRefusedFirst},
 	} {
 		step.first()
 		if result, err := c.tryAgain(); err != nil || result.RequeueAfter != step.again {
 			t.Errorf("%s: got %+v, %v, want the next in %s", step.name, result, err, step.again)
 		}
-		if tries := c.asked("create", identity.KindStatefulSet, ""); tries != step.tries || c.progressing().Reason != lws.CodeRefused {
-			t.Errorf("%s: %d tries, %+v", step.name, tries, c.progressing())
+		if tries := c.asked("create", identity.KindStatefulSet, ""); tries != step.tries || condition(c.status(), progressing).Reason != lws.CodeRefused {
+			t.Errorf("%s: %d tries, %+v", step.name, tries, condition(c.status(), progressing))
 		}
 	}
 }
@@ -99,9 +161,9 @@ func TestAnInvalidLeaderStatefulSetIsNotRetriedUntilTheSetChangesOrTimePasses(t 
 // A refused status is no refused spec.
 func TestARefusedStatusIsRetried(t *testing.T) {
 	for _, refusal := range []error{invalid(), forbidden("no")} {
-		c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+		c := begun(t, 0, fakeapi.Set("w", 1, 1))
 		c.refuse("status", identity.KindLeaderWorkerSet, "", refusal)
-		if result, err := c.reconcileSet(); !errors.Is(err, refusal) {
+		if result, err := c.trySet(); !errors.Is(err, refusal) {
 			t.Errorf("no retry with a back-off, but %+v, %v", result, err)
 		}
 		c.Refuse = nil
@@ -114,19 +176,19 @@ func TestARefusedStatusIsRetried(t *testing.T) {
 
 // A webhook of the gang scheduler may refuse a PodGroup, as for a closed queue.
 func TestARefusedPodGroupKeepsNoWorkersBack(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 2))
+	c := begun(t, 0, fakeapi.Set("w", 1, 2))
 	c.Added = func(object client.Object) {
-		if pod, ok := object.(*corev1.Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
+		if pod, ok := object.(Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
 			gang.Tie(pod, gang.NameOf(pod))
 		}
 	}
 	c.refuse("create", identity.KindPodGroup, "", forbidden("queue is closed"))
 	c.reconcile()
-	c.Sync(fakeapi.Find[*appsv1.StatefulSet](c.Server, "w"))
-	if result, err := c.reconcileGroup("w-0"); err != nil || result.RequeueAfter != lws.RetryRefusedFirst || c.asked("create", identity.KindPodGroup, "") != 1 {
+	c.Sync(fakeapi.Find[StatefulSet](c.Server, "w"))
+	if result, err := c.tryGroup("w-0"); err != nil || result.RequeueAfter != lws.RetryRefusedFirst || c.asked("create", identity.KindPodGroup, "") != 1 {
 		t.Errorf("no retry with a back-off: %+v, %v", result, err)
 	}
-	if fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0") == nil {
+	if fakeapi.Find[StatefulSet](c.Server, "w-0") == nil {
 		t.Error("the group has no workers")
 	}
 	c.Refuse = nil
@@ -136,7 +198,7 @@ func TestARefusedPodGroupKeepsNoWorkersBack(t *testing.T) {
 
 // A refusal with another message each time must not cause a retry at once.
 func TestARefusalWithAnotherMessageEachTimeIsRetriedInItsTime(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	c := begun(t, 0, fakeapi.Set("w", 1, 1))
 	tries := 0
 	c.Refuse = func(r fakeapi.Request) error {
 		if r.Of.Kind != identity.KindService {
@@ -146,60 +208,45 @@ func TestARefusalWithAnotherMessageEachTimeIsRetriedInItsTime(t *testing.T) {
 		return forbidden(strings.Repeat("x", tries))
 	}
 	for i := range 4 {
-		result, err := c.reconcileSet()
+		result, err := c.trySet()
 		if err != nil || result.RequeueAfter < lws.RetryRefusedFirst || c.woken > 0 || tries != i+1 {
 			t.Fatalf("try %d of %d: got %+v, %v, woken %d times", i+1, tries, result, err, c.woken)
 		}
-		c.wait(result.RequeueAfter)
+		c.pass(result.RequeueAfter)
 	}
-	if got := c.progressing(); got.Reason != lws.CodeRefused {
+	if got := condition(c.status(), progressing); got.Reason != lws.CodeRefused {
 		t.Errorf("it is not reported: %+v", got)
 	}
 	c.Refuse = nil
-	if _, err := c.reconcileSet(); err != nil || c.woken != 1 {
+	if _, err := c.trySet(); err != nil || c.woken != 1 {
 		t.Errorf("its end is not reported: %v", err)
 	}
 }
 
 func TestABusyAPIServerIsNoRefusal(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 2))
+	c := begun(t, 0, fakeapi.Set("w", 1, 2))
 	c.run(2)
 	busy := apierrors.NewTooManyRequests("too busy", 1)
 	c.refuse("create", identity.KindStatefulSet, "w-0", busy)
 	woken := c.woken
-	if _, err := c.reconcileGroup("w-0"); !errors.Is(err, busy) {
+	if _, err := c.tryGroup("w-0"); !errors.Is(err, busy) {
 		t.Errorf("got %v", err)
 	}
 	c.run(1)
-	if got := c.progressing(); got.Reason == lws.CodeRefused || c.woken != woken {
+	if got := condition(c.status(), progressing); got.Reason == lws.CodeRefused || c.woken != woken {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// occupy replaces the named pod by a foreign one.
-func (c *cluster) occupy(name string) {
-	c.t.Helper()
-	owner := fakeapi.Find[*corev1.Pod](c.Server, "stranger")
-	if owner == nil {
-		owner = fakeapi.Add(c.Server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "stranger"}})
-		fakeapi.Edit(c.Server, "stranger", fakeapi.Up)
-	}
-	fakeapi.Drop[*corev1.Pod](c.Server, name)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
-	fakeapi.OwnedBy(pod, "v1", identity.RefOf(identity.KindPod, owner))
-	fakeapi.Add(c.Server, pod)
-	fakeapi.Edit(c.Server, name, fakeapi.Up)
-}
-
-// recreated is a set that was deleted, waited for its previous leaders, and runs again.
-func recreated(t *testing.T, slow time.Duration) *cluster {
+// recreatedSet is a set that was deleted, waited for its previous leaders, and runs again.
+func recreatedSet(t *testing.T, slow time.Duration) *cluster {
 	t.Helper()
-	c := newCluster(t, slow, fakeapi.Set("w", 2, 2))
+	c := begun(t, slow, fakeapi.Set("w", 2, 2))
 	c.run(5, "w-0", "w-1")
-	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	fakeapi.Drop[Set](c.Server, "w")
 	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2))
 	c.run(2, "w-0", "w-1")
-	if got := c.progressing(); got.Reason != lws.CodePreviousIncarnation {
+	if got := condition(c.status(), progressing); got.Reason != lws.CodePreviousIncarnation {
 		t.Fatalf("the set does not wait for the previous incarnation: %+v", got)
 	}
 	for name, object := range c.Objects {
@@ -223,16 +270,16 @@ func (c *cluster) touches() int {
 // operator's clock says. A recreated set is not touched.
 func TestAForeignPodThatGoesTouchesTheStatefulSetOnce(t *testing.T) {
 	for _, slow := range []time.Duration{0, time.Hour} {
-		c := recreated(t, slow)
+		c := recreatedSet(t, slow)
 		if c.touches() != 0 {
 			t.Errorf("%s behind: %d touches after a recreate", slow, c.touches())
 		}
-		c.occupy("w-1")
+		occupied("w-1")(c)
 		c.run(20, "w-0", "w-1")
-		if got := c.condition(nameConflict); got.Status != metav1.ConditionTrue || !strings.Contains(got.Message, "pod w-1 ") || !strings.Contains(got.Message, "pod stranger") || c.touches() != 0 {
+		if got := condition(c.status(), lws.CodeNameConflict); got.Status != metav1.ConditionTrue || !strings.Contains(got.Message, "pod w-1 ") || !strings.Contains(got.Message, "pod stranger") || c.touches() != 0 {
 			t.Errorf("%s behind: %d touches, condition %+v", slow, c.touches(), got)
 		}
-		fakeapi.Drop[*corev1.Pod](c.Server, "w-1")
+		fakeapi.Drop[Pod](c.Server, "w-1")
 		c.run(20, "w-0", "w-1")
 		if c.touches() != 1 || !c.isAvailable() {
 			t.Errorf("%s behind: %d touches, %+v", slow, c.touches(), c.status())
@@ -240,22 +287,24 @@ func TestAForeignPodThatGoesTouchesTheStatefulSetOnce(t *testing.T) {
 	}
 }
 
-func recreating(size int32) *lwsv1.LeaderWorkerSet {
-	return fakeapi.Set("w", 1, size, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
+func restarting(size int32) Set {
+	return fakeapi.Set("w", 1, size, onRestart)
 }
 
-func (c *cluster) leader() *corev1.Pod { return fakeapi.Find[*corev1.Pod](c.Server, "w-0") }
+func (c *cluster) leader() Pod { return fakeapi.Find[Pod](c.Server, "w-0") }
 
-func isDeleted(pod *corev1.Pod) bool { return pod == nil || pod.DeletionTimestamp != nil }
+func isDeleted(pod Pod) bool { return pod == nil || pod.DeletionTimestamp != nil }
 
 // Two operators may delete one leader; users hear of one restart.
 func TestADeleteOfWhatIsGoneIsNotReported(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	c := begun(t, 0, fakeapi.Set("w", 1, 1))
+	c.events = events.NewFakeRecorder(9)
+	c.awake()
 	gone := action.Delete{
 		Object: fakeapi.Former(identity.KindPod, "w-0"),
 		Tell:   action.Telling{Done: []action.Event{{Reason: "RecreateGroup", Action: "Delete", Note: "gone"}}},
 	}
-	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	set := fakeapi.Find[Set](c.Server, "w")
 	expect.Value(c.loop.CarryOut(t.Context(), reconcile.Request{Object: set}, lws.Plan{Actions: []action.Action{gone}}))(t)
 	if len(c.events.Events) != 0 {
 		t.Errorf("reported %q", <-c.events.Events)
@@ -264,19 +313,19 @@ func TestADeleteOfWhatIsGoneIsNotReported(t *testing.T) {
 
 // A cache may be seconds late to show a deletion. The leader is not deleted again until it does.
 func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
-	c := newCluster(t, 0, recreating(1))
+	c := begun(t, 0, restarting(1))
 	c.run(20, "w-0")
-	c.crash()
+	on("w-0", crash)(c)
 	c.reconcile("w-0")
 	if !isDeleted(c.leader()) {
 		t.Fatal("the leader was not deleted")
 	}
-	late := func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil }
+	late := func(pod Pod) { pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil }
 	fakeapi.Edit(c.Server, "w-0", late)
-	if result, err := c.reconcileGroup("w-0"); err != nil || result.RequeueAfter != 0 || isDeleted(c.leader()) {
+	if result, err := c.tryGroup("w-0"); err != nil || result.RequeueAfter != 0 || isDeleted(c.leader()) {
 		t.Errorf("deleted again, or read again after %v: %v", result.RequeueAfter, err)
 	}
-	c.wait(time.Hour) // not the cache, but the API server shows an older state
+	c.pass(time.Hour) // not the cache, but the API server shows an older state
 	c.reconcile("w-0")
 	if !isDeleted(c.leader()) {
 		t.Error("the leader that exists again was not deleted")
@@ -286,21 +335,21 @@ func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
 // Workers that lost their StatefulSet and their owner are deleted before their leader: the next
 // leader's StatefulSet would adopt them. A worker that must not be deleted keeps the leader.
 func TestALeaderStaysUntilTheWorkersWithoutOwnerAreDeleted(t *testing.T) {
-	c := newCluster(t, 0, recreating(3))
+	c := begun(t, 0, restarting(3))
 	c.run(20, "w-0")
 	leader := c.leader().UID
-	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
+	fakeapi.Drop[StatefulSet](c.Server, "w-0")
 	for _, worker := range []string{"w-0-1", "w-0-2"} {
-		fakeapi.Edit(c.Server, worker, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+		fakeapi.Edit(c.Server, worker, func(pod Pod) { pod.OwnerReferences = nil })
 	}
 	c.refuse("delete", identity.KindPod, "w-0-1", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "w-0-1", errors.New("a policy denied the request")))
 	for range 3 {
-		_, _ = c.reconcileGroup("w-0") // reports the refusal
+		_, _ = c.tryGroup("w-0") // reports the refusal
 	}
 	if now := c.leader(); isDeleted(now) || now.UID != leader {
 		t.Error("the leader is deleted before a worker")
 	}
-	if !isDeleted(fakeapi.Find[*corev1.Pod](c.Server, "w-0-2")) {
+	if !isDeleted(fakeapi.Find[Pod](c.Server, "w-0-2")) {
 		t.Error("a worker waits for another one")
 	}
 	c.Refuse = nil
@@ -313,27 +362,27 @@ func TestALeaderStaysUntilTheWorkersWithoutOwnerAreDeleted(t *testing.T) {
 // A process that never saw the set ends its group, tries again what is refused, and then leaves the
 // rest to the garbage collector.
 func TestAGroupEndsWithoutItsSet(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 3, fakeapi.Parallel))
+	c := begun(t, 0, fakeapi.Set("w", 1, 3, fakeapi.Parallel))
 	c.run(10, "w-0")
-	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
-	c.restart()
-	if _, err := c.reconcileGroup("w-0"); err != nil || fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0") == nil {
+	fakeapi.Drop[Set](c.Server, "w")
+	c.awake()
+	if _, err := c.tryGroup("w-0"); err != nil || fakeapi.Find[StatefulSet](c.Server, "w-0") == nil {
 		t.Fatalf("the leader does not terminate: %v", err)
 	}
-	fakeapi.Terminate[*corev1.Pod](c.Server, "w-0", "example.com/held")
+	fakeapi.Terminate[Pod](c.Server, "w-0", "example.com/held")
 	c.refuse("delete", identity.KindPod, "w-0-2", errors.New("not now"))
-	if _, err := c.reconcileGroup("w-0"); err == nil {
+	if _, err := c.tryGroup("w-0"); err == nil {
 		t.Error("the refusal is not tried again")
 	}
-	if c.Refuse = nil; fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0") != nil {
+	if c.Refuse = nil; fakeapi.Find[StatefulSet](c.Server, "w-0") != nil {
 		t.Error("the StatefulSet is there")
 	}
 	for name, ends := range map[string]bool{"w-0-1": true, "w-0-2": false} {
-		if pod := fakeapi.Find[*corev1.Pod](c.Server, name); (pod == nil || pod.DeletionTimestamp != nil) != ends {
+		if pod := fakeapi.Find[Pod](c.Server, name); (pod == nil || pod.DeletionTimestamp != nil) != ends {
 			t.Errorf("pod %s ends: %t", name, !ends)
 		}
 	}
-	if result, err := c.reconcileGroup("w-0"); err != nil || !result.IsZero() {
+	if result, err := c.tryGroup("w-0"); err != nil || !result.IsZero() {
 		t.Errorf("the rest is the garbage collector's: %v, %v", result, err)
 	}
 }
