@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -253,13 +250,8 @@ func TestTemplatesAreTriedByTheOperator(t *testing.T) {
 	same(t, "dry runs", map[string]int{"statefulsets": 6, "deployments": 2}, resources)
 
 	bad := s.newSet("c", 1, 2, imageA)
-	bad.APIVersion, bad.Kind = lwsv1.GroupVersion.String(), "LeaderWorkerSet"
 	bad.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Name = "Main"
-	text, err := yaml.Marshal(bad)
-	must(t, err)
-	file := filepath.Join(t.TempDir(), "c.yaml")
-	must(t, os.WriteFile(file, text, 0o600))
-	if out, errOut, err := s.Plugin("", "plan", "-f", file); err == nil || !strings.Contains(out+errOut, "workerTemplate.spec.containers[0].name") {
+	if out, errOut, err := s.Plugin(s.manifest(bad), "plan", "-f", "-"); err == nil || !strings.Contains(out+errOut, "workerTemplate.spec.containers[0].name") {
 		t.Errorf("plan -f: %v\n%s%s", err, out, errOut)
 	}
 }

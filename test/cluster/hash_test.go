@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -42,47 +40,26 @@ func (s *scene) groupOf(leader *corev1.Pod) []*corev1.Pod {
 
 // awaitKeyed waits until a set of Hash groups is settled, and returns its leaders.
 func (s *scene) awaitKeyed(want *lwsv1.LeaderWorkerSet) (leaders []*corev1.Pod) {
-	s.Eventually("set "+want.Name+" is settled", func() error {
-		set := s.Set(want.Name)
-		if set == nil || set.Generation < want.Generation {
-			return drill.ErrStill
-		}
-		if err := s.unavailable(set); err != nil {
-			return err
-		}
-		if leaders = s.leadersOf(set); len(leaders) != int(*set.Spec.Replicas) {
-			return fmt.Errorf("%d leaders", len(leaders))
-		}
-		for _, leader := range leaders {
-			if err := s.unlike(set, leader); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return leaders
+	s.awaitSettled(want)
+	return s.leadersOf(want)
 }
 
-// unlike returns what a group lacks to be whole.
+// unlike returns what a Hash group lacks beside pods that are ready.
 func (s *scene) unlike(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) error {
 	key, pods := leader.Labels[lwsv1.GroupUniqueHashLabelKey], s.groupOf(leader)
-	host := set.Name + "-" + key[:8]
-	if len(key) != 40 || leader.Labels[lwsv1.GroupIndexLabelKey] != key || leader.Spec.Hostname != host || len(leader.Spec.SchedulingGates) > 0 {
-		return fmt.Errorf("leader %s has key %q, labels %v, host name %q, gates %v", leader.Name, key, leader.Labels, leader.Spec.Hostname, leader.Spec.SchedulingGates)
+	host := set.Name + "-" + key[:min(8, len(key))]
+	if len(key) != 40 || leader.Labels[lwsv1.GroupIndexLabelKey] != key || leader.Spec.Hostname != host {
+		return fmt.Errorf("leader %s has key %q, labels %v, host name %q", leader.Name, key, leader.Labels, leader.Spec.Hostname)
 	}
 	if leader.Annotations[corev1.PodDeletionCost] != "" {
 		return fmt.Errorf("leader %s still has a deletion cost", leader.Name)
 	}
-	if len(pods) != int(*set.Spec.LeaderWorkerTemplate.Size) {
-		return fmt.Errorf("group %s has %d pods", host, len(pods))
-	}
 	for _, pod := range pods {
-		address := host + "." + leader.Spec.Subdomain + "." + set.Namespace
-		if got := variable(pod, lwsv1.LwsLeaderAddress); got != address || !drill.PodReady(pod) {
-			return fmt.Errorf("pod %s is ready: %t, and dials %q instead of %q", pod.Name, drill.PodReady(pod), got, address)
+		if got, address := variable(pod, lwsv1.LwsLeaderAddress), host+"."+leader.Spec.Subdomain+"."+set.Namespace; got != address {
+			return fmt.Errorf("pod %s dials %q instead of %q", pod.Name, got, address)
 		}
 	}
-	return nil
+	return drill.Lacking("pods of group "+host, int(*set.Spec.LeaderWorkerTemplate.Size), len(pods))
 }
 
 func variable(pod *corev1.Pod, name string) string {
@@ -116,29 +93,15 @@ func TestGroupsWithKeys(t *testing.T) {
 
 // readKeyed reads a set with the plugin, which calls groups by their keys.
 func (s *scene) readKeyed(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) {
-	out, errOut, err := s.Plugin("", "status", set.Name)
-	s.Logf("%s%s", out, errOut)
+	status := s.answer(bed.Plane, "", "status", set.Name)
 	for _, leader := range leaders {
-		if key := leader.Labels[lwsv1.GroupUniqueHashLabelKey][:7]; err != nil || !strings.Contains(out, key) {
-			s.Errorf("status does not name group %s: %v", key, err)
+		if key := leader.Labels[lwsv1.GroupUniqueHashLabelKey][:7]; !strings.Contains(status, key) {
+			s.Errorf("status does not name group %s:\n%s", key, status)
 		}
 	}
 	for _, verb := range [][]string{{"plan", set.Name}, {"rollout", "status", set.Name}, {"rollout", "history", set.Name}} {
-		if out, errOut, err := s.Plugin("", verb...); err != nil {
-			s.Errorf("%v: %v\n%s%s", verb, err, out, errOut)
-		} else {
-			s.Logf("%v:\n%s", verb, out)
-		}
+		s.Logf("%v:\n%s", verb, s.answer(bed.Plane, "", verb...))
 	}
-}
-
-// undoKeyed goes back to the template before.
-func (s *scene) undoKeyed(set *lwsv1.LeaderWorkerSet) {
-	if out, errOut, err := s.Plugin("", "rollout", "undo", set.Name); err != nil {
-		s.Fatalf("undo: %v\n%s%s", err, out, errOut)
-	}
-	s.Eventually("all groups are as before", func() error { return s.mixed(set, imageA) })
-	s.readKeyed(set, s.awaitKeyed(s.Set(set.Name)))
 }
 
 // scaleKeyed scales a set to nothing and back. The group that is not ready goes first.
@@ -204,32 +167,23 @@ func (s *scene) rollKeyed() {
 	if updating() {
 		s.Errorf("a group that is not ready is no rollout: %v", s.Set("a").Status.Conditions)
 	}
-	s.undoKeyed(set)
+	s.says("rolled back", "undo", "a")
+	s.Eventually("all groups are as before", func() error { return s.mixed(set, imageA) })
+	s.readKeyed(set, s.awaitKeyed(s.Set("a")))
 }
 
-// revisionsMissing returns what a rollout lacks. Each pod that lives has its revision.
+// revisionsMissing returns what a rollout to imageB lacks. Each pod that lives has its revision.
 func (s *scene) revisionsMissing(set *lwsv1.LeaderWorkerSet) error {
-	known, wanted := map[string]bool{}, map[string]bool{}
+	known := map[string]bool{}
 	for _, r := range drill.Live[*appsv1.ControllerRevision](s.Recorder) {
 		known[r.Labels[lwsv1.RevisionKey]] = true
 	}
 	for _, pod := range s.podsOf(set) {
-		wanted[pod.Labels[lwsv1.RevisionKey]] = true
-	}
-	for key := range wanted {
-		if !known[key] {
-			s.Fatalf("pods run revision %s, and the revisions are %v", key, slices.Collect(maps.Keys(known)))
+		if key := pod.Labels[lwsv1.RevisionKey]; !known[key] {
+			s.Fatalf("pod %s runs revision %s, and the revisions are %v", pod.Name, key, known)
 		}
 	}
-	if len(wanted) != 1 {
-		return fmt.Errorf("pods of %d revisions", len(wanted))
-	}
-	for _, pod := range s.leadersOf(set) {
-		if imageOf(pod) != imageB {
-			return errors.New("old leaders are left")
-		}
-	}
-	return nil
+	return s.mixed(set, imageB)
 }
 
 // slowly keeps the pods of a template for a while after their deletion.
@@ -560,71 +514,18 @@ func (e *keyedSet) grown(leader *corev1.Pod) error {
 	return errors.Join(e.other.SyncReadiness(e.Context(), leader), drill.ErrStill)
 }
 
-// A set of Hash groups is deleted, and created again at once. What the former one left is waited for, or adopted.
-func TestASetWithKeysIsRecreated(t *testing.T) {
-	each(t, map[string]metav1.DeletionPropagation{
-		"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground, "orphan": metav1.DeletePropagationOrphan,
-	}, func(s *scene, policy metav1.DeletionPropagation) {
-		old := s.newSet("a", 2, 3, imageA, withKeys, slowly("2s"))
-		s.Create(old)
-		s.awaitKeyed(old)
-		before := s.UIDs()
-		s.Remove(s.Set("a"), propagation(policy))
-		next := s.newSet("a", 2, 3, imageA, withKeys, slowly("2s"))
-		s.persist("create the next set", func() error {
-			s.MayWrite(s.Namespace)
-			return s.Client.Create(s.Context(), next)
-		})
-		s.awaitKeyed(next)
-		s.Eventually("all pods are of the next set", func() error {
-			for _, pod := range s.Pods() {
-				_, stayed := before[pod.Name]
-				if stayed != (policy == metav1.DeletePropagationOrphan) {
-					return fmt.Errorf("pod %s: stayed %t", pod.Name, stayed)
-				}
-			}
-			return drill.Lacking("pods", 6, len(s.Pods()))
-		})
-		deployment := &appsv1.Deployment{}
-		s.Check("read the deployment", s.Get("a", deployment))
-		if !metav1.IsControlledBy(deployment, next) {
-			s.Errorf("the deployment belongs to %v", deployment.OwnerReferences)
-		}
-	})
-}
-
 // In Parallel, every pod of a Hash group is deleted before the first of them is gone: as its leader is deleted,
 // and as its set is.
 func TestAGroupWithAKeyEndsInParallel(t *testing.T) {
 	s := asideScene(t)
 	set := s.newSet("a", 2, 3, imageA, withKeys, vanishing("3s", lwsv1.ParallelPodTermination))
 	s.Create(set)
-	endTogether := func(leaders []*corev1.Pod, end func()) {
-		var uids []types.UID
-		for _, leader := range leaders {
-			for _, pod := range s.groupOf(leader) {
-				uids = append(uids, pod.UID)
-			}
-		}
-		end()
-		var ended []drill.Record
-		s.Eventually("the groups are gone", func() error {
-			ended = nil
-			for _, uid := range uids {
-				if ended = append(ended, s.Of(uid)); ended[len(ended)-1].Died == 0 {
-					return drill.ErrStill
-				}
-			}
-			return nil
-		})
-		for group := range slices.Chunk(ended, 3) {
-			s.EndedTogether(group)
-		}
-	}
-	leaders := s.awaitKeyed(set)
-	endTogether(leaders[:1], func() { s.Remove(leaders[0]) })
-	leaders = s.awaitKeyed(set)
-	endTogether(leaders, func() { s.Remove(s.Set("a"), propagation(metav1.DeletePropagationBackground)) })
+	leaders, before := s.awaitKeyed(set), s.UIDs()
+	s.Remove(leaders[0])
+	s.awaitEnd(before, true, leaders[0].Name)
+	leaders, before = s.awaitKeyed(set), s.UIDs()
+	s.Remove(s.Set("a"), propagation(metav1.DeletePropagationBackground))
+	s.awaitEnd(before, true, podNames(leaders)...)
 }
 
 // Another owner's Deployment has the name of a set. It is not touched, and the set says so.

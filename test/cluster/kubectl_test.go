@@ -33,9 +33,11 @@ type told struct {
 	}
 	Parts []struct {
 		Actions []struct {
-			Verb, Reason string
-			Object       struct{ Kind, Name string }
+			Verb, Reason  string
+			Object        struct{ Kind, Name string }
+			Preconditions struct{ UID string }
 		}
+		Waits []struct{ Reason string }
 	}
 	Revisions []struct {
 		Number  int64
@@ -47,16 +49,19 @@ type told struct {
 }
 
 // ask runs the plugin and reads what it tells programs.
-func (s *scene) ask(in string, args ...string) told {
-	out, errOut, err := s.Plugin(in, append(args, "-o", "json")...)
-	if err != nil {
-		s.Fatalf("kubectl-lockstep %v: %v\n%s", args, err, errOut)
-	}
-	var t told
-	if err := json.Unmarshal([]byte(out), &t); err != nil {
-		s.Fatalf("kubectl-lockstep %v: %v in\n%s", args, err, out)
-	}
+func (s *scene) ask(in string, args ...string) told { return s.askOn(bed.Plane, in, args...) }
+
+func (s *scene) askOn(on *drill.Plane, in string, args ...string) (t told) {
+	out := s.answer(on, in, append(args, "-o", "json")...)
+	s.Check("read "+out, json.Unmarshal([]byte(out), &t))
 	return t
+}
+
+// answer is what a command prints on a control plane. It must succeed.
+func (s *scene) answer(on *drill.Plane, in string, args ...string) string {
+	out, errOut, err := s.PluginOn(on, in, args...)
+	s.Check(fmt.Sprintf("kubectl-lockstep %v: %s%s", args, out, errOut), err)
+	return out
 }
 
 // plan, status and history write nothing, whether the set starts, is settled or does not exist.
@@ -80,11 +85,11 @@ func TestPluginOnlyReads(t *testing.T) {
 		}
 	}
 
-	living := s.ask(s.manifest("told", "two"), "plan", "-f", "-")
+	living := s.ask(s.manifest(s.newSet("told", 2, 3, "two")), "plan", "-f", "-")
 	if !living.Exists || !living.has("create ControllerRevision") || !living.has("apply StatefulSet") {
 		t.Errorf("over the living set: got %+v", living)
 	}
-	unborn := s.ask(s.manifest("unborn", "two"), "plan", "-f", "-")
+	unborn := s.ask(s.manifest(s.newSet("unborn", 2, 3, "two")), "plan", "-f", "-")
 	if unborn.Exists || !unborn.has("create StatefulSet") || !unborn.has("create Service") {
 		t.Errorf("for a set that is not there: got %+v", unborn)
 	}
@@ -96,8 +101,7 @@ func TestPluginOnlyReads(t *testing.T) {
 	s.onlyWrites(func(r drill.Request) bool { return strings.Contains(r.URI, "dryRun=All") })
 }
 
-func (s *scene) manifest(name, image string) string {
-	set := s.newSet(name, 2, 3, image)
+func (s *scene) manifest(set *lwsv1.LeaderWorkerSet) string {
 	set.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
 	text, err := json.Marshal(set)
 	s.Check("encode a manifest", err)
@@ -170,11 +174,7 @@ func byPlugin(r drill.Request) bool { return strings.HasPrefix(r.Agent, "kubectl
 
 // steer runs a rollout verb that must succeed and returns its output.
 func (s *scene) steer(args ...string) string {
-	out, errOut, err := s.Plugin("", append([]string{"rollout"}, args...)...)
-	if err != nil {
-		s.Fatalf("rollout %v: %v\n%s%s", args, err, out, errOut)
-	}
-	return out
+	return s.answer(bed.Plane, "", append([]string{"rollout"}, args...)...)
 }
 
 // says runs a rollout verb that must succeed and print something.
@@ -352,17 +352,6 @@ func (s *scene) pausedInTheMiddle(set *lwsv1.LeaderWorkerSet) {
 	s.awaitHolds("a", lwsv1.LeaderWorkerSetUpdateInProgress, "RolloutPaused")
 	s.Eventually("all groups are ready again", func() error { return s.mixed(set, imageA, imageB) })
 	outlast(s.T)
-}
-
-// mixed is an error unless all groups of a set are ready and have one of these images.
-func (s *scene) mixed(set *lwsv1.LeaderWorkerSet, images ...string) error {
-	pods := s.podsOf(set)
-	for _, pod := range pods {
-		if !drill.PodReady(pod) || pod.DeletionTimestamp != nil || !slices.Contains(images, imageOf(pod)) {
-			return fmt.Errorf("pod %s has image %s, or is not ready", pod.Name, imageOf(pod))
-		}
-	}
-	return drill.Lacking("pods", int(*set.Spec.Replicas**set.Spec.LeaderWorkerTemplate.Size), len(pods))
 }
 
 // grant binds a role of a kind to a user.

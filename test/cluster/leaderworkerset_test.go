@@ -41,11 +41,13 @@ func newSet(namespace, name string, replicas, size int32, image string, edits ..
 	return set
 }
 
-// together makes all changes.
+// together makes all changes that are there.
 func together(all ...edit) edit {
 	return func(set *lwsv1.LeaderWorkerSet) {
 		for _, change := range all {
-			change(set)
+			if change != nil {
+				change(set)
+			}
 		}
 	}
 }
@@ -247,7 +249,8 @@ func part(all map[string]string, prefix string, begin bool) map[string]string {
 func TestSettledSetIsNotWritten(t *testing.T) {
 	s := asideScene(t)
 	s.restful(s.newSet("a", 3, 3, imageA, uniquePerReplica))
-	s.restful(s.newSet("b", 2, 1, imageA))
+	ones := s.restful(s.newSet("b", 2, 1, imageA)) // a group of one is its leader alone
+	s.wantBorn(ones.UID, 0, births{Pods: 2, StatefulSets: 1, Services: 1, Revisions: 1})
 	since := bed.Position()
 	for round := range 3 {
 		for _, o := range s.versions() {

@@ -32,7 +32,7 @@ const (
 
 func TestMain(m *testing.M) {
 	drill.Main(m, func(dir string, reaper *drill.Reaper) (err error) {
-		bed, err = raise(dir, "", reaper)
+		bed, err = raise(dir, reaper)
 		return err
 	}, func() error {
 		if bed == nil {
@@ -42,9 +42,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// raise starts a control plane with the named pod stages, installs Lockstep and runs it.
-func raise(dir, stages string, reaper *drill.Reaper) (*drill.Bed, error) {
-	b, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: nodes, QPS: controllerManagerQPS, Stages: stages})
+// raise starts a control plane, installs Lockstep and runs it.
+func raise(dir string, reaper *drill.Reaper) (*drill.Bed, error) {
+	b, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: nodes, QPS: controllerManagerQPS})
 	if err != nil {
 		return nil, err
 	}

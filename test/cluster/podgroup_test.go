@@ -135,7 +135,7 @@ func TestNativeGangs(t *testing.T) {
 		t.Run("a life, level "+level, func(t *testing.T) { gangLife(newScene(t), levels[level]) })
 	}
 	for level := range levels {
-		t.Run("groups with keys, level "+level, func(t *testing.T) { keyedGangLife(newScene(t), levels[level]) })
+		t.Run("groups with keys, level "+level, func(t *testing.T) { gangLife(newScene(t), levels[level], withKeys, slowly("2s")) })
 	}
 	t.Run("a leader that is recreated", func(t *testing.T) { recreatedLeader(newScene(t)) })
 }
@@ -190,13 +190,13 @@ func (s *scene) awaitNoGangs() {
 
 // gangLife scales a set up and down, to nothing and back, rolls it with surge, changes its size, and restarts the
 // operator. No PodGroup waits for pods that do not come, and none is left.
-func gangLife(s *scene, scheduling string) {
-	set := s.newSet("a", 2, 3, imageA, scheduledAs(scheduling), budget(1, 1, 0))
+func gangLife(s *scene, scheduling string, how ...edit) {
+	set := s.newSet("a", 2, 3, imageA, scheduledAs(scheduling), budget(1, 1, 0), together(how...))
 	s.Create(set)
 	set = s.awaitGrouped("created", set)
 	mark := bed.Position()
 	set = s.awaitGrouped("scaled up", s.become(set, `{"spec":{"replicas":4}}`))
-	if scheduling == levels["lws"] {
+	if scheduling == levels["lws"] && len(how) == 0 {
 		s.countBeforeLeaders(mark, set)
 	}
 	s.become(set, `{"spec":{"replicas":0}}`)
@@ -213,9 +213,9 @@ func gangLife(s *scene, scheduling string) {
 		set = s.awaitGrouped(step.name, s.become(set, step.change))
 	}
 	mark = bed.Position()
-	s.restartGroup(set, "a-1")
+	s.restartGroup(set, s.leadersOf(set)[1].Name)
 	s.awaitGrouped("restarted", set)
-	s.Remove(s.Pod("a-0-1"))
+	s.Remove(s.workerOf(s.leadersOf(set)[0]))
 	s.awaitGrouped("after a worker was lost", set)
 	for _, w := range s.LockstepWrote(mark) {
 		if w.Resource == "workloads" {
@@ -234,36 +234,6 @@ func (s *scene) countBeforeLeaders(mark int, set *lwsv1.LeaderWorkerSet) {
 	if count < 0 || count > leaders {
 		s.Errorf("the count was not raised before leaders were created: %v", wrote)
 	}
-}
-
-// keyedGangLife is gangLife of Hash groups: they are created, rolled with surge, and scaled to nothing and
-// back.
-func keyedGangLife(s *scene, scheduling string) {
-	set := s.newSet("a", 2, 3, imageA, scheduledAs(scheduling), withKeys, budget(1, 1, 0), slowly("2s"))
-	s.Create(set)
-	settled := func(step string) {
-		s.awaitKeyed(set)
-		set = s.Set("a")
-		s.Eventually(step+": all pods are in PodGroups, and no other is left", func() error { return s.groupedWrongly(set) })
-	}
-	settled("created")
-	for _, step := range []struct{ name, change string }{
-		{"rolled with surge", pull(imageB)},
-		{"scaled up", `{"spec":{"replicas":4}}`},
-		{"scaled down", `{"spec":{"replicas":1}}`},
-		{"scaled to nothing", `{"spec":{"replicas":0}}`},
-		{"scaled back", `{"spec":{"replicas":4}}`},
-	} {
-		set = s.become(set, step.change)
-		settled(step.name)
-	}
-	s.become(set, `{"spec":{"replicas":0}}`)
-	set = s.become(s.Set("a"), `{"spec":{"replicas":2}}`)
-	settled("scaled to nothing and back at once")
-	s.Remove(s.leadersOf(set)[0])
-	settled("a group recreated")
-	s.Remove(set)
-	s.awaitNoGangs()
 }
 
 // TestTakeoverOfNativeGangs: the Workload, the PodGroups and the pods of a set of version 0.11 stay as they are.

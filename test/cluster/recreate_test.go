@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,20 +38,53 @@ var wholeSet = births{Pods: allPods, StatefulSets: 1 + groups, Services: 1, Revi
 // leader StatefulSet and the Service stay.
 var rolledSet = births{Pods: allPods, StatefulSets: groups, Revisions: 1}
 
+// setWithKeys is what a set of Hash groups creates that adopts nothing: its leaders belong to a Deployment.
+var setWithKeys = births{Pods: allPods, StatefulSets: groups, Services: 1, Revisions: 1}
+
 // recreation is a way to delete a set and to create the next one with an image.
 type recreation struct {
 	policy metav1.DeletionPropagation
 	image  string
 	want   births // what the next set creates
+	both   edit   // changes both sets
+	next   edit   // changes the next set
 }
 
 var recreations = map[string]recreation{
-	"background":        {metav1.DeletePropagationBackground, imageB, wholeSet},
-	"foreground":        {metav1.DeletePropagationForeground, imageB, wholeSet},
-	"orphan":            {metav1.DeletePropagationOrphan, imageB, rolledSet},
-	"orphan, unchanged": {metav1.DeletePropagationOrphan, imageA, births{}},
+	"background":        {policy: metav1.DeletePropagationBackground, image: imageB, want: wholeSet},
+	"foreground":        {policy: metav1.DeletePropagationForeground, image: imageB, want: wholeSet},
+	"orphan":            {policy: metav1.DeletePropagationOrphan, image: imageB, want: rolledSet},
+	"orphan, unchanged": {policy: metav1.DeletePropagationOrphan, image: imageA},
 	// With the same template the previous revision has the name that the new one needs.
-	"background, unchanged": {metav1.DeletePropagationBackground, imageA, wholeSet},
+	"background, unchanged": {policy: metav1.DeletePropagationBackground, image: imageA, want: wholeSet},
+
+	"background, with keys":        {policy: metav1.DeletePropagationBackground, image: imageB, want: setWithKeys, both: withKeys},
+	"foreground, with keys":        {policy: metav1.DeletePropagationForeground, image: imageA, want: setWithKeys, both: together(withKeys, slowly("2s"))},
+	"orphan, unchanged, with keys": {policy: metav1.DeletePropagationOrphan, image: imageA, both: withKeys},
+
+	// Template, network, pace and number of groups may all differ.
+	"background, in another shape": {policy: metav1.DeletePropagationBackground, image: imageB, want: smallerSet, next: together(smaller, uniquePerReplica)},
+	"foreground, in another shape": {policy: metav1.DeletePropagationForeground, image: imageB, want: smallerSet, next: together(smaller, uniquePerReplica)},
+	"orphan, in another shape":     {policy: metav1.DeletePropagationOrphan, image: imageB, want: smallerRolledSet, next: smaller},
+	"orphans roll at the pace of the set": {
+		policy: metav1.DeletePropagationOrphan, image: imageB, want: smallerRolledSet, next: together(smaller, func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType}
+		}),
+	},
+}
+
+// What a smaller set with Services of its groups creates, and one that adopts everything and rolls it.
+var (
+	smallerSet       = births{Pods: 6 * 3, StatefulSets: 1 + 6, Services: 6, Revisions: 1}
+	smallerRolledSet = births{Pods: 6 * 3, StatefulSets: 6, Revisions: 1}
+)
+
+// smaller gives a set six groups of three, whose leaders have a template of their own.
+func smaller(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = new(int32(6)), new(int32(3))
+	leader := set.Spec.LeaderWorkerTemplate.WorkerTemplate.DeepCopy()
+	leader.Labels = map[string]string{"role": "leader"}
+	set.Spec.LeaderWorkerTemplate.LeaderTemplate = leader
 }
 
 func TestRecreate(t *testing.T) {
@@ -69,93 +104,10 @@ func recreateRounds(way string) func(*testing.T) {
 	}
 }
 
-// firstSet creates set "a".
-func (s *scene) firstSet(replicas, size int32) *lwsv1.LeaderWorkerSet {
-	return s.settled(s.newSet("a", replicas, size, imageA))
-}
-
 // end deletes a set and waits until nothing of it is left.
 func (s *scene) end(set *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) {
 	s.Remove(set, propagation(policy))
 	s.awaitNothing(set.UID)
-}
-
-// Template, network, pace and number of groups may all differ between two incarnations. The end of the
-// last one leaves nothing.
-func TestRecreateInAnotherShape(t *testing.T) {
-	const replicas, size = 6, 3
-	smaller := births{Pods: replicas * size, StatefulSets: 1 + replicas, Services: replicas, Revisions: 1}
-	rolled := births{Pods: replicas * size, StatefulSets: replicas, Revisions: 1}
-	oneByOne := func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType}
-	}
-	for _, c := range []struct {
-		name   string
-		policy metav1.DeletionPropagation
-		groups int32
-		edit   edit
-		want   births
-		end    metav1.DeletionPropagation
-	}{
-		{"background", metav1.DeletePropagationBackground, groups, uniquePerReplica, smaller, metav1.DeletePropagationBackground},
-		{"foreground", metav1.DeletePropagationForeground, groups, uniquePerReplica, smaller, metav1.DeletePropagationForeground},
-		{"orphan", metav1.DeletePropagationOrphan, groups, func(*lwsv1.LeaderWorkerSet) {}, rolled, metav1.DeletePropagationForeground},
-		{"orphans roll at the pace of the set", metav1.DeletePropagationOrphan, replicas, oneByOne, rolled, metav1.DeletePropagationBackground},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newScene(t)
-			next := s.newSet("a", replicas, size, imageB, c.edit, func(set *lwsv1.LeaderWorkerSet) {
-				leader := template(imageB)
-				leader.Labels = map[string]string{"role": "leader"}
-				set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
-			})
-			l := s.recreate(s.firstSet(c.groups, groupSize), next, c.policy)
-			now := s.awaitSettled(l.set)
-			s.judge(l, c.want)
-			s.end(now, c.end)
-			outlast(t)
-			left := s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Kind != "Event" })
-			s.Check("the end of the set", drill.Lacking("objects left", "", names(left)))
-			s.judge(l, c.want) // the end creates nothing
-		})
-	}
-}
-
-// kwok's own pod stages delete a pod by name, and so hit successors. Each hit is a failure of
-// the group, so only the back-off lets a recreation settle.
-func TestRecreateSettlesOnStockStages(t *testing.T) {
-	onStockStages(t)
-	s := newScene(t)
-	recreates := restartPolicy(lwsv1.RecreateGroupOnPodRestart)
-	set := s.newSet("a", groups, groupSize, imageA, recreates)
-	s.Create(set)
-	s.Within(stockPatience, "the first set is settled", func() error { return s.unsettled(set) })
-	for _, image := range []string{imageB, imageA, imageB} { // not every recreation hits a successor
-		set = s.Set("a")
-		set = s.recreate(set, s.newSet("a", groups, groupSize, image, recreates), metav1.DeletePropagationBackground).set
-		s.Within(stockPatience, "the next set is settled", func() error { return s.unsettled(set) })
-	}
-	for _, pod := range s.Pods() {
-		if pod.DeletionTimestamp != nil {
-			t.Errorf("pod %s is still terminating", pod.Name)
-		}
-	}
-}
-
-// stockPatience bounds a recreation on pod stages that delete the wrong pod now and then.
-const stockPatience = 10 * time.Minute
-
-// onStockStages runs the rest of the test on a control plane with kwok's own pod stages.
-func onStockStages(t *testing.T) {
-	t.Helper()
-	own, err := raise(t.TempDir(), "stock", bed.Reaper)
-	must(t, err)
-	was := bed
-	bed = own
-	t.Cleanup(func() {
-		bed = was
-		must(t, errors.Join(own.Operator.Kill(), own.Reaper.Note("operator", own.Operator.Log, "0"), own.Plane.Down()))
-	})
 }
 
 // incarnation is a set from the deletion of its predecessor on.
@@ -290,14 +242,18 @@ func recreateUnder(t *testing.T, sets int, fault func(*scene) (over func() error
 	next := make([]incarnation, sets)
 	for i := range scenes {
 		scenes[i] = newScene(t)
-		next[i].set = scenes[i].firstSet(groups, groupSize)
+		next[i].set = scenes[i].settled(scenes[i].newSet("a", groups, groupSize, imageA, r.both))
+	}
+	end := r.policy
+	if end == metav1.DeletePropagationOrphan {
+		end = metav1.DeletePropagationForeground
 	}
 	over := func() error { return nil }
 	if fault != nil {
 		over = fault(scenes[sets-1])
 	}
 	for i, s := range scenes {
-		next[i] = s.endFor(next[i].set, s.newSet("a", groups, groupSize, r.image), r.policy)
+		next[i] = s.endFor(next[i].set, s.newSet("a", groups, groupSize, r.image, r.both, r.next), r.policy)
 	}
 	for i, s := range scenes {
 		next[i].set = s.beginNext(next[i])
@@ -309,7 +265,11 @@ func recreateUnder(t *testing.T, sets int, fault func(*scene) (over func() error
 	for i, s := range scenes {
 		now := s.awaitSettled(next[i].set)
 		s.judge(next[i], r.want)
-		s.end(now, metav1.DeletePropagationBackground)
+		s.end(now, end)
+		if fault == nil {
+			outlast(t)
+			same(t, "objects left", "", names(s.versions()))
+		}
 		s.judge(next[i], r.want)
 	}
 }
@@ -404,7 +364,7 @@ func TestStuckPodHoldsBackItsOwnGroupOnly(t *testing.T) {
 func stuckPod(t *testing.T, name string, there int, reported bool, held ...int) {
 	for range faultRounds(t) {
 		s := newScene(t)
-		old := s.firstSet(groups, groupSize)
+		old := s.settled(s.newSet("a", groups, groupSize, imageA))
 		pod := s.keep(name)
 		l := s.recreate(old, s.newSet("a", groups, groupSize, imageB), metav1.DeletePropagationBackground)
 		for i := range groups {
@@ -476,5 +436,81 @@ func mentions(text, name string) bool {
 func (s *scene) events(set *lwsv1.LeaderWorkerSet, reason string) []*eventsv1.Event {
 	return slices.DeleteFunc(drill.Live[*eventsv1.Event](s.Recorder), func(e *eventsv1.Event) bool {
 		return e.Regarding.UID != set.UID || (reason != "" && e.Reason != reason)
+	})
+}
+
+// restored are the kinds of a backup of a whole namespace, in the order in which they are created
+// again: pods come before their owners.
+var restored = []schema.GroupVersionKind{
+	corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+	corev1.SchemeGroupVersion.WithKind("Pod"),
+	appsv1.SchemeGroupVersion.WithKind("ControllerRevision"),
+	corev1.SchemeGroupVersion.WithKind("Service"),
+	appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+	lwsv1.GroupVersion.WithKind("LeaderWorkerSet"),
+}
+
+// backUp reads all objects of kinds.
+func (s *scene) backUp(kinds ...schema.GroupVersionKind) (all []*unstructured.Unstructured) {
+	for _, kind := range kinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		s.Check("back up", s.Client.List(s.Context(), list, client.InNamespace(s.Namespace)))
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
+	}
+	return all
+}
+
+// restore creates objects again without what belongs to their former incarnation: UID, owners,
+// status, and the node or volume that they were bound to.
+func (s *scene) restore(backup []*unstructured.Unstructured) {
+	for _, u := range backup {
+		for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "ownerReferences", "managedFields", "generateName"} {
+			unstructured.RemoveNestedField(u.Object, "metadata", field)
+		}
+		for _, key := range []string{"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller", "volume.kubernetes.io/selected-node"} {
+			unstructured.RemoveNestedField(u.Object, "metadata", "annotations", key)
+		}
+		for _, field := range [][]string{{"status"}, {"spec", "nodeName"}, {"spec", "volumeName"}, {"spec", "clusterIP"}, {"spec", "clusterIPs"}} {
+			if u.GetKind() != "Service" || field[0] == "status" { // a headless Service says so by its address
+				unstructured.RemoveNestedField(u.Object, field...)
+			}
+		}
+		s.Check("restore "+u.GetKind()+" "+u.GetName(), s.Client.Create(s.Context(), u))
+	}
+}
+
+// A namespace is restored from a backup, whole or without what Lockstep makes itself. The set is whole
+// again, and everything that was restored stays: pods and StatefulSets are adopted, PVCs are used.
+func TestRestoreFromABackup(t *testing.T) {
+	each(t, map[string][]schema.GroupVersionKind{
+		"whole": restored, "sets and PVCs": {restored[0], restored[len(restored)-1]},
+	}, func(s *scene, kinds []schema.GroupVersionKind) {
+		set := s.settled(s.newSet("a", 2, 3, imageA, volumes(keepClaims, keepClaims)))
+		backup := s.backUp(kinds...)
+		s.Remove(set)
+		s.Eventually("the namespace is empty", func() error {
+			for _, u := range s.backUp(restored...) {
+				if u.GetKind() == "PersistentVolumeClaim" && u.GetDeletionTimestamp() == nil {
+					s.Remove(u)
+				}
+			}
+			return drill.Lacking("objects", 0, len(s.backUp(restored...)))
+		})
+		s.restore(backup)
+		s.Until("the set is there again", func() bool { again := s.Set("a"); return again != nil && again.UID != set.UID })
+		s.awaitSettled(s.Set("a"))
+		now := map[types.UID]bool{}
+		for _, u := range s.backUp(restored...) {
+			now[u.GetUID()] = true
+		}
+		for _, u := range backup {
+			if !now[u.GetUID()] {
+				s.Errorf("%s %s was restored, and replaced", u.GetKind(), u.GetName())
+			}
+		}
+		same(s.T, "pods", 6, len(s.UIDs()))
 	})
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"archive/tar"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -79,14 +78,14 @@ func TestAReportReplays(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
 		same(t, "the plan of "+name, s.decided(bed.Plane, name), s.decided(replay, name))
 		for _, verb := range []string{"status", "plan"} {
-			same(t, verb+" "+name, asAnswered(files["seen/"+name+"/"+verb+".txt"]), asAnswered(s.answer(replay, verb, name)))
+			same(t, verb+" "+name, asAnswered(files["seen/"+name+"/"+verb+".txt"]), asAnswered(s.answer(replay, "", verb, name)))
 		}
 	}
 	explained := 0
 	for name, text := range files {
 		if claim, ok := strings.CutPrefix(strings.TrimSuffix(name, ".txt"), "seen/why/"); ok {
 			explained++
-			same(t, "why "+claim, asAnswered(text), asAnswered(s.answer(replay, "why", "pvc/"+claim)))
+			same(t, "why "+claim, asAnswered(text), asAnswered(s.answer(replay, "", "why", "pvc/"+claim)))
 		}
 	}
 	if explained < 18 {
@@ -94,32 +93,9 @@ func TestAReportReplays(t *testing.T) {
 	}
 }
 
-// answer is what a command prints on a control plane.
-func (s *scene) answer(on *drill.Plane, args ...string) string {
-	out, errOut, err := s.PluginOn(on, "", args...)
-	if err != nil {
-		s.Fatalf("%v: %v\n%s", args, err, errOut)
-	}
-	return out
-}
-
 // decided lists the writes of a plan, with the incarnations that they are for. Revisions have other names in a replay.
 func (s *scene) decided(on *drill.Plane, set string) (all []string) {
-	var plan struct {
-		Parts []struct {
-			Group   *int
-			Actions []struct {
-				Verb, Reason  string
-				Object        struct{ Kind, Name string }
-				Preconditions struct{ UID string }
-			}
-			Waits []struct{ Reason string }
-		}
-	}
-	if err := json.Unmarshal([]byte(s.answer(on, "plan", set, "-o", "json")), &plan); err != nil {
-		s.Fatal(err)
-	}
-	for _, part := range plan.Parts {
+	for _, part := range s.askOn(on, "", "plan", set).Parts {
 		for _, a := range part.Actions {
 			if a.Object.Kind == "ControllerRevision" {
 				a.Object.Name = ""

@@ -51,13 +51,14 @@ func (s *scene) become(set *lwsv1.LeaderWorkerSet, document string) *lwsv1.Leade
 	return now
 }
 
-// readyGroups returns the images of the groups whose pods are all ready and alike.
+// readyGroups returns the images of the groups of an incarnation whose pods are all ready and alike.
 func (s *scene) readyGroups(set *lwsv1.LeaderWorkerSet) map[int]string {
 	size := int(*set.Spec.LeaderWorkerTemplate.Size)
 	count, images := map[int]int{}, map[int]string{}
 	for _, pod := range s.podsOf(set) {
 		var index int
-		if _, err := fmt.Sscan(pod.Labels[lwsv1.GroupIndexLabelKey], &index); err == nil && drill.PodReady(pod) && (images[index] == "" || images[index] == imageOf(pod)) {
+		isOwn := drill.PodReady(pod) && s.Root(pod.UID) == set.UID
+		if _, err := fmt.Sscan(pod.Labels[lwsv1.GroupIndexLabelKey], &index); err == nil && isOwn && (images[index] == "" || images[index] == imageOf(pod)) {
 			count[index]++
 			images[index] = imageOf(pod)
 		}

@@ -179,17 +179,23 @@ func (s *scene) awaitHolds(name string, condition lwsv1.LeaderWorkerSetCondition
 
 // podsMissing names a pod that is wrong, missing or too many.
 func (s *scene) podsMissing(set *lwsv1.LeaderWorkerSet) error {
-	image := set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
+	if set.Spec.GroupIdentity == lwsv1.HashGroupIdentity {
+		for _, leader := range s.leadersOf(set) {
+			if err := s.unlike(set, leader); err != nil {
+				return err
+			}
+		}
+	}
+	return s.mixed(set, set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image)
+}
+
+// mixed is an error unless all pods of an incarnation of a set are there and ready, and each has one of these images.
+func (s *scene) mixed(set *lwsv1.LeaderWorkerSet, images ...string) error {
 	pods := s.podsOf(set)
 	for _, pod := range pods {
-		if !drill.PodReady(pod) {
-			return fmt.Errorf("pod %s is not ready", pod.Name)
-		}
-		if s.Root(pod.UID) != set.UID {
-			return fmt.Errorf("pod %s is not of this incarnation", pod.Name)
-		}
-		if imageOf(pod) != image {
-			return fmt.Errorf("pod %s has image %s, not %s", pod.Name, imageOf(pod), image)
+		ready, root := drill.PodReady(pod), s.Root(pod.UID)
+		if !ready || root != set.UID || !slices.Contains(images, imageOf(pod)) {
+			return fmt.Errorf("pod %s is ready: %t, is of set %s, and has image %s", pod.Name, ready, root, imageOf(pod))
 		}
 	}
 	return drill.Lacking("pods", int(*set.Spec.Replicas**set.Spec.LeaderWorkerTemplate.Size), len(pods))
@@ -219,23 +225,7 @@ func (s *scene) awaitNothing(uid types.UID) {
 
 // awaitGroupReady waits until all pods of a group are ready and belong to this set.
 func (s *scene) awaitGroupReady(set *lwsv1.LeaderWorkerSet, index int) {
-	leader := fmt.Sprintf("%s-%d", set.Name, index)
-	s.Eventually("group "+leader+" is ready", func() error {
-		want := []string{leader}
-		for j := 1; j < int(*set.Spec.LeaderWorkerTemplate.Size); j++ {
-			want = append(want, fmt.Sprintf("%s-%d", leader, j))
-		}
-		for _, name := range want {
-			pod := s.Pod(name)
-			if pod == nil || !drill.PodReady(pod) || s.Root(pod.UID) != set.UID {
-				return fmt.Errorf("pod %s is not there, not ready or not of this incarnation", name)
-			}
-		}
-		if ok := s.StatefulSet(leader); ok == nil && len(want) > 1 {
-			return fmt.Errorf("statefulset %s is not there", leader)
-		}
-		return nil
-	})
+	s.Until(fmt.Sprintf("group %d of set %s is ready", index, set.Name), func() bool { return s.readyGroups(set)[index] != "" })
 }
 
 // bornSince returns the records of one type that were first seen after a mark.

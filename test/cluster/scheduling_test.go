@@ -80,20 +80,6 @@ func refusal(pod *corev1.Pod) string {
 	return "nothing"
 }
 
-// TestPodsWaitForClaimsOnTheirWayOut: a pod with a terminating PVC waits, names it, and is scheduled
-// with the next PVC.
-func TestPodsWaitForClaimsOnTheirWayOut(t *testing.T) {
-	s := asideScene(t)
-	claim := s.boundClaim("data")
-	s.Remove(claim)
-	s.user("web", []string{"data"}, by(ourScheduler))
-	s.awaitRefused("web", `persistentvolumeclaim "data" is being deleted`)
-	s.vanish(claim)
-	s.awaitRefused("web", `persistentvolumeclaim "data" not found`)
-	s.classClaim("data", "local")
-	s.checkRecorded(s.awaitScheduled("web"), "data")
-}
-
 // checkRecorded checks that PVCs had the use record of a pod before it was bound.
 func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
 	s.WantRecorded(pod, claims...)
@@ -143,6 +129,7 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 		s.awaitRefused(web, fmt.Sprintf("persistentvolumeclaim %q is being deleted", data))
 		s.Check("the pod was not bound", drill.Lacking("use record of claim "+late, "", s.recordOf(late)))
 		s.vanish(claim)
+		s.awaitRefused(web, fmt.Sprintf("persistentvolumeclaim %q not found", data))
 		s.classClaim(data, "local")
 		s.checkRecorded(s.awaitScheduled(web), data, late)
 	}
@@ -378,4 +365,81 @@ func (s *scene) awaitGangMissing(status metav1.ConditionStatus) {
 	s.Until(gangMissing+" is "+string(status), func() bool {
 		return meta.IsStatusConditionPresentAndEqual(s.Set("a").Status.Conditions, gangMissing, status)
 	})
+}
+
+const quotaGate = "kueue.x-k8s.io/admission"
+
+// gateCreated stands for the webhook of another program: pods with a label are created with a gate. What it returns ends it.
+func (s *scene) gateCreated(label, value, gate string) client.Object {
+	binding := s.lendManifest("gate", "LABEL", label, "VALUE", value, "GATE", gate)[1]
+	s.Eventually("the stand-in gates pods", func() error {
+		pod := &corev1.Pod{ObjectMeta: s.Meta("a-0"), Spec: template(imageA).Spec}
+		pod.Labels, pod.Annotations = map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.WorkerIndexLabelKey: "0", label: value}, sized("2")
+		return errors.Join(s.Client.Create(s.Context(), pod, client.DryRunAll), drill.Lacking("gate", true, hasGate(pod, gate)))
+	})
+	return binding
+}
+
+func hasGate(pod *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == name })
+}
+
+// admit removes the gate from the pods of a group, as Kueue does when there is quota.
+func (s *scene) admit(names ...string) {
+	for _, name := range names {
+		s.Until("pod "+name+" is queued", func() bool { pod := s.Pod(name); return pod != nil && hasGate(pod, quotaGate) })
+		s.Patch(s.Pod(name), `{"spec":{"schedulingGates":null}}`)
+	}
+}
+
+// waitsForQuota is an error until the plugin says that exactly these groups wait for quota.
+func (s *scene) waitsForQuota(groups ...int) error {
+	var waiting []int
+	for _, group := range s.ask("", "status", "a").Groups {
+		for _, wait := range group.Waiting {
+			if strings.Contains(wait.Message, "waits for quota") && strings.Contains(wait.Message, quotaGate) {
+				waiting = append(waiting, group.Index)
+			}
+		}
+	}
+	if !slices.Equal(waiting, groups) {
+		return fmt.Errorf("groups %v wait for quota, want %v", waiting, groups)
+	}
+	return nil
+}
+
+// Groups wait for quota, each on its own, and the plugin says so. A group that is recreated asks for
+// quota again. Quota is no failure: nothing else is recreated.
+func TestASetThatWaitsForQuota(t *testing.T) {
+	s := asideScene(t)
+	const queue = "kueue.x-k8s.io/queue-name"
+	s.gateCreated(queue, "team", quotaGate) // as Kueue's webhook does for pods with a queue
+	set := s.newSet("a", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Labels = map[string]string{queue: "team"}
+	})
+	s.Create(set)
+	s.Eventually("both groups wait", func() error { return s.waitsForQuota(0, 1) })
+	s.admit("a-0", "a-0-1")
+	s.Eventually("one group waits", func() error {
+		if now := s.Set("a"); now.Status.ReadyReplicas != 1 {
+			return drill.Lacking("ready groups", 1, now.Status.ReadyReplicas)
+		}
+		return s.waitsForQuota(1)
+	})
+	s.admit("a-1", "a-1-1")
+	s.awaitSettled(set)
+
+	before := s.UIDs()
+	s.crash("a-0-1", 1)
+	s.Eventually("the recreated group waits", func() error {
+		if now := s.UIDs()["a-0"]; now == "" || now == before["a-0"] {
+			return drill.ErrStill
+		}
+		return s.waitsForQuota(0)
+	})
+	s.admit("a-0", "a-0-1")
+	s.awaitRecreated(set, before, 0)
+	if r := s.Set("a").Status.Restarts; len(r) != 1 || r[0].Count != 1 {
+		t.Errorf("restarts: %+v", r)
+	}
 }

@@ -83,8 +83,11 @@ func TestTakeover(t *testing.T) {
 	s.silentAfterARestart()
 
 	for _, e := range all {
-		if e.name == changedClaims {
+		switch e.name {
+		case changedClaims:
 			t.Run("changed claims", func(t *testing.T) { keepsItsClaims(t, e) })
+		case "claims":
+			t.Run("restarts", func(t *testing.T) { restartsKeepClaims(t, e) })
 		}
 	}
 	t.Run("handed back", func(t *testing.T) { handedBack(t, s, other, held, append(all, step, surge)) })
@@ -155,6 +158,21 @@ func keepsItsClaims(t *testing.T, e *standinSet) {
 		if pod.Name == e.name+"-0" {
 			same(t, "UID of pod "+pod.Name, before, pod.UID)
 		}
+	}
+}
+
+// restartsKeepClaims restarts the groups of a set whose worker StatefulSets deleted their PVCs with them.
+func restartsKeepClaims(t *testing.T, e *standinSet) {
+	before := e.Claims()
+	for index := range e.replicas {
+		workers := e.StatefulSet(fmt.Sprintf("%s-%d", e.name, index))
+		same(t, "policy of "+workers.Name, keepClaims, workers.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted)
+		e.restartGroup(e.set, workers.Name)
+	}
+	now := e.Claims()
+	for _, pod := range e.podsOf(e.set) {
+		name := claimPrefix + pod.Name
+		same(t, "UID of PVC "+name, before[name].UID, now[name].UID)
 	}
 }
 
@@ -425,10 +443,7 @@ type standinSet struct {
 // found creates a set and its objects.
 func (s *scene) found(other *standin.Other, v otherSet) *standinSet {
 	e := &standinSet{otherSet: v, scene: s, other: other}
-	e.set = s.newSet(v.name, v.replicas, v.size, imageA)
-	if v.edit != nil {
-		v.edit(e.set)
-	}
+	e.set = s.newSet(v.name, v.replicas, v.size, imageA, v.edit)
 	s.Create(e.set)
 	e.record(1)
 	e.keys = slices.Repeat([]string{e.key}, int(v.replicas))

@@ -93,14 +93,14 @@ func (s *scene) awaitOwner(kind string) {
 	})
 }
 
-// restartGroup deletes a leader and waits until the set is settled with another one.
+// restartGroup deletes a leader and waits until the set is settled without it.
 func (s *scene) restartGroup(set *lwsv1.LeaderWorkerSet, leader string) {
 	before := s.Pod(leader)
 	if before == nil {
 		s.Fatalf("there is no leader %s", leader)
 	}
 	s.Remove(before)
-	drill.Another(s.Scene, before)
+	s.Until("leader "+leader+" is gone", func() bool { return s.Now(before) == nil })
 	s.awaitSettled(set)
 }
 
@@ -164,49 +164,6 @@ func outlive(s *scene, whenDeleted retention) {
 	s.awaitClaims("PVCs are the same after a rollout", claims)
 	same(s.T, "bound PVCs", claims, s.awaitBound(9))
 	s.stayHeld(claims)
-}
-
-// A worker StatefulSet of another implementation deletes its PVCs with it. The operator prevents
-// that before the group restarts.
-func TestClaimsMadeByOthersOutliveRestarts(t *testing.T) {
-	s := newScene(t)
-	set := s.settled(s.newSet("a", 2, 3, imageA, volumes(deleteClaims, keepClaims)))
-	claims := s.awaitBound(6)
-	s.awaitOwner("LeaderWorkerSet")
-	s.Check("kill the operator", bed.Operator.Kill())
-	var workers []*appsv1.StatefulSet
-	for _, sts := range s.StatefulSets() {
-		if sts.Name != "a" {
-			workers = append(workers, sts)
-			s.Patch(sts, `{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Retain"}}}`)
-		}
-	}
-	for _, claim := range s.Claims() {
-		if claim.Labels[lwsv1.GroupIndexLabelKey] != "" {
-			s.Patch(claim, `{"metadata":{"ownerReferences":null}}`)
-		}
-	}
-	for _, sts := range workers { // the StatefulSet controller looks at their PVCs again
-		s.Patch(sts, `{"metadata":{"annotations":{"test.lockstep.dev/look":"again"}}}`)
-	}
-	s.awaitOwner("StatefulSet")
-	s.Check("start the operator", bed.Operator.Start())
-	s.awaitOwner("LeaderWorkerSet")
-	s.Eventually("worker StatefulSets have no part in the end of claims", func() error {
-		var errs []error
-		for _, sts := range s.StatefulSets() {
-			errs = append(errs, drill.Lacking("policy of "+sts.Name, keepClaims, sts.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted))
-		}
-		return errors.Join(errs[1:]...) // the first is that of the leaders
-	})
-	for _, sts := range s.StatefulSets() {
-		if sts.Name != "a" && sts.Generation != 3 {
-			t.Errorf("statefulset %s was written %d times", sts.Name, sts.Generation)
-		}
-	}
-	s.restartGroup(set, "a-0")
-	s.restartGroup(set, "a-1")
-	s.awaitClaims("PVCs are the same after restarts", claims)
 }
 
 // setDeleted deletes a set. Its PVCs follow the policy. In the foreground, the garbage collector is

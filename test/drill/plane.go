@@ -1,14 +1,18 @@
 package drill
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Components of the control plane that a test may kill or restart.
@@ -28,8 +32,6 @@ type Plane struct {
 	// QPS is the controller manager's limit of requests per second. The default of 20
 	// limits all StatefulSets together. The burst is 1.5 times the QPS.
 	QPS int
-	// Stages names kwok's pod stages, where they are not the default ones.
-	Stages string
 	// Egress is the Unix socket of a proxy through which the API server reaches Services and kubelets.
 	Egress string
 }
@@ -43,9 +45,6 @@ func (p *Plane) AuditLog() string { return filepath.Join(p.Dir, "audit.log") }
 // Up starts the control plane on free ports, and returns when it is ready.
 func (p *Plane) Up() error {
 	args := []string{"up", "--nodes", strconv.Itoa(p.Nodes), "--audit", "--kcm-qps", strconv.Itoa(p.QPS)}
-	if p.Stages != "" {
-		args = append(args, "--stages", p.Stages)
-	}
 	if p.Egress != "" {
 		args = append(args, "--egress", p.Egress)
 	}
@@ -100,4 +99,87 @@ func FreePorts(n int) ([]int, error) {
 		}
 	}
 	return nil, fmt.Errorf("no %d free ports on 127.0.0.1", n)
+}
+
+// Front stands where the API server calls webhooks, as a Service does: it joins each connection to one of some ports.
+type Front struct {
+	net.Listener
+
+	mu    sync.Mutex
+	ports []int
+	calls int
+}
+
+// NewFront listens at a port of the loopback interface, and forwards to others.
+func NewFront(port int, to ...int) (*Front, error) {
+	listener, err := net.Listen("tcp", address(port))
+	if err != nil {
+		return nil, err
+	}
+	f := &Front{Listener: listener, ports: to}
+	go f.serve()
+	return f, nil
+}
+
+// To changes where later connections are forwarded to.
+func (f *Front) To(ports ...int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ports = ports
+}
+
+func (f *Front) serve() {
+	for {
+		near, err := f.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			far, err := net.Dial("tcp", address(f.next()))
+			if err != nil {
+				_ = near.Close()
+				return
+			}
+			Join(near, far)
+		}()
+	}
+}
+
+// next returns the ports in turn.
+func (f *Front) next() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	return f.ports[f.calls%len(f.ports)]
+}
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// Tunnel answers one CONNECT request, as of an API server with an egress, by joining it to an address.
+func Tunnel(w http.ResponseWriter, r *http.Request, address string) {
+	far, err := net.Dial("tcp", address)
+	if r.Method != http.MethodConnect || err != nil {
+		http.Error(w, errors.Join(errors.New(r.Method), err).Error(), http.StatusBadGateway)
+		return
+	}
+	near, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		_ = far.Close()
+		return
+	}
+	if _, err := io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+		_ = near.Close()
+		_ = far.Close()
+		return
+	}
+	Join(near, far)
+}
+
+// Join copies in both directions until either side ends.
+func Join(near, far net.Conn) {
+	var once sync.Once
+	end := func() { _, _ = near.Close(), far.Close() }
+	go func() { _, _ = io.Copy(near, far); once.Do(end) }()
+	_, _ = io.Copy(far, near)
+	once.Do(end)
 }

@@ -45,8 +45,8 @@ type Recorder struct {
 
 // recorded is the kinds that a recorder watches.
 var recorded = []client.ObjectList{
-	&lwsv1.LeaderWorkerSetList{}, &appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{},
-	&corev1.ServiceList{}, &corev1.PodList{}, &eventsv1.EventList{},
+	&lwsv1.LeaderWorkerSetList{}, &appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{},
+	&appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.PodList{}, &eventsv1.EventList{},
 }
 
 // record records until ctx ends. It returns when all kinds are watched.
