@@ -122,15 +122,6 @@ func (c *cluster) kubectl(t *testing.T, args ...string) string {
 	return must(t, binary(t), append([]string{"kubectl", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...)
 }
 
-func (c *cluster) apply(t *testing.T, manifest string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.kubectl(t, "apply", "-f", path)
-}
-
 // status is the part of status -o json that the tests read.
 type status struct {
 	Components []struct {
@@ -169,32 +160,6 @@ func eventually(t *testing.T, what string, ask func() bool) {
 		}
 	}
 }
-
-const workload = `
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: "123"}
-spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
----
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: web}
-spec:
-  replicas: 3
-  serviceName: web
-  podManagementPolicy: Parallel
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      initContainers: [{name: init, image: busybox}]
-      containers: [{name: main, image: nginx, resources: {limits: {nvidia.com/gpu: 8}}}]
-  volumeClaimTemplates:
-  - metadata: {name: data}
-    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-  - metadata: {name: wait}
-    spec: {storageClassName: local-wait, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-`
 
 // TestCluster runs all that a user does with one cluster. The steps run in order, and each needs the
 // steps before it.
@@ -246,7 +211,7 @@ func directoryInUse(t *testing.T, c *cluster) {
 }
 
 func pvcsBindAndPodsRun(t *testing.T, c *cluster) {
-	c.apply(t, workload)
+	c.kubectl(t, "apply", "-f", "testdata/workload.yaml")
 	c.kubectl(t, "rollout", "status", "statefulset/web", "--timeout=5m")
 	c.kubectl(t, "wait", "pvc", "--all", "--for=jsonpath={.status.phase}=Bound", "--timeout=5m")
 	claims := strings.Fields(c.kubectl(t, "get", "pvc", "-o", "name"))
@@ -290,20 +255,8 @@ func requestsAreAudited(t *testing.T, c *cluster) {
 	}
 }
 
-const reluctant = `
-apiVersion: v1
-kind: Pod
-metadata: {name: hangs, annotations: {local.lockstep.dev/hang-on-delete: "true"}}
-spec: {containers: [{name: main, image: nginx}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: held, finalizers: [example.com/hold]}
-spec: {containers: [{name: main, image: nginx}]}
-`
-
 func podsStayTerminating(t *testing.T, c *cluster) {
-	c.apply(t, reluctant)
+	c.kubectl(t, "apply", "-f", "testdata/reluctant.yaml")
 	c.kubectl(t, "wait", "pod/hangs", "pod/held", "--for=condition=Ready", "--timeout=5m")
 	c.kubectl(t, "delete", "pod", "hangs", "held", "--wait=false")
 	eventually(t, "kwok has done its part for the held pod", func() bool {

@@ -42,66 +42,6 @@ type realNode struct {
 	relay   *relay
 }
 
-// containerdConfig keeps the files of containerd in dir, and its sockets on loopback. A process with a
-// raised oom_score_adj may not lower it.
-const containerdConfig = `version = 2
-root = "%[1]s/containerd/root"
-state = "%[1]s/containerd/state"
-[grpc]
-  address = "%[1]s/c.sock"
-[ttrpc]
-  address = "%[1]s/t.sock"
-[plugins."io.containerd.grpc.v1.cri"]
-  restrict_oom_score_adj = true
-  sandbox_image = %[2]q
-  disable_tcp_service = true
-  stream_server_address = "127.0.0.1"
-  stream_server_port = "0"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = %[3]q
-    conf_dir = "%[1]s/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        SystemdCgroup = false
-`
-
-// kubeletConfig changes the defaults of a kubelet: it uses directories of the test, accepts version 1
-// of control groups, and evicts no pod because of a full disk.
-const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-address: %[5]s
-port: %[2]d
-readOnlyPort: 0
-healthzBindAddress: 127.0.0.1
-healthzPort: %[3]d
-authentication:
-  anonymous: {enabled: false}
-  webhook: {enabled: false}
-  x509: {clientCAFile: %[1]s/ca.crt}
-authorization: {mode: AlwaysAllow}
-containerRuntimeEndpoint: unix://%[1]s/c.sock
-podLogsDir: %[1]s/pods
-volumePluginDir: %[1]s/plugins
-cgroupDriver: cgroupfs
-cgroupRoot: /%[4]s
-enforceNodeAllocatable: []
-failCgroupV1: false
-failSwapOn: false
-protectKernelDefaults: true
-clusterDNS: [%[5]s]
-clusterDomain: %[6]s
-resolvConf: ""
-makeIPTablesUtilChains: false
-oomScoreAdj: 0
-evictionHard: {memory.available: 1Mi, nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%", imagefs.inodesFree: "0%%"}
-imageGCHighThresholdPercent: 100
-nodeStatusUpdateFrequency: 5s
-`
-
 // newNode writes the files of a node.
 func newNode(dir string) (*realNode, error) {
 	n := &realNode{dir: dir, group: fmt.Sprintf("lockstep-node-%d", os.Getpid())}
@@ -121,16 +61,22 @@ func newNode(dir string) (*realNode, error) {
 		}
 	}
 	return n, errors.Join(
-		n.write("containerd.toml", containerdConfig, dir, pauseImage, networkPlugins),
+		n.fill("containerd.toml", dir, pauseImage, networkPlugins),
 		n.write("cni/10-pods.conflist", podNetwork, dir),
-		n.write("kubelet.yaml", kubeletConfig, dir, n.ports[0], n.ports[1], n.group, nodeAddress, clusterDomain),
-		n.write("proxy.yaml", proxyConfig, dir, nodeName, nodeAddress),
-		n.write("Corefile", corefile, dir, nodeAddress, clusterDomain),
+		n.fill("kubelet.yaml", dir, n.ports[0], n.ports[1], n.group, nodeAddress, clusterDomain),
+		n.fill("proxy.yaml", dir, nodeName, nodeAddress),
+		n.fill("Corefile", dir, nodeAddress, clusterDomain),
 	)
 }
 
 func (n *realNode) write(name, form string, values ...any) error {
 	return os.WriteFile(filepath.Join(n.dir, name), fmt.Appendf(nil, form, values...), 0o644)
+}
+
+// fill writes a file of testdata with its values.
+func (n *realNode) fill(name string, values ...any) error {
+	form, err := os.ReadFile(filepath.Join("testdata", name))
+	return errors.Join(err, n.write(name, string(form), values...))
 }
 
 // start starts containerd with the images of the drills, and the kubelet.

@@ -173,20 +173,6 @@ ip route add default dev pods0
 const podNetwork = `{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"bridge","bridge":"pods0","isDefaultGateway":true,
 "ipam":{"type":"host-local","dataDir":"%s/addresses","ranges":[[{"subnet":"10.201.0.0/24","gateway":"` + nodeAddress + `"}]]}}]}`
 
-// proxyConfig leaves the kernel's settings of the machine alone.
-const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
-kind: KubeProxyConfiguration
-hostnameOverride: %[2]s
-bindAddress: %[3]s
-healthzBindAddress: 127.0.0.1:10256
-metricsBindAddress: 127.0.0.1:10249
-clientConnection: {kubeconfig: %[1]s/proxy.kubeconfig}
-mode: iptables
-clusterCIDR: 10.201.0.0/24
-iptables: {localhostNodePorts: false}
-conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
-`
-
 // startProxy starts kube-proxy, which makes Services of pods reachable in the network of the node.
 func (n *realNode) startProxy() error {
 	return n.stage.start("kube-proxy", n.log("kube-proxy"), n.program, "proxy", "--config", filepath.Join(n.dir, "proxy.yaml"))
@@ -286,16 +272,6 @@ const (
 	// dnsUser is the account of CoreDNS. It has its own rights, not those of the node.
 	dnsUser = "system:serviceaccount:kube-system:coredns"
 )
-
-// corefile answers names of Services and of their pods, from a watch and without a cache. It forwards nothing.
-const corefile = `%[3]s:53 {
-  bind %[2]s
-  errors
-  kubernetes %[3]s {
-    kubeconfig %[1]s/dns.kubeconfig
-  }
-}
-`
 
 // startDNS starts CoreDNS at the address of the node, which the kubelet writes into pods.
 func (n *realNode) startDNS() error {
