@@ -24,7 +24,8 @@ import (
 // The set reports what a quota or policy refuses. Other groups go on, and it ends with the refusal.
 func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 	s := newScene(t)
-	policy := s.refuseStatefulSet("w-1")
+	policy := s.lendManifest("refusal", "STATEFULSET", "w-1")[0]
+	s.Eventually("the policy acts", func() error { return s.probed(foreignStatefulSet("probe"), policy.GetName()) })
 	quota := s.forbid("services")
 	s.Eventually("the quota counts", func() error {
 		return s.probed(foreignService("probe"), "exceeded quota")
@@ -84,13 +85,6 @@ func TestSetsAreDeletedWithoutTheOperator(t *testing.T) {
 // forbid gives the namespace a quota of none of a resource.
 func (s *scene) forbid(resource string) client.Object {
 	return s.lendManifest("quota", "RESOURCE", resource)[0]
-}
-
-// refuseStatefulSet denies StatefulSets of a name until the policy is removed or the test ends.
-func (s *scene) refuseStatefulSet(name string) client.Object {
-	policy := s.lendManifest("refusal", "STATEFULSET", name)[0]
-	s.Eventually("the policy acts", func() error { return s.probed(foreignStatefulSet("probe"), policy.GetName()) })
-	return policy
 }
 
 // probed is an error unless the API server denies an object with this text.
@@ -217,10 +211,8 @@ func unanswered(err error) bool {
 // warnings fails a test on each warning.
 type warnings struct{ s *scene }
 
-func (w warnings) HandleWarningHeader(_ int, _, text string) { w.s.Errorf("warned: %s", text) }
-
 func (w warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
-	w.HandleWarningHeader(0, "", text)
+	w.s.Errorf("warned: %s", text)
 }
 
 // The operator's own account may make the dry runs. Only a write of a template makes any, and a plan of a file tells what
@@ -229,7 +221,7 @@ func TestTemplatesAreTriedByTheOperator(t *testing.T) {
 	s := newScene(t)
 	s.MayWrite(s.Namespace)
 	config := rest.CopyConfig(bed.Rest)
-	config.WarningHandler = warnings{s}
+	config.WarningHandlerWithContext = warnings{s}
 	user, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
 	must(t, err)
 	for what, identity := range map[string]lwsv1.GroupIdentityType{"a": lwsv1.OrdinalGroupIdentity, "b": lwsv1.HashGroupIdentity} {

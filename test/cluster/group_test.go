@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,14 +71,6 @@ func (s *scene) touched(set *lwsv1.LeaderWorkerSet) {
 	})
 }
 
-// exhaust creates set a whose group 1 may not fail, and lets it fail.
-func (s *scene) exhaust(edits ...edit) (*lwsv1.LeaderWorkerSet, map[string]types.UID) {
-	none := int32(0)
-	set := s.settled(s.newSet("a", 2, 2, imageA, append([]edit{limited(&none)}, edits...)...))
-	s.crash("a-1-1", 1)
-	return set, s.awaitStopped()
-}
-
 // A group is recreated as often as it may. The next failure stops it: its pods stay, the set says so
 // once, and the plugin shows the next step.
 func TestAGroupHasABudgetOfRestarts(t *testing.T) {
@@ -130,13 +121,7 @@ func TestAGroupHasABudgetOfRestarts(t *testing.T) {
 		s.RestartOperator()
 		s.touched(set)
 		same(t, "pods", before, s.allUIDs())
-		told := 0
-		for _, e := range drill.Live[*eventsv1.Event](s.Recorder) {
-			if e.Reason == exceeded {
-				told++
-			}
-		}
-		same(t, "events", 1, told)
+		same(t, "events", 1, len(s.Events(set, exceeded)))
 	})
 }
 
@@ -168,8 +153,9 @@ func TestWhatLetsAStoppedGroupGo(t *testing.T) {
 			same(s.T, "pods", before, s.awaitStopped())
 		},
 	}, func(s *scene, lets func(*scene, *lwsv1.LeaderWorkerSet, map[string]types.UID)) {
-		set, before := s.exhaust()
-		lets(s, set, before)
+		set := s.settled(s.newSet("a", 2, 2, imageA, limited(new(int32(0)))))
+		s.crash("a-1-1", 1)
+		lets(s, set, s.awaitStopped())
 	})
 }
 

@@ -54,21 +54,13 @@ func (s *scene) unlike(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) error {
 	if leader.Annotations[corev1.PodDeletionCost] != "" {
 		return fmt.Errorf("leader %s still has a deletion cost", leader.Name)
 	}
+	address := corev1.EnvVar{Name: lwsv1.LwsLeaderAddress, Value: host + "." + leader.Spec.Subdomain + "." + set.Namespace}
 	for _, pod := range pods {
-		if got, address := variable(pod, lwsv1.LwsLeaderAddress), host+"."+leader.Spec.Subdomain+"."+set.Namespace; got != address {
-			return fmt.Errorf("pod %s dials %q instead of %q", pod.Name, got, address)
+		if env := pod.Spec.Containers[0].Env; !slices.Contains(env, address) {
+			return fmt.Errorf("pod %s has variables %v without %v", pod.Name, env, address)
 		}
 	}
 	return drill.Lacking("pods of group "+host, int(*set.Spec.LeaderWorkerTemplate.Size), len(pods))
-}
-
-func variable(pod *corev1.Pod, name string) string {
-	for _, v := range pod.Spec.Containers[0].Env {
-		if v.Name == name {
-			return v.Value
-		}
-	}
-	return ""
 }
 
 func TestGroupsWithKeys(t *testing.T) {
@@ -259,7 +251,7 @@ func (s *scene) replaceKeyed() {
 	s.AwaitEvent("a", "GroupReplacementDeferred", "Leader pod "+next.Name+" waits for 1 terminating group(s) to be removed before scheduling")
 	s.AwaitEvent("a", "GroupReplacementAdmitted", "Leader pod "+next.Name+" admitted for scheduling")
 	for _, reason := range []string{"GroupReplacementDeferred", "RecreateGroup"} {
-		same(s.T, reason, 1, len(s.events(s.Set("a"), reason)))
+		same(s.T, reason, 1, len(s.Events(s.Set("a"), reason)))
 	}
 }
 
@@ -354,7 +346,7 @@ func (s *scene) resizeKeyed() {
 	})
 	stays := s.leadersOf(set)[slices.IndexFunc(s.leadersOf(set), func(pod *corev1.Pod) bool { return pod.UID == old[0].UID || pod.UID == old[1].UID })]
 	s.unready(stays)
-	if warned := s.events(s.Set("a"), "FailedCreate"); len(warned) > 0 {
+	if warned := s.Events(s.Set("a"), "FailedCreate"); len(warned) > 0 {
 		s.Errorf("the user is told %v", warned[0].Note)
 	}
 }

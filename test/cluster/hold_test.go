@@ -255,7 +255,7 @@ func TestNamespacesEnd(t *testing.T) {
 				s.SetMode(mode)
 				s.settled(s.newSet("a", 1, 2, imageA, volumes(keepClaims, keepClaims), hasty))
 				s.awaitBound(2)
-				s.Create(s.holders()[1].Object)
+				s.lendManifest("deployment", "CLAIM", "deploy")
 				s.Create(s.newClaim("deploy")) // without a barrier in some modes
 				if held, _ := pvc.ParseMode(mode); held >= pvc.Hold {
 					s.awaitHeld("data-a-0", "data-a-0-1", "deploy")

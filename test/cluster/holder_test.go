@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,67 +15,32 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// unschedulable is a template of pods that use a PVC and fit no node.
-func unschedulable(claim string, restart corev1.RestartPolicy) corev1.PodTemplateSpec {
-	pods := template(imageA)
-	pods.Labels = map[string]string{"app": claim}
-	pods.Spec.RestartPolicy = restart
-	pods.Spec.NodeSelector = map[string]string{"nowhere": "at-all"}
-	pods.Spec.Volumes = []corev1.Volume{drill.ClaimVolume(claim, claim)}
-	return pods
-}
-
-// holder is a workload that holds a PVC of its name.
-type holder struct {
-	client.Object
-	holders string
-	letGo   string // a merge patch; if it is empty, the workload is deleted
-}
-
-func (s *scene) holders() []holder {
-	selector := func(name string) *metav1.LabelSelector {
-		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
-	}
-	nightly := batchv1.JobSpec{Template: unschedulable("cron", corev1.RestartPolicyNever)}
-	return []holder{
-		{&appsv1.StatefulSet{ObjectMeta: s.Meta("sts"), Spec: appsv1.StatefulSetSpec{Selector: selector("sts"), Template: unschedulable("sts", "")}},
-			"StatefulSet/sts", `{"spec":{"replicas":0}}`},
-		{&appsv1.Deployment{ObjectMeta: s.Meta("deploy"), Spec: appsv1.DeploymentSpec{Selector: selector("deploy"), Template: unschedulable("deploy", "")}},
-			"Deployment/deploy", `{"spec":{"replicas":0}}`},
-		{&appsv1.ReplicaSet{ObjectMeta: s.Meta("rs"), Spec: appsv1.ReplicaSetSpec{Selector: selector("rs"), Template: unschedulable("rs", "")}},
-			"ReplicaSet/rs", ""},
-		{&appsv1.DaemonSet{ObjectMeta: s.Meta("ds"), Spec: appsv1.DaemonSetSpec{Selector: selector("ds"), Template: unschedulable("ds", "")}},
-			"DaemonSet/ds", ""},
-		{&batchv1.Job{ObjectMeta: s.Meta("job"), Spec: batchv1.JobSpec{Template: unschedulable("job", corev1.RestartPolicyNever)}},
-			"Job/job", `{"spec":{"suspend":true}}`},
-		{&batchv1.CronJob{ObjectMeta: s.Meta("cron"), Spec: batchv1.CronJobSpec{Schedule: "0 0 29 2 *", JobTemplate: batchv1.JobTemplateSpec{Spec: nightly}}},
-			"CronJob/cron", `{"spec":{"suspend":true}}`},
-	}
-}
-
+// workloadsHold shows kinds of workloads, each of which holds a PVC of its name though no node fits its pods.
 func workloadsHold(s *scene) {
-	all := s.holders()
-	for _, h := range all {
-		s.claim(h.GetName())
-		s.Create(h.Object)
+	for _, name := range []string{"deploy", "sts", "rs", "ds", "job", "cron"} {
+		s.claim(name)
 	}
-	for _, h := range all {
-		claim := s.awaitHolders(h.GetName(), h.holders)
+	all := append(s.lendManifest("deployment", "CLAIM", "deploy"), s.lendManifest("holders")...)
+	for _, o := range all {
+		claim := s.awaitHolders(o.GetName(), o.GetKind()+"/"+o.GetName())
 		s.wantRefused(s.Client.Delete(s.Context(), claim, client.DryRunAll))
 	}
 	s.Eventually("the namespace counts them", func() error {
 		return drill.Lacking("held PVCs", fmt.Sprint(len(all)), s.awaitCounted().Annotations[pvc.HeldClaimsAnnotation])
 	})
-	for _, h := range all {
-		if h.letGo == "" {
-			s.Remove(h.Object, propagation(metav1.DeletePropagationBackground))
-			continue
+	for _, o := range all {
+		switch o.GetKind() {
+		case "Deployment", "StatefulSet":
+			s.Patch(o, `{"spec":{"replicas":0}}`)
+		case "Job", "CronJob":
+			s.Patch(o, `{"spec":{"suspend":true}}`)
+		default:
+			s.Remove(o, propagation(metav1.DeletePropagationBackground))
 		}
-		s.Patch(h.Object, h.letGo)
 	}
-	for _, h := range all {
-		s.awaitFree(h.GetName())
-		s.Remove(s.newClaim(h.GetName()))
+	for _, o := range all {
+		s.awaitFree(o.GetName())
+		s.Remove(s.newClaim(o.GetName()))
 	}
 }
 
@@ -133,10 +96,8 @@ func (s *scene) define(group, version, kind, plural string) client.Object {
 func strangersDoNotHold(s *scene) {
 	other := newGuarded(s.T)
 	mallory := s.as("mallory")
-	other.Create(&appsv1.StatefulSet{ObjectMeta: other.Meta("sts"), Spec: appsv1.StatefulSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}}, Template: unschedulable("theirs", ""),
-	}})
-	other.awaitHolders(other.claim("theirs").Name, "StatefulSet/sts")
+	other.lendManifest("deployment", "CLAIM", "theirs")
+	other.awaitHolders(other.claim("theirs").Name, "Deployment/theirs")
 	s.claim("theirs")
 	s.Patch(s.claim("labelled"), `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":"a","app":"theirs"}}}`)
 	forged := s.claim("forged")
@@ -150,7 +111,7 @@ func strangersDoNotHold(s *scene) {
 	copied.Annotations = map[string]string{pvc.HoldersAnnotation: "StatefulSet/x", pvc.HoldAnnotation: "mine"}
 	s.Check("create a PVC with annotations", mallory.Create(s.Context(), copied))
 	s.claim("waited-for")
-	s.Create(&corev1.Pod{ObjectMeta: s.Meta("waiting"), Spec: unschedulable("waited-for", "").Spec})
+	s.user("waiting", []string{"waited-for"}, by("nobody"))
 	s.claim("canary") // the operator sees the Deployment after all of these
 	s.wanted()
 	free := []string{"theirs", "labelled", "forged", "copied", "waited-for", "canary"}
@@ -179,8 +140,7 @@ func (s *scene) as(user string) client.Client {
 
 // wanted creates a Deployment and a PVC that it holds.
 func (s *scene) wanted() (*corev1.PersistentVolumeClaim, client.Object) {
-	deployment := s.holders()[1].Object
-	s.Create(deployment)
+	deployment := s.lendManifest("deployment", "CLAIM", "deploy")[0]
 	s.Create(s.newClaim("deploy"))
 	return s.awaitHolders("deploy", "Deployment/deploy"), deployment
 }
@@ -282,7 +242,7 @@ func holdsWithoutOperator(s *scene) {
 // deletedInModeObserve: the API server admits the deletion, and an event reports it.
 func deletedInModeObserve(s *scene) {
 	s.SetMode("observe")
-	s.Create(s.holders()[1].Object)
+	s.lendManifest("deployment", "CLAIM", "deploy")
 	s.Create(s.newClaim("deploy"))
 	claim := s.AwaitPVC("deploy", "names its user", func(claim *corev1.PersistentVolumeClaim) error {
 		return drill.Lacking("observed", "Deployment/deploy", claim.Annotations[pvc.ObservedAnnotation])

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -61,7 +62,8 @@ func TestUpgrade(t *testing.T) {
 	s.awaitGroups("a group rolls", roll, map[string]int{imageA: 3, imageB: 2})
 	s.Check("stop the former operator", bed.Operator.Kill())
 	s.crash("fail-0-1", 1) // while no operator runs
-	rolled := s.groupsOf(roll, imageB)
+	ready := s.readyGroups(roll)
+	rolled := slices.DeleteFunc(slices.Collect(maps.Keys(ready)), func(group int) bool { return ready[group] != imageB })
 	before, mark := s.UIDs(), s.Changes()
 
 	s.Check("upgrade", errors.Join(bed.Operator.Start(), bed.Plane.Restart(scheduler)))
@@ -182,16 +184,6 @@ func (s *scene) bornOnce(mark int, may func(pod string) bool) {
 			s.Errorf("pod %s was created %d times", name, count[name])
 		}
 	}
-}
-
-// groupsOf returns the groups of a set whose leader has an image.
-func (s *scene) groupsOf(set *lwsv1.LeaderWorkerSet, image string) (groups []int) {
-	for index, have := range s.readyGroups(set) {
-		if have == image {
-			groups = append(groups, index)
-		}
-	}
-	return groups
 }
 
 // nothingLeft waits until no object of the scene has an annotation that was dropped.

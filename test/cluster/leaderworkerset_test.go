@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -137,7 +136,7 @@ func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
 				t.Fatalf("there is no pod %s", name)
 			}
 			same(t, name+" labels", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: strconv.Itoa(index),
-				lwsv1.WorkerIndexLabelKey: strconv.Itoa(worker), lwsv1.GroupUniqueHashLabelKey: s.groupKey(leader), lwsv1.RevisionKey: key},
+				lwsv1.WorkerIndexLabelKey: strconv.Itoa(worker), lwsv1.GroupUniqueHashLabelKey: fmt.Sprintf("%x", sha1.Sum([]byte(s.Namespace+"/"+leader))), lwsv1.RevisionKey: key},
 				part(pod.Labels, "leaderworkerset.sigs.k8s.io/", true))
 			same(t, name+" size", "3", pod.Annotations[lwsv1.SizeAnnotationKey])
 			same(t, name+" subdomain", "a", pod.Spec.Subdomain)
@@ -204,7 +203,7 @@ func (s *scene) firstEvents(t *testing.T, set *lwsv1.LeaderWorkerSet, key string
 	s.AwaitEvent("a", "GroupsProgressing", "Pod", "Create", "a-1")
 	s.AwaitEvent("a", "GroupsProgressing", "Update", "0 groups ready of total 2 groups")
 	s.AwaitEvent("a", "AllGroupsReady", "Update", "2 groups ready of total 2 groups")
-	for _, event := range s.events(set, "") {
+	for _, event := range s.Events(set, "") {
 		same(t, "type of "+event.Reason, "Normal", event.Type)
 		same(t, "field of "+event.Reason, "", event.Regarding.FieldPath)
 		same(t, "reporting controller of "+event.Reason, "leaderworkerset", event.ReportingController)
@@ -230,12 +229,6 @@ func (s *scene) revision(set *lwsv1.LeaderWorkerSet) *appsv1.ControllerRevision 
 func ownerOf(o client.Object, apiVersion, kind string) []metav1.OwnerReference {
 	yes := true
 	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: o.GetName(), UID: o.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes}}
-}
-
-// groupKey returns the key of a group, unique across sets and namespaces.
-func (s *scene) groupKey(leader string) string {
-	sum := sha1.Sum([]byte(s.Namespace + "/" + leader))
-	return hex.EncodeToString(sum[:])
 }
 
 // part returns the keys that begin with a prefix, or the others.

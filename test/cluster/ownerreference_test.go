@@ -78,7 +78,10 @@ func TestForeignObjectsAreNeverTouched(t *testing.T) {
 		}
 		s.heals(set, foreign)
 		if c.service != "" {
-			s.awaitService(set, c.service)
+			s.Until("the set has its own service "+c.service, func() bool {
+				service := s.Service(c.service)
+				return service != nil && s.Root(service.UID) == set.UID
+			})
 		}
 	})
 }
@@ -160,14 +163,6 @@ func (s *scene) awaitNoConflict(want *lwsv1.LeaderWorkerSet) {
 			return fmt.Errorf("conditions: %+v", set.Status.Conditions)
 		}
 		return nil
-	})
-}
-
-// awaitService waits for a headless Service of the set's own.
-func (s *scene) awaitService(set *lwsv1.LeaderWorkerSet, name string) {
-	s.Until("the set has its own service "+name, func() bool {
-		service := s.Service(name)
-		return service != nil && s.Root(service.UID) == set.UID
 	})
 }
 

@@ -373,13 +373,13 @@ func stuckPod(t *testing.T, name string, there int, reported bool, held ...int) 
 			}
 		}
 		s.Eventually("the condition names the pod", func() error { return s.unnamed(l.set, len(held), name) })
-		s.Check("events of the end", drill.Lacking(gone, 0, len(s.events(l.set, gone))))
+		s.Check("events of the end", drill.Lacking(gone, 0, len(s.Events(l.set, gone))))
 		want := allPods - groupSize*len(held) + there
 		s.Until("all other pods are there", func() bool { return s.bornInto(l.set.UID, l.mark).Pods >= want })
 		s.Check("pods beside the stuck one", drill.Lacking("pods", want, s.bornInto(l.set.UID, l.mark).Pods))
 		if reported {
 			s.Until("a warning names the pod and its finalizer", func() bool {
-				return slices.ContainsFunc(s.events(l.set, ""), func(e *eventsv1.Event) bool {
+				return slices.ContainsFunc(s.Events(l.set, ""), func(e *eventsv1.Event) bool {
 					return e.Type == corev1.EventTypeWarning && mentions(e.Note, name) && mentions(e.Note, foreign)
 				})
 			})
@@ -399,7 +399,7 @@ func stuckPod(t *testing.T, name string, there int, reported bool, held ...int) 
 		s.judge(l, wholeSet)
 		for _, reason := range []string{waiting, gone} {
 			s.Until("one event reports "+reason, func() bool {
-				found := s.events(l.set, reason)
+				found := s.Events(l.set, reason)
 				return len(found) == 1 && found[0].Series == nil
 			})
 		}
@@ -430,13 +430,6 @@ func (s *scene) unnamed(want *lwsv1.LeaderWorkerSet, held int, objects ...string
 // mentions reports whether a text has a name as a word of its own.
 func mentions(text, name string) bool {
 	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,:;\"()", r) }), name)
-}
-
-// events returns the events of a set, of one reason if it is not empty.
-func (s *scene) events(set *lwsv1.LeaderWorkerSet, reason string) []*eventsv1.Event {
-	return slices.DeleteFunc(drill.Live[*eventsv1.Event](s.Recorder), func(e *eventsv1.Event) bool {
-		return e.Regarding.UID != set.UID || (reason != "" && e.Reason != reason)
-	})
 }
 
 // restored are the kinds of a backup of a whole namespace, in the order in which they are created

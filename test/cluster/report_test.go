@@ -1,13 +1,11 @@
 package cluster
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -118,20 +116,15 @@ func asAnswered(text string) []string { return strings.Fields(planVersion.Replac
 // unpacked are the files of an archive.
 func unpacked(t *testing.T, path string) map[string]string {
 	t.Helper()
-	archive, err := os.Open(path)
-	must(t, err)
-	defer archive.Close()
-	packed, err := gzip.NewReader(archive)
-	must(t, err)
-	files := map[string]string{}
-	for reader := tar.NewReader(packed); ; {
-		head, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return files
+	dir, files := t.TempDir(), map[string]string{}
+	must(t, exec.Command("tar", "-xzf", path, "-C", dir).Run())
+	must(t, filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
 		}
-		must(t, err)
-		text, err := io.ReadAll(reader)
-		must(t, err)
-		files[head.Name] = string(text)
-	}
+		text, err := os.ReadFile(file)
+		files[strings.TrimPrefix(file, dir+"/")] = string(text)
+		return err
+	}))
+	return files
 }

@@ -126,7 +126,7 @@ func TestRollout(t *testing.T) {
 	s.AwaitEvent("a", "GroupsProgressing", "Delete", "a-10")
 	s.AwaitEvent("a", "GroupsUpdating", "Update", "10 groups ready of total 10 groups")
 	s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "replica")
-	for _, event := range s.events(set, "GroupsProgressing") {
+	for _, event := range s.Events(set, "GroupsProgressing") {
 		if strings.Contains(event.Note, "10 groups ready of total 10 groups") {
 			t.Errorf("the set was available, and then not: %s", event.Note)
 		}
@@ -192,7 +192,7 @@ func TestPartitionHoldsGroups(t *testing.T) {
 		for _, group := range []string{"3", "2", "1", "0"} { // none is taken for another
 			s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "Update", "replica "+group)
 		}
-		for _, event := range s.events(set, "") {
+		for _, event := range s.Events(set, "") {
 			same(s.T, "field of "+event.Reason, "", event.Regarding.FieldPath)
 		}
 	})

@@ -56,12 +56,7 @@ func each[R any](t *testing.T, rows map[string]R, drill func(*scene, R)) {
 }
 
 // must ends the test on an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = drill.Must
 
 func propagation(policy metav1.DeletionPropagation) client.DeleteOption {
 	return client.PropagationPolicy(policy)

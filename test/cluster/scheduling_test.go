@@ -120,7 +120,7 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 			return nil
 		})
 		s.Remove(claim)
-		s.provision(waiting)
+		s.lendManifest("volume", "CLASS", slow, "CLAIM", late, "UID", string(waiting.UID))
 		if scheduler == stockScheduler {
 			s.awaitScheduled(web) // or the drill shows nothing
 			s.let(claim)
@@ -133,11 +133,6 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 		s.classClaim(data, "local")
 		s.checkRecorded(s.awaitScheduled(web), data, late)
 	}
-}
-
-// provision creates the volume of a PVC.
-func (s *scene) provision(claim *corev1.PersistentVolumeClaim) {
-	s.lendManifest("volume", "CLASS", *claim.Spec.StorageClassName, "CLAIM", claim.Name, "UID", string(claim.UID))
 }
 
 // newStrictScene creates a scene in mode strict.

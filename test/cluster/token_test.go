@@ -125,14 +125,19 @@ func TestTheOperatorsTokenIsBounded(t *testing.T) {
 	s := newScene(t)
 	s.victims()
 	f := newThief(s)
-	for _, section := range f.sections() {
+	text, err := manifests.ReadFile("testdata/token.yaml")
+	s.Check("read the requests", err)
+	text = []byte(strings.NewReplacer("NAMESPACE", s.Namespace, "UID", string(s.Set("a").UID)).Replace(string(text)))
+	var all []section
+	s.Check("read the requests", yaml.UnmarshalStrict(text, &all))
+	for _, section := range all {
 		f.tryAll(t, section.What, section.attempts())
 	}
 	f.counted()
 	s.awaitSettled(s.Set("a"))
 }
 
-// section is requests by what they are about.
+// section is requests of a client with the token, by what they are about.
 type section struct {
 	What     string
 	Requests []struct {
@@ -140,15 +145,6 @@ type section struct {
 		Bodies, Owners      []json.RawMessage
 		Want                string
 	}
-}
-
-// sections reads what a client with the token may send, and the answers.
-func (f *thief) sections() (all []section) {
-	text, err := manifests.ReadFile("testdata/token.yaml")
-	f.Check("read the requests", err)
-	text = []byte(strings.NewReplacer("NAMESPACE", f.Namespace, "UID", string(f.Set("a").UID)).Replace(string(text)))
-	f.Check("read the requests", yaml.UnmarshalStrict(text, &all))
-	return all
 }
 
 // attempts returns an attempt for each verb, path, user, body and list of owners of a section.

@@ -18,6 +18,8 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
+var must = drill.Must
+
 // limit is how long a page may take. Builds are the slowest.
 const limit = 30 * time.Minute
 
@@ -172,11 +174,4 @@ func output(t *testing.T, program string, args ...string) string {
 		t.Fatalf("%s %q: %v", program, args, err)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

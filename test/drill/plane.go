@@ -117,7 +117,7 @@ func NewFront(port int, to ...int) (*Front, error) {
 		return nil, err
 	}
 	f := &Front{Listener: listener, ports: to}
-	go f.serve()
+	go Forward(listener, func() (net.Conn, error) { return net.Dial("tcp", address(f.next())) })
 	return f, nil
 }
 
@@ -128,14 +128,15 @@ func (f *Front) To(ports ...int) {
 	f.ports = ports
 }
 
-func (f *Front) serve() {
+// Forward joins each connection of a listener to one that dial makes.
+func Forward(from net.Listener, dial func() (net.Conn, error)) {
 	for {
-		near, err := f.Accept()
+		near, err := from.Accept()
 		if err != nil {
 			return
 		}
 		go func() {
-			far, err := net.Dial("tcp", address(f.next()))
+			far, err := dial()
 			if err != nil {
 				_ = near.Close()
 				return

@@ -198,6 +198,14 @@ func Another[T client.Object](s *Scene, former T) T {
 	})
 }
 
+// Must ends a test on an error.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Check ends the test if err is not nil.
 func (s *Scene) Check(what string, err error) {
 	if err != nil {
@@ -307,6 +315,13 @@ func (s *Scene) AwaitEvent(name, reason string, parts ...string) {
 			}
 		}
 		return ErrStill
+	})
+}
+
+// Events returns the events about an object, of one reason if it is not empty.
+func (s *Scene) Events(of client.Object, reason string) []*eventsv1.Event {
+	return slices.DeleteFunc(Live[*eventsv1.Event](s.Recorder), func(e *eventsv1.Event) bool {
+		return e.Regarding.UID != of.GetUID() || (reason != "" && e.Reason != reason)
 	})
 }
 

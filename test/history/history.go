@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -37,75 +39,42 @@ func Begin(ctx context.Context, client kubernetes.Interface) (*History, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, follow := range []func(metav1.ListOptions) (watch.Interface, error){
-		func(o metav1.ListOptions) (watch.Interface, error) { return core.Pods("").Watch(ctx, o) },
-		func(o metav1.ListOptions) (watch.Interface, error) {
+	for _, follow := range []cache.WatchFuncWithContext{
+		func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return core.Pods("").Watch(ctx, o)
+		},
+		func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return core.PersistentVolumeClaims("").Watch(ctx, o)
 		},
 	} {
-		go h.follow(ctx, pods.ResourceVersion, follow)
+		w, err := watchtools.NewRetryWatcherWithContext(ctx, pods.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: follow})
+		if err != nil {
+			return nil, err
+		}
+		go func() {
+			for event := range w.ResultChan() {
+				h.see(event)
+			}
+		}()
 	}
 	return h, nil
 }
 
-// follow watches. Each watch starts where the last one ended, so that no version is missed.
-func (h *History) follow(ctx context.Context, from string, follow func(metav1.ListOptions) (watch.Interface, error)) {
-	for ctx.Err() == nil {
-		w, err := follow(metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true})
-		if err != nil {
-			h.fail(err)
-			return
-		}
-		for event := range w.ResultChan() {
-			at, err := h.read(event)
-			if err != nil {
-				h.fail(err)
-				return
-			}
-			from = at
-		}
-	}
-}
-
-// read adds the version of an event, and returns its resourceVersion.
-func (h *History) read(event watch.Event) (at string, err error) {
-	object, ok := event.Object.(metav1.Object)
-	if !ok {
-		return "", fmt.Errorf("unexpected watch event %s: %v", event.Type, event.Object)
-	}
-	at = object.GetResourceVersion()
-	if event.Type == watch.Bookmark {
-		return at, nil
-	}
-	number, err := strconv.ParseUint(at, 10, 64)
-	if err != nil {
-		return "", err
-	}
-	v := Version{At: number, Gone: event.Type == watch.Deleted}
-	v.Claim, _ = object.(*corev1.PersistentVolumeClaim)
-	v.Pod, _ = object.(*corev1.Pod)
-	h.take(v, object)
-	return at, nil
-}
-
-func (h *History) take(v Version, object metav1.Object) {
+// see adds the version of an event.
+func (h *History) see(event watch.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.versions[object.GetNamespace()] = append(h.versions[object.GetNamespace()], v)
-	if v.Gone {
-		h.gone[object.GetUID()] = true
+	if object, ok := event.Object.(metav1.Object); ok {
+		at, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+		v := Version{At: at, Gone: event.Type == watch.Deleted}
+		v.Claim, _ = object.(*corev1.PersistentVolumeClaim)
+		v.Pod, _ = object.(*corev1.Pod)
+		h.versions[object.GetNamespace()] = append(h.versions[object.GetNamespace()], v)
+		h.gone[object.GetUID()] = v.Gone
+		h.err = errors.Join(h.err, err)
+	} else {
+		h.err = errors.Join(h.err, fmt.Errorf("unexpected watch event %s: %v", event.Type, event.Object))
 	}
-	h.wake()
-}
-
-func (h *History) fail(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.err = err
-	h.wake()
-}
-
-func (h *History) wake() {
 	close(h.more)
 	h.more = make(chan struct{})
 }

@@ -12,7 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/internal/lws"
+
+	"lockstep.dev/lockstep/test/drill"
 )
+
+var must = drill.Must
 
 const (
 	root       = "../../"
@@ -297,12 +301,5 @@ func TestFleetDoesNotLinkToASet(t *testing.T) {
 				t.Errorf("panel %q: the link %s lacks %s", panel.Title, links[0].URL, variable)
 			}
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

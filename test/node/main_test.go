@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,16 +113,6 @@ func (s *scene) wantCreated(want func(name string) int) {
 	for name, have := range count {
 		s.Want("created pods "+name, drill.Lacking("pods", want(name), have))
 	}
-}
-
-// events returns the notes of the events with a reason about an object.
-func (s *scene) events(reason, about string) (notes []string) {
-	for _, e := range drill.Live[*eventsv1.Event](s.Recorder) {
-		if e.Reason == reason && e.Regarding.Name == about {
-			notes = append(notes, e.Note)
-		}
-	}
-	return notes
 }
 
 // ourScheduler is the scheduler profile with the plugin of Lockstep.

@@ -32,7 +32,7 @@ func TestAClaimInUse(t *testing.T) {
 	claim = s.PVC("used")
 	s.Remove(claim)
 	s.AwaitEvent("used", "DeletionPostponed", "pod user")
-	s.Check("events", drill.Lacking("postponements", 1, len(s.events("DeletionPostponed", "used"))))
+	s.Check("events", drill.Lacking("postponements", 1, len(s.Events(claim, "DeletionPostponed"))))
 	s.AwaitFinalizers(claim, drill.PodProtection, drill.Barrier)
 
 	container := s.mustPod("user").Status.ContainerStatuses[0].ContainerID

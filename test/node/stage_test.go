@@ -202,7 +202,7 @@ func (n *realNode) startRelay() (err error) {
 	if n.relay.api, err = net.Listen("unix", filepath.Join(n.dir, apiSocket)); err != nil {
 		return err
 	}
-	go forward(n.relay.api, "tcp", net.JoinHostPort("127.0.0.1", n.relay.port))
+	go drill.Forward(n.relay.api, func() (net.Conn, error) { return net.Dial("tcp", net.JoinHostPort("127.0.0.1", n.relay.port)) })
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -228,26 +228,8 @@ func (r *relay) run() error {
 	if err != nil {
 		return err
 	}
-	go forward(pods, "unix", filepath.Join(r.dir, apiSocket))
+	go drill.Forward(pods, func() (net.Conn, error) { return net.Dial("unix", filepath.Join(r.dir, apiSocket)) })
 	return http.Serve(egress, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { drill.Tunnel(w, r, r.URL.Host) }))
-}
-
-// forward joins every connection of a listener to an address.
-func forward(from net.Listener, network, address string) {
-	for {
-		near, err := from.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			far, err := net.Dial(network, address)
-			if err != nil {
-				_ = near.Close()
-				return
-			}
-			drill.Join(near, far)
-		}()
-	}
 }
 
 // announce makes the node's end of the relay the endpoint of the Service kubernetes: pods then reach the

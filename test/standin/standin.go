@@ -100,7 +100,11 @@ type Change func(*appsv1.StatefulSet)
 func (o *Other) ApplyLeaders(
 	ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, change Change,
 ) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(Leaders(set, key, partition, replicas, change))
+	return o.apply(ctx, Leaders(set, key, partition, replicas, change))
+}
+
+func (o *Other) apply(ctx context.Context, leaders client.Object) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(leaders)
 	if err != nil {
 		return err
 	}
@@ -285,14 +289,7 @@ func LeaderDeployment(set *lwsv1.LeaderWorkerSet, key string) *appsv1.Deployment
 
 // ApplyLeaderDeployment applies it.
 func (o *Other) ApplyLeaderDeployment(ctx context.Context, set *lwsv1.LeaderWorkerSet, key string) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(LeaderDeployment(set, key))
-	if err != nil {
-		return err
-	}
-	delete(fields, "status")
-	owned(fields)
-	document := &unstructured.Unstructured{Object: fields}
-	return o.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), client.FieldOwner(manager), client.ForceOwnership)
+	return o.apply(ctx, LeaderDeployment(set, key))
 }
 
 // Lift lets a Hash leader be scheduled.
