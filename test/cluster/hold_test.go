@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,12 +23,10 @@ import (
 // guard gives the operator a grace of one second, and returns when the policies refuse deletions.
 func guard(t *testing.T) {
 	t.Helper()
-	config := filepath.Join(t.TempDir(), "config.yaml")
-	const text = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\nprotection: {graceSeconds: 1, releaseTTLSeconds: 5, kinds: [" + shards + "]}\n"
-	must(t, os.WriteFile(config, []byte(text), 0o600))
+	config := configured(t, "protection: {graceSeconds: 1, releaseTTLSeconds: 5, kinds: ["+shards+"]}\n")
 	s := newGuarded(t)
-	s.Check("let the operator read the kinds of the configuration", bed.Operator.Install("--config", config))
-	s.RestartOperator("--config", config)
+	s.Check("let the operator read the kinds of the configuration", bed.Operator.Install(config...))
+	s.RestartOperator(config...)
 	t.Cleanup(func() {
 		must(t, bed.Operator.Install())
 		s.RestartOperator()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -63,6 +64,14 @@ func raise(dir string, reaper *drill.Reaper) (*drill.Bed, error) {
 // creates of pods, what a scheduler writes to PVCs and bindings, and what an autoscaler measures.
 func kept(r drill.Request) bool {
 	return byPlugin(r) || asksMetrics(r) || drill.IsDryRun(r) || drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
+}
+
+// configured are the flags of an operator that reads a configuration with these fields.
+func configured(t *testing.T, fields string) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "configuration.yaml")
+	must(t, os.WriteFile(file, []byte("apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"+fields), 0o600))
+	return []string{"--config", file}
 }
 
 // soak reports whether drills with a fault run in full, one at a time.

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,14 +33,14 @@ func TestTwoSetsThatWantOneName(t *testing.T) {
 		s.settled(first)
 		theirs := s.versions()
 		s.Create(later)
-		s.awaitConflict(later, "a-1")
+		s.awaitTold(later.Name, nameConflict, "a-1")
 		for _, index := range ready {
 			s.awaitGroupReady(later, index)
 		}
 		s.unharmed(theirs)
 		s.Remove(first)
 		s.awaitSettled(later)
-		s.awaitNoConflict(later)
+		s.awaitTold(later.Name, nameConflict, "")
 	})
 }
 
@@ -57,6 +57,7 @@ func TestForeignObjectsAreNeverTouched(t *testing.T) {
 	each(t, map[string]row{
 		"leader StatefulSet": {foreign: foreignStatefulSet("a"), replicas: 2},
 		"worker StatefulSet": {foreign: foreignStatefulSet("a-1"), replicas: 3, ready: []int{0, 2}},
+		"Deployment":         {foreign: foreignDeployment("a"), replicas: 2, edits: []edit{withKeys}},
 		"shared Service":     {foreign: foreignService("a"), replicas: 2, ready: []int{0, 1}, service: "a"},
 		"Service of a group": {foreign: foreignService("a-1"), replicas: 2, ready: []int{0}, edits: []edit{uniquePerReplica}, service: "a-1"},
 		// It stops the StatefulSet controller at its batch, which ends with a-2.
@@ -72,7 +73,7 @@ func TestForeignObjectsAreNeverTouched(t *testing.T) {
 		foreign := s.squat(c.foreign)
 		set := s.newSet("a", c.replicas, 2, imageA, c.edits...)
 		s.Create(set)
-		s.awaitConflict(set, foreign.GetName())
+		s.awaitTold(set.Name, nameConflict, foreign.GetName())
 		for _, index := range c.ready {
 			s.awaitGroupReady(set, index)
 		}
@@ -98,6 +99,13 @@ func foreignStatefulSet(name string) *appsv1.StatefulSet {
 	}
 }
 
+func foreignDeployment(name string) *appsv1.Deployment {
+	sts := foreignStatefulSet(name)
+	return &appsv1.Deployment{ObjectMeta: sts.ObjectMeta, Spec: appsv1.DeploymentSpec{
+		Replicas: sts.Spec.Replicas, Selector: sts.Spec.Selector, Template: sts.Spec.Template,
+	}}
+}
+
 func foreignService(name string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -117,6 +125,9 @@ func (s *scene) squat(o client.Object) client.Object {
 			if now.Status.ObservedGeneration != now.Generation || now.Status.CurrentRevision == "" {
 				return drill.ErrStill
 			}
+		case *appsv1.Deployment:
+			complete := func(c appsv1.DeploymentCondition) bool { return c.Reason == "NewReplicaSetAvailable" }
+			return drill.Lacking("complete", true, slices.ContainsFunc(now.Status.Conditions, complete))
 		case *corev1.Pod:
 			if !drill.PodReady(now) {
 				return drill.ErrStill
@@ -143,27 +154,7 @@ func (s *scene) heals(set *lwsv1.LeaderWorkerSet, foreign client.Object) {
 	}
 	s.Remove(foreign)
 	s.awaitSettled(set)
-	s.awaitNoConflict(set)
-}
-
-func (s *scene) awaitConflict(want *lwsv1.LeaderWorkerSet, name string) {
-	drill.Await(s.Scene, want.Name, fmt.Sprintf("set %s reports that the name %s is taken", want.Name, name), func(set *lwsv1.LeaderWorkerSet) error {
-		c := meta.FindStatusCondition(set.Status.Conditions, nameConflict)
-		if c == nil || c.Status != metav1.ConditionTrue || !mentions(c.Message, name) {
-			return fmt.Errorf("conditions: %+v", set.Status.Conditions)
-		}
-		return nil
-	})
-}
-
-func (s *scene) awaitNoConflict(want *lwsv1.LeaderWorkerSet) {
-	s.Eventually("set "+want.Name+" reports no conflict", func() error {
-		set := s.Set(want.Name)
-		if meta.IsStatusConditionTrue(set.Status.Conditions, nameConflict) {
-			return fmt.Errorf("conditions: %+v", set.Status.Conditions)
-		}
-		return nil
-	})
+	s.awaitTold(set.Name, nameConflict, "")
 }
 
 // versions returns the records of all objects.
@@ -192,7 +183,7 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	foreign := s.squat(foreignStatefulSet("foreign"))
 	before, since := s.versions(), bed.Position()
 
-	otherOwner := controlledBy("StatefulSet", s.StatefulSet("a-0"))
+	otherOwner := ownerOf(s.StatefulSet("a-0"), "apps/v1", "StatefulSet")
 	otherOwner[0].UID = "00000000-0000-0000-0000-000000000000"
 	collected := forgedPod(worker, "forged-0-9", otherOwner)
 	collected.Namespace = s.Namespace
@@ -208,7 +199,7 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	forged := []client.Object{
 		s.squat(forgedPod(leader, "forged-7", nil)),
 		s.squat(forgedPod(worker, "forged-0-7", nil)),
-		s.letGo(s.squat(forgedPod(worker, "forged-0-8", controlledBy("StatefulSet", foreign)))),
+		s.letGo(s.squat(forgedPod(worker, "forged-0-8", ownerOf(foreign, "apps/v1", "StatefulSet")))),
 		s.squat(revision),
 		s.squat(workers),
 	}
@@ -252,10 +243,4 @@ func forgedPod(member *corev1.Pod, name string, owners []metav1.OwnerReference) 
 			Labels: maps.Clone(member.Labels), Annotations: maps.Clone(member.Annotations)},
 		Spec: spec,
 	}
-}
-
-// controlledBy returns an owner reference to an object.
-func controlledBy(kind string, owner client.Object) []metav1.OwnerReference {
-	yes := true
-	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes}}
 }

@@ -3,8 +3,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,11 +23,7 @@ import (
 
 // gangFlags are those of an operator whose sets with spec.scheduling are placed by a scheduler.
 func gangFlags(t *testing.T, scheduler string) []string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "configuration.yaml")
-	must(t, os.WriteFile(file, []byte("apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"+
-		"featureGates: {WorkloadAwareScheduling: true}\ngangSchedulingManagement: {schedulerProvider: "+scheduler+"}\n"), 0o600))
-	return []string{"--config", file}
+	return configured(t, "featureGates: {WorkloadAwareScheduling: true}\ngangSchedulingManagement: {schedulerProvider: "+scheduler+"}\n")
 }
 
 // levels are spec.scheduling at each level. The roles of a group are gangs of their own.

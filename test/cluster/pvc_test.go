@@ -316,19 +316,10 @@ func showBehaviours(t *testing.T) {
 
 const volumeProtection = "kubernetes.io/pv-protection"
 
-const aloneConfiguration = `
-apiVersion: config.lws.x-k8s.io/v1alpha1
-kind: Configuration
-protection:
-  alone: true
-`
-
 // withoutBuiltIn turns off the built-in protection of PVCs and volumes until the test ends. The
 // operator takes its place.
 func withoutBuiltIn(t *testing.T) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "alone.yaml")
-	must(t, os.WriteFile(file, []byte(aloneConfiguration), 0o600))
 	become := func(plugins, controllers string) error {
 		return errors.Join(
 			bed.Operator.Kill(),
@@ -344,7 +335,7 @@ func withoutBuiltIn(t *testing.T) {
 	if slices.Contains(bare.Finalizers, podProtection) {
 		t.Fatalf("invalid run: without us a claim has %v", bare.Finalizers)
 	}
-	must(t, errors.Join(bed.Operator.Start("--config", file), bed.Client.Delete(t.Context(), bare)))
+	must(t, errors.Join(bed.Operator.Start(configured(t, "protection: {alone: true}\n")...), bed.Client.Delete(t.Context(), bare)))
 }
 
 // TestClaimsInPlaceOfTheBuiltIn shows every behaviour without the built-in controller. The operator

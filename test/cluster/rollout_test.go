@@ -51,23 +51,19 @@ func (s *scene) become(set *lwsv1.LeaderWorkerSet, document string) *lwsv1.Leade
 	return now
 }
 
-// readyGroups returns the images of the groups of an incarnation whose pods are all ready and alike.
-func (s *scene) readyGroups(set *lwsv1.LeaderWorkerSet) map[int]string {
-	size := int(*set.Spec.LeaderWorkerTemplate.Size)
-	count, images := map[int]int{}, map[int]string{}
+// readyGroups returns the images of the groups of an incarnation whose pods are all ready and alike, by the labels of
+// their indexes.
+func (s *scene) readyGroups(set *lwsv1.LeaderWorkerSet) map[string]string {
+	count, images := map[string]int32{}, map[string]string{}
 	for _, pod := range s.podsOf(set) {
-		var index int
-		isOwn := drill.PodReady(pod) && s.Root(pod.UID) == set.UID
-		if _, err := fmt.Sscan(pod.Labels[lwsv1.GroupIndexLabelKey], &index); err == nil && isOwn && (images[index] == "" || images[index] == imageOf(pod)) {
+		index := pod.Labels[lwsv1.GroupIndexLabelKey]
+		isAlike := images[index] == "" || images[index] == imageOf(pod)
+		if drill.PodReady(pod) && s.Root(pod.UID) == set.UID && isAlike {
 			count[index]++
 			images[index] = imageOf(pod)
 		}
 	}
-	for index := range images {
-		if count[index] != size {
-			delete(images, index)
-		}
-	}
+	maps.DeleteFunc(images, func(index, _ string) bool { return count[index] != *set.Spec.LeaderWorkerTemplate.Size })
 	return images
 }
 
@@ -140,15 +136,15 @@ func TestPartitionHoldsGroups(t *testing.T) {
 		set := s.settled(s.newSet("a", 4, 2, imageA, budget(1, surge, 2)))
 		first := s.revision(set)
 		set = s.become(set, pull(imageB))
-		half := map[int]string{0: imageA, 1: imageA, 2: imageB, 3: imageB}
-		surgeGroup := map[int]string{4: imageB}
+		half := map[string]string{"0": imageA, "1": imageA, "2": imageB, "3": imageB}
+		surgeGroup := map[string]string{"4": imageB}
 		if surge == 0 {
-			delete(surgeGroup, 4)
+			delete(surgeGroup, "4")
 		}
 		awaitHalf := func() {
 			s.Eventually("the groups from the partition on are rolled", func() error {
 				have := s.readyGroups(set)
-				delete(have, 4)
+				delete(have, "4")
 				return drill.Lacking("groups", fmt.Sprint(half), fmt.Sprint(have))
 			})
 		}
@@ -233,7 +229,7 @@ func TestBrokenTemplateUndone(t *testing.T) {
 		return pod != nil && pod.Spec.NodeSelector["nowhere"] != ""
 	})
 	outlast(t)
-	same(t, "groups that serve", map[int]string{0: imageA, 1: imageA, 2: imageA}, s.readyGroups(set))
+	same(t, "groups that serve", map[string]string{"0": imageA, "1": imageA, "2": imageA}, s.readyGroups(set))
 
 	set = s.become(set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":null}}}}}`)
 	s.awaitRolled(set, 3)

@@ -167,6 +167,18 @@ func holds(set *lwsv1.LeaderWorkerSet, condition lwsv1.LeaderWorkerSetConditionT
 	return drill.Lacking(fmt.Sprintf("observedGeneration of condition %s", condition), set.Generation, c.ObservedGeneration)
 }
 
+// awaitTold waits until a condition of a set is True and its message names something, or until it is not True without a
+// name.
+func (s *scene) awaitTold(set, condition, name string) {
+	drill.Await(s.Scene, set, condition+" names "+name, func(now *lwsv1.LeaderWorkerSet) error {
+		c := meta.FindStatusCondition(now.Status.Conditions, condition)
+		if isTold := c != nil && c.Status == metav1.ConditionTrue; isTold != (name != "") || isTold && !mentions(c.Message, name) {
+			return fmt.Errorf("conditions: %+v", now.Status.Conditions)
+		}
+		return nil
+	})
+}
+
 // awaitHolds waits until a condition of a set is True for a reason.
 func (s *scene) awaitHolds(name string, condition lwsv1.LeaderWorkerSetConditionType, reason string) {
 	drill.Await(s.Scene, name, string(condition)+" "+reason, func(set *lwsv1.LeaderWorkerSet) error { return holds(set, condition, reason) })
@@ -220,7 +232,7 @@ func (s *scene) awaitNothing(uid types.UID) {
 
 // awaitGroupReady waits until all pods of a group are ready and belong to this set.
 func (s *scene) awaitGroupReady(set *lwsv1.LeaderWorkerSet, index int) {
-	s.Until(fmt.Sprintf("group %d of set %s is ready", index, set.Name), func() bool { return s.readyGroups(set)[index] != "" })
+	s.Until(fmt.Sprintf("group %d of set %s is ready", index, set.Name), func() bool { return s.readyGroups(set)[fmt.Sprint(index)] != "" })
 }
 
 // bornSince returns the records of one type that were first seen after a mark.
