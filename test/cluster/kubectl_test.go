@@ -177,11 +177,16 @@ func (s *scene) steer(args ...string) string {
 	return s.answer(bed.Plane, "", append([]string{"rollout"}, args...)...)
 }
 
-// says runs a rollout verb that must succeed and print something.
-func (s *scene) says(want string, args ...string) {
-	if out := s.steer(args...); !strings.Contains(out, want) {
-		s.Errorf("rollout %v: printed %q, want it to say %q", args, out, want)
+// prints runs a command that must succeed and print something.
+func (s *scene) prints(want string, args ...string) {
+	if out := s.answer(bed.Plane, "", args...); !strings.Contains(out, want) {
+		s.Errorf("%v: printed %q, want it to say %q", args, out, want)
 	}
+}
+
+// says is prints for a rollout verb.
+func (s *scene) says(want string, args ...string) {
+	s.prints(want, append([]string{"rollout"}, args...)...)
 }
 
 // groupsBy counts the ready groups by image.

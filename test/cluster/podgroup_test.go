@@ -312,10 +312,7 @@ func TestNativeGangsNeedTheirAPI(t *testing.T) {
 		return nil
 	})
 	set = s.awaitSettled(s.become(set, `{"spec":{"replicas":2}}`))
-	told, _, _ := s.Plugin("", "status", "a")
-	if !strings.Contains(told, "does not serve scheduling.k8s.io/v1beta1") {
-		t.Errorf("the status does not say what is missing:\n%s", told)
-	}
+	s.prints("does not serve scheduling.k8s.io/v1beta1", "status", "a")
 	s.Check("serve PodGroups", gate("true"))
 	s.awaitHolds("a", lwsv1.LeaderWorkerSetWorkloadSchedulingCreated, "SchedulingObjectsCreated")
 	s.restartGroup(set, "a-1")

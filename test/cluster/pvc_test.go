@@ -9,11 +9,9 @@ import (
 	"slices"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -346,17 +344,9 @@ func TestClaimsInPlaceOfTheBuiltIn(t *testing.T) {
 	t.Run("volumes", func(t *testing.T) {
 		s := asideScene(t)
 		bed.MayWrite("") // volumes are in no namespace
-		volume := &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: s.Namespace, Finalizers: []string{foreign}},
-			Spec: corev1.PersistentVolumeSpec{
-				Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-				AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nowhere"}},
-				ClaimRef:                      &corev1.ObjectReference{Namespace: s.Namespace, Name: "data"},
-			},
-		}
-		s.Create(volume)
+		s.lendManifest("claimed")
+		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
+		s.Check("read the volume", s.Read(volume))
 		s.AwaitFinalizers(volume, foreign, volumeProtection)
 		claim := s.newClaim("data")
 		claim.Spec.VolumeName = volume.Name
@@ -442,41 +432,29 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 var uses = []struct {
 	name  string
 	deeds int
-	use   func(*scene, corev1.PodTemplateSpec)
+	use   func(*scene)
 }{
-	{"a pod by itself", 1, func(s *scene, _ corev1.PodTemplateSpec) { s.user("one", []string{"used"}) }},
-	{"two pods", 2, func(s *scene, _ corev1.PodTemplateSpec) {
+	{"a pod by itself", 1, func(s *scene) { s.user("one", []string{"used"}) }},
+	{"two pods", 2, func(s *scene) {
 		s.user("one", []string{"used"})
 		s.user("two", []string{"used"})
 	}},
-	{"a pod on a node without a kubelet", 1, func(s *scene, _ corev1.PodTemplateSpec) {
+	{"a pod on a node without a kubelet", 1, func(s *scene) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z-" + s.Namespace}} // the last name, so that no other drill picks it
 		s.Lend(node)
 		s.PatchStatus(node, `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`)
 		s.user("stranded", []string{"used"}, func(pod *corev1.Pod) { pod.Spec.NodeName = node.Name })
 	}},
-	{"a deployment of three", 1, func(s *scene, template corev1.PodTemplateSpec) {
-		s.Create(&appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "web"},
-			Spec: appsv1.DeploymentSpec{
-				Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template,
-			},
-		})
+	{"a deployment of three", 1, func(s *scene) {
+		s.lendManifest("web", "NODE", s.aNode()) // nothing binds the claim: no scheduler would
 		s.awaitPhase(3, corev1.PodRunning)
 	}},
-	{"a job that has finished", 1, func(s *scene, template corev1.PodTemplateSpec) {
-		template.Spec.RestartPolicy = corev1.RestartPolicyNever
-		job := &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "train"},
-			Spec:       batchv1.JobSpec{Completions: new(int32(2)), Parallelism: new(int32(2)), Template: template},
-		}
-		s.Create(job)
+	{"a job that has finished", 1, func(s *scene) {
+		s.lendManifest("train", "NODE", s.aNode())
 		s.awaitPhase(2, corev1.PodSucceeded)
 		s.Eventually("the job is complete", func() error {
-			if err := s.Read(job); err != nil {
-				return err
-			}
-			return drill.Lacking("completion", true, job.Status.CompletionTime != nil)
+			job := &batchv1.Job{}
+			return errors.Join(s.Get("train", job), drill.Lacking("completion", true, job.Status.CompletionTime != nil))
 		})
 	}},
 }
@@ -488,9 +466,7 @@ func TestWhatWhyNamesFreesTheClaim(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := asideScene(t)
 			claim := s.claim("used")
-			spec := s.newUser("", []string{"used"}).Spec
-			spec.NodeName = s.aNode() // nothing binds the claim: no scheduler would
-			tt.use(s, corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"drill": "freed"}}, Spec: spec})
+			tt.use(s)
 			s.Remove(claim)
 			s.stays(claim)
 			deeds := s.ask("", "why", "pvc/used").Actions

@@ -104,9 +104,8 @@ func TestContainerRestartRecreatesTheGroup(t *testing.T) {
 		t.Errorf("evidence: %+v", r)
 	}
 	same(t, "messages", []string{"a-1-2 loading shard 7\nno memory left "}, lastWords(now))
-	if status, _, err := s.Plugin("", "status", "a"); err != nil || !strings.Contains(status, "no memory left") || !strings.Contains(status, "137") {
-		t.Errorf("the plugin does not show it: %v\n%s", err, status)
-	}
+	s.prints("no memory left", "status", "a")
+	s.prints("137", "status", "a")
 }
 
 // lastWords are what the failed containers of a set's groups left.
@@ -147,9 +146,8 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 	if len(why) != 2 || !strings.Contains(why[0], "containerLogs") || why[1] == "" {
 		t.Errorf("why there are no logs: %q", why)
 	}
-	if status, _, err := s.Plugin("", "status", "a"); err != nil || !strings.Contains(status, "log not read: ") || !strings.Contains(status, "| no memory left") {
-		t.Errorf("the plugin does not say so: %v\n%s", err, status)
-	}
+	s.prints("log not read: ", "status", "a")
+	s.prints("| no memory left", "status", "a")
 }
 
 // Under None, the StatefulSet controller replaces failed pods alone. Workers that were scaled by hand are
@@ -240,9 +238,7 @@ func TestCrashLoopBacksOff(t *testing.T) {
 		due = now.Status.Restarts[0].DueAt.Time
 		return drill.Lacking("failures in a row", 2, now.Status.Restarts[0].Count)
 	})
-	if status, _, err := s.Plugin("", "status", "a"); err != nil || !strings.Contains(status, "recreated at") {
-		t.Errorf("the plugin does not say so: %v\n%s", err, status)
-	}
+	s.prints("recreated at", "status", "a")
 	s.awaitRecreated(set, before, 1)
 	for _, rec := range s.Pick(func(r *drill.Record) bool { return r.Last.GetUID() == before["a-1"] }) {
 		if rec.Gone.Before(due) {

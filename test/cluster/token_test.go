@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -254,13 +253,7 @@ func (f *thief) tryKind(t *testing.T, version string, kind *metav1.APIResource) 
 func TestSetsHaveNoPodsInNamespacesOfTheCluster(t *testing.T) {
 	s := newScene(t)
 	s.MayWrite("kube-system")
-	s.Lend(&admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "no-sets." + s.Namespace},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "lws-operator-system", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}}},
-		},
-	})
+	s.lendManifest("binding")
 	f := newThief(s)
 	owner, sts := s.newSet("a", 1, 2, imageA), foreignStatefulSet("a-7")
 	owner.UID = "u"
