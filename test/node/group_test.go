@@ -33,7 +33,11 @@ func TestAContainerEnds(t *testing.T) {
 	s.tell("the container of a-1-2 is killed")
 	group := []string{"a-1", "a-1-1", "a-1-2"}
 	s.awaitAnother(set, before, group...)
-	s.endedTogether(before, group...)
+	var ended []drill.Record
+	for _, name := range group {
+		ended = append(ended, s.Of(before[name]))
+	}
+	s.EndedTogether(ended)
 
 	s.wantCreated(func(name string) int { return 1 + boolean(strings.HasPrefix(name, "a-1")) })
 	if n := s.Of(before["a-1-2"]).Last.(*corev1.Pod).Status.ContainerStatuses[0].RestartCount; n > 1 {
@@ -123,9 +127,11 @@ func TestACrashLeavesItsLog(t *testing.T) {
 	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "| "+want))
 }
 
-// killContainerOf ends the container of a pod that runs.
+// killContainerOf kills the first process of the container of a pod that runs, as the kernel does without memory.
 func (s *scene) killContainerOf(name string) {
-	s.Check("kill a container", bed.node.killContainer(s.mustPod(name).Status.ContainerStatuses[0].ContainerID))
+	_, id, _ := strings.Cut(s.mustPod(name).Status.ContainerStatuses[0].ContainerID, "://")
+	out, err := bed.node.ctr("tasks", "kill", "--signal", "SIGKILL", id)
+	s.Check("kill container "+id+": "+string(out), err)
 }
 
 func (s *scene) running(name string) error {

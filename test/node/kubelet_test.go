@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,15 +130,6 @@ func (n *realNode) startKubelet() error {
 // killKubelet kills the kubelet. The containers continue.
 func (n *realNode) killKubelet() error { return n.stage.kill("kubelet") }
 
-// killContainer kills the first process of a container, as the kernel does without memory.
-func (n *realNode) killContainer(id string) error {
-	_, id, _ = strings.Cut(id, "://")
-	if out, err := n.ctr("tasks", "kill", "--signal", "SIGKILL", id); err != nil {
-		return fmt.Errorf("kill container %s: %w\n%s", id, err, out)
-	}
-	return nil
-}
-
 // ctr runs a command of the client of containerd.
 func (n *realNode) ctr(args ...string) ([]byte, error) {
 	return exec.Command("ctr", append([]string{"--address", filepath.Join(n.dir, "c.sock"), "--namespace", "k8s.io"}, args...)...).CombinedOutput()
@@ -186,16 +176,12 @@ func (b *testbed) leave() error {
 func (b *testbed) join() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drill.Patience)
 	defer cancel()
-	if err := b.closeSimulated(ctx); err != nil {
-		return err
-	}
-	if err := b.Client.Create(ctx, diskClass()); err != nil {
-		return err
-	}
+	late := storagev1.VolumeBindingWaitForFirstConsumer
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: diskStorage}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late}
 	if err := b.identify(); err != nil {
 		return err
 	}
-	if err := errors.Join(b.announce(ctx), b.allowDNS(ctx)); err != nil {
+	if err := errors.Join(b.closeSimulated(ctx), b.Client.Create(ctx, class), b.announce(ctx), b.allowDNS(ctx)); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -270,11 +256,6 @@ func (b *testbed) identify() error {
 // diskStorage is the class of the disks of the node. The test creates them, and the scheduler binds
 // them.
 const diskStorage = "disks"
-
-func diskClass() *storagev1.StorageClass {
-	late := storagev1.VolumeBindingWaitForFirstConsumer
-	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: diskStorage}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late}
-}
 
 // addDisks creates n volumes on the node: half of them local, and half host paths. They keep their
 // data.

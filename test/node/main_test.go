@@ -211,15 +211,6 @@ func (s *scene) awaitAnother(set *lwsv1.LeaderWorkerSet, before map[string]types
 	s.awaitAvailable(set)
 }
 
-// endedTogether checks that each of the pods was deleted before the first one was gone.
-func (s *scene) endedTogether(before map[string]types.UID, names ...string) {
-	var ended []drill.Record
-	for _, name := range names {
-		ended = append(ended, s.Of(before[name]))
-	}
-	s.EndedTogether(ended)
-}
-
 // recordsOn returns the lines that pods wrote to the volume of a PVC.
 func (s *scene) recordsOn(claim *corev1.PersistentVolumeClaim) []string {
 	text, err := os.ReadFile(filepath.Join(bed.node.disk(claim.Spec.VolumeName), "pods"))
