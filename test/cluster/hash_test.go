@@ -369,18 +369,12 @@ func (s *scene) pauseKeyed() {
 	s.awaitKeyed(set)
 }
 
-// keyedSet is a set with keys that another implementation made.
-type keyedSet struct {
-	*standinSet
-	gated bool
-}
-
 // Lockstep takes over sets of Hash groups of version 0.11, at rest, in mid-rollout and while leaders wait. Only
 // the rollout replaces pods. Workers stay under the names that they have. Then Lockstep leaves again.
 func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 	s := newScene(t)
 	other := s.other(t)
-	var all []*keyedSet
+	var all []*standinSet
 	for _, v := range []otherSet{
 		{name: "plain", replicas: 2, size: 3, edit: withKeys},
 		{name: "alone", replicas: 2, size: 1, edit: withKeys},
@@ -388,12 +382,20 @@ func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 		{name: "rolls", replicas: 3, size: 2, edit: together(withKeys, budget(1, 0, 0))},
 		{name: "waits", replicas: 2, size: 2, edit: withKeys},
 	} {
-		all = append(all, &keyedSet{standinSet: s.found(other, v), gated: v.name == "waits"})
+		all = append(all, s.found(other, v))
 	}
-	for _, e := range all {
+	rolls, waits := all[3], all[4]
+	for _, e := range all[:4] {
 		e.tendKeyed()
 	}
-	rolls := all[3]
+	s.Eventually("leaders wait", func() error {
+		leaders := s.leadersOf(waits.set)
+		err := drill.Lacking("leaders", 2, len(leaders))
+		for _, leader := range leaders {
+			err = errors.Join(err, s.waitsForGroup(leader.Name))
+		}
+		return err
+	})
 	rolls.set = rolls.become(rolls.set, pull(imageB))
 	rolls.record(2)
 	rolls.apply(0, rolls.replicas)
@@ -413,7 +415,7 @@ func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 	for _, e := range all {
 		for _, pod := range s.podsOf(e.set) {
 			was, there := before[pod.Name]
-			isNew := e == rolls || e.gated && pod.Labels[lwsv1.WorkerIndexLabelKey] != "0"
+			isNew := e == rolls || e == waits && pod.Labels[lwsv1.WorkerIndexLabelKey] != "0"
 			if !isNew && (!there || was != after[pod.Name]) {
 				t.Errorf("set %s: pod %s is another one", e.name, pod.Name)
 			}
@@ -434,8 +436,8 @@ func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 
 // keysHandedBack uninstalls Lockstep. The next apply of the other implementation changes no leader Deployment, also of a
 // set that Lockstep created, and no pod.
-func keysHandedBack(t *testing.T, s *scene, other *standin.Other, all []*keyedSet) {
-	native := &keyedSet{standinSet: &standinSet{otherSet: otherSet{name: "native", replicas: 2, size: 2}, scene: s, other: other}}
+func keysHandedBack(t *testing.T, s *scene, other *standin.Other, all []*standinSet) {
+	native := &standinSet{otherSet: otherSet{name: "native", replicas: 2, size: 2}, scene: s, other: other}
 	native.set = s.newSet("native", 2, 2, imageA, withKeys)
 	s.Create(native.set)
 	s.awaitKeyed(native.set)
@@ -456,45 +458,23 @@ func keysHandedBack(t *testing.T, s *scene, other *standin.Other, all []*keyedSe
 	same(t, "made", "", names(bornSince[*corev1.Pod](s, mark)))
 }
 
-// tendKeyed makes the groups of leaders as 0.11 does, unless the leaders are to wait.
-func (e *keyedSet) tendKeyed() {
+// tendKeyed makes the groups of leaders as 0.11 does.
+func (e *standinSet) tendKeyed() {
 	e.Eventually("the groups of set "+e.name+" stand", func() error {
-		leaders := e.leadersOf(e.set)
-		if len(leaders) != int(e.replicas) {
-			return fmt.Errorf("%d leaders", len(leaders))
-		}
-		for _, leader := range leaders {
-			switch {
-			case e.gated:
-				if err := e.waitsForGroup(leader.Name); err != nil {
-					return err
-				}
-			case len(leader.Spec.SchedulingGates) > 0:
+		for _, leader := range e.leadersOf(e.set) {
+			if len(leader.Spec.SchedulingGates) > 0 {
 				return errors.Join(e.other.Lift(e.Context(), leader), drill.ErrStill)
-			default:
-				if err := e.grown(leader); err != nil {
-					return err
-				}
+			}
+			if err := e.other.MakeHashGroup(e.Context(), e.set, leader); err != nil {
+				return err
+			}
+			workers := slices.DeleteFunc(e.groupOf(leader), func(pod *corev1.Pod) bool { return pod.Name == leader.Name || !drill.PodReady(pod) })
+			if len(workers) == int(e.size)-1 && !drill.PodReady(leader) {
+				return errors.Join(e.other.SyncReadiness(e.Context(), leader), drill.ErrStill)
 			}
 		}
-		return nil
+		return e.standing()
 	})
-}
-
-func (e *keyedSet) grown(leader *corev1.Pod) error {
-	if err := e.other.MakeHashGroup(e.Context(), e.set, leader); err != nil {
-		return err
-	}
-	ready := 0
-	for _, pod := range e.groupOf(leader) {
-		if pod.Name != leader.Name && drill.PodReady(pod) {
-			ready++
-		}
-	}
-	if err := drill.Lacking("ready workers", int(e.size)-1, ready); err != nil || drill.PodReady(leader) {
-		return err
-	}
-	return errors.Join(e.other.SyncReadiness(e.Context(), leader), drill.ErrStill)
 }
 
 // In Parallel, every pod of a Hash group is deleted before the first of them is gone: as its leader is deleted,

@@ -10,9 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -279,4 +282,250 @@ func (s *scene) deleteUncounted() {
 		s.annotate(s.Itself(), pvc.HeldClaimsAnnotation, "")
 		return s.Client.Delete(s.Context(), s.Itself())
 	})
+}
+
+// workloadsHold shows kinds of workloads, each of which holds a PVC of its name though no node fits its pods.
+func workloadsHold(s *scene) {
+	for _, name := range []string{"deploy", "sts", "rs", "ds", "job", "cron"} {
+		s.claim(name)
+	}
+	all := append(s.lendManifest("deployment", "CLAIM", "deploy"), s.lendManifest("holders")...)
+	for _, o := range all {
+		claim := s.awaitHolders(o.GetName(), o.GetKind()+"/"+o.GetName())
+		s.wantRefused(s.Client.Delete(s.Context(), claim, client.DryRunAll))
+	}
+	s.Eventually("the namespace counts them", func() error {
+		return drill.Lacking("held PVCs", fmt.Sprint(len(all)), s.awaitCounted().Annotations[pvc.HeldClaimsAnnotation])
+	})
+	for _, o := range all {
+		switch o.GetKind() {
+		case "Deployment", "StatefulSet":
+			s.Patch(o, `{"spec":{"replicas":0}}`)
+		case "Job", "CronJob":
+			s.Patch(o, `{"spec":{"suspend":true}}`)
+		default:
+			s.Remove(o, propagation(metav1.DeletePropagationBackground))
+		}
+	}
+	for _, o := range all {
+		s.awaitFree(o.GetName())
+		s.Remove(s.newClaim(o.GetName()))
+	}
+}
+
+// jobSetsHold: a kind of a CRD holds from when the API server serves it until it no longer does.
+func jobSetsHold(s *scene) {
+	definition := s.define("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
+	s.claim("ckpt-train")
+	train := s.custom("jobset.x-k8s.io/v1alpha2", "JobSet", "train", map[string]any{
+		"volumeClaimPolicies": []any{map[string]any{"templates": []any{map[string]any{"metadata": map[string]any{"name": "ckpt"}}}}},
+	})
+	s.awaitHolders("ckpt-train", "JobSet/train")
+	s.Patch(train, `{"spec":{"suspend":true}}`)
+	s.awaitFree("ckpt-train")
+	s.Patch(train, `{"spec":{"suspend":false}}`)
+	s.awaitHolders("ckpt-train", "JobSet/train")
+	s.Remove(definition)
+	s.awaitFree("ckpt-train")
+}
+
+// shards is a configured kind. One of its paths leads to no pod template.
+const shards = `{apiVersion: drill.example.com/v1, kind: Shard, podTemplates: [spec.tmpl], claimTemplates: [spec.claims], claimName: "{template}-{name}"}`
+
+// shardsHold: the right path of a described kind holds, beside a wrong one.
+func shardsHold(s *scene) {
+	definition := s.define("drill.example.com", "v1", "Shard", "shards")
+	s.claim("data-a")
+	shard := s.custom("drill.example.com/v1", "Shard", "a", map[string]any{
+		"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c"}}}},
+		"claims":   []any{map[string]any{"metadata": map[string]any{"name": "data"}}},
+	})
+	s.awaitHolders("data-a", "Shard/a")
+	s.Remove(shard)
+	s.Remove(definition)
+	s.awaitFree("data-a")
+}
+
+// custom creates an object of a CRD, as soon as the API server serves it.
+func (s *scene) custom(version, kind, name string, spec map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": version, "kind": kind, "metadata": map[string]any{"namespace": s.Namespace, "name": name}, "spec": spec,
+	}}
+	s.Eventually("a "+kind+" can be created", func() error { return s.Client.Create(s.Context(), object) })
+	return object
+}
+
+// define creates a CRD that takes any fields, until the test ends.
+func (s *scene) define(group, version, kind, plural string) client.Object {
+	return s.lendManifest("definition", "GROUP", group, "VERSION", version, "KIND", kind, "PLURAL", plural)[0]
+}
+
+// strangersDoNotHold: a workload of another namespace, labels, forged annotations and a pod that
+// never runs do not hold a PVC.
+func strangersDoNotHold(s *scene) {
+	other := newGuarded(s.T)
+	mallory := s.as("mallory")
+	other.lendManifest("deployment", "CLAIM", "theirs")
+	other.awaitHolders(other.claim("theirs").Name, "Deployment/theirs")
+	s.claim("theirs")
+	s.Patch(s.claim("labelled"), `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":"a","app":"theirs"}}}`)
+	forged := s.claim("forged")
+	for _, key := range []string{pvc.HoldersAnnotation, pvc.HoldAnnotation, pvc.ReleaseAnnotation} {
+		err := mallory.Patch(s.Context(), forged.DeepCopy(), drill.Merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:"mine"}}}`, key)))
+		if !deniedBy(err, "guard") {
+			s.Errorf("forging %s ended with %v", key, err)
+		}
+	}
+	copied := s.newClaim("copied")
+	copied.Annotations = map[string]string{pvc.HoldersAnnotation: "StatefulSet/x", pvc.HoldAnnotation: "mine"}
+	s.Check("create a PVC with annotations", mallory.Create(s.Context(), copied))
+	s.claim("waited-for")
+	s.user("waiting", []string{"waited-for"}, by("nobody"))
+	s.claim("canary") // the operator sees the Deployment after all of these
+	s.wanted()
+	free := []string{"theirs", "labelled", "forged", "copied", "waited-for", "canary"}
+	s.awaitFree(free...)
+	for _, name := range free {
+		s.Check("delete "+name, mallory.Delete(s.Context(), s.newClaim(name)))
+	}
+}
+
+// as returns a client of a user that may do everything with PVCs but release them.
+func (s *scene) as(user string) client.Client {
+	name := s.Namespace + "-" + user
+	s.Create(&rbacv1.Role{ObjectMeta: s.Meta(name), Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: []string{"*"}},
+	}})
+	s.grant(user, "Role", name)
+	config := rest.CopyConfig(bed.Rest)
+	config.Impersonate.UserName = user
+	c, err := client.New(config, client.Options{Scheme: bed.Client.Scheme()})
+	s.Check("make a client", err)
+	s.Eventually(user+" may list PVCs", func() error {
+		return c.List(s.Context(), &corev1.PersistentVolumeClaimList{}, client.InNamespace(s.Namespace))
+	})
+	return c
+}
+
+// wanted creates a Deployment and a PVC that it holds.
+func (s *scene) wanted() (*corev1.PersistentVolumeClaim, client.Object) {
+	deployment := s.lendManifest("deployment", "CLAIM", "deploy")[0]
+	s.Create(s.newClaim("deploy"))
+	return s.awaitHolders("deploy", "Deployment/deploy"), deployment
+}
+
+func deletedWhenFree(s *scene) {
+	claim, deployment := s.wanted()
+	s.annotate(claim, pvc.IntentAnnotation, string(claim.UID))
+	copied := s.claim("copied")
+	s.annotate(copied, pvc.IntentAnnotation, string(claim.UID))
+	s.Remove(deployment, propagation(metav1.DeletePropagationBackground))
+	s.AwaitGone(claim)
+	s.AwaitEvent(claim.Name, "DeleteWhenFree")
+	s.Check("the PVC with the UID of another one", s.Read(copied))
+}
+
+func releaseTokens(s *scene) {
+	claim, _ := s.wanted()
+	s.annotate(claim, pvc.ReleaseAnnotation, "another-life")
+	s.wantRefused(s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll))
+	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
+	s.Check("delete the released PVC", s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll)) // at once: the token expires
+	s.AwaitEvent(claim.Name, "ReleaseGranted")
+	s.AwaitPVC(claim.Name, "has no token", func(now *corev1.PersistentVolumeClaim) error {
+		return drill.Lacking("token", "", now.Annotations[pvc.ReleaseAnnotation]+now.Annotations[pvc.ReleaseUntilAnnotation])
+	})
+	s.AwaitEvent(claim.Name, "ReleaseExpired")
+	s.wantRefused(s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll))
+	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
+	s.Remove(claim)
+	s.AwaitGone(claim)
+	s.AwaitEvent(claim.Name, "Released")
+}
+
+// namespaceStays: the garbage collector and a collection delete PVCs without holders only. A namespace
+// with held PVCs is not deleted.
+func namespaceStays(s *scene) {
+	set, claims := s.settle(1, 2, volumes(keepClaims, keepClaims))
+	s.wantRefused(s.Client.DeleteAllOf(s.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace(s.Namespace)))
+	dead := `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"long-gone","uid":"00000000-0000-0000-0000-000000000001"}]}}`
+	for name := range claims {
+		s.Patch(s.newClaim(name), dead)
+	}
+	loose := s.claim("loose")
+	s.Patch(loose, dead)
+	s.AwaitGone(loose)
+	s.awaitClaims("PVCs are the same", claims)
+	itself := s.awaitCounted()
+	if err := s.Client.Delete(s.Context(), itself.DeepCopy()); !deniedBy(err, "refuse-namespace") {
+		s.Fatalf("its deletion ended with %v", err)
+	}
+	s.Remove(set, propagation(metav1.DeletePropagationBackground))
+	s.Eventually("it may be deleted", func() error { return s.Client.Delete(s.Context(), itself.DeepCopy()) })
+	s.awaitNamespaceGone()
+}
+
+// namespaceReleased: a released namespace goes with all that is in it, running or held.
+func namespaceReleased(s *scene) {
+	s.settle(1, 2, volumes(keepClaims, keepClaims))
+	s.annotate(s.claim("kept"), pvc.HoldAnnotation, "for the auditors")
+	s.awaitHolders("kept", "Hold/kept")
+	itself := s.awaitCounted()
+	s.annotate(itself, pvc.ReleaseAnnotation, string(itself.UID))
+	s.Remove(itself)
+	s.awaitNamespaceGone()
+}
+
+// mistakeInModeBarrier: the API server admits the deletion, and an event warns of it.
+func mistakeInModeBarrier(s *scene) {
+	s.SetMode("barrier")
+	s.settled(s.newSet("a", 1, 2, imageA, volumes(keepClaims, keepClaims)))
+	s.awaitBound(2)
+	s.Remove(s.newClaim("data-a-0-1"))
+	s.AwaitEvent("data-a-0-1", "Doomed")
+	found := s.Claims()
+	claim := found["data-a-0-1"]
+	if claim == nil || claim.DeletionTimestamp == nil || claim.Annotations[pvc.HoldersAnnotation] != "" {
+		s.Errorf("the PVC in use is %+v", claim)
+	}
+}
+
+// holdsWithoutOperator: without the operator, a hold stays and can be released.
+func holdsWithoutOperator(s *scene) {
+	claim, deployment := s.wanted()
+	s.Check("kill the operator", bed.Operator.Kill())
+	s.Remove(deployment, propagation(metav1.DeletePropagationBackground))
+	if err := s.Client.Delete(s.Context(), claim.DeepCopy()); !refused(err) || !strings.Contains(err.Error(), "Deployment/deploy") {
+		s.Errorf("the deletion ended with %v", err)
+	}
+	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
+	s.Remove(claim)
+	found := s.Claims()
+	if left := found[claim.Name]; left != nil && left.DeletionTimestamp == nil {
+		s.Error("the released and deleted PVC has no deletionTimestamp")
+	}
+	s.Check("start the operator", bed.Operator.Start())
+	s.AwaitEvent(claim.Name, "Released")
+}
+
+// deletedInModeObserve: the API server admits the deletion, and an event reports it.
+func deletedInModeObserve(s *scene) {
+	s.SetMode("observe")
+	s.lendManifest("deployment", "CLAIM", "deploy")
+	s.Create(s.newClaim("deploy"))
+	claim := s.AwaitPVC("deploy", "names its user", func(claim *corev1.PersistentVolumeClaim) error {
+		return drill.Lacking("observed", "Deployment/deploy", claim.Annotations[pvc.ObservedAnnotation])
+	})
+	s.Remove(claim)
+	s.AwaitEvent(claim.Name, "DeletedInUse")
+	s.AwaitGone(claim)
+}
+
+// deletedThoughIdle: a Deployment that is scaled to zero may need its PVC again.
+func deletedThoughIdle(s *scene) {
+	claim, deployment := s.wanted()
+	s.Patch(deployment, `{"spec":{"replicas":0}}`)
+	s.awaitFree(claim.Name)
+	s.Remove(claim)
+	s.AwaitEvent(claim.Name, "DeletedInUse")
 }

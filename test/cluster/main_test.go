@@ -1,19 +1,34 @@
 package cluster
 
 import (
-	"cmp"
+	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/history"
 )
 
 // bed is the control plane and the operator every test of this binary runs on.
@@ -79,7 +94,10 @@ func soak() bool { return os.Getenv("LOCKSTEP_SOAK") != "" }
 
 // rounds returns how often each mode of delete-and-create runs.
 func rounds(t *testing.T) int {
-	text := cmp.Or(os.Getenv("LOCKSTEP_ROUNDS"), "2")
+	text := os.Getenv("LOCKSTEP_ROUNDS")
+	if text == "" {
+		return 2
+	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
 		t.Fatalf("LOCKSTEP_ROUNDS=%q: want a number of at least 1", text)
@@ -140,4 +158,262 @@ func TestSmoke(t *testing.T) {
 	for _, s := range smoke {
 		t.Run(s.promise, s.drill)
 	}
+}
+
+// scene is the namespace of one test, and what its recorder has seen.
+type scene struct {
+	*drill.Scene
+	holds   bool             // its namespace is in mode hold
+	history *history.History // in the API server's order, in mode strict
+}
+
+// newScene creates a namespace in which pods can be created, and records it.
+func newScene(t *testing.T) *scene { return &scene{Scene: drill.NewScene(t, bed)} }
+
+// asideScene is a scene of a test that runs beside others.
+func asideScene(t *testing.T) *scene {
+	aside(t)
+	return newScene(t)
+}
+
+// aside runs the test beside others, but in a soak.
+func aside(t *testing.T) {
+	if !soak() {
+		t.Parallel()
+	}
+}
+
+// each runs a drill once for each row, beside others, in a scene of its own.
+func each[R any](t *testing.T, rows map[string]R, drill func(*scene, R)) {
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) { drill(asideScene(t), row) })
+	}
+}
+
+// must ends the test on an error.
+var must = drill.Must
+
+func propagation(policy metav1.DeletionPropagation) client.DeleteOption {
+	return client.PropagationPolicy(policy)
+}
+
+// same reports the difference to what is wanted.
+func same[T any](t *testing.T, what string, want, have T) {
+	t.Helper()
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("%s (-want +have):\n%s", what, diff)
+	}
+}
+
+//go:embed testdata
+var manifests embed.FS
+
+// lendManifest creates the objects of a manifest with each text replaced by the next one, and deletes them when the test
+// ends, whatever finalizers they have. It waits until their kinds are served.
+func (s *scene) lendManifest(name string, replaced ...string) (all []*unstructured.Unstructured) {
+	text, err := manifests.ReadFile("testdata/" + name + ".yaml")
+	s.Check("read the manifest", err)
+	whole := strings.NewReplacer(append(replaced, "NAMESPACE", s.Namespace)...).Replace(string(text))
+	for _, document := range strings.Split(whole, "---\n") {
+		o := &unstructured.Unstructured{}
+		s.Check("read an object", yaml.Unmarshal([]byte(document), &o.Object))
+		s.Eventually(o.GetKind()+" "+o.GetName()+" exists", func() error {
+			return client.IgnoreAlreadyExists(s.Client.Create(s.Context(), o))
+		})
+		s.Cleanup(func() {
+			_ = s.Client.Patch(context.Background(), o, drill.Merge(drill.NoFinalizers))
+			_ = s.Client.Delete(context.Background(), o)
+		})
+		all = append(all, o)
+	}
+	return all
+}
+
+// settled creates a set and waits until it is settled.
+func (s *scene) settled(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
+	s.Create(set)
+	return s.awaitSettled(set)
+}
+
+// persist repeats something while the API server or the webhooks are away, or a previous object
+// has the name.
+func (s *scene) persist(what string, do func() error) {
+	s.Eventually(what, func() error {
+		err := do()
+		if err != nil && !passes(err) {
+			s.Fatalf("%s: %v", what, err)
+		}
+		return err
+	})
+}
+
+// passes reports whether an error comes of a fault that a drill made.
+func passes(err error) bool {
+	return apierrors.IsAlreadyExists(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
+}
+
+// awaitSettled waits until a set is settled, and returns it.
+func (s *scene) awaitSettled(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
+	s.Eventually(fmt.Sprintf("set %s (%s) is settled", set.Name, set.UID), func() error { return s.unsettled(set) })
+	return s.Set(set.Name)
+}
+
+// unsettled returns what the status or the pods of a set lack.
+func (s *scene) unsettled(want *lwsv1.LeaderWorkerSet) error {
+	set := s.Set(want.Name)
+	if set == nil || set.UID != want.UID {
+		return fmt.Errorf("set %s (%s) is not there", want.Name, want.UID)
+	}
+	if set.Generation < want.Generation {
+		return fmt.Errorf("generation %d of set %s was not seen yet", want.Generation, want.Name)
+	}
+	if err := s.unavailable(set); err != nil {
+		return err
+	}
+	return s.podsMissing(set)
+}
+
+// unavailable returns what the status of a set lacks.
+func (s *scene) unavailable(set *lwsv1.LeaderWorkerSet) error {
+	replicas := *set.Spec.Replicas
+	for _, err := range []error{
+		drill.Lacking("status.observedGeneration", set.Generation, set.Status.ObservedGeneration),
+		holds(set, lwsv1.LeaderWorkerSetAvailable, "AllGroupsReady"),
+		drill.Lacking("status.readyReplicas", replicas, set.Status.ReadyReplicas),
+		drill.Lacking("status.updatedReplicas", replicas, set.Status.UpdatedReplicas),
+		drill.Lacking("status.replicas", replicas, set.Status.Replicas),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holds is an error unless a condition is True, for that reason, and up to date.
+func holds(set *lwsv1.LeaderWorkerSet, condition lwsv1.LeaderWorkerSetConditionType, reason string) error {
+	c := meta.FindStatusCondition(set.Status.Conditions, string(condition))
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason {
+		return fmt.Errorf("condition %s: want True for %s, have %+v", condition, reason, c)
+	}
+	return drill.Lacking(fmt.Sprintf("observedGeneration of condition %s", condition), set.Generation, c.ObservedGeneration)
+}
+
+// awaitTold waits until a condition of a set is True and its message names something, or until it is not True without a
+// name.
+func (s *scene) awaitTold(set, condition, name string) {
+	drill.Await(s.Scene, set, condition+" names "+name, func(now *lwsv1.LeaderWorkerSet) error {
+		c := meta.FindStatusCondition(now.Status.Conditions, condition)
+		if isTold := c != nil && c.Status == metav1.ConditionTrue; isTold != (name != "") || isTold && !mentions(c.Message, name) {
+			return fmt.Errorf("conditions: %+v", now.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// awaitHolds waits until a condition of a set is True for a reason.
+func (s *scene) awaitHolds(name string, condition lwsv1.LeaderWorkerSetConditionType, reason string) {
+	drill.Await(s.Scene, name, string(condition)+" "+reason, func(set *lwsv1.LeaderWorkerSet) error { return holds(set, condition, reason) })
+}
+
+// podsMissing names a pod that is wrong, missing or too many.
+func (s *scene) podsMissing(set *lwsv1.LeaderWorkerSet) error {
+	if set.Spec.GroupIdentity == lwsv1.HashGroupIdentity {
+		for _, leader := range s.leadersOf(set) {
+			if err := s.unlike(set, leader); err != nil {
+				return err
+			}
+		}
+	}
+	return s.mixed(set, set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image)
+}
+
+// mixed is an error unless all pods of an incarnation of a set are there and ready, and each has one of these images.
+func (s *scene) mixed(set *lwsv1.LeaderWorkerSet, images ...string) error {
+	pods := s.podsOf(set)
+	for _, pod := range pods {
+		ready, root := drill.PodReady(pod), s.Root(pod.UID)
+		if !ready || root != set.UID || !slices.Contains(images, imageOf(pod)) {
+			return fmt.Errorf("pod %s is ready: %t, is of set %s, and has image %s", pod.Name, ready, root, imageOf(pod))
+		}
+	}
+	return drill.Lacking("pods", int(*set.Spec.Replicas**set.Spec.LeaderWorkerTemplate.Size), len(pods))
+}
+
+// podsOf returns the pods with the name label of a set.
+func (s *scene) podsOf(set *lwsv1.LeaderWorkerSet) []*corev1.Pod {
+	var found []*corev1.Pod
+	for _, pod := range s.Pods() {
+		if pod.Labels[lwsv1.SetNameLabelKey] == set.Name {
+			found = append(found, pod)
+		}
+	}
+	return found
+}
+
+// awaitNothing waits until no object of a set is left.
+func (s *scene) awaitNothing(uid types.UID) {
+	s.Eventually(fmt.Sprintf("nothing is left of set %s", uid), func() error {
+		left := s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Kind != "Event" })
+		if left, _ = s.ownedBy(uid, left); len(left) > 0 {
+			return fmt.Errorf("left: %s", names(left))
+		}
+		return nil
+	})
+}
+
+// awaitGroupReady waits until all pods of a group are ready and belong to this set.
+func (s *scene) awaitGroupReady(set *lwsv1.LeaderWorkerSet, index int) {
+	s.Until(fmt.Sprintf("group %d of set %s is ready", index, set.Name), func() bool { return s.readyGroups(set)[fmt.Sprint(index)] != "" })
+}
+
+// bornSince returns the records of one type that were first seen after a mark.
+func bornSince[T client.Object](s *scene, mark int) []drill.Record {
+	return s.Pick(func(rec *drill.Record) bool { _, ok := rec.Last.(T); return ok && rec.Born > mark })
+}
+
+// ownedBy divides records by whether their chain ends in a UID.
+func (s *scene) ownedBy(uid types.UID, records []drill.Record) (own, others []drill.Record) {
+	for _, rec := range records {
+		if s.Root(rec.Last.GetUID()) == uid {
+			own = append(own, rec)
+		} else {
+			others = append(others, rec)
+		}
+	}
+	return own, others
+}
+
+// births counts the objects that a set created, without the revisions of StatefulSets.
+type births struct {
+	Pods, StatefulSets, Services, Revisions int
+}
+
+// bornInto counts the objects of a set that were created since a mark.
+func (s *scene) bornInto(uid types.UID, mark int) births {
+	number := func(records []drill.Record) int { own, _ := s.ownedBy(uid, records); return len(own) }
+	return births{
+		Pods: number(bornSince[*corev1.Pod](s, mark)), StatefulSets: number(bornSince[*appsv1.StatefulSet](s, mark)),
+		Services: number(bornSince[*corev1.Service](s, mark)), Revisions: number(s.revisionsSince(mark)),
+	}
+}
+
+// revisionsSince returns the revisions of sets that were created since a mark.
+func (s *scene) revisionsSince(mark int) []drill.Record {
+	return slices.DeleteFunc(bornSince[*appsv1.ControllerRevision](s, mark), func(rec drill.Record) bool {
+		owner := metav1.GetControllerOf(rec.Last)
+		return owner != nil && owner.Kind == "StatefulSet"
+	})
+}
+
+// names returns the kinds and names of records.
+func names(records []drill.Record) string {
+	var text []string
+	for _, rec := range records {
+		text = append(text, fmt.Sprintf("%s/%s", rec.Kind, rec.Last.GetName()))
+	}
+	return strings.Join(text, " ")
 }

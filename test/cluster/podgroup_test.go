@@ -12,6 +12,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -67,14 +68,6 @@ func onNode(node string, cpu int64) edit {
 		spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 		spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI)}
 	}
-}
-
-// oneNode returns the name of a node, and its CPUs.
-func (s *scene) oneNode() (name string, cpus int64) {
-	var list corev1.NodeList
-	s.Check("list nodes", s.Client.List(s.Context(), &list))
-	node := &list.Items[0]
-	return node.Labels[corev1.LabelHostname], node.Status.Allocatable.Cpu().Value()
 }
 
 // nativePodGroups returns the PodGroups of the scene by name.
@@ -137,14 +130,16 @@ func TestNativeGangs(t *testing.T) {
 // roomForOne creates two sets that each need a whole node. One runs, and no pod of the other has a node until the
 // first is gone.
 func roomForOne(s *scene, scheduling string) {
-	node, cpus := s.oneNode()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.aNode()}}
+	s.Check("read the node", s.Read(node))
+	cpus := node.Status.Allocatable.Cpu().Value()
 	replicas := int32(1)
 	if strings.Contains(scheduling, "gang") { // all groups are one gang
 		replicas = 2
 	}
 	names := []string{"a", "b"}
 	for _, name := range names {
-		s.Create(s.newSet(name, replicas, 8/replicas, imageA, scheduledAs(scheduling), onNode(node, cpus/8)))
+		s.Create(s.newSet(name, replicas, 8/replicas, imageA, scheduledAs(scheduling), onNode(node.Labels[corev1.LabelHostname], cpus/8)))
 	}
 	var winner string
 	s.Eventually("one set runs", func() error {
@@ -191,7 +186,10 @@ func gangLife(s *scene, scheduling string, how ...edit) {
 	mark := bed.Position()
 	set = s.awaitGrouped("scaled up", s.become(set, `{"spec":{"replicas":4}}`))
 	if scheduling == levels["lws"] && len(how) == 0 {
-		s.countBeforeLeaders(mark, set)
+		wrote := s.LockstepWrote(mark) // the count of the gang before its leaders
+		leaders := slices.IndexFunc(wrote, func(w drill.Request) bool { return w.Resource == "statefulsets" && w.Name == set.Name })
+		count := slices.IndexFunc(wrote, func(w drill.Request) bool { return w.Resource == "podgroups" })
+		s.Check("the count was raised before leaders were created", drill.Lacking("so", true, count >= 0 && count < leaders))
 	}
 	s.become(set, `{"spec":{"replicas":0}}`)
 	set = s.awaitGrouped("scaled to nothing and back at once", s.become(s.Set("a"), `{"spec":{"replicas":2}}`))
@@ -218,16 +216,6 @@ func gangLife(s *scene, scheduling string, how ...edit) {
 	}
 	s.Remove(set)
 	s.awaitNoGangs()
-}
-
-// countBeforeLeaders checks that the count of a gang of the whole set was written before its leaders.
-func (s *scene) countBeforeLeaders(mark int, set *lwsv1.LeaderWorkerSet) {
-	wrote := s.LockstepWrote(mark)
-	leaders := slices.IndexFunc(wrote, func(w drill.Request) bool { return w.Resource == "statefulsets" && w.Name == set.Name })
-	count := slices.IndexFunc(wrote, func(w drill.Request) bool { return w.Resource == "podgroups" })
-	if count < 0 || count > leaders {
-		s.Errorf("the count was not raised before leaders were created: %v", wrote)
-	}
 }
 
 // TestTakeoverOfNativeGangs: the Workload, the PodGroups and the pods of a set of version 0.11 stay as they are.

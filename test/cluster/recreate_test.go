@@ -173,7 +173,9 @@ func (s *scene) judge(l incarnation, want births) {
 		}
 	}
 	s.wantBorn(l.set.UID, l.mark, want)
-	if found := s.strangers(l.set.UID, l.mark); len(found) > 0 {
+	_, found := s.ownedBy(l.set.UID, slices.Concat(bornSince[*appsv1.StatefulSet](s, l.mark), // only the operator creates these
+		bornSince[*corev1.Service](s, l.mark), s.revisionsSince(l.mark)))
+	if len(found) > 0 {
 		s.Fatalf("created for the previous incarnation: %s", names(found))
 	}
 	adopted := s.Pick(func(rec *drill.Record) bool { return rec.Born <= l.mark && slices.Contains(rec.Owners, l.set.UID) })

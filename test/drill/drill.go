@@ -7,6 +7,7 @@
 package drill
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
@@ -39,6 +41,15 @@ func Program(name string) (string, error) {
 		return "", fmt.Errorf("%s is missing: run make build", path)
 	}
 	return path, nil
+}
+
+// Poll calls lacks until it returns nil, for Patience at most, or until ctx ends. It returns the last error.
+func Poll(ctx context.Context, lacks func() error) (last error) {
+	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, Patience, true, func(context.Context) (bool, error) {
+		last = lacks()
+		return last == nil, nil
+	})
+	return last
 }
 
 // LastLines returns the last lines of a text file, or the error of reading it.

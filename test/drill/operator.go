@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -61,14 +62,18 @@ func (o *Operator) Start(flags ...string) error {
 		return err
 	}
 	exited := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(exited) }()
+	running, ended := context.WithCancel(context.Background())
+	go func() { _ = cmd.Wait(); close(exited); ended() }()
 	o.mu.Lock()
 	o.cmd, o.exited = cmd, exited
 	o.mu.Unlock()
 	if err := o.Reaper.Note("operator", o.Log, strconv.Itoa(cmd.Process.Pid)); err != nil {
 		return err
 	}
-	return o.awaitReady(exited)
+	if err := Poll(running, o.Ready); err != nil {
+		return fmt.Errorf("the operator is not ready: %w\n%s", errors.Join(err, running.Err()), LastLines(o.Log, 40))
+	}
+	return nil
 }
 
 // Kill ends the operator with SIGKILL: the operator cannot finish anything.
@@ -105,23 +110,6 @@ func (o *Operator) process() (*exec.Cmd, chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.cmd, o.exited
-}
-
-func (o *Operator) awaitReady(exited chan struct{}) error {
-	deadline := time.After(Patience)
-	for {
-		err := o.Ready()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-exited:
-			return fmt.Errorf("the operator ended before it was ready:\n%s", LastLines(o.Log, 40))
-		case <-deadline:
-			return fmt.Errorf("the operator is not ready: %w\n%s", err, LastLines(o.Log, 40))
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 // Ready returns an error unless the operator reports that it is ready.

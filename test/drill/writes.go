@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +18,8 @@ type Writes struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 
-	mu      sync.Mutex
-	rounds  int
-	refused []string
+	rounds  atomic.Int64
+	refused []string // read once it has ended
 }
 
 // NewWrites begins to change a set, which exists. More is done in each round.
@@ -44,14 +43,10 @@ func (w *Writes) run(ctx context.Context, round []func(context.Context) error) {
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		for _, do := range round {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
-				w.mu.Lock()
 				w.refused = append(w.refused, time.Now().Format(time.TimeOnly)+" "+err.Error())
-				w.mu.Unlock()
 			}
 		}
-		w.mu.Lock()
-		w.rounds++
-		w.mu.Unlock()
+		w.rounds.Add(1)
 		select {
 		case <-ctx.Done():
 			return
@@ -61,19 +56,15 @@ func (w *Writes) run(ctx context.Context, round []func(context.Context) error) {
 }
 
 // Rounds returns how many rounds were made.
-func (w *Writes) Rounds() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.rounds
-}
+func (w *Writes) Rounds() int { return int(w.rounds.Load()) }
 
 // End ends the client, and fails the test if anything was refused.
 func (w *Writes) End(t *testing.T) {
 	t.Helper()
 	w.cancel()
 	<-w.ended
-	t.Logf("%d rounds of writes", w.rounds)
-	if w.rounds < 10 || len(w.refused) > 0 {
-		t.Errorf("%d rounds, %d writes were refused:\n%s", w.rounds, len(w.refused), strings.Join(w.refused[:min(10, len(w.refused))], "\n"))
+	t.Logf("%d rounds of writes", w.Rounds())
+	if w.Rounds() < 10 || len(w.refused) > 0 {
+		t.Errorf("%d rounds, %d writes were refused:\n%s", w.Rounds(), len(w.refused), strings.Join(w.refused[:min(10, len(w.refused))], "\n"))
 	}
 }

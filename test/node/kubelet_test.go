@@ -89,8 +89,8 @@ func (n *realNode) start() (err error) {
 	if err := n.stage.start("containerd", n.log("containerd"), "containerd", "--config", filepath.Join(n.dir, "containerd.toml")); err != nil {
 		return err
 	}
-	if err := n.awaitContainerd(); err != nil {
-		return err
+	if err := drill.Poll(context.Background(), func() error { _, err := n.ctr("version"); return err }); err != nil {
+		return fmt.Errorf("containerd is not ready: %w\n%s", err, drill.LastLines(n.log("containerd"), 20))
 	}
 	if out, err := n.ctr("images", "import", filepath.Join(n.dir, "images.tar")); err != nil {
 		return fmt.Errorf("import images: %w\n%s", err, out)
@@ -99,20 +99,6 @@ func (n *realNode) start() (err error) {
 		return err
 	}
 	return errors.Join(n.startKubelet(), n.startProxy(), n.startDNS())
-}
-
-func (n *realNode) awaitContainerd() error {
-	deadline := time.Now().Add(drill.Patience)
-	for {
-		out, err := n.ctr("version")
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("containerd is not ready: %w\n%s\n%s", err, out, drill.LastLines(n.log("containerd"), 20))
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
 }
 
 // startKubelet starts the kubelet, also after a kill: it then finds its pods.
