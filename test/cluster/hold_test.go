@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -317,9 +316,7 @@ func workloadsHold(s *scene) {
 func jobSetsHold(s *scene) {
 	definition := s.define("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 	s.claim("ckpt-train")
-	train := s.custom("jobset.x-k8s.io/v1alpha2", "JobSet", "train", map[string]any{
-		"volumeClaimPolicies": []any{map[string]any{"templates": []any{map[string]any{"metadata": map[string]any{"name": "ckpt"}}}}},
-	})
+	train := s.lendManifest("jobset")[0]
 	s.awaitHolders("ckpt-train", "JobSet/train")
 	s.Patch(train, `{"spec":{"suspend":true}}`)
 	s.awaitFree("ckpt-train")
@@ -336,23 +333,11 @@ const shards = `{apiVersion: drill.example.com/v1, kind: Shard, podTemplates: [s
 func shardsHold(s *scene) {
 	definition := s.define("drill.example.com", "v1", "Shard", "shards")
 	s.claim("data-a")
-	shard := s.custom("drill.example.com/v1", "Shard", "a", map[string]any{
-		"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c"}}}},
-		"claims":   []any{map[string]any{"metadata": map[string]any{"name": "data"}}},
-	})
+	shard := s.lendManifest("shard")[0]
 	s.awaitHolders("data-a", "Shard/a")
 	s.Remove(shard)
 	s.Remove(definition)
 	s.awaitFree("data-a")
-}
-
-// custom creates an object of a CRD, as soon as the API server serves it.
-func (s *scene) custom(version, kind, name string, spec map[string]any) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": version, "kind": kind, "metadata": map[string]any{"namespace": s.Namespace, "name": name}, "spec": spec,
-	}}
-	s.Eventually("a "+kind+" can be created", func() error { return s.Client.Create(s.Context(), object) })
-	return object
 }
 
 // define creates a CRD that takes any fields, until the test ends.

@@ -39,16 +39,18 @@ var levels = map[string]string{
 func withNativeGangs(t *testing.T) []string {
 	t.Helper()
 	become := func(gate string, flags ...string) error {
-		gates := []string{"--feature-gates", "GenericWorkload=" + gate}
-		return errors.Join(
-			bed.Operator.Kill(),
-			bed.Plane.Restart(apiServer, gates...), bed.Plane.Restart(controllerManager, gates...), bed.Plane.Restart(scheduler, gates...),
-			bed.Operator.Start(flags...))
+		return errors.Join(bed.Operator.Kill(), serveGangs(gate), bed.Operator.Start(flags...))
 	}
 	t.Cleanup(func() { must(t, become("false")) })
 	flags := gangFlags(t, "kubernetes")
 	must(t, become("true", flags...))
 	return flags
+}
+
+// serveGangs restarts the control plane with a value of the feature gate of gangs.
+func serveGangs(gate string) error {
+	flags := []string{"--feature-gates", "GenericWorkload=" + gate}
+	return errors.Join(bed.Plane.Restart(apiServer, flags...), bed.Plane.Restart(controllerManager, flags...), bed.Plane.Restart(scheduler, flags...))
 }
 
 // scheduledAs adds spec.scheduling.
@@ -238,8 +240,10 @@ func gangsTakenOver(t *testing.T, flags []string, level string) {
 	e.set = s.newSet("a", 2, 2, imageA, scheduledAs(levels[level]), uniquePerReplica)
 	s.Create(e.set)
 	s.Check("describe the set", other.Describe(s.Context(), e.set, level))
-	e.spoil = standin.AsScheduled(e.set, level)
-	e.workers = func(sts *appsv1.StatefulSet) { standin.AsScheduledWith(s.Pod(sts.Name), level)(sts) }
+	e.spoil = standin.AsScheduled(level, standin.WorkloadName(e.set))
+	e.workers = func(sts *appsv1.StatefulSet) {
+		standin.AsScheduled(level, s.Pod(sts.Name).Annotations[lwsv1.WorkloadNameAnnotationKey])(sts)
+	}
 	e.record(1)
 	e.keys = []string{e.key, e.key}
 	e.apply(0, 2)
@@ -282,11 +286,7 @@ func TestNativeGangsNeedTheirAPI(t *testing.T) {
 	s := newScene(t)
 	set := s.settled(s.newSet("a", 1, 2, imageA, scheduledAs(levels["replica"])))
 	set = s.awaitGrouped("created", set)
-	gate := func(value string) error {
-		flags := []string{"--feature-gates", "GenericWorkload=" + value}
-		return errors.Join(bed.Plane.Restart(apiServer, flags...), bed.Plane.Restart(controllerManager, flags...), bed.Plane.Restart(scheduler, flags...))
-	}
-	s.Check("serve no PodGroups", gate("false"))
+	s.Check("serve no PodGroups", serveGangs("false"))
 	created := string(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated)
 	s.Eventually("the set says what is missing", func() error {
 		told := meta.FindStatusCondition(s.Set("a").Status.Conditions, created)
@@ -301,7 +301,7 @@ func TestNativeGangsNeedTheirAPI(t *testing.T) {
 	})
 	set = s.awaitSettled(s.become(set, `{"spec":{"replicas":2}}`))
 	s.prints("does not serve scheduling.k8s.io/v1beta1", "status", "a")
-	s.Check("serve PodGroups", gate("true"))
+	s.Check("serve PodGroups", serveGangs("true"))
 	s.awaitHolds("a", lwsv1.LeaderWorkerSetWorkloadSchedulingCreated, "SchedulingObjectsCreated")
 	s.restartGroup(set, "a-1")
 	s.Remove(s.awaitGrouped("served again", set))

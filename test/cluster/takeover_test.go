@@ -550,18 +550,17 @@ func (e *standinSet) tell(updated int32, updating bool) {
 	if e.unplaced {
 		ready = 0
 	}
-	status := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}
-	condition := func(kind lwsv1.LeaderWorkerSetConditionType, holds bool, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: string(kind), Status: status[holds], Reason: reason, Message: message,
-			ObservedGeneration: e.set.Generation, LastTransitionTime: metav1.Now()}
+	var conditions []metav1.Condition
+	tell := func(kind lwsv1.LeaderWorkerSetConditionType, holds bool, reason, message string) {
+		status := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[holds]
+		meta.SetStatusCondition(&conditions, metav1.Condition{Type: string(kind), Status: status, Reason: reason, Message: message, ObservedGeneration: e.set.Generation})
 	}
-	progressing := updating || e.unplaced
-	conditions := []metav1.Condition{condition(lwsv1.LeaderWorkerSetProgressing, progressing, "GroupsProgressing", "Replicas are progressing")}
+	tell(lwsv1.LeaderWorkerSetProgressing, updating || e.unplaced, "GroupsProgressing", "Replicas are progressing")
 	if !e.unplaced {
-		conditions = append(conditions, condition(lwsv1.LeaderWorkerSetAvailable, !updating, "AllGroupsReady", "All replicas are ready"))
+		tell(lwsv1.LeaderWorkerSetAvailable, !updating, "AllGroupsReady", "All replicas are ready")
 	}
 	if updating {
-		conditions = append(conditions, condition(lwsv1.LeaderWorkerSetUpdateInProgress, true, "GroupsUpdating", "Rolling Upgrade is in progress"))
+		tell(lwsv1.LeaderWorkerSetUpdateInProgress, true, "GroupsUpdating", "Rolling Upgrade is in progress")
 	}
 	e.Check("tell the status of set "+e.name, e.other.Tell(e.Context(), e.set, lwsv1.LeaderWorkerSetStatus{
 		Conditions: conditions, ReadyReplicas: ready, UpdatedReplicas: updated, Replicas: int32(len(e.keys)), ObservedGeneration: e.set.Generation,

@@ -256,9 +256,6 @@ type change struct {
 	diaries   map[types.UID][]entry
 }
 
-// told returns when the first old worker got SIGTERM.
-func (c change) told() time.Time { return c.first("told", c.old.workers) }
-
 // first returns when the first entry of a kind was written in diaries of pods.
 func (c change) first(what string, pods []types.UID) (at time.Time) {
 	for _, uid := range pods {
@@ -294,7 +291,7 @@ func (c change) dials() (late, beside, overlap int) {
 // delay returns the time from SIGTERM until the last new worker reached its leader, less the grace period.
 func (c change) delay() (longest time.Duration) {
 	for _, uid := range c.next.workers {
-		longest = max(longest, c.first("met", []types.UID{uid}).Sub(c.told())-rayGrace)
+		longest = max(longest, c.first("met", []types.UID{uid}).Sub(c.first("told", c.old.workers))-rayGrace)
 	}
 	return longest
 }

@@ -19,7 +19,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,7 +97,9 @@ func (n *realNode) start() (err error) {
 	if err := n.startRelay(); err != nil {
 		return err
 	}
-	return errors.Join(n.startKubelet(), n.startProxy(), n.startDNS())
+	return errors.Join(n.startKubelet(), // kube-proxy makes Services of pods reachable, and the kubelet writes the address of CoreDNS into pods
+		n.stage.start("kube-proxy", n.log("kube-proxy"), n.program, "proxy", "--config", filepath.Join(n.dir, "proxy.yaml")),
+		n.stage.start("coredns", n.log("coredns"), n.dns, "-conf", filepath.Join(n.dir, "Corefile")))
 }
 
 // startKubelet starts the kubelet, also after a kill: it then finds its pods.
@@ -192,17 +193,16 @@ func (b *testbed) closeSimulated(ctx context.Context) error {
 
 // awaitNode waits until the node is ready and has no taint.
 func (b *testbed) awaitNode(ctx context.Context) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	err := drill.Poll(ctx, func() error {
 		node := &corev1.Node{}
-		last = b.Client.Get(ctx, client.ObjectKey{Name: nodeName}, node)
-		if last == nil && (!nodeReady(node) || len(node.Spec.Taints) > 0) {
-			last = fmt.Errorf("conditions %+v, taints %+v", node.Status.Conditions, node.Spec.Taints)
+		err := b.Client.Get(ctx, client.ObjectKey{Name: nodeName}, node)
+		if err == nil && (!nodeReady(node) || len(node.Spec.Taints) > 0) {
+			err = fmt.Errorf("conditions %+v, taints %+v", node.Status.Conditions, node.Spec.Taints)
 		}
-		return last == nil, nil
+		return err
 	})
 	if err != nil {
-		return fmt.Errorf("the node is not ready: %w\n%s", last, drill.LastLines(b.node.log("kubelet"), 30))
+		return fmt.Errorf("the node is not ready: %w\n%s", err, drill.LastLines(b.node.log("kubelet"), 30))
 	}
 	return nil
 }
@@ -227,16 +227,16 @@ func (b *testbed) identify() error {
 		return err
 	}
 	b.node.relay = &relay{dir: b.node.dir, port: server.Port()}
-	node, proxy, dns := rest.CopyConfig(admin), rest.CopyConfig(admin), rest.CopyConfig(admin)
-	node.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + nodeName, Groups: []string{"system:nodes"}}
-	proxy.Impersonate = rest.ImpersonationConfig{UserName: "system:kube-proxy"}
-	dns.Impersonate = rest.ImpersonationConfig{UserName: dnsUser}
-	return errors.Join(
-		os.WriteFile(filepath.Join(b.node.dir, "ca.crt"), admin.CAData, 0o644),
-		delay.WriteKubeconfig(node, filepath.Join(b.node.dir, "kubeconfig")),
-		delay.WriteKubeconfig(proxy, filepath.Join(b.node.dir, "proxy.kubeconfig")),
-		delay.WriteKubeconfig(dns, filepath.Join(b.node.dir, "dns.kubeconfig")),
-	)
+	err = os.WriteFile(filepath.Join(b.node.dir, "ca.crt"), admin.CAData, 0o644)
+	for file, as := range map[string]rest.ImpersonationConfig{
+		"kubeconfig":       {UserName: "system:node:" + nodeName, Groups: []string{"system:nodes"}},
+		"proxy.kubeconfig": {UserName: "system:kube-proxy"},
+		"dns.kubeconfig":   {UserName: dnsUser},
+	} {
+		admin.Impersonate = as
+		err = errors.Join(err, delay.WriteKubeconfig(admin, filepath.Join(b.node.dir, file)))
+	}
+	return err
 }
 
 // diskStorage is the class of the disks of the node. The test creates them, and the scheduler binds

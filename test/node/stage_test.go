@@ -173,11 +173,6 @@ ip route add default dev pods0
 const podNetwork = `{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"bridge","bridge":"pods0","isDefaultGateway":true,
 "ipam":{"type":"host-local","dataDir":"%s/addresses","ranges":[[{"subnet":"10.201.0.0/24","gateway":"` + nodeAddress + `"}]]}}]}`
 
-// startProxy starts kube-proxy, which makes Services of pods reachable in the network of the node.
-func (n *realNode) startProxy() error {
-	return n.stage.start("kube-proxy", n.log("kube-proxy"), n.program, "proxy", "--config", filepath.Join(n.dir, "proxy.yaml"))
-}
-
 // Sockets between the network of the node and that of the machine, in the directory of the node.
 const (
 	apiSocket    = "api.sock"
@@ -254,11 +249,6 @@ const (
 	// dnsUser is the account of CoreDNS. It has its own rights, not those of the node.
 	dnsUser = "system:serviceaccount:kube-system:coredns"
 )
-
-// startDNS starts CoreDNS at the address of the node, which the kubelet writes into pods.
-func (n *realNode) startDNS() error {
-	return n.stage.start("coredns", n.log("coredns"), n.dns, "-conf", filepath.Join(n.dir, "Corefile"))
-}
 
 // allowDNS lets CoreDNS read what it answers.
 func (b *testbed) allowDNS(ctx context.Context) error {

@@ -181,19 +181,9 @@ const (
 	EachGroup = "replica"
 )
 
-// AsScheduled changes a StatefulSet of a set to what version 0.11 writes where pods are in PodGroups. Leaders name the
-// Workload of their set.
-func AsScheduled(set *lwsv1.LeaderWorkerSet, level string) Change {
-	return asScheduled(level, workloadName(set))
-}
-
-// AsScheduledWith is AsScheduled for workers. Their name of the Workload is that of their leader: the webhook may have
-// added to it.
-func AsScheduledWith(leader *corev1.Pod, level string) Change {
-	return asScheduled(level, leader.Annotations[lwsv1.WorkloadNameAnnotationKey])
-}
-
-func asScheduled(level, workload string) Change {
+// AsScheduled changes a StatefulSet to what version 0.11 writes where pods are in PodGroups. Leaders name the Workload of
+// their set. Workers name that of their leader: the webhook may have added to it.
+func AsScheduled(level, workload string) Change {
 	return func(sts *appsv1.StatefulSet) {
 		AsOf011(sts)
 		sts.Spec.Template.Annotations[lwsv1.WorkloadSchedulingAnnotationKey] = level
@@ -201,7 +191,8 @@ func asScheduled(level, workload string) Change {
 	}
 }
 
-func workloadName(set *lwsv1.LeaderWorkerSet) string {
+// WorkloadName is the name of the Workload of a set.
+func WorkloadName(set *lwsv1.LeaderWorkerSet) string {
 	hash := fnv.New32a()
 	fmt.Fprint(hash, dump.ForHash(set.UID))
 	return set.Name + "-" + rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
@@ -211,7 +202,7 @@ func workloadName(set *lwsv1.LeaderWorkerSet) string {
 func (o *Other) Describe(ctx context.Context, set *lwsv1.LeaderWorkerSet, level string) error {
 	workload := &schedulingv1beta1.Workload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: set.Namespace, Name: workloadName(set), Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name},
+			Namespace: set.Namespace, Name: WorkloadName(set), Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name},
 			OwnerReferences: controlled(lwsv1.GroupVersion.String(), "LeaderWorkerSet", set),
 		},
 		Spec: schedulingv1beta1.WorkloadSpec{
@@ -247,7 +238,7 @@ func gangOf(set *lwsv1.LeaderWorkerSet, level string) schedulingv1beta1.PodGroup
 // group creates a PodGroup of a set whose Workload exists. Its labels include more.
 func (o *Other) group(ctx context.Context, set *lwsv1.LeaderWorkerSet, level, name string, more map[string]string) error {
 	var workload schedulingv1beta1.Workload
-	if err := o.client.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: workloadName(set)}, &workload); err != nil {
+	if err := o.client.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: WorkloadName(set)}, &workload); err != nil {
 		return err
 	}
 	labels := map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.SchedulingLevelLabelKey: level}

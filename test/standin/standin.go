@@ -10,8 +10,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -211,20 +213,15 @@ func (o *Other) Judge(ctx context.Context, set *lwsv1.LeaderWorkerSet) (string, 
 		return "", err
 	}
 	key := leaders.GetLabels()[lwsv1.RevisionKey]
-	list := &appsv1.ControllerRevisionList{}
-	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}
-	if err := o.client.List(ctx, list, client.InNamespace(set.Namespace), labels); err != nil {
-		return "", err
-	}
+	all, err := o.revisions(ctx, set)
 	var current *appsv1.ControllerRevision
-	for i := range list.Items {
-		r := &list.Items[i]
-		if own(r, set) && (current == nil || r.Revision > current.Revision) {
-			current = r
+	for _, r := range all {
+		if r.Labels[lwsv1.RevisionKey] == key && (current == nil || r.Revision > current.Revision) {
+			current = &r
 		}
 	}
 	if current == nil {
-		return "", fmt.Errorf("set %s has no revision with key %q", set.Name, key)
+		return "", errors.Join(err, fmt.Errorf("set %s has no revision with key %q", set.Name, key))
 	}
 	if have, want := current.Data.Raw, Data(set); !bytes.Equal(have, want) && !bytes.Equal(again(set, have), want) {
 		return "", fmt.Errorf("revision %s differs from set %s:\n%s\n%s", current.Name, set.Name, have, want)
@@ -232,18 +229,24 @@ func (o *Other) Judge(ctx context.Context, set *lwsv1.LeaderWorkerSet) (string, 
 	return key, nil
 }
 
-// Revisions counts the revisions for each key. It finds them by the set's label, and skips those
-// that another object controls.
+// Revisions counts the revisions for each key.
 func (o *Other) Revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) (map[string]int, error) {
-	list := &appsv1.ControllerRevisionList{}
-	err := o.client.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name})
+	all, err := o.revisions(ctx, set)
 	keys := map[string]int{}
-	for i := range list.Items {
-		if own(&list.Items[i], set) {
-			keys[list.Items[i].Labels[lwsv1.RevisionKey]]++
-		}
+	for _, r := range all {
+		keys[r.Labels[lwsv1.RevisionKey]]++
 	}
 	return keys, err
+}
+
+// revisions finds revisions by the set's label, and skips those that another object controls.
+func (o *Other) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]appsv1.ControllerRevision, error) {
+	list := &appsv1.ControllerRevisionList{}
+	err := o.client.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name})
+	return slices.DeleteFunc(list.Items, func(r appsv1.ControllerRevision) bool {
+		owner := metav1.GetControllerOf(&r)
+		return owner != nil && owner.UID != set.UID
+	}), err
 }
 
 // again decodes and encodes data that other API types encoded.
@@ -254,11 +257,6 @@ func again(set *lwsv1.LeaderWorkerSet, data []byte) []byte {
 		return nil
 	}
 	return Data(restored)
-}
-
-func own(r *appsv1.ControllerRevision, set *lwsv1.LeaderWorkerSet) bool {
-	owner := metav1.GetControllerOf(r)
-	return owner == nil || owner.UID == set.UID
 }
 
 // groupReady is the readiness gate and condition of Hash leaders.
