@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -208,20 +209,14 @@ func unanswered(err error) bool {
 	return !refused || strings.Contains(err.Error(), "failed calling webhook") || apierrors.IsTimeout(err)
 }
 
-// warnings fails a test on each warning.
-type warnings struct{ s *scene }
-
-func (w warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
-	w.s.Errorf("warned: %s", text)
-}
-
 // The operator's own account may make the dry runs. Only a write of a template makes any, and a plan of a file tells what
 // they find.
 func TestTemplatesAreTriedByTheOperator(t *testing.T) {
 	s := newScene(t)
 	s.MayWrite(s.Namespace)
 	config := rest.CopyConfig(bed.Rest)
-	config.WarningHandlerWithContext = warnings{s}
+	var warned bytes.Buffer
+	config.WarningHandler = rest.NewWarningWriter(&warned, rest.WarningWriterOptions{})
 	user, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
 	must(t, err)
 	for what, identity := range map[string]lwsv1.GroupIdentityType{"a": lwsv1.OrdinalGroupIdentity, "b": lwsv1.HashGroupIdentity} {
@@ -231,6 +226,7 @@ func TestTemplatesAreTriedByTheOperator(t *testing.T) {
 		s.Patch(set, `{"spec":{"replicas":2}}`)
 		s.Patch(set, `{"metadata":{"annotations":{"lockstep.dev/paused":"true"}}}`)
 	}
+	same(t, "warnings", "", warned.String())
 	must(t, s.Audit.Sync())
 	tried := s.Audit.Kept(0, func(r drill.Request) bool {
 		return drill.IsDryRun(r) && r.Namespace == s.Namespace && drill.ByLockstep(r)

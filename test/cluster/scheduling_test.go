@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,11 +102,7 @@ func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
 // volume of another one. The stock scheduler binds the pod all the same.
 func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 	s := asideScene(t)
-	slow := "slow-" + s.Namespace // its volumes come from the drill
-	s.Lend(&storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: slow}, Provisioner: "drill.lockstep.dev/by-hand",
-		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
-	})
+	slow := s.lendManifest("class")[0].GetName() // its volumes come from the drill
 	for _, scheduler := range []string{stockScheduler, ourScheduler} {
 		web, data, late := scheduler, "data-"+scheduler, "late-"+scheduler
 		claim := s.boundClaim(data)

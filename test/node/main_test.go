@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,10 +228,8 @@ func (s *scene) restarts(set *lwsv1.LeaderWorkerSet, group int32) *lwsv1.GroupRe
 	if now == nil { // the watch has not seen it yet
 		return nil
 	}
-	for i := range now.Status.Restarts {
-		if now.Status.Restarts[i].Index == group {
-			return &now.Status.Restarts[i]
-		}
+	if i := slices.IndexFunc(now.Status.Restarts, func(r lwsv1.GroupRestarts) bool { return r.Index == group }); i >= 0 {
+		return &now.Status.Restarts[i]
 	}
 	return nil
 }
