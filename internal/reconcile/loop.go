@@ -2,8 +2,7 @@
 // carry the plan out.
 //
 // It knows the order of writes and what a refused one means. It refuses to know which events cause a reconcile, what
-// is decided, and how an object is read or written. Its tests are in internal/lws, which runs this
-// loop with a clock and writes of its own.
+// is decided, and how an object is read or written. Tests of internal/lws run it with a clock and writes of their own.
 package reconcile
 
 import (
