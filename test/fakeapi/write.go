@@ -25,7 +25,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
@@ -205,20 +204,10 @@ func (s *Server) Patch(_ context.Context, object client.Object, patch client.Pat
 	defer s.writes.Unlock()
 	var o client.PatchOptions
 	o.ApplyOptions(opts)
-	data, err := patch.Data(object)
+	found, after, err := s.patched(Request{Verb: "patch", Owner: o.FieldManager, Waits: !o.DisableReadYourWritesConsistency}, object, patch)
 	if err != nil {
 		return err
 	}
-	if err := s.ask(Request{Verb: "patch", Of: NameOf(object), Body: string(data), Owner: o.FieldManager, Waits: !o.DisableReadYourWritesConsistency}); err != nil {
-		return err
-	}
-	var onto metav1.PartialObjectMetadata
-	decode(data, &onto)
-	found, err := s.exactly(object, onto.UID, onto.ResourceVersion)
-	if err != nil {
-		return err
-	}
-	after := merged(found, data, patch.Type())
 	added := func(f string) bool { return !slices.Contains(found.GetFinalizers(), f) }
 	if found.GetDeletionTimestamp() != nil && slices.ContainsFunc(after.GetFinalizers(), added) {
 		return apierrors.NewForbidden(resourceOf(found), found.GetName(), errors.New("no new finalizers can be added if the object is being deleted"))
@@ -230,6 +219,25 @@ func (s *Server) Patch(_ context.Context, object client.Object, patch client.Pat
 		return err
 	}
 	return share(after, object)
+}
+
+// patched returns the object that a patch is for, if it has the UID and the resourceVersion of the patch, before and
+// after it.
+func (s *Server) patched(r Request, object client.Object, patch client.Patch) (found, after client.Object, err error) {
+	data, err := patch.Data(object)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Of, r.Body = NameOf(object), string(data)
+	if err := s.ask(r); err != nil {
+		return nil, nil, err
+	}
+	var onto metav1.PartialObjectMetadata
+	decode(data, &onto)
+	if found, err = s.exactly(object, onto.UID, onto.ResourceVersion); err != nil {
+		return nil, nil, err
+	}
+	return found, merged(found, data, patch.Type()), nil
 }
 
 // replace stores the changed object. A patch that changes nothing is no write.
@@ -333,36 +341,15 @@ type statusWriter struct {
 	server                   *Server
 }
 
-// Patch writes the status of a LeaderWorkerSet, by a merge patch that names all of its fields, or one condition of a
-// pod.
+// Patch writes a status.
 func (w *statusWriter) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-	var given lwsv1.LeaderWorkerSet
-	data, err := patch.Data(object)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, &given); err != nil {
-		return fmt.Errorf("patch the status of %T %s: %w", object, object.GetName(), err)
-	}
 	w.server.writes.Lock()
 	defer w.server.writes.Unlock()
-	if err := w.server.ask(Request{Verb: "status", Of: NameOf(object), Body: string(data), Waits: true}); err != nil {
-		return err
+	_, after, err := w.server.patched(Request{Verb: "status", Waits: true}, object, patch)
+	if err == nil {
+		w.server.Put(after)
 	}
-	found, err := w.server.exactly(object, given.UID, given.ResourceVersion)
-	if err != nil {
-		return err
-	}
-	switch found := found.DeepCopyObject().(type) {
-	case *lwsv1.LeaderWorkerSet:
-		found.Status = given.Status
-		w.server.Put(found)
-	case *corev1.Pod:
-		w.server.Put(merged(found, data, patch.Type()))
-	default:
-		return fmt.Errorf("patch the status of a %T: no such kind", object)
-	}
-	return nil
+	return err
 }
 
 // exactly returns the object of a name if it has the UID and the resourceVersion. Empty
