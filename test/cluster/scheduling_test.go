@@ -168,7 +168,8 @@ func (s *scene) checkLifted(pod *corev1.Pod, claims ...string) {
 		}
 		return errors.Join(err, drill.Lacking("gated", true, gated), drill.Lacking("bound", true, bound))
 	})
-	s.Check("how it came", history.Judge(told, true))
+	_, err := history.Judge(told, true)
+	s.Check("how it came", err)
 }
 
 // TestStrictWritesPodsOnTheirClaimsBeforeTheyAreScheduled, with any scheduler, and keeps a pod gated

@@ -173,10 +173,20 @@ func (v Version) String() string {
 	return fmt.Sprintf("%d PVC %s (%s): deleted %t, gone %t, finalizers %v, record %q", v.At, v.Claim.Name, v.Claim.UID, v.Claim.DeletionTimestamp != nil, v.Gone, v.Claim.Finalizers, v.Claim.Annotations[pvc.UsersAnnotation])
 }
 
-// Judge returns the law that was broken first in one namespace. If recorded is set, PVCs must
-// name a pod in their use record before it is bound.
-func Judge(versions []Version, recorded bool) error {
-	w := world{claims: map[string]*corev1.PersistentVolumeClaim{}, pods: map[string]*corev1.Pod{}, bound: map[types.UID]map[string]types.UID{}}
+// What Judge counts: without these events, a history shows nothing.
+const (
+	MountedOnce = "mounted"
+	MountedLate = "mounted while terminating"
+	OnRecord    = "bound on record"
+)
+
+// Judge returns the law that was broken first in one namespace, and how often each event was seen. If recorded is set,
+// PVCs must name a pod in their use record before it is bound.
+func Judge(versions []Version, recorded bool) (seen map[string]int, err error) {
+	w := world{
+		claims: map[string]*corev1.PersistentVolumeClaim{}, pods: map[string]*corev1.Pod{}, bound: map[types.UID]map[string]types.UID{},
+		seen: map[string]int{},
+	}
 	versions = slices.SortedFunc(slices.Values(versions), func(a, b Version) int { return cmp.Compare(a.At, b.At) })
 	for i, v := range versions {
 		err := w.take(v, recorded)
@@ -184,10 +194,10 @@ func Judge(versions []Version, recorded bool) error {
 			err = w.lost()
 		}
 		if err != nil {
-			return fmt.Errorf("%w; the versions:\n%s", err, lines(versions[:i+1]))
+			return w.seen, fmt.Errorf("%w; the versions:\n%s", err, lines(versions[:i+1]))
 		}
 	}
-	return nil
+	return w.seen, nil
 }
 
 func lines(versions []Version) string {
@@ -204,6 +214,7 @@ type world struct {
 	pods   map[string]*corev1.Pod
 	// bound are the recorded PVCs of each pod at its bind.
 	bound map[types.UID]map[string]types.UID
+	seen  map[string]int
 }
 
 func (w *world) take(v Version, recorded bool) error {
@@ -216,11 +227,23 @@ func (w *world) take(v Version, recorded bool) error {
 		return nil
 	}
 	w.pods[v.Pod.Name] = v.Pod
-	if before != nil && before.UID != v.Pod.UID {
-		before = nil
+	if before == nil || before.UID != v.Pod.UID {
+		before = &corev1.Pod{}
 	}
-	wasBound, wasGated := before != nil && before.Spec.NodeName != "", before != nil && isGated(before)
-	if recorded && (v.Pod.Spec.NodeName != "" && !wasBound || wasGated && !isGated(v.Pod)) {
+	for name := range MountsOf(v.Pod) {
+		if MountsOf(before)[name] != "" {
+			continue
+		}
+		w.seen[MountedOnce]++
+		if claim := w.claims[name]; claim != nil && claim.DeletionTimestamp != nil {
+			w.seen[MountedLate]++
+		}
+	}
+	binds := recorded && v.Pod.Spec.NodeName != "" && before.Spec.NodeName == ""
+	if binds {
+		w.seen[OnRecord]++
+	}
+	if binds || recorded && isGated(before) && !isGated(v.Pod) {
 		return w.bind(v.Pod)
 	}
 	return nil

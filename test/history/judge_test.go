@@ -69,7 +69,7 @@ func TestJudge(t *testing.T) {
 		{"held while it is deleted", false, []Version{claim(1, "c"), claim(2, "c", deleted), claim(3, "c", held, deleted)}, nil},
 		{"released and deleted", false, []Version{claim(1, "c", held, saying(pvc.ReleaseAnnotation, "c")), claim(2, "c", held, deleted)}, nil},
 	} {
-		if err := Judge(tt.versions, tt.recorded); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+		if _, err := Judge(tt.versions, tt.recorded); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}
 	}

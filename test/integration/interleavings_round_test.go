@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,9 +75,9 @@ func (r *round) track(o client.Object) {
 
 // at runs a function at a random moment of the round.
 func (r *round) at(ctx context.Context, do func(context.Context)) {
-	wait := time.Duration(r.random.Int64N(int64(r.window)))
+	moment := time.Duration(r.random.Int64N(int64(r.window)))
 	r.working.Go(func() {
-		if pause(ctx, wait) == nil {
+		if pause(ctx, moment) == nil {
 			do(ctx)
 		}
 	})
@@ -92,10 +92,8 @@ func (r *round) sometimes(ctx context.Context, n int, do func(context.Context)) 
 
 // pause waits, or returns an error when ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -233,50 +231,19 @@ func (r *round) judge(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	versions, err := r.history.Until(ctx, r.namespace, r.created)
-	if broken := history.Judge(versions, r.start != anyhow); broken != nil {
+	seen, broken := history.Judge(versions, r.start != anyhow)
+	if broken != nil {
 		return fmt.Errorf("round %d, pods %s, kubelets %v: %w", r.number, r.start, r.kubelets, broken)
 	}
 	if err = errors.Join(r.err, err); err != nil {
 		return fmt.Errorf("round %d, pods %s: %w", r.number, r.start, err)
 	}
-	r.count(versions)
-	return nil
-}
-
-// count adds the events of a round to the tally.
-func (r *round) count(versions []history.Version) {
-	seen := map[string]int{}
-	bound := map[types.UID]bool{}
-	claims, mounted := map[string]*corev1.PersistentVolumeClaim{}, map[types.UID]map[string]types.UID{}
-	slices.SortFunc(versions, func(a, b history.Version) int { return int(a.At) - int(b.At) })
-	for _, v := range versions {
-		if v.Claim != nil {
-			claims[v.Claim.Name] = v.Claim
-		}
-		if v.Pod != nil {
-			for name := range history.MountsOf(v.Pod) {
-				if mounted[v.Pod.UID][name] == "" {
-					seen[mountedOnes]++
-					if claim := claims[name]; claim != nil && claim.DeletionTimestamp != nil {
-						seen[mountedLate]++
-					}
-				}
-			}
-			if v.Pod.Spec.NodeName != "" && !bound[v.Pod.UID] && r.start != anyhow {
-				seen[onRecord]++
-				bound[v.Pod.UID] = true
-			}
-			mounted[v.Pod.UID] = history.MountsOf(v.Pod)
-			if v.Gone {
-				delete(mounted, v.Pod.UID)
-			}
-		}
-	}
 	r.tally.Lock()
 	defer r.tally.Unlock()
-	for _, what := range slices.Sorted(maps.Keys(seen)) {
-		r.tally.seen[what] += seen[what]
+	for what, n := range seen {
+		r.tally.seen[what] += n
 	}
+	return nil
 }
 
 // How pods are bound.
@@ -321,18 +288,13 @@ func (r *round) more() time.Duration {
 
 // isBound binds a pod as soon as the API server allows it, and reports whether it did.
 func (r *round) isBound(ctx context.Context, pod *corev1.Pod) bool {
-	for ctx.Err() == nil {
-		switch err := r.bind(ctx, pod); {
-		case err == nil:
-			return true
-		case apierrors.IsNotFound(err):
-			return false
+	return wait.PollUntilContextCancel(ctx, kubeletAsks, true, func(ctx context.Context) (bool, error) {
+		err := r.bind(ctx, pod)
+		if apierrors.IsNotFound(err) {
+			return false, err
 		}
-		if pause(ctx, kubeletAsks) != nil {
-			return false
-		}
-	}
-	return false
+		return err == nil, nil
+	}) == nil
 }
 
 var errNotYet = errors.New("not yet")

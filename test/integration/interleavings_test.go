@@ -111,13 +111,6 @@ type tally struct {
 	seen map[string]int
 }
 
-// Events that the tally counts.
-const (
-	mountedOnes = "mounted"
-	mountedLate = "mounted while terminating"
-	onRecord    = "bound on record"
-)
-
 func newGround(t *testing.T, seed uint64) *ground {
 	t.Helper()
 	klog.SetLogger(logr.Discard()) // broken watches and truncated bodies are logged
@@ -231,7 +224,7 @@ func (g *ground) keeps(rounds int, starts ...string) {
 
 // seldom returns the events that were rarer than once in fifty rounds.
 func (g *ground) seldom(rounds int) (seldom []string) {
-	for _, what := range []string{mountedOnes, mountedLate, onRecord} {
+	for _, what := range []string{history.MountedOnce, history.MountedLate, history.OnRecord} {
 		if g.tally.seen[what] < max(1, rounds/50) {
 			seldom = append(seldom, what)
 		}
