@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -149,15 +148,12 @@ func (s *scene) wantServed(name string) {
 // get reads a cluster-scoped object, and returns nil if there is none.
 func get(t *testing.T, apiVersion, kind, in, name string) *unstructured.Unstructured {
 	t.Helper()
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
-	err := bed.Client.Get(context.WithoutCancel(t.Context()), client.ObjectKey{Namespace: in, Name: name}, u)
+	u := object(apiVersion, kind, in, name)
+	err := bed.Client.Get(context.WithoutCancel(t.Context()), client.ObjectKeyFromObject(u), u)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "read "+name, err)
 	return u
 }
 

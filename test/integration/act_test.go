@@ -22,12 +22,11 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
-// scene is a set in a namespace of its own, and the plan for it.
+// scene is a set in a namespace of its own.
 type scene struct {
 	*cluster
 	actor *apply.Actor
 	set   *lwsv1.LeaderWorkerSet
-	plan  lws.Plan
 }
 
 func newScene(c *cluster) *scene {
@@ -43,25 +42,26 @@ func newScene(c *cluster) *scene {
 		Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 	}}
 	s.create(s.set)
-	s.plan = lwsset.Decide(lws.SetSnapshot{Set: s.set, HistoryRead: true, Now: time.Now()})
 	return s
 }
 
-// planned returns the action of one type that a plan has for a kind.
-func planned[A action.Action](s *scene, plan lws.Plan, kind identity.Kind) A {
+// planned returns the action of one type that the plan for the set and its StatefulSet has for the StatefulSet.
+func planned[A action.Action](s *scene, owned ...*appsv1.StatefulSet) A {
 	s.t.Helper()
+	plan := lwsset.Decide(lws.SetSnapshot{
+		Set: s.set, HistoryRead: true, Now: time.Now(), StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: owned},
+	})
 	for _, a := range plan.Actions {
-		if found, ok := a.(A); ok && a.Target().Kind == kind {
+		if found, ok := a.(A); ok && a.Target().Kind == identity.KindStatefulSet {
 			return found
 		}
 	}
 	var none A
-	s.t.Fatalf("the plan has no %T of a %s: %+v", none, kind, plan)
+	s.t.Fatalf("the plan has no %T: %+v", none, plan)
 	return none
 }
 
 func (s *scene) do(a action.Action) error {
-	s.t.Helper()
 	_, err := s.actor.Do(s.t.Context(), a)
 	return err
 }
@@ -69,26 +69,8 @@ func (s *scene) do(a action.Action) error {
 func (s *scene) statefulSet() *appsv1.StatefulSet {
 	s.t.Helper()
 	sts := &appsv1.StatefulSet{}
-	s.must(s.Get(s.t.Context(), client.ObjectKeyFromObject(s.set), sts))
+	s.read(sts, s.set.Namespace, s.set.Name)
 	return sts
-}
-
-// created creates the leader StatefulSet of the plan and returns it.
-func (s *scene) created() *appsv1.StatefulSet {
-	s.t.Helper()
-	s.must(s.do(planned[action.Create](s, s.plan, identity.KindStatefulSet)))
-	return s.statefulSet()
-}
-
-// decide returns the plan for the set and its StatefulSet.
-func (s *scene) decide(sts *appsv1.StatefulSet) lws.Plan {
-	return lwsset.Decide(lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: []*appsv1.StatefulSet{sts}}})
-}
-
-// applyOnto returns the apply of the set onto its StatefulSet.
-func (s *scene) applyOnto(sts *appsv1.StatefulSet) action.Apply {
-	s.t.Helper()
-	return planned[action.Apply](s, s.decide(sts), identity.KindStatefulSet)
 }
 
 func TestApplyOntoAChangedObjectIsStale(t *testing.T) {
@@ -104,9 +86,10 @@ func TestApplyOntoAChangedObjectIsStale(t *testing.T) {
 	for name, spoil := range tests {
 		c.part(name, func() {
 			s, t := newScene(c), c.t
-			sts := s.created()
+			s.must(s.do(planned[action.Create](s)))
+			sts := s.statefulSet()
 			s.set.Spec.Replicas = new(int32(7))
-			onto := s.applyOnto(sts)
+			onto := planned[action.Apply](s, sts)
 			spoil(s, sts, &onto)
 			if err := s.do(onto); !errors.Is(err, apply.ErrStale) {
 				t.Fatalf("got error %v, want apply.ErrStale", err)
@@ -130,11 +113,11 @@ func TestApplyRemovesDroppedFields(t *testing.T) {
 	for name, post := range map[string]bool{"created by an apply": false, "created by a POST": true} {
 		c.part(name, func() {
 			s := newScene(c)
+			created := planned[action.Create](s)
 			if post {
-				created := planned[action.Create](s, s.plan, identity.KindStatefulSet).Object.DeepCopyObject().(client.Object)
-				s.must(s.Create(s.t.Context(), created, client.FieldOwner(lws.FieldOwner)))
+				s.must(s.Create(s.t.Context(), created.Object.DeepCopyObject().(client.Object), client.FieldOwner(lws.FieldOwner)))
 			} else {
-				s.created()
+				s.must(s.do(created))
 			}
 			s.mustRemoveFields(s.statefulSet())
 		})
@@ -147,7 +130,7 @@ func (s *scene) mustRemoveFields(sts *appsv1.StatefulSet) {
 	s.set.Labels = nil
 	container := &s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0]
 	container.Env = container.Env[1:]
-	s.must(s.do(s.applyOnto(sts)))
+	s.must(s.do(planned[action.Apply](s, sts)))
 	after := s.statefulSet()
 	if team, there := after.Labels["team"]; there {
 		s.t.Errorf("label team=%s is still there", team)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	_ "embed"
 	"fmt"
 	"net/http"
 	"strings"
@@ -17,38 +18,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 )
 
-// wrong are pod templates that no StatefulSet and no Deployment can run, and where they are wrong.
-var wrong = map[string]struct {
-	edit func(*corev1.PodSpec)
-	at   string
-}{
-	"a name in capitals":       {func(s *corev1.PodSpec) { s.Containers[0].Name = "Main" }, "spec.containers[0].name"},
-	"two containers of a name": {func(s *corev1.PodSpec) { s.InitContainers = []corev1.Container{{Name: "c", Image: "i"}} }, "spec.initContainers[0].name"},
-	"an init container": {func(s *corev1.PodSpec) {
-		s.InitContainers = []corev1.Container{{Name: "i", Image: "i"}, {Name: "I", Image: "i"}}
-	}, "spec.initContainers[1].name"},
-	"more than its limit": {func(s *corev1.PodSpec) {
-		s.Containers[0].Resources = corev1.ResourceRequirements{Requests: cpu("2"), Limits: cpu("1")}
-	}, "spec.containers[0].resources.requests"},
-	"a port": {func(s *corev1.PodSpec) { s.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 99999}} }, "spec.containers[0].ports[0].containerPort"},
-	"two ports of a name": {func(s *corev1.PodSpec) {
-		s.Containers[0].Ports = []corev1.ContainerPort{{Name: "a", ContainerPort: 1}, {Name: "a", ContainerPort: 2}}
-	}, "spec.containers[0].ports[1].name"},
-	"a missing volume": {func(s *corev1.PodSpec) {
-		s.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "none", MountPath: "/a"}}
-	}, "spec.containers[0].volumeMounts[0].name"},
-	"a variable":          {func(s *corev1.PodSpec) { s.Containers[0].Env = []corev1.EnvVar{{Name: "A=B"}} }, "spec.containers[0].env[0].name"},
-	"a volume of nothing": {func(s *corev1.PodSpec) { s.Volumes = []corev1.Volume{{Name: "V"}} }, "spec.volumes[0].name"},
-	"a pull policy":       {func(s *corev1.PodSpec) { s.Containers[0].ImagePullPolicy = "Sometimes" }, "spec.containers[0].imagePullPolicy"},
-	"no probe":            {func(s *corev1.PodSpec) { s.Containers[0].ReadinessProbe = &corev1.Probe{} }, "spec.containers[0].readinessProbe"},
-}
+//go:embed testdata/wrong.yaml
+var wrongTemplates []byte
 
-func cpu(n string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(n)} }
+// wrong returns pod templates that no StatefulSet and no Deployment can run, and where they are wrong.
+func wrong(t *testing.T) (all map[string]struct {
+	Spec corev1.PodSpec
+	At   string
+}) {
+	t.Helper()
+	must(t, yaml.UnmarshalStrict(wrongTemplates, &all))
+	return all
+}
 
 // setOf is a set with a template for leaders and one for workers.
 func setOf(namespace, name string, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
@@ -61,12 +48,12 @@ func setOf(namespace, name string, size int32, edits ...func(*lwsv1.LeaderWorker
 	return set
 }
 
-func leading(edit func(*corev1.PodSpec)) func(*lwsv1.LeaderWorkerSet) {
-	return func(set *lwsv1.LeaderWorkerSet) { edit(&set.Spec.LeaderWorkerTemplate.LeaderTemplate.Spec) }
+func leading(spec corev1.PodSpec) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate.Spec = spec }
 }
 
-func working(edit func(*corev1.PodSpec)) func(*lwsv1.LeaderWorkerSet) {
-	return func(set *lwsv1.LeaderWorkerSet) { edit(&set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec) }
+func working(spec corev1.PodSpec) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec = spec }
 }
 
 func withKeys(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
@@ -79,9 +66,7 @@ func claims(spec corev1.PersistentVolumeClaimSpec) func(*lwsv1.LeaderWorkerSet) 
 
 func wantDenied(t *testing.T, err error, path string) {
 	t.Helper()
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.leaderWorkerTemplate."+path) {
-		t.Errorf("want a refusal at %s, got %v", path, err)
-	}
+	wantError(t, err, apierrors.IsForbidden, "spec.leaderWorkerTemplate."+path)
 }
 
 // What no StatefulSet can run is refused with its path, by a dry run too. A stored set that is wrong can be changed and
@@ -91,23 +76,24 @@ func TestTemplatesThatNothingCanRunAreRefused(t *testing.T) {
 	r := c.replica(nil)
 	c.install(r.called)
 	c.createSet("good")
-	stored := setOf("default", "stored", 2, leading(wrong["a name in capitals"].edit))
+	all := wrong(t)
+	stored := setOf("default", "stored", 2, leading(all["a name in capitals"].Spec))
 	c.create(stored)
 	c.install(r.called)
 	r.start().untilReady()
 
-	for what, w := range wrong {
+	for what, w := range all {
 		for _, tt := range []struct {
 			set *lwsv1.LeaderWorkerSet
 			at  string
 		}{
-			{setOf("default", "w", 2, leading(w.edit)), "leaderTemplate."},
-			{setOf("default", "w", 2, working(w.edit)), "workerTemplate."},
-			{setOf("default", "w", 1, leading(w.edit)), "leaderTemplate."},
-			{setOf("default", "w", 2, leading(w.edit), withKeys), "leaderTemplate."},
-			{setOf("default", "w", 2, working(w.edit), withKeys), "workerTemplate."},
+			{setOf("default", "w", 2, leading(w.Spec)), "leaderTemplate."},
+			{setOf("default", "w", 2, working(w.Spec)), "workerTemplate."},
+			{setOf("default", "w", 1, leading(w.Spec)), "leaderTemplate."},
+			{setOf("default", "w", 2, leading(w.Spec), withKeys), "leaderTemplate."},
+			{setOf("default", "w", 2, working(w.Spec), withKeys), "workerTemplate."},
 		} {
-			c.part(what, func() { wantDenied(c.t, c.Create(t.Context(), tt.set, client.DryRunAll), tt.at+w.at) })
+			c.part(what, func() { wantDenied(c.t, c.Create(t.Context(), tt.set, client.DryRunAll), tt.at+w.At) })
 		}
 	}
 	once, size := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}}
@@ -120,7 +106,7 @@ func TestTemplatesThatNothingCanRunAreRefused(t *testing.T) {
 	for _, edit := range []func(*lwsv1.LeaderWorkerSet){func(*lwsv1.LeaderWorkerSet) {}, claims(corev1.PersistentVolumeClaimSpec{AccessModes: once, Resources: size}), withKeys} {
 		c.must(c.Create(t.Context(), setOf("default", "w", 2, edit), client.DryRunAll))
 	}
-	c.must(c.Create(t.Context(), setOf("default", "w", 1, working(wrong["a port"].edit)), client.DryRunAll)) // no worker is made
+	c.must(c.Create(t.Context(), setOf("default", "w", 1, working(all["a port"].Spec)), client.DryRunAll)) // no worker is made
 
 	labelled := setOf("default", "w", 2)
 	labelled.Spec.LeaderWorkerTemplate.LeaderTemplate.Labels = map[string]string{"a": "b c"}
@@ -137,7 +123,7 @@ func (c *cluster) badUpdates() {
 	c.must(c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "good"}, good))
 	const port = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":99999}]}]}}}}}`
 	wantDenied(c.t, c.Patch(ctx, good.DeepCopy(), merge(port)), "workerTemplate.spec.containers[0].ports[0].containerPort")
-	applied := c.manifest(setOf("default", "good", 2, working(wrong["a port"].edit)))
+	applied := c.manifest(setOf("default", "good", 2, working(wrong(c.t)["a port"].Spec)))
 	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner("test"))
 	wantDenied(c.t, err, "workerTemplate.spec.containers[0].ports[0].containerPort")
 	c.must(c.Patch(ctx, good, merge(`{"spec":{"leaderWorkerTemplate":{"size":3,"workerTemplate":{"spec":{"containers":[{"name":"c","image":"j"}]}}}}}`)))

@@ -10,9 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,11 +29,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/install"
@@ -118,6 +118,15 @@ func must(t *testing.T, err error) {
 
 func (c *cluster) must(err error) { c.t.Helper(); must(c.t, err) }
 
+// wantError checks the kind of an error, and that it has these texts.
+func wantError(t *testing.T, err error, is func(error) bool, texts ...string) {
+	t.Helper()
+	lacks := func(text string) bool { return !strings.Contains(err.Error(), text) }
+	if !is(err) || slices.ContainsFunc(texts, lacks) {
+		t.Errorf("got  %v\nwant an error with %q", err, texts)
+	}
+}
+
 func merge(document string) client.Patch {
 	return client.RawPatch(types.MergePatchType, []byte(document))
 }
@@ -168,16 +177,14 @@ func (c *cluster) may(user string, what authorizationv1.ResourceAttributes) bool
 }
 
 // eachIn visits the objects of a manifest.
-func (c *cluster) eachIn(manifest io.Reader, visit func(*unstructured.Unstructured)) {
+func (c *cluster) eachIn(path string, visit func(*unstructured.Unstructured)) {
 	c.t.Helper()
-	for decoder := yaml.NewYAMLOrJSONDecoder(manifest, 4096); ; {
+	text, err := os.ReadFile(path)
+	c.must(err)
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil && object.GetKind() != "" {
-			c.t.Fatal(err)
-		}
-		if object.GetKind() != "" {
+		if err := yaml.Unmarshal([]byte(document), object); !runtime.IsMissingKind(err) { // a comment has none
+			c.must(err)
 			visit(object)
 		}
 	}
@@ -186,10 +193,7 @@ func (c *cluster) eachIn(manifest io.Reader, visit func(*unstructured.Unstructur
 // manifests returns the objects of a file of testdata.
 func (c *cluster) manifests(name string) (all []client.Object) {
 	c.t.Helper()
-	file, err := os.Open(filepath.Join("testdata", name))
-	c.must(err)
-	defer func() { _ = file.Close() }()
-	c.eachIn(file, func(o *unstructured.Unstructured) { all = append(all, o) })
+	c.eachIn(filepath.Join("testdata", name), func(o *unstructured.Unstructured) { all = append(all, o) })
 	return all
 }
 

@@ -28,17 +28,6 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// wantRefusal checks that an error refuses an object as invalid, with this text.
-func wantRefusal(t *testing.T, err error, text string) {
-	t.Helper()
-	if !apierrors.IsInvalid(err) {
-		t.Fatalf("got %v, want a refusal as invalid", err)
-	}
-	if !strings.Contains(err.Error(), text) {
-		t.Errorf("got  %v\nwant an error with %s", err, text)
-	}
-}
-
 // The tests of config/crd check every rule. This one checks a rule of each sort on a real API server.
 func TestDefinitionRefusesInvalidSets(t *testing.T) {
 	c := withDefinition(t)
@@ -63,7 +52,7 @@ func TestDefinitionRefusesInvalidSets(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			patch, err := yaml.YAMLToJSON([]byte("{spec: " + tt.spec + "}"))
 			must(t, err)
-			wantRefusal(t, c.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), tt.text)
+			wantError(t, c.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), apierrors.IsInvalid, tt.text)
 		})
 	}
 }

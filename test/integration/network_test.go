@@ -26,7 +26,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
@@ -99,9 +98,44 @@ func (a *attacked) memory() (now, peak int) {
 }
 
 // insecure is a client that takes every certificate, with a connection for each request.
-func insecure() *http.Client {
-	return &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+func insecure(own ...tls.Certificate) *http.Client {
+	config := &tls.Config{InsecureSkipVerify: true, Certificates: own}
+	return &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
 }
+
+// connect opens a connection, over TLS unless it is plain, and sends a text until a deadline.
+func connect(address string, plain bool, within time.Duration, text string) (net.Conn, error) {
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	_ = connection.SetDeadline(time.Now().Add(within))
+	if !plain {
+		connection = tls.Client(connection, &tls.Config{InsecureSkipVerify: true})
+	}
+	_, _ = io.WriteString(connection, text)
+	return connection, nil
+}
+
+// ask sends a request and reads the answer.
+func ask(ctx context.Context, client *http.Client, method, url, header, body string) (status int, text string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	name, value, _ := strings.Cut(header, ": ")
+	r.Header.Set(name, value)
+	answer, err := client.Do(r)
+	if err != nil {
+		return 0, err.Error(), err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	whole, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(whole), err
+}
+
+// ofJSON is the header of a review.
+const ofJSON = "Content-Type: application/json"
 
 // reviewOf returns an AdmissionReview of a set with more in its pod template.
 func reviewOf(more string) string {
@@ -134,16 +168,12 @@ func (a *attacked) fillMemory() {
 		clients.Go(func() {
 			for n := i; ctx.Err() == nil; n++ {
 				kind := n % len(bodies)
-				r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+a.webhooks+webhook.PathMutateSet, strings.NewReader(bodies[kind]))
-				r.Header.Set("Content-Type", "application/json")
-				answer, err := insecure().Do(r)
-				if err != nil {
+				status, _, err := ask(ctx, insecure(), http.MethodPost, "https://"+a.webhooks+webhook.PathMutateSet, ofJSON, bodies[kind])
+				if err != nil && status == 0 {
 					continue // the server closes the connection while the client still sends
 				}
-				count, _ := answers.LoadOrStore([2]int{kind, answer.StatusCode}, new(atomic.Int64))
+				count, _ := answers.LoadOrStore([2]int{kind, status}, new(atomic.Int64))
 				count.(*atomic.Int64).Add(1)
-				_, _ = io.Copy(io.Discard, answer.Body)
-				_ = answer.Body.Close()
 			}
 		})
 	}
@@ -187,16 +217,11 @@ func (a *attacked) holdConnections() {
 	for i := range 2100 {
 		dialers <- struct{}{}
 		clients.Go(func() {
-			connection, err := net.Dial("tcp", map[bool]string{true: a.webhooks, false: a.healthy}[i%2 == 0])
-			if err == nil {
-				_ = connection.SetDeadline(time.Now().Add(12 * time.Second))
-				if i%2 == 0 {
-					connection = tls.Client(connection, &tls.Config{InsecureSkipVerify: true})
-					_, _ = io.WriteString(connection, text)
-				} else {
-					_, _ = io.WriteString(connection, "GET /healthz HTTP/1.1\r\nX: "+strings.Repeat("x", 15000))
-				}
+			address, sent := a.webhooks, text
+			if i%2 != 0 {
+				address, sent = a.healthy, "GET /healthz HTTP/1.1\r\nX: "+strings.Repeat("x", 15000)
 			}
+			connection, err := connect(address, i%2 != 0, 12*time.Second, sent)
 			<-dialers
 			if err == nil {
 				_, _ = io.Copy(io.Discard, connection)
@@ -265,17 +290,12 @@ func (a *attacked) stall() {
 	} {
 		for range c.number {
 			clients.Go(func() {
-				connection, err := net.Dial("tcp", c.address)
+				connection, err := connect(c.address, c.plain, 30*time.Second, c.text)
 				if err != nil {
 					a.t.Errorf("%s: %v", c.name, err)
 					return
 				}
 				defer func() { _ = connection.Close() }()
-				if !c.plain {
-					connection = tls.Client(connection, &tls.Config{InsecureSkipVerify: true})
-				}
-				_ = connection.SetDeadline(time.Now().Add(30 * time.Second))
-				_, _ = io.WriteString(connection, c.text)
 				if c.text == "" {
 					_ = connection.(*tls.Conn).HandshakeContext(a.t.Context())
 				}
@@ -317,9 +337,8 @@ func (a *attacked) failHandshakes() {
 		}
 	}
 	for range 200 {
-		connection, err := net.Dial("tcp", a.webhooks)
+		connection, err := connect(a.webhooks, true, patience, "no handshake\n")
 		a.must(err)
-		_, _ = io.WriteString(connection, "no handshake\n")
 		_, _ = io.Copy(io.Discard, connection)
 		_ = connection.Close()
 	}
@@ -363,15 +382,8 @@ func (a *attacked) reader() string {
 }
 
 func (a *attacked) scrape(token string) (int, string) {
-	r, _ := http.NewRequestWithContext(a.t.Context(), http.MethodGet, "https://"+a.metrics+"/metrics", nil)
-	r.Header.Set("Authorization", "Bearer "+token)
-	answer, err := insecure().Do(r)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(text)
+	status, text, _ := ask(a.t.Context(), insecure(), http.MethodGet, "https://"+a.metrics+"/metrics", "Authorization: Bearer "+token, "")
+	return status, text
 }
 
 // guessTokens asks for metrics with random tokens. The API server reviews few of them, and a reader still reads.
@@ -405,11 +417,7 @@ func (a *attacked) guessTokens() {
 // tokenReviews returns how many the API server has answered.
 func (a *attacked) tokenReviews() (n int) {
 	a.t.Helper()
-	clientset, err := kubernetes.NewForConfig(a.cfg)
-	a.must(err)
-	text, err := clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(a.t.Context())
-	a.must(err)
-	for line := range strings.SplitSeq(string(text), "\n") {
+	for line := range strings.Lines(a.serverMetrics()) {
 		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="tokenreviews"`) {
 			count := 0.0
 			_, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &count)
@@ -418,6 +426,14 @@ func (a *attacked) tokenReviews() (n int) {
 		}
 	}
 	return n
+}
+
+// serverMetrics returns the metrics of the API server.
+func (c *cluster) serverMetrics() string {
+	c.t.Helper()
+	text, err := c.clientset(c.cfg).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(c.t.Context())
+	c.must(err)
+	return string(text)
 }
 
 // TestReviewsDelayNoController: a client without credentials makes the webhook ask the API server as often as it may. The
@@ -443,16 +459,12 @@ func TestReviewsDelayNoController(t *testing.T) {
 	for range 20 {
 		clients.Go(func() {
 			for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) { // the machine has other work
-				r, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.webhookURL()+webhook.PathValidateSet, strings.NewReader(review))
-				r.Header.Set("Content-Type", "application/json")
-				answer, err := insecure().Do(r)
+				_, text, err := ask(ctx, insecure(), http.MethodPost, r.webhookURL()+webhook.PathValidateSet, ofJSON, review)
 				if err != nil {
 					continue
 				}
-				text, _ := io.ReadAll(answer.Body)
-				_ = answer.Body.Close()
 				answers.Add(1)
-				if strings.Contains(string(text), "rate limiter") {
+				if strings.Contains(text, "rate limiter") {
 					unchecked.Add(1)
 				}
 			}
@@ -504,11 +516,7 @@ func TestClientCertificate(t *testing.T) {
 		"a certificate of another authority": {other},
 		"the certificate it is asked for":    {presented},
 	} {
-		client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}}}
-		answer, err := client.Post(r.webhookURL()+webhook.PathMutateSet, "application/json", strings.NewReader(reviewOf("")))
-		if err == nil {
-			_ = answer.Body.Close()
-		}
+		_, _, err := ask(t.Context(), insecure(certificates...), http.MethodPost, r.webhookURL()+webhook.PathMutateSet, ofJSON, reviewOf(""))
 		if taken := err == nil; taken != strings.HasPrefix(name, "the certificate") {
 			t.Errorf("%s: %v", name, err)
 		}

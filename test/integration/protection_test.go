@@ -14,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -41,29 +40,19 @@ func TestPoliciesOfProtection(t *testing.T) {
 
 // counted checks that the metrics of the API server count refusals.
 func (g *guarded) counted() {
-	server, err := kubernetes.NewForConfig(g.cfg)
-	g.must(err)
-	text, err := server.RESTClient().Get().AbsPath("/metrics").DoRaw(g.t.Context())
-	g.must(err)
+	text := g.serverMetrics()
 	for policy, action := range map[string]string{"refuse-delete": "deny", "guard": "deny", "refuse-namespace": "deny", "guard-namespace": "deny", "warn-delete": "warn"} {
 		counted := regexp.MustCompile(`(?m)^apiserver_validating_admission_policy_check_total\{enforcement_action="` + action + `",.*policy="` + policy + `\.protection\.lockstep\.dev".* [1-9]`)
-		if !counted.Match(text) {
+		if !counted.MatchString(text) {
 			g.t.Errorf("%s: the metrics have no check with action %s", policy, action)
 		}
 	}
 }
 
 func (g *guarded) birth() {
-	mode := func(m string) map[string]string { return map[string]string{pvc.ModeKey: m} }
 	c := g.claim("born", nil, "example.com/first")
 	if want := []string{"example.com/first", pvc.BarrierFinalizer, pvc.PodsFinalizer}; !sameSet(c.Finalizers, want) {
 		g.t.Errorf("got %v, want %v", c.Finalizers, want)
-	}
-	for m, barrier := range map[string]bool{"off": false, "observe": false, "barrier": true, "hold": true, "strict": true, "of": true} {
-		c := g.claim("born-"+m, mode(m))
-		if slices.Contains(c.Finalizers, pvc.BarrierFinalizer) != barrier {
-			g.t.Errorf("mode %s: %v", m, c.Finalizers)
-		}
 	}
 	twice := g.claim("twice", nil, pvc.BarrierFinalizer, pvc.PodsFinalizer)
 	if len(twice.Finalizers) != 2 {
@@ -76,19 +65,20 @@ func (g *guarded) birth() {
 		g.t.Errorf("a pod's own PVC has %v", own.Finalizers)
 	}
 	g.create(inMode("lax", "off"))
-	lax := newClaim("lax", "data")
-	g.create(lax)
-	chosen := newClaim("lax", "chosen")
-	chosen.Annotations = mode("hold")
-	g.create(chosen)
-	system := newClaim("kube-system", "data")
-	g.create(system)
 	for _, tt := range []struct {
-		claim   *corev1.PersistentVolumeClaim
-		barrier bool
-	}{{lax, false}, {chosen, true}, {system, false}} {
-		if slices.Contains(tt.claim.Finalizers, pvc.BarrierFinalizer) != tt.barrier {
-			g.t.Errorf("%s/%s: %v", tt.claim.Namespace, tt.claim.Name, tt.claim.Finalizers)
+		namespace, mode string
+		barrier         bool
+	}{
+		{g.namespace, "off", false}, {g.namespace, "observe", false}, {g.namespace, "barrier", true}, {g.namespace, "hold", true},
+		{g.namespace, "strict", true}, {g.namespace, "of", true}, {"lax", "", false}, {"lax", "hold", true}, {"kube-system", "", false},
+	} {
+		c := newClaim(tt.namespace, "born-"+tt.mode+"x")
+		if tt.mode != "" {
+			c.Annotations = map[string]string{pvc.ModeKey: tt.mode}
+		}
+		g.create(c)
+		if slices.Contains(c.Finalizers, pvc.BarrierFinalizer) != tt.barrier {
+			g.t.Errorf("%s, mode %q: %v", tt.namespace, tt.mode, c.Finalizers)
 		}
 	}
 }
