@@ -16,6 +16,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"lockstep.dev/lockstep/internal/webhook/certs"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func secretOf(data map[string][]byte, release string) *corev1.Secret {
@@ -36,7 +37,7 @@ func authorityIn(t *testing.T, objects map[string]*unstructured.Unstructured) ma
 		return nil
 	}
 	secret := &corev1.Secret{}
-	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, secret))
+	expect.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, secret))
 	return secret.Data
 }
 
@@ -70,11 +71,9 @@ const ownCertificates = `{certificates: {source: Operator}}`
 
 // The chart makes an authority for a new release, and the operator can sign with it.
 func TestTheChartMakesAnAuthority(t *testing.T) {
-	objects, err := renderOn(t, clusterWith(), namespace, values(t, ownCertificates))
-	must(t, err)
+	objects := expect.Value(renderOn(t, clusterWith(), namespace, values(t, ownCertificates)))(t)
 	data := authorityIn(t, objects)
-	made, err := certs.ReadAuthority(data, time.Now())
-	must(t, err)
+	made := expect.Value(certs.ReadAuthority(data, time.Now()))(t)
 	if soon, late := time.Now().AddDate(8, 0, 0), time.Now().AddDate(9, 1, 0); certs.IsDue(made.Leaf, soon) || !certs.IsDue(made.Leaf, late) {
 		t.Errorf("%q ends on %s", made.Leaf.Subject, made.Leaf.NotAfter)
 	}
@@ -93,8 +92,7 @@ func TestTheAuthorityOfAUserHasACertificate(t *testing.T) {
 
 // An upgrade to an authority of the user does not have Helm delete its Secret. Helm keeps what has the annotation.
 func TestTheChartLeavesTheAuthorityToTheUser(t *testing.T) {
-	objects, err := renderOn(t, clusterWith(), namespace, values(t, ownCertificates))
-	must(t, err)
+	objects := expect.Value(renderOn(t, clusterWith(), namespace, values(t, ownCertificates)))(t)
 	if policy := objects[authorityName].GetAnnotations()["helm.sh/resource-policy"]; policy != "keep" {
 		t.Errorf("the policy of the Secret is %q", policy)
 	}
@@ -127,10 +125,9 @@ var upgrade = common.ReleaseOptions{Name: "lockstep", Namespace: namespace, Revi
 // An upgrade keeps the authority of the release, and renders no Secret that is another's. In the last year of an
 // authority of the chart it makes another, as install does, and trusts both.
 func TestTheChartRenewsItsAuthority(t *testing.T) {
-	ours, err := certs.MakeAuthority(time.Now())
-	must(t, err)
+	ours := expect.Value(certs.MakeAuthority(time.Now()))(t)
 	cert, key, err := certutil.GenerateSelfSignedCertKey("theirs", nil, nil)
-	must(t, err)
+	expect.OK(t, err)
 	theirs := map[string][]byte{certs.AuthorityCert: cert, certs.AuthorityKey: key}
 	old, young := time.Now().AddDate(-9, -1, 0), time.Now().AddDate(-8, -11, 0)
 	for name, tt := range map[string]struct {
@@ -215,8 +212,7 @@ var installation = common.ReleaseOptions{Name: "lockstep", Namespace: namespace,
 func TestTheChartKeepsOlderAuthorities(t *testing.T) {
 	var all []string
 	for range 4 {
-		data, err := certs.MakeAuthority(time.Now())
-		must(t, err)
+		data := expect.Value(certs.MakeAuthority(time.Now()))(t)
 		all = append(all, string(data[certs.AuthorityCert]))
 	}
 	for name, tt := range map[string]struct {
@@ -231,8 +227,7 @@ func TestTheChartKeepsOlderAuthorities(t *testing.T) {
 		"given":       {``, all[:1], 1},
 		"dropped":     {`{certificates: {dropOlder: true}}`, all, 0},
 	} {
-		objects, err := renderOn(t, clusterWith(trusting(strings.Join(tt.before, "")), secretOf(webhookCA, "lockstep")), namespace, values(t, tt.values))
-		must(t, err)
+		objects := expect.Value(renderOn(t, clusterWith(trusting(strings.Join(tt.before, "")), secretOf(webhookCA, "lockstep")), namespace, values(t, tt.values)))(t)
 		bundle := bundleIn(t, objects)
 		if !strings.HasPrefix(bundle, string(webhookCA[certs.AuthorityCert])) || strings.Count(bundle, "BEGIN") != 1+tt.want {
 			t.Errorf("%s: got %s", name, bundle)

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // "kubectl lockstep check" expects only what the chart installs, wherever the release is.
@@ -26,8 +26,7 @@ func TestCheckExpectsWhatTheChartInstalls(t *testing.T) {
 		"protection alone":           {"elsewhere", `{protectOnly: true, protection: {alone: true}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rendered, err := render(t, tt.in, values(t, tt.values))
-			must(t, err)
+			rendered := expect.Value(render(t, tt.in, values(t, tt.values)))(t)
 			server := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme)
 			for _, u := range rendered {
 				if clientgoscheme.Scheme.Recognizes(u.GroupVersionKind()) {
@@ -36,8 +35,7 @@ func TestCheckExpectsWhatTheChartInstalls(t *testing.T) {
 					server.WithRuntimeObjects(served)
 				}
 			}
-			expected, err := install.Expect(t.Context(), server.Build(), nil)
-			must(t, err)
+			expected := expect.Value(install.Expect(t.Context(), server.Build(), nil))(t)
 			if expected.Namespace != tt.in || expected.Command != "helm upgrade" || !expected.ConfigRead {
 				t.Errorf("namespace %q, command %q, configuration read: %t", expected.Namespace, expected.Command, expected.ConfigRead)
 			}
@@ -64,9 +62,7 @@ func compareContent(t *testing.T, want, got *unstructured.Unstructured) {
 	}
 	pattern := plain(t, want)
 	delete(pattern, "metadata")
-	if diff := cmp.Diff(pattern, part(plain(t, got), pattern)); diff != "" {
-		t.Errorf("%s (-expected +chart)\n%s", title(want), diff)
-	}
+	expect.Equalf[any](t, pattern, part(plain(t, got), pattern), "%s", title(want))
 }
 
 // plain returns an object as JSON has it.
@@ -76,6 +72,6 @@ func plain(t *testing.T, u *unstructured.Unstructured) (fields map[string]any) {
 	if err == nil {
 		err = json.Unmarshal(text, &fields)
 	}
-	must(t, err)
+	expect.OK(t, err)
 	return fields
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const operatorName = "Deployment lws-system/lws-controller-manager"
@@ -21,16 +23,14 @@ func TestChoices(t *testing.T) {
 		Object string
 		Want   map[string]any
 	}
-	must(t, yaml.UnmarshalStrict(readFile(t, "testdata/choices.yaml"), &choices))
+	expect.OK(t, yaml.UnmarshalStrict(readFile(t, "testdata/choices.yaml"), &choices))
 	for name, tt := range choices {
 		t.Run(name, func(t *testing.T) {
 			got := mustRender(t, string(tt.Values))[tt.Object]
 			if got == nil {
 				t.Fatalf("%s is not rendered", tt.Object)
 			}
-			if diff := cmp.Diff(tt.Want, part(got.Object, tt.Want)); diff != "" {
-				t.Errorf("%s (-want +got)\n%s", tt.Object, diff)
-			}
+			expect.Equalf[any](t, tt.Want, part(got.Object, tt.Want), "%s", tt.Object)
 		})
 	}
 }
@@ -66,11 +66,9 @@ func part(of, pattern any) any {
 
 // In another namespace than the default one no object refers to that one.
 func TestAnotherNamespace(t *testing.T) {
-	objects, err := render(t, "elsewhere", values(t, `{protection: {exemptNamespaces: []}, metrics: {monitor: ServiceMonitor}, podDisruptionBudget: {enabled: true}}`))
-	must(t, err)
+	objects := expect.Value(render(t, "elsewhere", values(t, `{protection: {exemptNamespaces: []}, metrics: {monitor: ServiceMonitor}, podDisruptionBudget: {enabled: true}}`)))(t)
 	for name, u := range objects {
-		text, err := u.MarshalJSON()
-		must(t, err)
+		text := expect.Value(u.MarshalJSON())(t)
 		if strings.Contains(string(text), "lws-system") {
 			t.Errorf("%s refers to lws-system", name)
 		}
@@ -113,7 +111,7 @@ func TestAlertsIgnoreTheirSettings(t *testing.T) {
 func TestMonitoring(t *testing.T) {
 	objects := mustRender(t, `{metrics: {alerts: true, dashboards: true, labels: {release: p}}}`)
 	rules := map[string]any{}
-	must(t, yaml.Unmarshal(readFile(t, filepath.Join(chartDir, "files/alerts.yaml")), &rules))
+	expect.OK(t, yaml.Unmarshal(readFile(t, filepath.Join(chartDir, "files/alerts.yaml")), &rules))
 	rule := objects["PrometheusRule lws-system/lws-controller-manager"]
 	if rule == nil {
 		t.Fatal("no PrometheusRule is rendered")

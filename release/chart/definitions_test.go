@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/fake"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // cluster is what templates look up.
@@ -54,9 +56,9 @@ func add(t *testing.T, u *unstructured.Unstructured, paths ...string) *unstructu
 	t.Helper()
 	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 	for _, path := range paths {
-		must(t, unstructured.SetNestedMap(versions[0].(map[string]any), map[string]any{"type": "string"}, propertyAt(path)...))
+		expect.OK(t, unstructured.SetNestedMap(versions[0].(map[string]any), map[string]any{"type": "string"}, propertyAt(path)...))
 	}
-	must(t, unstructured.SetNestedSlice(u.Object, versions, "spec", "versions"))
+	expect.OK(t, unstructured.SetNestedSlice(u.Object, versions, "spec", "versions"))
 	return u
 }
 
@@ -108,8 +110,7 @@ func TestANewerDefinitionIsNotReplaced(t *testing.T) {
 // On request, the fields of the definition in the cluster stay in the one of the chart.
 func TestFieldsAreKept(t *testing.T) {
 	newer := add(t, definition(t), "spec.placement", templatePath+".novelty")
-	objects, err := renderAs(t, clusterWith(newer), upgrade, values(t, `{crds: {keepFields: true}}`))
-	must(t, err)
+	objects := expect.Value(renderAs(t, clusterWith(newer), upgrade, values(t, `{crds: {keepFields: true}}`)))(t)
 	u := objects["CustomResourceDefinition /leaderworkersets.leaderworkerset.x-k8s.io"]
 	if !hasProperty(u, "spec.placement") || !hasProperty(u, templatePath+".novelty") || !hasProperty(u, "spec.replicas") {
 		t.Error("a field is lost")

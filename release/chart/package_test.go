@@ -9,19 +9,20 @@ import (
 
 	helm3 "helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // The archive of the same files, written at another time, has the same bytes. Both versions of Helm read it.
 func TestPackage(t *testing.T) {
 	again := filepath.Join(t.TempDir(), "lockstep")
-	must(t, os.CopyFS(again, os.DirFS(chartDir)))
+	expect.OK(t, os.CopyFS(again, os.DirFS(chartDir)))
 	release := Release{Version: "v1.2.3-4-gabc", Image: "registry.example:5000/lockstep:v1@sha256:00", Created: time.Unix(1700000000, 0)}
 	first, second := pack(t, release, chartDir), pack(t, release, again)
 	if !bytes.Equal(first, second) {
 		t.Fatal("the archives differ")
 	}
-	chart, err := loader.LoadArchive(bytes.NewReader(first))
-	must(t, err)
+	chart := expect.Value(loader.LoadArchive(bytes.NewReader(first)))(t)
 	if chart.Metadata.Version != "1.2.3-4-gabc" || chart.Metadata.AppVersion != "v1.2.3-4-gabc" {
 		t.Errorf("the chart is %+v", chart.Metadata)
 	}
@@ -37,7 +38,6 @@ func TestPackage(t *testing.T) {
 
 func pack(t *testing.T, release Release, dir string) []byte {
 	t.Helper()
-	path, err := release.Package(dir, t.TempDir())
-	must(t, err)
+	path := expect.Value(release.Package(dir, t.TempDir()))(t)
 	return readFile(t, path)
 }

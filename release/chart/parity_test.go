@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -18,6 +17,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/webhook/certs"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // authority is a certificate in PEM.
@@ -61,14 +61,11 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 			if tt.options.ProtectOnly {
 				in = "lockstep-system"
 			}
-			got, err := render(t, in, values(t, tt.values))
-			must(t, err)
+			got := expect.Value(render(t, in, values(t, tt.values)))(t)
 			tt.options.Config = configuration(t, tt.values)
 			if !tt.options.ProtectOnly {
 				tt.options.WebhookCA = t.TempDir() // it has no key: neither renders the Secret
-				if err := os.WriteFile(filepath.Join(tt.options.WebhookCA, certs.AuthorityCert), webhookCA[certs.AuthorityCert], 0o600); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, os.WriteFile(filepath.Join(tt.options.WebhookCA, certs.AuthorityCert), webhookCA[certs.AuthorityCert], 0o600))
 			}
 			want := applied(t, tt.options)
 			for name, u := range got {
@@ -92,14 +89,10 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 // compareObjects compares the objects of install with those of another way.
 func compareObjects(t *testing.T, want, got map[string]*unstructured.Unstructured) {
 	t.Helper()
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
-		t.Errorf("objects (-install +got)\n%s", diff)
-	}
+	expect.Equalf(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)), "objects")
 	for name, u := range want {
 		if other := got[name]; other != nil {
-			if diff := cmp.Diff(u.Object, other.Object); diff != "" {
-				t.Errorf("%s (-install +got)\n%s", name, diff)
-			}
+			expect.Equalf(t, u.Object, other.Object, "%s", name)
 		}
 	}
 }
@@ -109,8 +102,7 @@ func configuration(t *testing.T, text string) []byte {
 	t.Helper()
 	set := values(t, text)
 	set["operator"] = map[string]any{"enabled": true}
-	objects, err := render(t, namespace, set)
-	must(t, err)
+	objects := expect.Value(render(t, namespace, set))(t)
 	config, _, _ := unstructured.NestedString(objects["ConfigMap "+namespace+"/lockstep-configuration"].Object, "data", "config.yaml")
 	return []byte(config)
 }
@@ -120,7 +112,7 @@ func applied(t *testing.T, o install.Options) map[string]*unstructured.Unstructu
 	t.Helper()
 	out := &bytes.Buffer{}
 	o.Print, o.Out = true, out
-	must(t, install.Install(t.Context(), o))
+	expect.OK(t, install.Install(t.Context(), o))
 	objects := map[string]*unstructured.Unstructured{}
 	for document := range strings.SplitSeq(out.String(), "---\n") {
 		u := decode(t, "install --print", document)
@@ -133,12 +125,10 @@ func applied(t *testing.T, o install.Options) map[string]*unstructured.Unstructu
 
 // The default base is what "lockstep install" applies with the defaults.
 func TestTheKustomizeBaseIsWhatInstallApplies(t *testing.T) {
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default")
-	must(t, err)
+	built := expect.Value(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default"))(t)
 	got := map[string]*unstructured.Unstructured{}
 	for _, resource := range built.Resources() {
-		text, err := resource.AsYAML()
-		must(t, err)
+		text := expect.Value(resource.AsYAML())(t)
 		u := decode(t, resource.GetName(), string(text))
 		if len(u.GetAnnotations()) == 0 {
 			u.SetAnnotations(nil)

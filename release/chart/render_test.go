@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/internal/webhook/certs"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 func values(t *testing.T, text string) map[string]any {
 	t.Helper()
 	all := map[string]any{}
-	must(t, yaml.Unmarshal([]byte(text), &all))
+	expect.OK(t, yaml.Unmarshal([]byte(text), &all))
 	if _, found := all["image"]; !found {
 		all["image"] = map[string]any{"repository": "registry.example/lockstep", "tag": "v1"}
 	}
@@ -48,8 +49,7 @@ var webhookCA = func() map[string][]byte {
 
 func load(t *testing.T) *helmchart.Chart {
 	t.Helper()
-	chart, err := loader.Load(chartDir)
-	must(t, err)
+	chart := expect.Value(loader.Load(chartDir))(t)
 	return chart
 }
 
@@ -123,14 +123,6 @@ func title(u *unstructured.Unstructured) string {
 
 func mustRender(t *testing.T, text string) map[string]*unstructured.Unstructured {
 	t.Helper()
-	objects, err := render(t, namespace, values(t, text))
-	must(t, err)
+	objects := expect.Value(render(t, namespace, values(t, text)))(t)
 	return objects
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

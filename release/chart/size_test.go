@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // attack is what requests of strangers add to the memory of the operator at most, in MiB (docs/design/0040).
@@ -39,8 +41,7 @@ func TestMemoryLimitHoldsTheBudget(t *testing.T) {
 	containers, _, _ := unstructured.NestedSlice(operator.Object, "spec", "template", "spec", "containers")
 	limit, _, _ := unstructured.NestedString(containers[0].(map[string]any), "resources", "limits", "memory")
 	for _, row := range rows {
-		pods, err := strconv.Atoi(strings.ReplaceAll(row[1], ",", ""))
-		must(t, err)
+		pods := expect.Value(strconv.Atoi(strings.ReplaceAll(row[1], ",", "")))(t)
 		memory, needed := resource.MustParse(row[2]), budget(t, "restart-1000x8.rss-mib")*float64(pods)/benched+budget(t, "release-1000.rss-mib-above-idle")+attack
 		if least := resource.NewQuantity(int64(needed)<<20, resource.BinarySI); memory.Cmp(*least) < 0 {
 			t.Errorf("%d pods: %s, and %s are needed", pods, row[2], least)

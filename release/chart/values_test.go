@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // TestGeneratedFilesAreCurrent writes them.
@@ -37,14 +38,13 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 			}
 			continue
 		}
-		must(t, os.WriteFile(path, want, 0o600))
+		expect.OK(t, os.WriteFile(path, want, 0o600))
 	}
 }
 
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must(t, err)
+	text := expect.Value(os.ReadFile(path))(t)
 	return text
 }
 
@@ -66,7 +66,7 @@ type value struct {
 func defaults(t *testing.T) []value {
 	t.Helper()
 	var document yaml.Node
-	must(t, yaml.Unmarshal(readFile(t, filepath.Join(chartDir, "values.yaml")), &document))
+	expect.OK(t, yaml.Unmarshal(readFile(t, filepath.Join(chartDir, "values.yaml")), &document))
 	return fields(t, document.Content[0], "")
 }
 
@@ -133,8 +133,7 @@ func TestManifestsAreCopies(t *testing.T) {
 
 // A value that no template reads would be accepted and do nothing.
 func TestEveryValueIsRead(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(chartDir, "templates", "*"))
-	must(t, err)
+	files := expect.Value(filepath.Glob(filepath.Join(chartDir, "templates", "*")))(t)
 	templates := ""
 	for _, file := range files {
 		templates += string(readFile(t, file))
@@ -154,7 +153,7 @@ func TestEveryValueIsRead(t *testing.T) {
 // Every object in the schema is closed, but the one that Helm itself fills.
 func TestTheSchemaIsClosed(t *testing.T) {
 	root := map[string]any{}
-	must(t, json.Unmarshal(schemaOf(t, defaults(t)), &root))
+	expect.OK(t, json.Unmarshal(schemaOf(t, defaults(t)), &root))
 	delete(root["properties"].(map[string]any), "global")
 	var walk func(at string, in any)
 	walk = func(at string, in any) {
@@ -206,9 +205,8 @@ func withTable(t *testing.T, readme []byte, all []value) []byte {
 	rows := []byte(begin + "| value | default | what it is |\n| --- | --- | --- |\n")
 	for _, v := range leaves(all) {
 		var byDefault any
-		must(t, v.node.Decode(&byDefault))
-		text, err := json.Marshal(byDefault)
-		must(t, err)
+		expect.OK(t, v.node.Decode(&byDefault))
+		text := expect.Value(json.Marshal(byDefault))(t)
 		rows = fmt.Appendf(rows, "| `%s` | `%s` | %s |\n", v.path, text, strings.ReplaceAll(v.described(), "|", `\|`))
 	}
 	return table.ReplaceAllLiteral(readme, append(rows, end...))
@@ -264,8 +262,7 @@ func schemaOf(t *testing.T, all []value) []byte {
 	root.Version = "http://json-schema.org/draft-07/schema#"
 	// Helm adds it where the chart is a part of another chart.
 	root.Properties.Set("global", &jsonschema.Schema{Type: "object"})
-	text, err := json.MarshalIndent(root, "", "  ")
-	must(t, err)
+	text := expect.Value(json.MarshalIndent(root, "", "  "))(t)
 	return append(text, '\n')
 }
 

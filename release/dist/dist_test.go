@@ -24,6 +24,8 @@ import (
 	"time"
 
 	spdx "github.com/spdx/tools-golang/json"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 var released = []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"}
@@ -61,13 +63,12 @@ func options(t *testing.T) Options {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
+	expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 }
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must(t, err)
+	text := expect.Value(os.ReadFile(path))(t)
 	return text
 }
 
@@ -75,9 +76,8 @@ func read(t *testing.T, path string) []byte {
 func newKey(t *testing.T) (private *ecdsa.PrivateKey, public string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	open, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
-	must(t, err)
+	expect.OK(t, err)
+	open := expect.Value(x509.MarshalPKIXPublicKey(&private.PublicKey))(t)
 	public = filepath.Join(t.TempDir(), "lockstep.pub")
 	write(t, public, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: open})))
 	return private, public
@@ -87,7 +87,7 @@ func newKey(t *testing.T) (private *ecdsa.PrivateKey, public string) {
 func (o Options) make(t *testing.T, private *ecdsa.PrivateKey) string {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, errors.Join(o.Write(dir), Seal(dir, private)))
+	expect.OK(t, errors.Join(o.Write(dir), Seal(dir, private)))
 	return dir
 }
 
@@ -110,12 +110,10 @@ func TestAnArchiveHoldsAProgramAndTheLicense(t *testing.T) {
 	for _, from := range o.Programs {
 		for _, program := range programs {
 			name := filepath.Join(dir, program+"_"+version+"_"+filepath.Base(from))
-			compressed, err := gzip.NewReader(bytes.NewReader(read(t, name+".tar.gz")))
-			must(t, err)
+			compressed := expect.Value(gzip.NewReader(bytes.NewReader(read(t, name+".tar.gz"))))(t)
 			held := read(t, filepath.Join(from, program))
 			checkTar(t, compressed, map[string][]byte{"LICENSE": read(t, o.License), program: held})
-			bill, err := spdx.Read(bytes.NewReader(read(t, name+".spdx.json")))
-			must(t, err)
+			bill := expect.Value(spdx.Read(bytes.NewReader(read(t, name+".spdx.json"))))(t)
 			subject := bill.Packages[0]
 			if subject.PackageChecksums[0].Value != fmt.Sprintf("%x", sha256.Sum256(held)) || len(bill.Packages) != 3 {
 				t.Errorf("%s: %+v and %d more packages", name, subject, len(bill.Packages)-1)
@@ -130,8 +128,7 @@ func checkTar(t *testing.T, from io.Reader, want map[string][]byte) {
 	t.Helper()
 	files := tar.NewReader(from)
 	for range len(want) {
-		header, err := files.Next()
-		must(t, err)
+		header := expect.Value(files.Next())(t)
 		text, err := io.ReadAll(files)
 		if err != nil || !bytes.Equal(text, want[header.Name]) {
 			t.Errorf("%s: %v", header.Name, err)
@@ -207,8 +204,8 @@ func TestAReleaseIsVerified(t *testing.T) {
 		{"without signature", func(dir string) error { return os.Remove(filepath.Join(dir, signature)) }, public, false},
 	} {
 		dir := t.TempDir()
-		must(t, os.CopyFS(dir, os.DirFS(made)))
-		must(t, c.change(dir))
+		expect.OK(t, os.CopyFS(dir, os.DirFS(made)))
+		expect.OK(t, c.change(dir))
 		if err := verify(t, dir, c.key); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -225,7 +222,7 @@ func TestKrewInstallsThePlugin(t *testing.T) {
 	}
 	// kubectl runs its plugins like this.
 	write(t, filepath.Join(tools, "kubectl"), "#!/bin/sh\nplugin=$1\nshift\nexec \"$plugin\" \"$@\"\n")
-	must(t, os.Chmod(filepath.Join(tools, "kubectl"), 0o755))
+	expect.OK(t, os.Chmod(filepath.Join(tools, "kubectl"), 0o755))
 	t.Setenv("PATH", tools+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	o := options(t)
 	files := http.NewServeMux()
@@ -245,12 +242,5 @@ func TestKrewInstallsThePlugin(t *testing.T) {
 	said, err := exec.Command(filepath.Join(os.Getenv("KREW_ROOT"), "bin", plugin)).CombinedOutput()
 	if err != nil || !strings.Contains(string(said), "here is "+plugin) {
 		t.Errorf("the installed plugin: %v\n%s", err, said)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

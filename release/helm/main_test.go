@@ -26,6 +26,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -169,9 +170,7 @@ func remove(t *testing.T, name string) {
 	if u == nil {
 		return
 	}
-	if err := bed.Client.Delete(context.WithoutCancel(t.Context()), u); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, bed.Client.Delete(context.WithoutCancel(t.Context()), u))
 	for deadline := time.After(drill.Patience); crd(t, name) != nil; {
 		select {
 		case <-deadline:

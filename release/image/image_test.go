@@ -27,6 +27,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	spdxjson "github.com/spdx/tools-golang/json"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 var architectures = []string{"amd64", "arm64"}
@@ -38,7 +40,7 @@ func options(t *testing.T) Options {
 	for file, text := range map[string]string{
 		"go.mod": "module example.com/program\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n",
 	} {
-		must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+		expect.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	}
 	o := Options{Version: "v1.2.3", Commit: "0123abc", Created: time.Unix(1_700_000_000, 0).UTC()}
 	for _, architecture := range architectures {
@@ -86,10 +88,9 @@ func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 	if err != nil || len(parts) != 1+len(architectures) {
 		t.Fatalf("%d parts, %v", len(parts), err)
 	}
-	must(t, validate.Index(index))
+	expect.OK(t, validate.Index(index))
 	for i, image := range platforms(t, index) {
-		file, err := image.ConfigFile()
-		must(t, err)
+		file := expect.Value(image.ConfigFile())(t)
 		if file.Architecture != architectures[i] || file.OS != "linux" || file.Config.User != "65532:65532" ||
 			strings.Join(file.Config.Entrypoint, " ") != "/lockstep" || file.Config.Labels["org.opencontainers.image.revision"] != o.Commit {
 			t.Errorf("configuration %+v", file)
@@ -98,8 +99,7 @@ func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 		if err != nil || len(layers) != 1 {
 			t.Fatalf("%d layers, %v", len(layers), err)
 		}
-		text, err := layers[0].Uncompressed()
-		must(t, err)
+		text := expect.Value(layers[0].Uncompressed())(t)
 		archive := tar.NewReader(text)
 		header, err := archive.Next()
 		if err != nil || header.Name != "lockstep" || header.Mode != 0o555 || header.Uid != 0 {
@@ -113,11 +113,9 @@ func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 
 func platforms(t *testing.T, index v1.ImageIndex) (images []v1.Image) {
 	t.Helper()
-	manifest, err := index.IndexManifest()
-	must(t, err)
+	manifest := expect.Value(index.IndexManifest())(t)
 	for _, entry := range manifest.Manifests {
-		image, err := index.Image(entry.Digest)
-		must(t, err)
+		image := expect.Value(index.Image(entry.Digest))(t)
 		images = append(images, image)
 	}
 	return images
@@ -137,14 +135,12 @@ func TestARegistryServesWhatIsPushed(t *testing.T) {
 			logIn(t, host)
 			s := served{t, repositoryOf(t, tag)}
 			_, err := Push(t.Context(), dir, tag, nil)
-			must(t, err)
+			expect.OK(t, err)
 			if tags, err := remote.List(s.Repository, s.options...); err != nil || strings.Contains(fmt.Sprint(tags), ".sig") {
 				t.Errorf("without a key, the tags are %v, %v", tags, err)
 			}
-			digest, err := Push(t.Context(), dir, tag, key)
-			must(t, err)
-			index, err := remote.Index(s.repository.Tag("v1.2.3"), s.options...)
-			must(t, err)
+			digest := expect.Value(Push(t.Context(), dir, tag, key))(t)
+			index := expect.Value(remote.Index(s.repository.Tag("v1.2.3"), s.options...))(t)
 			s.checkSigned(digestOf(t, index), key)
 			if digestOf(t, index) != digest {
 				t.Errorf("the tag is for %s, want %s", digestOf(t, index), digest)
@@ -167,15 +163,13 @@ type served struct {
 
 func repositoryOf(t *testing.T, tag string) repository {
 	t.Helper()
-	ref, err := name.NewTag(tag)
-	must(t, err)
+	ref := expect.Value(name.NewTag(tag))(t)
 	return open(t.Context(), ref.Context())
 }
 
 func digestOf(t *testing.T, of interface{ Digest() (v1.Hash, error) }) v1.Hash {
 	t.Helper()
-	digest, err := of.Digest()
-	must(t, err)
+	digest := expect.Value(of.Digest())(t)
 	return digest
 }
 
@@ -183,9 +177,9 @@ func digestOf(t *testing.T, of interface{ Digest() (v1.Hash, error) }) v1.Hash {
 func (s served) checkSigned(digest v1.Hash, key *ecdsa.PrivateKey) {
 	s.Helper()
 	signed, err := remote.Image(s.Tag("sha256-"+digest.Hex+".sig"), s.options...)
-	must(s.T, err)
+	expect.OK(s.T, err)
 	manifest, err := signed.Manifest()
-	must(s.T, err)
+	expect.OK(s.T, err)
 	text, sum := s.content(signed), sha256.Sum256(s.content(signed))
 	der, err := base64.StdEncoding.DecodeString(manifest.Layers[0].Annotations["dev.cosignproject.cosign/signature"])
 	if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, sum[:], der) {
@@ -207,13 +201,13 @@ func (s served) checkSigned(digest v1.Hash, key *ecdsa.PrivateKey) {
 func (s served) materials(image v1.Hash) v1.Image {
 	s.Helper()
 	index, err := remote.Referrers(s.Digest(image.String()), append(s.options, remote.WithFilter("artifactType", "application/spdx+json"))...)
-	must(s.T, err)
+	expect.OK(s.T, err)
 	all, err := index.IndexManifest()
 	if err != nil || len(all.Manifests) != 1 {
 		s.Fatalf("referrers %+v, %v", all, err)
 	}
 	bill, err := remote.Image(s.Digest(all.Manifests[0].Digest.String()), s.options...)
-	must(s.T, err)
+	expect.OK(s.T, err)
 	return bill
 }
 
@@ -225,9 +219,9 @@ func (s served) content(artifact v1.Image) []byte {
 		s.Fatalf("%d layers, %v", len(layers), err)
 	}
 	content, err := layers[0].Uncompressed()
-	must(s.T, err)
+	expect.OK(s.T, err)
 	text, err := io.ReadAll(content)
-	must(s.T, err)
+	expect.OK(s.T, err)
 	return text
 }
 
@@ -254,7 +248,7 @@ func serve(t *testing.T, referrers bool) string {
 func logIn(t *testing.T, host string) {
 	t.Helper()
 	text := fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, host, login, password)
-	must(t, os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), []byte(text), 0o600))
+	expect.OK(t, os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), []byte(text), 0o600))
 }
 
 // checkMaterials reads the bill of materials of a program with SPDX' own library.
@@ -272,8 +266,7 @@ func checkMaterials(t *testing.T, text []byte, path string) {
 	if got := strings.Join(packages, " "); got != "lockstep-"+platform+" stdlib example.com/program" {
 		t.Errorf("packages %s", got)
 	}
-	file, err := os.ReadFile(path)
-	must(t, err)
+	file := expect.Value(os.ReadFile(path))(t)
 	if got, want := bill.Packages[0].PackageChecksums[0].Value, fmt.Sprintf("%x", sha256.Sum256(file)); got != want {
 		t.Errorf("the bill of materials is for %s, want %s", got, want)
 	}
@@ -281,15 +274,14 @@ func checkMaterials(t *testing.T, text []byte, path string) {
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	key := expect.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	return key
 }
 
 func TestWhatIsNoImageIsRefused(t *testing.T) {
 	o := options(t)
 	swapped := filepath.Join(t.TempDir(), "linux_arm64")
-	must(t, os.CopyFS(swapped, os.DirFS(o.Programs[0])))
+	expect.OK(t, os.CopyFS(swapped, os.DirFS(o.Programs[0])))
 	for want, from := range map[string]string{"GOARCH=amd64": swapped, "no such file": filepath.Join(t.TempDir(), "linux_amd64")} {
 		if _, err := (Options{Programs: []string{from}}).Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -302,12 +294,5 @@ func TestWhatIsNoImageIsRefused(t *testing.T) {
 		if _, err := Push(t.Context(), o.layoutOf(t), tag, nil); err == nil || !strings.Contains(err.Error(), "HOST/NAME:TAG") {
 			t.Errorf("%q: %v", tag, err)
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

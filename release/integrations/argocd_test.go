@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
-	"github.com/google/go-cmp/cmp"
 	lua "github.com/yuin/gopher-lua"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,6 +21,7 @@ import (
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/undo"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // healths are what Argo CD is to show for what kstatus finds. Only a pause has a word of its own.
@@ -48,9 +48,7 @@ func TestArgoCDAndKstatusJudgeSets(t *testing.T) {
 		set := &unstructured.Unstructured{}
 		read(t, filepath.Join(scripts, test.InputPath), set)
 		want := map[string]any{"status": test.HealthStatus.Status, "message": test.HealthStatus.Message}
-		if diff := cmp.Diff(want, run(t, "health.lua", set)); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", name, diff)
-		}
+		expect.Equalf(t, want, run(t, "health.lua", set), "%s", name)
 		if got := healths[judged(t, set)]; got != want["status"] && (name != "paused" || got != "Progressing" || want["status"] != "Suspended") {
 			t.Errorf("%s is %s to kstatus, and %s to Argo CD", name, got, want["status"])
 		}
@@ -85,9 +83,7 @@ func TestArgoCDAndKstatusJudgeEditedSets(t *testing.T) {
 func typed(t *testing.T, object map[string]any) *lwsv1.LeaderWorkerSet {
 	t.Helper()
 	set := &lwsv1.LeaderWorkerSet{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, set); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object, set))
 	return set
 }
 
@@ -122,13 +118,8 @@ func TestArgoCDActionsAreTheVerbs(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			got, err := undo.Requested(typed(t, pruned(after).(map[string]any)), typed(t, set.Object), history(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(pruned(floats(t, change.After)), pruned(floats(t, got))); diff != "" {
-				t.Errorf("%s of %s (-verb +action)\n%s", action, name, diff)
-			}
+			got := expect.Value(undo.Requested(typed(t, pruned(after).(map[string]any)), typed(t, set.Object), history(t)))(t)
+			expect.Equalf(t, pruned(floats(t, change.After)), pruned(floats(t, got)), "%s of %s", action, name)
 		}
 	}
 	for action, of := range run(t, "actions/discovery.lua", edited(t, "being deleted")) {
@@ -143,10 +134,7 @@ func history(t *testing.T) undo.Revisions {
 	return func(set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
 		before := set.DeepCopy()
 		before.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:before"
-		data, err := revision.Data(before)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := expect.Value(revision.Data(before))(t)
 		return []*appsv1.ControllerRevision{{Revision: 1, Data: runtime.RawExtension{Raw: data}}}, nil
 	}
 }
@@ -184,9 +172,7 @@ func TestArgoCDActionTests(t *testing.T) {
 		for _, action := range test.Result {
 			want[action.Name] = map[string]any{"disabled": action.Disabled}
 		}
-		if diff := cmp.Diff(want, run(t, "actions/discovery.lua", set)); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", test.InputPath, diff)
-		}
+		expect.Equalf(t, want, run(t, "actions/discovery.lua", set), "%s", test.InputPath)
 	}
 	done := map[string]bool{}
 	for _, test := range file.ActionTests {
@@ -198,9 +184,7 @@ func TestArgoCDActionTests(t *testing.T) {
 			annotations := got["spec"].(map[string]any)["leaderWorkerTemplate"].(map[string]any)["workerTemplate"].(map[string]any)["metadata"].(map[string]any)["annotations"]
 			annotations.(map[string]any)[clilws.RestartedAtKey] = "0001-01-01T00:00:00Z"
 		}
-		if diff := cmp.Diff(pruned(floats(t, want.Object)), pruned(got)); diff != "" {
-			t.Errorf("%s of %s (-want +got)\n%s", test.Action, test.InputPath, diff)
-		}
+		expect.Equalf(t, pruned(floats(t, want.Object)), pruned(got), "%s of %s", test.Action, test.InputPath)
 		done[test.Action] = true
 	}
 	if len(file.DiscoveryTests) == 0 || len(done) != 4 {
@@ -245,10 +229,7 @@ func run(t *testing.T, script string, set *unstructured.Unstructured) map[string
 	for name, library := range libraries {
 		open(name, library)
 	}
-	source, err := os.ReadFile(filepath.Join(scripts, script))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := expect.Value(os.ReadFile(filepath.Join(scripts, script)))(t)
 	state.SetGlobal("obj", gopherjson.DecodeValue(state, floats(t, set.Object)))
 	if err := state.DoString(string(source)); err != nil {
 		t.Fatalf("%s: %v", script, err)
@@ -271,9 +252,7 @@ func floats(t *testing.T, object any) (same map[string]any) {
 	if err == nil {
 		err = json.Unmarshal(data, &same)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return same
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // customResources is the part of the configuration of kube-state-metrics that ours uses.
@@ -140,9 +140,7 @@ func exported(t *testing.T, object map[string]any) map[string]float64 {
 func TestKubeStateMetrics(t *testing.T) {
 	var want map[string]float64
 	read(t, "testdata/samples.yaml", &want)
-	if diff := cmp.Diff(want, exported(t, floats(t, recorded(t, "backing-off").Object))); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Equal(t, want, exported(t, floats(t, recorded(t, "backing-off").Object)))
 	for _, name := range names(t) {
 		if n := len(exported(t, floats(t, recorded(t, name).Object))); n < 11 {
 			t.Errorf("%s has %d samples", name, n)

@@ -11,6 +11,8 @@ import (
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const records = "../../integrations/testdata"
@@ -72,9 +74,6 @@ func sorted[V any](all map[string]V) []string { return slices.Sorted(maps.Keys(a
 
 func judged(t *testing.T, set *unstructured.Unstructured) status.Status {
 	t.Helper()
-	result, err := status.Compute(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := expect.Value(status.Compute(set))(t)
 	return result.Status
 }

@@ -13,37 +13,25 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // write writes a key in PEM as openssl does, with the parameters of the curve before it.
 func write(t *testing.T, key crypto.PrivateKey) string {
 	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := expect.Value(x509.MarshalPKCS8PrivateKey(key))(t)
 	text := append(pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte("curve")}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})...)
 	path := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, text, 0o600))
 	return path
 }
 
 func TestSameKeyAndMessageGiveTheSameSignature(t *testing.T) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := Load(write(t, private))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := Sign(key, []byte("message"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := expect.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	key := expect.Value(Load(write(t, private)))(t)
+	first := expect.Value(Sign(key, []byte("message")))(t)
 	if second, err := Sign(key, []byte("message")); err != nil || second != first {
 		t.Errorf("%s and %s, %v", first, second, err)
 	}
@@ -54,14 +42,8 @@ func TestSameKeyAndMessageGiveTheSameSignature(t *testing.T) {
 }
 
 func TestKeysOfAnotherKindAreRefused(t *testing.T) {
-	wider, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wider := expect.Value(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t)
+	other := expect.Value(rsa.GenerateKey(rand.Reader, 2048))(t)
 	for _, path := range []string{write(t, wider), write(t, other), filepath.Join(t.TempDir(), "none")} {
 		if key, err := Load(path); err == nil || key != nil {
 			t.Errorf("%s: %v, %v", path, key, err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func TestFiguresAreComparedWithTargets(t *testing.T) {
@@ -39,10 +40,7 @@ func TestFiguresAreComparedWithTargets(t *testing.T) {
 }
 
 func TestBudgetNamesScenarios(t *testing.T) {
-	b, err := readBudget("budget.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Value(readBudget("budget.yaml"))(t)
 	known := map[string]bool{"event": true}
 	for _, one := range scenarios {
 		known[one.name] = true
@@ -92,9 +90,7 @@ func TestAnswersAreDeletionsOfLeaders(t *testing.T) {
 		deletes("lockstep/v1", "a-1", 50), deletes("lockstep/v1", "a-1", 60),
 		deletes(benchAgent, "a-2-3", 69), deletes("lockstep/v1", "a-2", 90),
 	})
-	if diff := cmp.Diff([]time.Duration{20 * time.Millisecond, 40 * time.Millisecond}, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Equal(t, []time.Duration{20 * time.Millisecond, 40 * time.Millisecond}, got)
 }
 
 func TestMedianOfEachFigure(t *testing.T) {

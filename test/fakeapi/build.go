@@ -15,6 +15,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // Ptr points at a copy of value.
@@ -134,10 +135,7 @@ func Metrics(t testing.TB, all ...prometheus.Collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(all...)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := expect.Value(registry.Gather())(t)
 	values := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/randfill"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // Protobuf returns the serializer for protobuf.
@@ -30,9 +32,7 @@ func Protobuf(of runtime.NegotiatedSerializer) runtime.Serializer {
 func Decode[T runtime.Object](t *testing.T, by runtime.Decoder, data []byte) T {
 	t.Helper()
 	object, _, err := by.Decode(bytes.Clone(data), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	known, ok := object.(T)
 	if !ok {
 		t.Fatalf("decoded a %T", object)
@@ -43,10 +43,7 @@ func Decode[T runtime.Object](t *testing.T, by runtime.Decoder, data []byte) T {
 // Encode encodes an object.
 func Encode(t *testing.T, by runtime.Encoder, object runtime.Object) []byte {
 	t.Helper()
-	data, err := runtime.Encode(by, object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Value(runtime.Encode(by, object))(t)
 	return data
 }
 

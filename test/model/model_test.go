@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/model"
 )
 
@@ -140,17 +139,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the shortest traces changed (-want +got):\n%s", diff)
-	}
+	want := expect.Value(os.ReadFile(path))(t)
+	expect.Equalf(t, string(want), got, "the shortest traces changed")
 }
 
 func numbered(steps []string) string {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // asProgram makes the binary of the tests the program.
@@ -44,9 +46,7 @@ var Signals = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 // Ends starts a program, and fails unless it ends within a second of a signal. blocked returns once it waits.
 func Ends(t *testing.T, program *exec.Cmd, signal syscall.Signal, blocked func()) {
 	t.Helper()
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, program.Start())
 	ended := make(chan struct{})
 	var result error
 	go func() { result = program.Wait(); close(ended) }()
@@ -58,9 +58,7 @@ func Ends(t *testing.T, program *exec.Cmd, signal syscall.Signal, blocked func()
 		t.Fatalf("%v ended by itself: %v", program.Args[1:], result)
 	}
 	began := time.Now()
-	if err := program.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, program.Process.Signal(signal))
 	select {
 	case <-ended:
 		t.Logf("ended %s after %s", time.Since(began).Round(time.Millisecond), signal)
@@ -126,9 +124,7 @@ func Fails(t *testing.T, program *exec.Cmd, text string) {
 // Endless returns paths that have no end: a device, and a pipe that is always written to.
 func Endless(t *testing.T) []string {
 	path := filepath.Join(t.TempDir(), "pipe.yaml")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, syscall.Mkfifo(path, 0o600))
 	go func() {
 		for pipe, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil; {
 			_, err = pipe.WriteString("# a comment\n")
@@ -141,8 +137,6 @@ func Endless(t *testing.T) []string {
 func Bomb(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "bomb.yaml")
 	text := "a: &a " + strings.Repeat("x", 400<<10) + "\nb: [" + strings.Repeat("*a,", 20<<10) + "]\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

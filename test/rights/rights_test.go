@@ -12,6 +12,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // grant is one verb of one role, for one resource.
@@ -62,10 +63,7 @@ func (g grant) isUsedBy(right drill.Right) bool {
 // operatorGrants returns what the roles grant that are bound to the operator's account.
 func operatorGrants(t *testing.T) (all []grant) {
 	t.Helper()
-	plan, err := install.Plan(t.Context(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := expect.Value(install.Plan(t.Context(), nil, nil))(t)
 	bound := map[string]bool{}
 	for _, u := range plan.Objects {
 		if strings.HasSuffix(u.GetKind(), "RoleBinding") {
@@ -98,8 +96,6 @@ func grantsOf(role string, rule rbacv1.PolicyRule) (all []grant) {
 func convert[T any](t *testing.T, u *unstructured.Unstructured) *T {
 	t.Helper()
 	typed := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed))
 	return typed
 }
