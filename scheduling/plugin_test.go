@@ -219,9 +219,7 @@ func TestPodsThatShareAPVCDoNotRefuseEachOther(t *testing.T) {
 		})
 	}
 	running.Wait()
-	if writes := s.writes(); writes != 2*pods {
-		t.Errorf("%d writes for %d pods", writes, pods)
-	}
+	expect.Equalf(t, 2*pods, s.writes(), "writes for %d pods", pods)
 }
 
 var claimResource = schema.GroupResource{Resource: "persistentvolumeclaims"}

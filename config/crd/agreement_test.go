@@ -122,8 +122,7 @@ var goodSet = rapid.Custom(func(t *rapid.T) *lwsv1.LeaderWorkerSet {
 })
 
 func treeOf(t *rapid.T, set *lwsv1.LeaderWorkerSet) object {
-	raw := expect.Value(json.Marshal(set))(t)
-	return parseJSON(t, raw)
+	return parseJSON(t, expect.Value(json.Marshal(set))(t))
 }
 
 // inBoth leaves out the length of a name, and nothing else: the scale subresource must pass the definition with
@@ -256,8 +255,7 @@ func (g *gate) update(tb testing.TB, in, old object) field.ErrorList {
 
 func parse(tb testing.TB, text string) object {
 	tb.Helper()
-	raw := expect.Value(yaml.YAMLToJSON([]byte(text)))(tb)
-	return parseJSON(tb, raw)
+	return parseJSON(tb, expect.Value(yaml.YAMLToJSON([]byte(text)))(tb))
 }
 
 // parseJSON reads whole numbers as the API server does.

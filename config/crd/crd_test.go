@@ -237,9 +237,7 @@ func TestQuantitiesThatUsersWriteAreTaken(t *testing.T) {
 		"1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei", "1e3", "1E3", "1e+03", "1e-3", "1.5e9", "12e6", "9223372036854775807",
 	} {
 		expect.Value(resource.ParseQuantity(text))(t)
-		if faults := gate.create(t, limit(t, text)); len(faults) > 0 {
-			t.Errorf("%q: %v", text, faults)
-		}
+		expect.Emptyf(t, gate.create(t, limit(t, text)), "%q", text)
 	}
 }
 
@@ -251,9 +249,7 @@ func TestEveryQuantityIsBounded(t *testing.T) {
 	for _, schema := range quantitySchemas(parse(t, string(text))) {
 		places++
 		patterns[schema["pattern"].(string)] = true
-		if schema["maxLength"] != int64(64) {
-			t.Errorf("a quantity has the length %v", schema["maxLength"])
-		}
+		expect.Equalf[any](t, int64(64), schema["maxLength"], "a quantity has the length")
 	}
 	if places < 30 || len(patterns) != 1 {
 		t.Fatalf("%d quantities with the patterns %v, want at least 30 with one", places, patterns)

@@ -388,9 +388,7 @@ func TestAPodGroupIsAppliedOntoTheVersionThatWasJudged(t *testing.T) {
 	if diff := cmp.Diff(want, parsed(t, s.asked(t).Body)); diff != "" || s.asked(t).Waits {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff(before, part); diff != "" {
-		t.Errorf("the decision was changed\n%s", diff)
-	}
+	expect.Equalf(t, before, part, "the decision was changed")
 }
 
 func TestADeleteNamesTheUIDAndTheVersionUnlessAnyWillDo(t *testing.T) {

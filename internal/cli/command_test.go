@@ -194,9 +194,7 @@ func TestEveryCommandHasItsHelp(t *testing.T) {
 			t.Errorf("%q has no help", cmd.CommandPath())
 		}
 	}
-	if sections := strings.Count("\n"+texts, "\n== "); sections != count {
-		t.Errorf("help.txt has %d sections for %d commands", sections, count)
-	}
+	expect.Equalf(t, count, strings.Count("\n"+texts, "\n== "), "the sections of help.txt")
 }
 
 // A report takes the place of nothing unless it is told to, and is never written to where a link leads.

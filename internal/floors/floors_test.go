@@ -447,9 +447,7 @@ func TestLinksInDocumentsResolve(t *testing.T) {
 		}
 		for _, match := range link.FindAllStringSubmatch(string(text), -1) {
 			links++
-			if broken := resolve(path, match[1], match[2]); broken != "" {
-				t.Errorf("%s: %s", path, broken)
-			}
+			expect.Equalf(t, "", resolve(path, match[1], match[2]), "%s", path)
 		}
 		return nil
 	})

@@ -200,9 +200,7 @@ func TestResourcesAreThoseOfTheWholeGroup(t *testing.T) {
 		if cpu := got[corev1.ResourceCPU]; cpu.Cmp(resource.MustParse(tt.want)) != 0 {
 			t.Errorf("%s: got %s, want %s", tt.name, cpu.String(), tt.want)
 		}
-		if diff := cmp.Diff(before, tt.leader); diff != "" {
-			t.Errorf("%s: the template was changed\n%s", tt.name, diff)
-		}
+		expect.Equalf(t, before, tt.leader, "%s: the template was changed", tt.name)
 	}
 	if got := Resources(template(nil, []corev1.Container{{}}), one, 0); len(got) != 0 {
 		t.Errorf("who asks for nothing: got %v", got)
@@ -311,9 +309,7 @@ func TestWorkload(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, workload.Object); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, want, workload.Object)
 }
 
 // TestOnlyCountsAndLabelsArePatched: a PodGroup of another size is outdated, and the patch has nothing that
@@ -325,18 +321,12 @@ func TestOnlyCountsAndLabelsArePatched(t *testing.T) {
 	if IsOutdated(have, have) || !IsOutdated(have, want) {
 		t.Error("counts are not compared")
 	}
-	if diff := cmp.Diff(Fixed(want), Fixed(have)); diff != "" {
-		t.Errorf("counts are fixed: %s", diff)
-	}
+	expect.Equalf(t, Fixed(want), Fixed(have), "counts are fixed")
 	spec := map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(4)}}}
-	if diff := cmp.Diff(spec, Part(want).Object["spec"]); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal[any](t, spec, Part(want).Object["spec"])
 	described, _ := Workload(set)
 	templates, _, _ := unstructured.NestedSlice(Part(described).Object, "spec", "podGroupTemplates")
-	if diff := cmp.Diff([]any{map[string]any{"name": "lws", "schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(8)}}}}, templates); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, []any{map[string]any{"name": "lws", "schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(8)}}}}, templates)
 }
 
 // TestMinCountIsNeverMoreThanCanExist: the pods of leaders that exist, and of those that the StatefulSet creates

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -84,9 +83,7 @@ func TestInstallKeepsMoreMemory(t *testing.T) {
 		}
 		resources := operatorIn(must(Live(t.Context(), c.client, before)))["resources"]
 		want := map[string]any{"requests": map[string]any{"cpu": "1", "memory": tt.wantRequests}, "limits": map[string]any{"memory": tt.wantLimits}}
-		if diff := cmp.Diff(want, resources); diff != "" {
-			t.Errorf("%s:\n%s", name, diff)
-		}
+		expect.Equalf[any](t, want, resources, "%s", name)
 	}
 }
 

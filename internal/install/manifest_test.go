@@ -12,7 +12,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -40,8 +39,7 @@ func in(image string, o Options) Options {
 
 func load(t *testing.T, o Options, lacks ...string) []*unstructured.Unstructured {
 	t.Helper()
-	s := expect.Value(o.shape(lacks))(t)
-	return s.manifests()
+	return expect.Value(o.shape(lacks))(t).manifests()
 }
 
 func titles(all []*unstructured.Unstructured) (names []string) {
@@ -159,9 +157,7 @@ func TestRolesAreDocumented(t *testing.T) {
 		}
 	}
 	slices.Sort(granted)
-	if diff := cmp.Diff(documentedVerbs(t), granted); diff != "" {
-		t.Errorf("(-docs/roles.md +config/rbac):\n%s", diff)
-	}
+	expect.Equalf(t, documentedVerbs(t), granted, "(-docs/roles.md +config/rbac)")
 	slices.Sort(bound)
 	golden(t, "bindings.txt", bound)
 }

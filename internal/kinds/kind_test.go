@@ -86,9 +86,7 @@ func TestAKindComesAndGoes(t *testing.T) {
 	for _, want := range []int{0, 1, 1} {
 		select {
 		case stopped := <-turned:
-			if len(stopped) != want {
-				t.Errorf("a watch stopped with %d objects, want %d", len(stopped), want)
-			}
+			expect.Equalf(t, want, len(stopped), "the objects with which a watch stopped")
 		case <-time.After(5 * time.Second):
 			t.Fatal("a turn is not reported")
 		}

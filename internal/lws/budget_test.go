@@ -275,9 +275,7 @@ func TestRecoveredPodsGoBeforeTheirLeader(t *testing.T) {
 		t.Errorf("before the count is cleared: %q", got)
 	}
 	c.reconcileSet()
-	if recreations(c) != -1 {
-		t.Errorf("counted %d", recreations(c))
-	}
+	expect.Equalf(t, -1, recreations(c), "counted")
 	plan := c.decideGroup("w-0")
 	expect.Equal(t, "set-finalizers pod w-0-1, set-finalizers pod w-0-2", short(plan))
 	c.do(plan)
@@ -342,9 +340,7 @@ func TestCountsOfAnotherImplementation(t *testing.T) {
 		if got, want := lws.IsExhausted(find[Pod](c, "w-0")), name == "it is exhausted"; got != want {
 			t.Errorf("%s: stopped %t", name, got)
 		}
-		if a := leadersOf(c).Annotations[lwsv1.GroupRestartCountsAnnotationKey] + find[StatefulSet](c, "w-0").Annotations[lwsv1.GroupRestartCountsAnnotationKey]; a != "" {
-			t.Errorf("%s: a StatefulSet has the counts %q", name, a)
-		}
+		expect.Equalf(t, "", leadersOf(c).Annotations[lwsv1.GroupRestartCountsAnnotationKey]+find[StatefulSet](c, "w-0").Annotations[lwsv1.GroupRestartCountsAnnotationKey], "%s: a StatefulSet has the counts", name)
 	}
 }
 

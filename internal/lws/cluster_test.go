@@ -230,17 +230,29 @@ func (c *cluster) do(plan lws.Plan) {
 // settle has every controller act in turn until three turns change nothing.
 func (c *cluster) settle() {
 	c.t.Helper()
-	for still, turns := 0, 0; still < 3; still, turns = still+1, turns+1 {
-		if turns > 200 {
-			c.t.Fatalf("the cluster never settles")
-		}
-		before := c.version()
+	turn := func() {
 		c.reconcileSet()
 		c.turn()
-		if !maps.Equal(c.version(), before) {
-			still = -1
+	}
+	if !c.still(3, 200, turn) {
+		c.t.Fatalf("the cluster never settles")
+	}
+}
+
+// still makes turns, so many at most, until some in a row change nothing.
+func (c *cluster) still(inARow, most int, turn func()) bool {
+	for still, turns := 0, 0; still < inARow; turns++ {
+		if turns > most {
+			return false
+		}
+		before := c.version()
+		if turn(); maps.Equal(c.version(), before) {
+			still++
+		} else {
+			still = 0
 		}
 	}
+	return true
 }
 
 // turn lets the groups and all other controllers act once.

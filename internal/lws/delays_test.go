@@ -139,9 +139,7 @@ func TestADelayIsWrittenOnce(t *testing.T) {
 	} {
 		happens(c)
 		c.pass(time.Minute)
-		if plan := c.decideSet(); len(plan.Actions) > 0 {
-			t.Errorf("written again: %v", spelled(plan))
-		}
+		expect.Emptyf(t, spelled(c.decideSet()), "written again")
 	}
 	on("w-3", pulls("ErrImagePull", false))(c)
 	expect.Equalf(t, "True ImagePullFailed: 3 w-1 w", brief(written(t, c.decideSet()))[progressing], "another reason")
@@ -419,9 +417,7 @@ func TestAShorterBackoffHoldsForGroupsThatWait(t *testing.T) {
 		if got := c.status().Restarts[0].DueAt.Sub(r.FailedAt.Time); got != want || len(c.decideSet().Actions) != 0 {
 			t.Errorf("%s: it waits %s, want %s; then %v", value, got, want, spelled(c.decideSet()))
 		}
-		if recreates := len(c.decideGroup("w-0").Actions) > 0; recreates != (want < 10*time.Second) {
-			t.Errorf("%s: it is recreated: %t", value, recreates)
-		}
+		expect.Equalf(t, want < 10*time.Second, len(c.decideGroup("w-0").Actions) > 0, "%s: it is recreated", value)
 	}
 }
 

@@ -30,11 +30,13 @@ import (
 
 type Deployment = *appsv1.Deployment
 
+func hashed(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
+
 // keyed is a cluster with a set of Hash groups. Its Deployment has a ReplicaSet for each revision.
 func keyed(t *testing.T, replicas, size int32, edits ...edit) *cluster {
 	t.Helper()
 	c := newCluster(t)
-	edits = append([]edit{func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }}, edits...)
+	edits = append([]edit{hashed}, edits...)
 	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
 	c.reconcileSet()
 	c.observed()
@@ -45,12 +47,19 @@ func keyed(t *testing.T, replicas, size int32, edits ...edit) *cluster {
 func (c *cluster) observed() {
 	deployment := fakeapi.Find[Deployment](c.Server, "w")
 	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Status.ObservedGeneration = d.Generation })
-	name := "w-" + deployment.Labels[lwsv1.RevisionKey]
-	if fakeapi.Find[*appsv1.ReplicaSet](c.Server, name) == nil {
-		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: deployment.Spec.Template.Labels}}
-		fakeapi.OwnedBy(rs, "apps/v1", identity.RefOf(identity.KindDeployment, deployment))
-		fakeapi.Add(c.Server, rs)
+	if name := "w-" + deployment.Labels[lwsv1.RevisionKey]; fakeapi.Find[ReplicaSet](c.Server, name) == nil {
+		c.replicaSet(deployment, name)
 	}
+}
+
+// replicaSet makes a ReplicaSet of the Deployment's template. It has no leaders.
+func (c *cluster) replicaSet(deployment Deployment, name string) ReplicaSet {
+	rs := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: deployment.Spec.Template.Labels},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: fakeapi.Ptr(int32(0)), Template: *deployment.Spec.Template.DeepCopy()},
+	}
+	fakeapi.OwnedBy(rs, "apps/v1", identity.RefOf(identity.KindDeployment, deployment))
+	return fakeapi.Add(c.Server, rs)
 }
 
 // keyOf is a key that begins with a digit.
@@ -59,7 +68,18 @@ func keyOf(digit string) string { return strings.Repeat(digit, 40) }
 // lead adds a leader as the ReplicaSet of the Deployment makes it, gated.
 func (c *cluster) lead(name, key string, edits ...func(Pod)) Pod {
 	deployment := fakeapi.Find[Deployment](c.Server, "w")
-	template := deployment.Spec.Template.DeepCopy()
+	rs := fakeapi.Find[ReplicaSet](c.Server, "w-"+deployment.Labels[lwsv1.RevisionKey])
+	pod := c.newLeader(rs, deployment.Spec.Template.DeepCopy(), name, key)
+	pod.Annotations[corev1.PodDeletionCost] = "-100"
+	for _, edit := range edits {
+		edit(pod)
+	}
+	c.pass(time.Second)
+	return fakeapi.Add(c.Server, pod)
+}
+
+// newLeader is a leader of a ReplicaSet, as admission completes it.
+func (c *cluster) newLeader(rs ReplicaSet, template *corev1.PodTemplateSpec, name, key string) Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: fakeapi.Namespace, Name: name, Labels: template.Labels, Annotations: template.Annotations, CreationTimestamp: metav1.NewTime(c.Now),
@@ -67,15 +87,9 @@ func (c *cluster) lead(name, key string, edits ...func(Pod)) Pod {
 		Spec: template.Spec,
 	}
 	pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.GroupUniqueHashLabelKey] = key, key
-	pod.Annotations[corev1.PodDeletionCost] = "-100"
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: lwsv1.GroupReplacementGate}}
-	rs := fakeapi.Find[*appsv1.ReplicaSet](c.Server, "w-"+deployment.Labels[lwsv1.RevisionKey])
 	fakeapi.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindReplicaSet, rs))
-	for _, edit := range edits {
-		edit(pod)
-	}
-	c.pass(time.Second)
-	return fakeapi.Add(c.Server, pod)
+	return pod
 }
 
 func runs(pod Pod) {
@@ -106,9 +120,7 @@ func TestASetWithKeysHasADeployment(t *testing.T) {
 	if len(gates) != 1 || gates[0].ConditionType != lwsv1.GroupReadyCondition || d.Spec.Template.Annotations[lwsv1.GroupIdentityAnnotationKey] != "Hash" {
 		t.Errorf("template %+v", d.Spec.Template)
 	}
-	if plan := c.decideSet(); len(plan.Actions) > 0 {
-		t.Errorf("once created: %v", spelled(plan))
-	}
+	expect.Emptyf(t, spelled(c.decideSet()), "once created")
 	if alone := keyed(t, 1, 1); fakeapi.Find[Deployment](alone.Server, "w").Spec.Template.Spec.ReadinessGates != nil {
 		t.Error("a group of one has a readiness gate")
 	}
@@ -130,22 +142,13 @@ func TestLeadersAreAdmittedByRoom(t *testing.T) {
 	if len(first.Spec.SchedulingGates) > 0 || first.Annotations[corev1.PodDeletionCost] != "" {
 		t.Errorf("gates %v, annotations %v", first.Spec.SchedulingGates, first.Annotations)
 	}
-	if again := admittedBy(c.decideSet()); len(again) > 0 {
-		t.Errorf("then admitted %v", again)
-	}
-	fakeapi.Edit(c.Server, "w", func(set Set) {
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
-		set.Generation++
-	})
+	expect.Emptyf(t, admittedBy(c.decideSet()), "then admitted")
+	image(c, "image:2")
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(5)) })
-	if superseded := admittedBy(c.decideSet()); len(superseded) > 0 {
-		t.Errorf("before the rollout is seen: %v", superseded)
-	}
+	expect.Emptyf(t, admittedBy(c.decideSet()), "before the rollout is seen")
 	c.reconcileSet()
 	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
-	if superseded := admittedBy(c.decideSet()); len(superseded) > 0 {
-		t.Errorf("before the new template is seen: %v", superseded)
-	}
+	expect.Emptyf(t, admittedBy(c.decideSet()), "before the new template is seen")
 	c.observed()
 	c.lead("w-s-d", keyOf("d"))
 	c.lead("w-s-e", keyOf("e"))
@@ -160,10 +163,7 @@ func surgeOnly(set Set) {
 
 // roll changes the template of the set. The Deployment controller has seen it then.
 func (c *cluster) roll() {
-	fakeapi.Edit(c.Server, "w", func(set Set) {
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
-		set.Generation++
-	})
+	image(c, "image:2")
 	for range 3 {
 		c.reconcileSet()
 	}
@@ -316,16 +316,10 @@ func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 	c := keyed(t, 1, 1, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
 	old := c.lead("w-r-a", keyOf("a"), runs)
 	c.reconcileSet()
-	available := func() bool {
-		return meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetAvailable))
-	}
-	if !available() {
+	if !c.isAvailable() {
 		t.Fatalf("conditions %+v", c.status().Conditions)
 	}
-	fakeapi.Edit(c.Server, "w", func(set Set) {
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
-		set.Generation++
-	})
+	image(c, "image:2")
 	dropped := func(plan lws.Plan) bool {
 		return slices.ContainsFunc(plan.Actions, func(a action.Action) bool {
 			return a.Target().Kind == identity.KindControllerRevision && a.About().Verb == "delete"
@@ -338,7 +332,7 @@ func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 		}
 		c.do(plan)
 	}
-	if available() || !meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
+	if c.isAvailable() || !meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
 		t.Errorf("conditions %+v", c.status().Conditions)
 	}
 	c.observed()
@@ -352,7 +346,7 @@ func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 		plan := c.decideSet()
 		c.do(plan)
 		if dropped(plan) {
-			if c.reconcileSet(); !available() {
+			if c.reconcileSet(); !c.isAvailable() {
 				t.Errorf("conditions %+v", c.status().Conditions)
 			}
 			return
@@ -370,7 +364,7 @@ func TestASetIsAvailableOnceItsDeploymentIsSeen(t *testing.T) {
 	available := func(want bool) {
 		t.Helper()
 		c.reconcileSet()
-		expect.Equalf(t, want, meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetAvailable)), "conditions %+v", c.status().Conditions)
+		expect.Equalf(t, want, c.isAvailable(), "conditions %+v", c.status().Conditions)
 	}
 	available(false)
 	c.observed()
@@ -511,9 +505,7 @@ func TestATemplateOfAnotherImplementationStays(t *testing.T) {
 	if diff := cmp.Diff(before, now.Spec.Template); diff != "" || now.Annotations[lws.AsFoundAnnotationKey] == "" {
 		t.Errorf("annotations %v (-before +now)\n%s", now.Annotations, diff)
 	}
-	if plan := c.decideSet(); len(plan.Actions) > 0 {
-		t.Errorf("and then: %v", spelled(plan))
-	}
+	expect.Emptyf(t, spelled(c.decideSet()), "and then")
 }
 
 // Decisions change nothing that they read, and say the same of the same.
@@ -552,10 +544,7 @@ func TestTheRevisionOfAReplicaSetStays(t *testing.T) {
 	c := keyed(t, 1, 1, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
 	old := c.lead("w-r-a", keyOf("a"), runs)
 	c.reconcileSet()
-	fakeapi.Edit(c.Server, "w", func(set Set) {
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "image:2"
-		set.Generation++
-	})
+	image(c, "image:2")
 	c.reconcileSet()
 	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
 	fakeapi.Drop[Pod](c.Server, old.Name)
@@ -595,7 +584,7 @@ func TestAStatefulSetBesideAHashSetMakesNoLeader(t *testing.T) {
 
 	c = newCluster(t)
 	fakeapi.Add(c.Server, restored())
-	fakeapi.Add(c.Server, fakeapi.Set("w", 1, 2, func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }))
+	fakeapi.Add(c.Server, fakeapi.Set("w", 1, 2, hashed))
 	if plan := c.decideSet(); !plan.IsUnsupported() || !strings.Contains(plan.Waits[0].Sentence, "statefulset w") {
 		t.Errorf("a set whose leaders another identity made has the plan %v, and waits %v", spelled(plan), plan.Waits)
 	}

@@ -19,7 +19,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/reconcile"
@@ -53,15 +52,11 @@ func TestLawsOfRoom(t *testing.T) {
 			w.reconcileSet()
 		}
 		fakeapi.Edit(w.Server, "w", func(set Set) { set.Annotations = nil })
-		for still, turns := 0, 0; still < 3 && turns < 80; still, turns = still+1, turns+1 {
-			before := w.version()
+		w.still(3, 80, func() {
 			w.recoverAll()
 			w.round()
 			w.pass(time.Hour) // no back-off
-			if !maps.Equal(w.version(), before) {
-				still = -1
-			}
-		}
+		})
 		w.checkSettled()
 	})
 }
@@ -206,12 +201,7 @@ func (w *hashWorld) present() ReplicaSet {
 	if rs := fakeapi.Find[ReplicaSet](w.Server, name); rs != nil {
 		return rs
 	}
-	rs := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: d.Spec.Template.Labels},
-		Spec:       appsv1.ReplicaSetSpec{Replicas: fakeapi.Ptr(int32(0)), Template: *d.Spec.Template.DeepCopy()},
-	}
-	fakeapi.OwnedBy(rs, "apps/v1", identity.RefOf(identity.KindDeployment, d))
-	return fakeapi.Add(w.Server, rs)
+	return w.replicaSet(d, name)
 }
 
 // running are the leaders of a ReplicaSet that count for it, those to delete first last.
@@ -328,18 +318,8 @@ func (w *hashWorld) replicaSets() {
 
 func (w *hashWorld) make(rs ReplicaSet) {
 	w.keys++
-	key, template := fmt.Sprintf("%07x%033x", w.keys*7, w.keys), rs.Spec.Template.DeepCopy()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: fakeapi.Namespace, Name: fmt.Sprintf("%s-%d", rs.Name, w.keys), Labels: template.Labels, Annotations: template.Annotations,
-			CreationTimestamp: metav1.NewTime(w.Now),
-		},
-		Spec: template.Spec,
-	}
-	pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.GroupUniqueHashLabelKey] = key, key
-	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: lwsv1.GroupReplacementGate}}
-	fakeapi.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindReplicaSet, rs))
-	fakeapi.Add(w.Server, pod)
+	key := fmt.Sprintf("%07x%033x", w.keys*7, w.keys)
+	fakeapi.Add(w.Server, w.newLeader(rs, rs.Spec.Template.DeepCopy(), fmt.Sprintf("%s-%d", rs.Name, w.keys), key))
 }
 
 // crash has a container fail, and lose a pod vanish.
@@ -367,7 +347,7 @@ func (w *hashWorld) rescale() {
 func (w *hashWorld) newTemplate() {
 	w.edits++
 	fakeapi.Edit(w.Server, "w", func(set Set) {
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = fmt.Sprint("image:", w.edits%3)
+		fakeapi.Image(fmt.Sprint("image:", w.edits%3))(set)
 		set.Generation++
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/restart"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -293,9 +294,7 @@ func (w *world) checkPure(d decided) {
 	before := dump.ForHash(snapshot)
 	again := decide()
 	if !reflect.DeepEqual(d.plan, again) { // a diff takes far longer
-		if diff := cmp.Diff(d.plan, again); diff != "" {
-			w.t.Fatalf("%s (-once +again)\n%s", d.what, diff)
-		}
+		expect.Equalf(w.t, d.plan, again, "%s", d.what)
 	}
 	if after := dump.ForHash(snapshot); after != before {
 		w.t.Fatalf("the snapshot of %s was changed:\n%s", d.what, cmp.Diff(before, after))
@@ -309,9 +308,7 @@ func (w *world) checkPure(d decided) {
 	for i := range other.Groups {
 		other.Groups[i].Pods = shuffled(other.Groups[i].Pods, r)
 	}
-	if diff := cmp.Diff(of[action.WriteStatus](d.plan), of[action.WriteStatus](lwsset.Decide(other))); diff != "" {
-		w.t.Fatalf("the order matters (-one +other)\n%s", diff)
-	}
+	expect.Equalf(w.t, of[action.WriteStatus](d.plan), of[action.WriteStatus](lwsset.Decide(other)), "the order matters")
 }
 
 func shuffled[T metav1.Object](claim identity.Claim[T], r *rand.Rand) identity.Claim[T] {

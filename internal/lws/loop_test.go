@@ -271,9 +271,7 @@ func (c *cluster) touches() int {
 func TestAForeignPodThatGoesTouchesTheStatefulSetOnce(t *testing.T) {
 	for _, slow := range []time.Duration{0, time.Hour} {
 		c := recreatedSet(t, slow)
-		if c.touches() != 0 {
-			t.Errorf("%s behind: %d touches after a recreate", slow, c.touches())
-		}
+		expect.Equalf(t, 0, c.touches(), "%s behind: touches after a recreate", slow)
 		occupied("w-1")(c)
 		c.run(20, "w-0", "w-1")
 		if got := condition(c.status(), lws.CodeNameConflict); got.Status != metav1.ConditionTrue || !strings.Contains(got.Message, "pod w-1 ") || !strings.Contains(got.Message, "pod stranger") || c.touches() != 0 {

@@ -147,9 +147,7 @@ func TestMinCountIsRaisedBeforeLeadersAreCreated(t *testing.T) {
 	}
 	c.do(plan)
 	count := func() int64 { return nativeGroups(c)[gang.SetPodGroupName(find[Set](c, "w"))] }
-	if count() != 8 {
-		t.Errorf("%d pods are waited for", count())
-	}
+	expect.Equalf(t, 8, count(), "pods are waited for")
 	on("w", func(sts StatefulSet) { *sts.Spec.Replicas = 2 })(c) // it was refused
 	for _, at := range []time.Time{c.Now, c.Now.Add(-time.Hour)} {
 		w := c.set()
@@ -157,9 +155,7 @@ func TestMinCountIsRaisedBeforeLeadersAreCreated(t *testing.T) {
 		refused := lwsset.Decide(w)
 		refused.Actions = slices.DeleteFunc(refused.Actions, func(a action.Action) bool { return a.Target().Kind != identity.KindPodGroup })
 		c.do(refused)
-		if count() != 4 {
-			t.Errorf("%d pods are waited for, and leaders are refused", count())
-		}
+		expect.Equalf(t, 4, count(), "pods are waited for, and leaders are refused")
 	}
 }
 
@@ -169,7 +165,7 @@ func keyedNatively(t *testing.T, level gang.Level, replicas, size int32) *cluste
 	c := newCluster(t)
 	c.scheduler = gang.Kubernetes
 	c.awake()
-	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, levels[level], func(set Set) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }))
+	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, levels[level], hashed))
 	var created []string
 	for range 6 {
 		plan := c.decideSet()
@@ -220,9 +216,7 @@ func TestGroupsWithKeysAreInPodGroups(t *testing.T) {
 		c.observed()
 		then(removed[Pod]("w-r-b"), removed[Pod]("w-r-c"))(c)
 		c.turnKeyed()
-		if left := nativeGroups(c); len(left) > 0 {
-			t.Errorf("level %s, at zero: %v is left", level, left)
-		}
+		expect.Equalf(t, 0, len(nativeGroups(c)), "level %s, at zero: the PodGroups that are left", level)
 	}
 }
 

@@ -151,9 +151,7 @@ func TestClaimsChangedUnderOthers(t *testing.T) {
 			checkPVCs(c, "after a scaling up and a restart", kept)
 			then(user(fakeapi.Image("image:1")), (*cluster).awake, settled)(c)
 			checkAvailable(c, 3)
-			if again := spelled(c.decideSet()); len(again) > 0 {
-				t.Errorf("never in step: %s", again)
-			}
+			expect.Emptyf(t, spelled(c.decideSet()), "never in step")
 		})
 	}
 }

@@ -21,8 +21,7 @@ import (
 // data is the data of the revision of a set.
 func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 	t.Helper()
-	encoded := expect.Value(lwsrevision.Data(set))(t)
-	return encoded
+	return expect.Value(lwsrevision.Data(set))(t)
 }
 
 // olderData is the data of a revision as a version of the types that wrote null timestamps stored it.

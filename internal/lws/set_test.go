@@ -395,9 +395,7 @@ func TestWhatNoRuleMeetsIsLeftAlone(t *testing.T) {
 		for range 3 {
 			c.reconcileSet()
 			for _, leader := range []string{"w-0", "w-1"} {
-				if plan := c.decideGroup(leader); len(plan.Actions) > 0 {
-					t.Errorf("%s: written to group %s: %v", name, leader, spelled(plan))
-				}
+				expect.Emptyf(t, spelled(c.decideGroup(leader)), "%s: written to group %s", name, leader)
 			}
 		}
 		if plan := c.decideSet(); len(plan.Actions) > 0 || !plan.IsUnsupported() {

@@ -193,9 +193,7 @@ func TestCountsAreWrittenTogether(t *testing.T) {
 		plan := c.decideSet()
 		if wait, ok := waitFor(plan, "StatusCoalesced"); len(plan.Actions) > 0 {
 			written = append(written, second)
-			if told := notes(plan.Actions[0]); len(told) > 0 {
-				t.Errorf("counts alone have events %v", told)
-			}
+			expect.Emptyf(t, notes(plan.Actions[0]), "counts alone have events")
 		} else if !ok || wait.Until.Before(c.Now.Add(time.Second)) {
 			t.Errorf("waits %v", plan.Waits)
 		}
@@ -457,9 +455,7 @@ func TestANewSet(t *testing.T) {
 	}
 	write := one[action.WriteStatus](t, plan)
 	expect.Equalf(t, map[string]string{progressing: isProgressing}, brief(write.Status), "conditions")
-	if want := "leaderworkerset.sigs.k8s.io/name=w,leaderworkerset.sigs.k8s.io/worker-index=0"; write.Status.HPAPodSelector != want {
-		t.Errorf("got selector %q, want %q", write.Status.HPAPodSelector, want)
-	}
+	expect.Equalf(t, "leaderworkerset.sigs.k8s.io/name=w,leaderworkerset.sigs.k8s.io/worker-index=0", write.Status.HPAPodSelector, "got selector")
 	expect.Equalf(t, []string{"GroupsProgressing/Update: 0 2"}, notes(write), "events")
 	user(replicas(0))(c)
 	expect.Equalf(t, map[string]string{available: isAvailable}, brief(written(t, c.decideSet())), "a set without groups")

@@ -324,7 +324,5 @@ func sameShape(t *rapid.T, what string, want, have *appsv1.StatefulSet) {
 		_ = json.Unmarshal(encoded, &fields)
 		return fields
 	}
-	if diff := cmp.Diff(encode(want), encode(have)); diff != "" {
-		t.Fatalf("%s (-theirs +ours)\n%s", what, diff)
-	}
+	expect.Equalf(t, encode(want), encode(have), "%s", what)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,9 +98,7 @@ func TestThePolicyIsWrittenOnWorkerStatefulSets(t *testing.T) {
 		c.settle()
 		sts := find[StatefulSet](c, "w-0")
 		expect.Equalf(t, tt.want, sts.Annotations[policyKey], "%s: the worker StatefulSet says", name)
-		if template := sts.Spec.Template.Annotations[policyKey] + leadersOf(c).Spec.Template.Annotations[policyKey]; template != "" {
-			t.Errorf("%s: a pod template says %q", name, template)
-		}
+		expect.Equalf(t, "", sts.Spec.Template.Annotations[policyKey]+leadersOf(c).Spec.Template.Annotations[policyKey], "%s: a pod template says", name)
 		if find[Pod](c, "w-0").UID != leader {
 			t.Errorf("%s: the leader was replaced", name)
 		}
@@ -278,9 +275,7 @@ func TestASetWaitsForItsPreviousLeaders(t *testing.T) {
 		plan := c.decideSet()
 		write := one[action.WriteStatus](t, plan)
 		expect.Equalf(t, []string{"status leaderworkerset w"}, spelled(plan), "%s: plan", left)
-		if diff := cmp.Diff(map[string]string{progressing: "True WaitingForPreviousIncarnation" + facts}, brief(write.Status)); diff != "" {
-			t.Errorf("%s: conditions (-want +got)\n%s", left, diff)
-		}
+		expect.Equalf(t, map[string]string{progressing: "True WaitingForPreviousIncarnation" + facts}, brief(write.Status), "%s: conditions", left)
 		expect.Equalf(t, []string{"WaitingForPreviousIncarnation/Wait" + facts}, notes(write), "%s: events", left)
 		c.do(plan)
 		gone[Pod]("w-0", "w-1")(c)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -342,18 +341,14 @@ func (w *world) create() {
 // settleAfter lets everything act in turn, that much time apart, until twelve turns
 // change nothing.
 func (w *world) settleAfter(d time.Duration) {
-	for still, round := 0, 0; still < 12; still, round = still+1, round+1 {
-		if round > 600 {
-			w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
-		}
-		before := w.version()
+	turn := func() {
 		w.create()
 		w.reconcileAll(false)
 		w.controllers()
 		w.pass(d)
-		if !maps.Equal(before, w.version()) {
-			still = -1
-		}
+	}
+	if !w.still(12, 600, turn) {
+		w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
 	}
 }
 

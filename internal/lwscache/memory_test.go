@@ -116,9 +116,7 @@ func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
 		t.Errorf("refused since %s", going.Since)
 	}
 	m.Accepted(set)
-	if left := recalled(m, set).Refusal; left != (lws.Refusal{}) {
-		t.Errorf("%+v is left of it", left)
-	}
+	expect.Equalf(t, lws.Refusal{}, recalled(m, set).Refusal, "what is left of it")
 	if going := m.Refused(set, at(40)); !going.Since.Equal(after(40)) {
 		t.Errorf("refused since %s, and taken after that", going.Since)
 	}

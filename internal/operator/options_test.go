@@ -233,9 +233,7 @@ clientConnection: {qps: 7.5}
 	want.InternalCertManagement.Enable = new(false)
 	want.ClientConnection.QPS = new(float32(7.5))
 	expect.Equal(t, want, got)
-	if faults := ValidateConfig(got); len(faults) > 0 {
-		t.Errorf("refused: %v", faults)
-	}
+	expect.Emptyf(t, ValidateConfig(got), "refused")
 }
 
 func TestDefaults(t *testing.T) {
@@ -253,9 +251,7 @@ func TestDefaults(t *testing.T) {
 		float32(500), int32(500), true, true,
 	}
 	expect.Equal(t, want, got)
-	if faults := ValidateConfig(c); len(faults) > 0 {
-		t.Errorf("the defaults are refused: %v", faults)
-	}
+	expect.Emptyf(t, ValidateConfig(c), "the defaults are refused")
 }
 
 func TestReadErrorsNameTheFile(t *testing.T) {
@@ -399,9 +395,7 @@ func TestSettingsFollowTheConfiguration(t *testing.T) {
 
 func TestAllModesCanBeConfigured(t *testing.T) {
 	for word, mode := range protectionModes {
-		if want := strings.ToLower(string(word)); mode.String() != want {
-			t.Errorf("%s is read as %s", word, mode)
-		}
+		expect.Equalf(t, strings.ToLower(string(word)), mode.String(), "%s is read as", word)
 	}
 	if len(protectionModes) != int(pvc.Strict)+1 || len(idlePolicies) != int(pvc.IdleFrees)+1 {
 		t.Error("a mode or an idle policy cannot be configured")
@@ -433,9 +427,7 @@ func FuzzParseConfig(f *testing.F) {
 		judged := ValidateConfig(config)
 		again := config.DeepCopy()
 		v1alpha1.SetDefaults(again)
-		if diff := cmp.Diff(config, again); diff != "" {
-			t.Fatalf("defaults that are filled in twice (-once +twice):\n%s", diff)
-		}
+		expect.Equalf(t, config, again, "defaults that are filled in twice")
 		written := expect.Value(yaml.Marshal(config))(t)
 		if len(written) > 1<<20+16*len(text) {
 			t.Fatalf("%d bytes became %d", len(text), len(written))
@@ -447,9 +439,7 @@ func FuzzParseConfig(f *testing.F) {
 		if err != nil {
 			t.Fatalf("our own text is refused: %v\n%s", err, written)
 		}
-		if diff := cmp.Diff(config, read); diff != "" {
-			t.Fatalf("(-once +twice):\n%s", diff)
-		}
+		expect.Equal(t, config, read)
 		if twice := ValidateConfig(read); len(judged) != len(twice) {
 			t.Fatalf("judged as %v, then as %v", judged, twice)
 		}

@@ -59,9 +59,7 @@ func TestDecide(t *testing.T) {
 			cached := pvc.Decide(view)
 			view.NamespaceLive = true
 			got := pvc.Decide(view)
-			if got.Step != tt.step {
-				t.Errorf("step: got %d, want %d", got.Step, tt.step)
-			}
+			expect.Equalf(t, tt.step, got.Step, "step")
 			if (got.Write != nil) != (tt.step == pvc.Write) || got.Write != nil && (got.Write.Target().UID != "uid-data" || got.Write.Target().ResourceVersion != "7") {
 				t.Errorf("writes %+v", got.Write)
 			}
@@ -187,9 +185,7 @@ func TestForgetRemovesPodsThatAreGone(t *testing.T) {
 	if len(writes) != 1 || writes[0].Annotations[pvc.UsersAnnotation] != "web=uid-web" || writes[0].Target().UID != living.UID {
 		t.Errorf("got %+v", writes)
 	}
-	if writes := batch.Look(reading(errors.New("lost"), web)).Forget(); len(writes) > 0 {
-		t.Errorf("after an error: %+v", writes)
-	}
+	expect.Emptyf(t, batch.Look(reading(errors.New("lost"), web)).Forget(), "after an error")
 	if releases, kept := batch.Look(reading(nil, web)).Judge(); len(releases)+len(kept) > 0 {
 		t.Errorf("living PVCs are judged: %v %v", releases, kept)
 	}

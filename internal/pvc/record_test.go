@@ -106,9 +106,7 @@ func TestDecideGate(t *testing.T) {
 		if got := strings.Join(on, " "); got != tt.writes || v.Waits.Code != tt.waits {
 			t.Errorf("%s: writes on %q, waits for %+v", tt.name, got, v.Waits)
 		}
-		if lifts := v.Lift.Target().UID != ""; lifts != tt.lifts {
-			t.Errorf("%s: lifts %t", tt.name, lifts)
-		}
+		expect.Equalf(t, tt.lifts, v.Lift.Target().UID != "", "%s: lifts", tt.name)
 		if tt.lifts && (v.Lift.Target().ResourceVersion != tt.pod.ResourceVersion || len(v.Lift.Gates()) != 2 || v.Lift.Gates()[1].Name != "third") {
 			t.Errorf("%s: lifts %+v, and leaves %v", tt.name, v.Lift.Target(), v.Lift.Gates())
 		}

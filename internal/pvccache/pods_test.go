@@ -65,9 +65,7 @@ func TestPodsAreFoundByThePVCsTheyName(t *testing.T) {
 	p := podsOf(t, "3", tenant("a", "1", "data"), tenant("b", "2"))
 	do(t, p.Store().Update(UsesOf(tenant("b", "5", "data", "logs"))))
 	do(t, p.Store().Delete(UsesOf(tenant("a", "6", "data"))))
-	if diff := cmp.Diff([]string{"b"}, users(p, "data")); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, []string{"b"}, users(p, "data"))
 	if p.Has("ns", "a-uid") || !p.Has("ns", "b-uid") || p.Has("other", "b-uid") {
 		t.Error("pods are not found by UID")
 	}
@@ -193,9 +191,7 @@ func TestReadPods(t *testing.T) {
 			for _, r := range releases {
 				released = append(released, r.Target().Name)
 			}
-			if diff := cmp.Diff(tt.released, released); diff != "" {
-				t.Error(diff)
-			}
+			expect.Equal(t, tt.released, released)
 			if len(answers) != 1 || answers[0] != tt.by || tt.live.calls != tt.calls {
 				t.Errorf("%d calls, answered by %v", tt.live.calls, answers)
 			}
@@ -256,8 +252,6 @@ func TestPodsThatConcernPVCs(t *testing.T) {
 		}
 		concerned := 0
 		podChanged(uses(tt.before), uses(tt.after), func(types.NamespacedName) { concerned++ }, nil)
-		if concerned != tt.want {
-			t.Errorf("a pod %s: %d PVCs", name, concerned)
-		}
+		expect.Equalf(t, tt.want, concerned, "a pod %s: PVCs", name)
 	}
 }

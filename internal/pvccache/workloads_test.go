@@ -88,8 +88,7 @@ func reduced(t *testing.T, object metav1.Object) *workload {
 	if set, ok := object.(*lwsv1.LeaderWorkerSet); ok {
 		of, object = noneStarted.OfLeaderWorkerSet, fakeapi.Untyped(set)
 	}
-	w := expect.Value(workloadOf(of)(object))(t)
-	return w.(*workload)
+	return expect.Value(workloadOf(of)(object))(t).(*workload)
 }
 
 func named(kind, name string, owner metav1.Object, ownerKind string) metav1.ObjectMeta {
@@ -180,9 +179,7 @@ func TestTheWorldOfAPVCIsItsChains(t *testing.T) {
 	}
 	expect.Equal(t, []string{"LeaderWorkerSet/a", "Pod/a-0-1"}, names)
 	verdict := pvc.DecideHold(pvc.HoldView{Claim: claim, Mode: pvc.Hold, World: h.world(claim), Now: time.Unix(0, 0), Live: true})
-	if words := verdict.Annotations[pvc.HoldersAnnotation]; words != "LeaderWorkerSet/a" {
-		t.Errorf("it says %q", words)
-	}
+	expect.Equalf(t, "LeaderWorkerSet/a", verdict.Annotations[pvc.HoldersAnnotation], "it says")
 }
 
 func TestAnOwnerIsGoneOnlyIfItsKindIsWatched(t *testing.T) {
@@ -315,9 +312,7 @@ func TestALiveReadIsSharedByEarlierCalls(t *testing.T) {
 		}
 		go ask("b") // another namespace does not wait
 		synctest.Wait()
-		if begun != 2 {
-			t.Errorf("%d reads run, want one of each namespace", begun)
-		}
+		expect.Equalf(t, 2, begun, "the reads that run, one for each namespace")
 		for range 3 { // the reads that run, and then the shared one
 			end <- struct{}{}
 			synctest.Wait()

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -81,9 +79,7 @@ func TestEventsOnAPod(t *testing.T) {
 	leader := identity.Ref{Kind: identity.KindPod, Namespace: "ns", Name: "w-0", UID: "u"}
 	New(r).Wait(&lwsv1.LeaderWorkerSet{}, "w", lws.Wait{Reason: action.Reason{Sentence: "s"}, Tell: &action.Event{Reason: "R", Action: "Wait", On: &leader}})
 	want := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "w-0", UID: "u"}
-	if diff := cmp.Diff([]runtime.Object{want}, r.regarding); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, []runtime.Object{want}, r.regarding)
 }
 
 // failures are told with a write of a status.
@@ -153,9 +149,7 @@ func TestWaitsAreReportedOnce(t *testing.T) {
 		}
 		reporter.Wait(&corev1.Pod{}, types.UID(step.waiting), waits...)
 	}
-	if want := "Normal R/Wait aone,Normal R/Wait atwo,Normal R/Wait bone,Normal R/Wait athree"; strings.Join(r.told, ",") != want {
-		t.Errorf("got %v", r.told)
-	}
+	expect.Equalf(t, "Normal R/Wait aone,Normal R/Wait atwo,Normal R/Wait bone,Normal R/Wait athree", strings.Join(r.told, ","), "what is told")
 }
 
 // An event is about a set and no field of it. The recorder merges events that differ in their notes alone: each step of a
@@ -187,9 +181,7 @@ func TestStepsOfARolloutAreToldApartWithoutAField(t *testing.T) {
 		versions = append(versions, about.ResourceVersion)
 	}
 	note := lws.Fingerprint("Failed: no")
-	if want := []string{"7", "7" + note, "8", "8" + note, "8", "8" + note, "1", "1"}; !slices.Equal(versions, want) {
-		t.Errorf("versions %v, want %v", versions, want)
-	}
+	expect.Equalf(t, []string{"7", "7" + note, "8", "8" + note, "8", "8" + note, "1", "1"}, versions, "versions")
 }
 
 // The recorder merges events about one version: a write that is refused for each new version of its owner is told once

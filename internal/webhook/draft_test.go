@@ -82,8 +82,7 @@ func (s *server) validate(t *testing.T, is, was *lwsv1.LeaderWorkerSet) *admissi
 
 func encoded(t *testing.T, set *lwsv1.LeaderWorkerSet) string {
 	t.Helper()
-	text := expect.Value(json.Marshal(set))(t)
-	return string(text)
+	return string(expect.Value(json.Marshal(set))(t))
 }
 
 type edit = func(*lwsv1.LeaderWorkerSet)

@@ -218,9 +218,7 @@ func TestSlowBodiesHoldNoShareOfOthers(t *testing.T) {
 	}
 	close(end)
 	for range slow {
-		if code := <-ended; code != http.StatusBadRequest {
-			t.Errorf("a body that does not end: %d", code)
-		}
+		expect.Equalf(t, http.StatusBadRequest, <-ended, "a body that does not end")
 	}
 	if w := set(mostBody / 2); w.Code != http.StatusOK {
 		t.Errorf("a large set afterwards: %d %.200s", w.Code, w.Body)

@@ -177,9 +177,7 @@ func TestUnionsOfSchedulingAreChecked(t *testing.T) {
 	for _, tt := range []struct{ is, was *lwsv1.LeaderWorkerSet }{
 		{none, none}, {fakeapi.Set("w", 1, 4), nil}, {set(&schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy{Gang: gang}), nil},
 	} {
-		if faults := checkUnits(t.Context(), tt.is, tt.was); len(faults) > 0 {
-			t.Errorf("got %v", faults)
-		}
+		expect.Emptyf(t, checkUnits(t.Context(), tt.is, tt.was), "faults")
 	}
 }
 
@@ -228,9 +226,7 @@ func TestALeaderDrawsTheKeyOfItsGroup(t *testing.T) {
 		"exclusive": {pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector.MatchExpressions[0].Values[0], key},
 		"cost":      {pod.Annotations[corev1.PodDeletionCost], "-100"},
 	} {
-		if pair[0] != pair[1] {
-			t.Errorf("%s: got %q, want %q", what, pair[0], pair[1])
-		}
+		expect.Equalf(t, pair[1], pair[0], "%s", what)
 	}
 	if len(key) != 40 || !slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate}) {
 		t.Errorf("key %q, gates %v", key, pod.Spec.SchedulingGates)
@@ -407,9 +403,7 @@ func TestFurtherCallsChangeNoPod(t *testing.T) {
 		once := pod.DeepCopy()
 		for call := 2; call <= 3; call++ {
 			expect.OK(t, webhook.mutatePod(t.Context(), pod))
-			if diff := cmp.Diff(once, pod); diff != "" {
-				t.Fatalf("call %d (-once +again):\n%s", call, diff)
-			}
+			expect.Equalf(t, once, pod, "call %d", call)
 		}
 	})
 }

@@ -258,8 +258,7 @@ func patched(t *testing.T, raw, document []byte) []byte {
 	if err != nil || len(patch) == 0 {
 		t.Fatalf("%d changes, %v: %s", len(patch), err, document)
 	}
-	after := expect.Value(patch.Apply(raw))(t)
-	return after
+	return expect.Value(patch.Apply(raw))(t)
 }
 
 // history has one revision, of another image.

@@ -49,3 +49,11 @@ func Equalf[V any](t Checker, want, got V, of string, args ...any) {
 		t.Errorf("%s (-want +got)\n%s", fmt.Sprintf(of, args...), diff)
 	}
 }
+
+// Emptyf expects no values, and says of what.
+func Emptyf[V any](t Checker, got []V, of string, args ...any) {
+	t.Helper()
+	if len(got) > 0 {
+		t.Errorf("%s: got %v, want none", fmt.Sprintf(of, args...), got)
+	}
+}

@@ -23,8 +23,7 @@ import (
 
 func encode(t *testing.T, value any) string {
 	t.Helper()
-	raw := expect.Value(json.Marshal(value))(t)
-	return string(raw)
+	return string(expect.Value(json.Marshal(value))(t))
 }
 
 func TestEmptyValuesOnTheWire(t *testing.T) {

@@ -3,7 +3,6 @@ package lws
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,9 +213,7 @@ func TestRevisionsAreThoseOfTheSet(t *testing.T) {
 	for _, r := range found {
 		names = append(names, r.Name)
 	}
-	if want := []string{"both", "filed", "between", "current"}; !slices.Equal(names, want) {
-		t.Errorf("got %q, want %q", names, want)
-	}
+	expect.Equal(t, []string{"both", "filed", "between", "current"}, names)
 }
 
 var (

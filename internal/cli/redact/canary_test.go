@@ -241,6 +241,5 @@ func wordsOf(text string) map[string]bool {
 
 func encoded(t *testing.T, object client.Object) string {
 	t.Helper()
-	text := expect.Value(json.Marshal(object))(t)
-	return string(text)
+	return string(expect.Value(json.Marshal(object))(t))
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -94,9 +93,7 @@ func TestChangesBetweenRevisions(t *testing.T) {
 	h := History(s, revisions())
 	const path = "leaderWorkerTemplate.workerTemplate.spec.containers[serve].image"
 	want := []diff.Change{{Path: path, From: "image:1", To: "image:2"}, {Path: path, From: "image:2", To: "image:4"}}
-	if difference := cmp.Diff(want, slices.Concat(h.Revisions[1].Changes, h.Waiting)); difference != "" {
-		t.Errorf("(-want +got)\n%s", difference)
-	}
+	expect.Equal(t, want, slices.Concat(h.Revisions[1].Changes, h.Waiting))
 	if h.Revisions[0].Groups != 1 || h.Revisions[1].Groups != 1 || h.Revisions[0].Current || !h.Revisions[1].Current {
 		t.Errorf("got %+v", h.Revisions)
 	}

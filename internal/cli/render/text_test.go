@@ -122,9 +122,7 @@ func TestAnOrdinaryStepOfARollout(t *testing.T) {
 		w := lws.Wait{Reason: reasonFor(lws.CodePreviousIncarnation, "1 object"), Ordinary: code == CodeLeaving}
 		s.Plan.Waits, s.Groups[0].Plan.Waits = []lws.Wait{w}, []lws.Wait{w}
 		for _, p := range Plan(s).Parts {
-			if p.Waits[0].Reason != code {
-				t.Errorf("plan: got %s, want %s", p.Waits[0].Reason, code)
-			}
+			expect.Equalf(t, code, p.Waits[0].Reason, "plan")
 		}
 		status := Status(s)
 		if status.Waiting[0].Reason != code || status.Groups[0].Waiting[0].Reason != code {

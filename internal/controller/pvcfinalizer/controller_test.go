@@ -301,9 +301,7 @@ func TestTheBarrierStaysUntilTheNamespaceIsReadLive(t *testing.T) {
 			api.Do(func(s *fakeapi.Server) { s.Put(namespace(tt.live)) })
 		}, func(w *world) {
 			w.want("c", tt.want...)
-			if n := w.api.Requests("get", "Namespace"); n != 1 {
-				t.Errorf("%s: %d live reads of the namespace", tt.name, n)
-			}
+			expect.Equalf(t, 1, w.api.Requests("get", "Namespace"), "%s: live reads of the namespace", tt.name)
 		}, claim("c", p, b), claim("d", p, b))
 	}
 	inWorldThat(t, pvc.Settings{Mode: pvc.Off}, on("get", func() error { return errors.New("down") }), func(w *world) {

@@ -193,9 +193,7 @@ func TestADeletionThatIsRefusedIsRetried(t *testing.T) {
 	for range 100 {
 		limiter.When(request)
 	}
-	if last := limiter.When(request); last != lastRetry {
-		t.Errorf("the longest back-off is %s", last)
-	}
+	expect.Equalf(t, lastRetry, limiter.When(request), "the longest back-off")
 }
 
 // Each replica follows events, so that it can take over at once. Only the one with the lease
@@ -212,9 +210,7 @@ func TestAReplicaWithoutTheLeaseReportsNothing(t *testing.T) {
 		w.went(held("c", map[string]string{pvc.HoldersAnnotation: "StatefulSet/db", pvc.ReleaseAnnotation: "c"}), nil)
 		return len(w.events.Events)
 	}
-	if told := tell(); told != 0 {
-		t.Errorf("%d events without the lease", told)
-	}
+	expect.Equalf(t, 0, tell(), "events without the lease")
 	close(elected)
 	if told := tell(); told < 2 {
 		t.Errorf("%d events with the lease", told)
@@ -236,7 +232,5 @@ func TestAPVCThatIsGoneIsNotCounted(t *testing.T) {
 			w.api.Do(func(s *fakeapi.Server) { s.Erase(claim) })
 		}
 	}
-	if now := counted(t) - before; now != 1 {
-		t.Errorf("%d PVCs are counted, want the one that stays", now)
-	}
+	expect.Equalf(t, 1, counted(t)-before, "the count of the PVC that stays")
 }

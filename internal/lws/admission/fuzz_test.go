@@ -65,9 +65,7 @@ func checkMutation(t testing.TB, pod *corev1.Pod) {
 	if err := admission.MutatePod(pod); err != nil {
 		t.Fatalf("the second time: %v", err)
 	}
-	if diff := cmp.Diff(once, pod); diff != "" {
-		t.Fatalf("(-once +twice):\n%s", diff)
-	}
+	expect.Equal(t, once, pod)
 }
 
 var podQuantities, setQuantities = quantity.In[corev1.Pod](), quantity.In[lwsv1.LeaderWorkerSet]()
@@ -85,8 +83,7 @@ func decode(places *quantity.Places, raw []byte, into any) error {
 func mutatedAtMost(before int) int { return 256*before + 2<<20 }
 
 func encode(t testing.TB, object any) []byte {
-	raw := expect.Value(json.Marshal(object))(t)
-	return raw
+	return expect.Value(json.Marshal(object))(t)
 }
 
 // FuzzValidate: every set is defaulted, judged and warned of without harm.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,9 +127,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	want := slices.Concat(ours, []corev1.EnvVar{{Name: "A", Value: "$(LWS_LEADER_ADDRESS)"}, {Name: "B", Value: "1"}})
 	expect.Equalf(t, want, pod.Spec.Containers[0].Env, "container")
-	if diff := cmp.Diff(ours, pod.Spec.InitContainers[0].Env); diff != "" {
-		t.Errorf("init container (-want +got):\n%s", diff)
-	}
+	expect.Equalf(t, ours, pod.Spec.InitContainers[0].Env, "init container")
 	if pod.Spec.EphemeralContainers[0].Env != nil {
 		t.Error("an ephemeral container was touched")
 	}
@@ -249,9 +246,7 @@ func TestSubgroups(t *testing.T) {
 				if n, err := strconv.Atoi(index); err == nil {
 					want = identity.SubgroupKey("w-0", n)
 				}
-				if labels[lwsv1.SubGroupUniqueHashLabelKey] != want {
-					t.Errorf("worker %d: key %q, want %q", w, labels[lwsv1.SubGroupUniqueHashLabelKey], want)
-				}
+				expect.Equalf(t, want, labels[lwsv1.SubGroupUniqueHashLabelKey], "worker %d: key", w)
 			}
 			expect.Equal(t, tt.want, got)
 		})
@@ -340,9 +335,7 @@ func TestTPUSlices(t *testing.T) {
 				values := env(mutate(t, podOf(w, tt.size, tt.part, tt.policy, changes...)).Spec.Containers[0])
 				hosts := values["TPU_WORKER_HOSTNAMES"]
 				got[w] = values["TPU_WORKER_ID"] + " " + strings.ReplaceAll(hosts, ".w", "")
-				if want := strings.ReplaceAll(hosts, ".w", ".w:8476"); values["TPU_PROCESS_ADDRESSES"] != want {
-					t.Errorf("pod %d: addresses %q, want %q", w, values["TPU_PROCESS_ADDRESSES"], want)
-				}
+				expect.Equalf(t, strings.ReplaceAll(hosts, ".w", ".w:8476"), values["TPU_PROCESS_ADDRESSES"], "pod %d: addresses", w)
 				if values["TPU_NAME"] != "w-0" || values["TPU_PROCESS_PORT"] != "8476" {
 					t.Errorf("pod %d: name %q, port %q, want w-0 and 8476", w, values["TPU_NAME"], values["TPU_PROCESS_PORT"])
 				}
@@ -361,9 +354,7 @@ func TestTPUVariablesOfASubgroup(t *testing.T) {
 		{Name: "TPU_PROCESS_ADDRESSES", Value: "w-0.w:8476,w-0-1.w:8476"}, {Name: "TPU_PROCESS_PORT", Value: "8476"},
 	}
 	expect.Equal(t, want, pod.Spec.Containers[0].Env)
-	if diff := cmp.Diff(want[:3], pod.Spec.Containers[1].Env); diff != "" {
-		t.Errorf("second container (-want +got):\n%s", diff)
-	}
+	expect.Equalf(t, want[:3], pod.Spec.Containers[1].Env, "second container")
 }
 
 // A row has the TPU_WORKER_ID and the TPU_PROCESS_PORT of the container of worker 1, and those of

@@ -14,6 +14,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // touches are changes that leave the template of pods as it is.
@@ -104,9 +105,7 @@ func TestStoredSetWithoutContainersIsStillWritten(t *testing.T) {
 	}
 	checkFaults(t, admission.Scheduling{}.ValidateUpdate(newSet(withWorkers(bare), withReplicas(7)), old), nil)
 	checkFaults(t, admission.Scheduling{}.ValidateUpdate(newSet(), old), nil)
-	if warnings := admission.Warnings(newSet(), old); len(warnings) > 0 {
-		t.Errorf("a mended set is warned of: %v", warnings)
-	}
+	expect.Emptyf(t, admission.Warnings(newSet(), old), "a mended set is warned of")
 	checkRefused(t, "the other template too", admission.Scheduling{}.ValidateUpdate(newSet(withWorkers(bare), withLeaderTemplate(bare)), old).ToAggregate(), leaderContainers)
 }
 

@@ -110,9 +110,7 @@ func TestAnnotationsThatDoNothingAreWarnedOf(t *testing.T) {
 		if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "metadata.annotations["+key+"]: ") || !strings.Contains(warnings[0], want) || len(warnings[0]) > 256 {
 			t.Errorf("%s: %q, want one short warning with %s", key, warnings, want)
 		}
-		if again := admission.Warnings(newSet(withAnnotation(key, "true"), withReplicas(5)), set); len(again) > 0 {
-			t.Errorf("%s: an update repeats %q", key, again)
-		}
+		expect.Emptyf(t, admission.Warnings(newSet(withAnnotation(key, "true"), withReplicas(5)), set), "%s: an update repeats", key)
 		if later := admission.Warnings(set, newSet()); len(later) != 1 {
 			t.Errorf("%s: an update that adds it is told %q", key, later)
 		}
@@ -126,9 +124,7 @@ func TestAnnotationsOfSetsAndOfOthersAreNotWarnedOf(t *testing.T) {
 		lwsv1.SubGroupExclusiveKeyAnnotationKey, lwsv1.GangSchedulerAnnotationKey, lwsv1.GroupTemplateNameAnnotationKey,
 		"kubernetes.io/change-cause", "example.com/paused", "not-lockstep.dev/paused", "paused", "xlockstep.dev/pause",
 	} {
-		if warnings := admission.Warnings(newSet(withAnnotation(key, "")), nil); len(warnings) > 0 {
-			t.Errorf("%s: %q", key, warnings)
-		}
+		expect.Emptyf(t, admission.Warnings(newSet(withAnnotation(key, "")), nil), "%s", key)
 	}
 }
 

@@ -191,9 +191,7 @@ func TestAGroupIsMarkedAsCountedByAField(t *testing.T) {
 		if isFailure := len(s.Failures) > 0; isFailure == tt.isCounted {
 			t.Errorf("%s: another leader is a failure: %t", name, isFailure)
 		}
-		if isReplaced := restart.IsReplaced(set, 0, leaderAt("a", "r")); isReplaced != tt.isCounted {
-			t.Errorf("%s: a rollout replaces the leader: %t", name, isReplaced)
-		}
+		expect.Equalf(t, tt.isCounted, restart.IsReplaced(set, 0, leaderAt("a", "r")), "%s: a rollout replaces the leader", name)
 	}
 }
 
@@ -323,8 +321,6 @@ func TestCountsOfAnotherImplementationHaveTheKeyOfTheGroup(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = ptr.To[int32](2)
 		set.Status.RestartsSince = &metav1.Time{Time: made.Add(time.Second)}
 		decision := restart.Group{Set: set, Index: tt.index, Leader: tt.leader}.Decide(&restart.Failure{}, made.Time)
-		if decision.Exhausted != tt.exhausts {
-			t.Errorf("%s: exhausts %v", name, decision.Exhausted)
-		}
+		expect.Equalf(t, tt.exhausts, decision.Exhausted, "%s: exhausts", name)
 	}
 }

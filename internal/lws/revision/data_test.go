@@ -35,8 +35,7 @@ func sample(edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
 
 func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 	t.Helper()
-	encoded := expect.Value(revision.Data(set))(t)
-	return encoded
+	return expect.Value(revision.Data(set))(t)
 }
 
 const sampleData = `{"spec":{"leaderWorkerTemplate":{"$patch":"replace","leaderTemplate":{"metadata":{},"spec":{"containers":[{"image":"docker.io/nginxinc/nginx-unprivileged:1.27","name":"leader","resources":{}}]}},"restartPolicy":"RecreateGroupOnPodRestart","size":2,"workerTemplate":{"metadata":{},"spec":{"containers":[{"image":"docker.io/nginxinc/nginx-unprivileged:1.27","name":"worker","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`
@@ -80,9 +79,7 @@ func TestRestoreBringsBackTheTemplateAndKeepsTheRest(t *testing.T) {
 	want.Spec.LeaderWorkerTemplate = old.Spec.LeaderWorkerTemplate
 	want.Spec.NetworkConfig = old.Spec.NetworkConfig
 	expect.Equalf(t, want, restored, "restored")
-	if diff := cmp.Diff(before, live); diff != "" {
-		t.Errorf("the live set was changed (-before +after)\n%s", diff)
-	}
+	expect.Equalf(t, before, live, "the live set was changed")
 	if again := data(t, restored); !bytes.Equal(again, data(t, old)) {
 		t.Errorf("restored encodes as %s", again)
 	}
@@ -160,9 +157,7 @@ func FuzzRevision(f *testing.F) {
 		set := sample()
 		before := set.DeepCopy()
 		restored, err := revision.Restore(set, stored)
-		if diff := cmp.Diff(before, set); diff != "" {
-			t.Fatalf("the set was changed:\n%s", diff)
-		}
+		expect.Equalf(t, before, set, "the set was changed")
 		r := &appsv1.ControllerRevision{
 			ObjectMeta: metav1.ObjectMeta{Name: "r", Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: revision.Key(stored)}},
 			Data:       runtime.RawExtension{Raw: stored},

@@ -187,9 +187,7 @@ func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
 	if r.Observed = true; before != 2 || r.Next().Partition != 1 {
 		t.Errorf("the partition falls from 2 to %d, and to %d once it is seen", before, r.Next().Partition)
 	}
-	if budget := r.Budget(4); budget != 1 {
-		t.Errorf("a surge group that goes counts: the budget is %d", budget)
-	}
+	expect.Equalf(t, 1, r.Budget(4), "the budget: a surge group that goes counts")
 }
 
 // Leaders of a revision that is gone back to may yet be of a template that another
@@ -223,9 +221,7 @@ func TestAdmit(t *testing.T) {
 		"at once, but one is stopped for good":    {Room{Allowed: 3, Active: 1, Holding: 2, Stopped: 1, Immediate: true}, 2, 1},
 		"a group that is stopped keeps its place": {Room{Allowed: 3, Active: 2, Holding: 1, Stopped: 1}, 1, 0},
 	} {
-		if admitted := tt.room.Admit(tt.gated); admitted != tt.admitted {
-			t.Errorf("%s: %d of %d", name, admitted, tt.gated)
-		}
+		expect.Equalf(t, tt.admitted, tt.room.Admit(tt.gated), "%s: admitted of %d", name, tt.gated)
 	}
 }
 

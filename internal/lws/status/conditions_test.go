@@ -63,9 +63,7 @@ func TestMerge(t *testing.T) {
 		merged := status.Merge(tt.have, tt.want, 2, now)
 		expect.Equalf(t, tt.merged, merged, "%s", tt.name)
 		told, want := lwsv1.LeaderWorkerSetStatus{Conditions: tt.have}, lwsv1.LeaderWorkerSetStatus{Conditions: merged}
-		if isDue := status.Due(&told, &want, 1, now).IsZero(); isDue != tt.turned {
-			t.Errorf("%s: written at once: %t", tt.name, isDue)
-		}
+		expect.Equalf(t, tt.turned, status.Due(&told, &want, 1, now).IsZero(), "%s: written at once", tt.name)
 		expect.Equalf(t, before, tt.have, "%s: the input was changed", tt.name)
 	}
 }

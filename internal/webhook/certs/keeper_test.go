@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -114,20 +113,17 @@ func (s *stage) keep(k *Keeper, later time.Duration) time.Duration {
 
 func (s *stage) pass(k *Keeper) time.Duration {
 	s.t.Helper()
-	next := expect.Value(k.Keep(s.t.Context()))(s.t)
-	return next
+	return expect.Value(k.Keep(s.t.Context()))(s.t)
 }
 
 func (s *stage) presented(k *Keeper) *x509.Certificate {
 	s.t.Helper()
-	c := expect.Value(k.GetCertificate(nil))(s.t)
-	return c.Leaf
+	return expect.Value(k.GetCertificate(nil))(s.t).Leaf
 }
 
 func made(t *testing.T) map[string][]byte {
 	t.Helper()
-	data := expect.Value(MakeAuthority(epoch))(t)
-	return data
+	return expect.Value(MakeAuthority(epoch))(t)
 }
 
 // earlier returns the Secret of an earlier version, whose certificate is its own authority.
@@ -159,9 +155,7 @@ func TestEachReplicaSignsItsOwnCertificate(t *testing.T) {
 	if _, err := a.GetCertificate(nil); err == nil {
 		t.Error("a certificate is presented before the first pass")
 	}
-	if next := s.keep(a, 0); next != recheck {
-		t.Errorf("next pass in %s", next)
-	}
+	expect.Equalf(t, recheck, s.keep(a, 0), "next pass in")
 	first := s.presented(a)
 	s.keep(a, recheck)
 	s.keep(b, 0)
@@ -277,9 +271,7 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 	mustSay("not been read")
-	if next := s.pass(k); next != settle {
-		t.Errorf("without an authority, the next pass is in %s", next)
-	}
+	expect.Equalf(t, settle, s.pass(k), "without an authority, the next pass is in")
 	mustSay("no certificate", AuthoritySecret, "lockstep install")
 	authority := made(t)
 	s.write(AuthoritySecret, authority)
@@ -326,9 +318,7 @@ func TestForeignWebhooksAreCounted(t *testing.T) {
 	expect.OK(t, s.client.Update(t.Context(), m))
 	s.pass(s.keeper())
 	got := fakeapi.Metrics(t, report.CertificateMetrics(func() (time.Time, error) { return time.Time{}, errors.New("none") })...)
-	if want := map[string]float64{"foreign_webhooks m b": 1, "foreign_webhooks m theirs": 1}; !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	expect.Equal(t, map[string]float64{"foreign_webhooks m b": 1, "foreign_webhooks m theirs": 1}, got)
 }
 
 // A webhook that someone else added does not make a replica unready, nor keep a certificate of another authority.
