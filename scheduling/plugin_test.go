@@ -346,10 +346,7 @@ func newClaim(name string, with ...func(*corev1.PersistentVolumeClaim)) *corev1.
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: fakeapi.Namespace, Name: name, UID: types.UID("uid-" + name), Finalizers: []string{pvc.BarrierFinalizer},
 	}}
-	for _, do := range with {
-		do(claim)
-	}
-	return claim
+	return fakeapi.Edited(claim, with...)
 }
 
 func terminating(claim *corev1.PersistentVolumeClaim) {

@@ -145,22 +145,20 @@ func TestPatchesNameTheVersionThatWasJudged(t *testing.T) {
 		{"a gate", gated(pvc.UseGate), lifted, `{"metadata":{},"spec":{"schedulingGates":[]}}`, false},
 		{"a gate among others", gated("a", pvc.UseGate, "b/c"), lifted, `{"metadata":{},"spec":{"schedulingGates":[{"name":"a"},{"name":"b/c"}]}}`, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newScene()
-			added := fakeapi.Add(s.Server, tt.object)
-			what := tt.do(added)
-			expect.Value(s.Do(t.Context(), what))(t)
-			asked := s.asked(t)
-			want := parsed(t, tt.want)
-			metadata, _ := want["metadata"].(map[string]any)
-			metadata["uid"], metadata["resourceVersion"] = string(added.GetUID()), added.GetResourceVersion()
-			if diff := cmp.Diff(want, parsed(t, asked.Body)); diff != "" || asked.Waits != tt.waits {
-				t.Errorf("waits %t (-want +got)\n%s", asked.Waits, diff)
-			}
-			if _, again := s.Do(t.Context(), what); !errors.Is(again, ErrStale) && !errors.Is(again, ErrGone) {
-				t.Errorf("a second time: %v", again)
-			}
-		})
+		s := newScene()
+		added := fakeapi.Add(s.Server, tt.object)
+		what := tt.do(added)
+		expect.Value(s.Do(t.Context(), what))(t)
+		asked := s.asked(t)
+		want := parsed(t, tt.want)
+		metadata, _ := want["metadata"].(map[string]any)
+		metadata["uid"], metadata["resourceVersion"] = string(added.GetUID()), added.GetResourceVersion()
+		if diff := cmp.Diff(want, parsed(t, asked.Body)); diff != "" || asked.Waits != tt.waits {
+			t.Errorf("%s: waits %t (-want +got)\n%s", tt.name, asked.Waits, diff)
+		}
+		if _, again := s.Do(t.Context(), what); !errors.Is(again, ErrStale) && !errors.Is(again, ErrGone) {
+			t.Errorf("%s: a second time: %v", tt.name, again)
+		}
 	}
 }
 

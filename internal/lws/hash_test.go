@@ -62,6 +62,12 @@ func (c *cluster) replicaSet(deployment Deployment, name string) ReplicaSet {
 	return fakeapi.Add(c.Server, rs)
 }
 
+func times(n int, do func()) {
+	for range n {
+		do()
+	}
+}
+
 // keyOf is a key that begins with a digit.
 func keyOf(digit string) string { return strings.Repeat(digit, 40) }
 
@@ -71,9 +77,7 @@ func (c *cluster) lead(name, key string, edits ...func(Pod)) Pod {
 	rs := fakeapi.Find[ReplicaSet](c.Server, "w-"+deployment.Labels[lwsv1.RevisionKey])
 	pod := c.newLeader(rs, deployment.Spec.Template.DeepCopy(), name, key)
 	pod.Annotations[corev1.PodDeletionCost] = "-100"
-	for _, edit := range edits {
-		edit(pod)
-	}
+	fakeapi.Edited(pod, edits...)
 	c.pass(time.Second)
 	return fakeapi.Add(c.Server, pod)
 }
@@ -164,9 +168,7 @@ func surgeOnly(set Set) {
 // roll changes the template of the set. The Deployment controller has seen it then.
 func (c *cluster) roll() {
 	image(c, "image:2")
-	for range 3 {
-		c.reconcileSet()
-	}
+	times(3, c.reconcileSet)
 	c.observed()
 }
 
@@ -203,9 +205,7 @@ func TestARolloutAtOneRevisionHasItsSurge(t *testing.T) {
 	c := keyed(t, 2, 1, surgeOnly)
 	c.lead("w-r-a", keyOf("a"), runs)
 	c.lead("w-r-b", keyOf("b"), runs)
-	for range 3 {
-		c.reconcileSet()
-	}
+	times(3, c.reconcileSet)
 	fakeapi.Edit(c.Server, "w", func(d Deployment) {
 		d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "now"
 		d.Generation++
@@ -238,9 +238,7 @@ func TestAPausedDeploymentStaysPaused(t *testing.T) {
 	c.lead("w-s-c", keyOf("c"), runs)
 	paused := func(want bool) {
 		t.Helper()
-		for range 3 {
-			c.reconcileSet()
-		}
+		times(3, c.reconcileSet)
 		expect.Equalf(t, want, fakeapi.Find[Deployment](c.Server, "w").Spec.Paused, "paused")
 	}
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: "true"} })
@@ -379,9 +377,7 @@ func TestAGroupWithAKeyIsOfItsRevision(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr(int32(5))
 		fakeapi.UniquePerReplica(set)
 	})
-	for range 2 {
-		c.reconcileGroup(leader.Name)
-	}
+	times(2, func() { c.reconcileGroup(leader.Name) })
 	if services := fakeapi.All[*corev1.Service](c.Objects); slices.ContainsFunc(services, func(s *corev1.Service) bool { return s.Name != "w" }) {
 		t.Errorf("the group has a Service of its own: %v", services)
 	}
@@ -401,9 +397,7 @@ func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	fakeapi.Edit(c.Server, leader.Name, runs)
 	condition := func(want corev1.ConditionStatus) {
 		t.Helper()
-		for range 4 {
-			c.reconcileGroup(leader.Name)
-		}
+		times(4, func() { c.reconcileGroup(leader.Name) })
 		if got := lws.GroupReadyOf(find[Pod](c, leader.Name)); got != want {
 			t.Fatalf("condition %q, want %q", got, want)
 		}
@@ -427,9 +421,7 @@ func TestReadinessIsShownBesideARefusedService(t *testing.T) {
 	unique := lwsv1.SubdomainUniquePerReplica
 	c := keyed(t, 1, 2, func(set Set) { set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &unique} })
 	leader := c.lead("w-r-a", keyOf("a"), runs)
-	for range 2 {
-		c.reconcileGroup(leader.Name)
-	}
+	times(2, func() { c.reconcileGroup(leader.Name) })
 	fakeapi.Edit(c.Server, "w-aaaaaaaa", func(sts StatefulSet) { sts.Status.Replicas, sts.Status.AvailableReplicas = 1, 1 })
 	fakeapi.Drop[*corev1.Service](c.Server, "w-aaaaaaaa")
 	plan := c.decideGroup(leader.Name)
@@ -443,9 +435,7 @@ func TestWorkersLeftBehindAreNamed(t *testing.T) {
 	c := keyed(t, 1, 2, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
 	c.lead("w-r-a", keyOf("a"), runs)
 	c.reconcileSet()
-	for range 2 {
-		c.reconcileGroup("w-r-a")
-	}
+	times(2, func() { c.reconcileGroup("w-r-a") })
 	workers := fakeapi.Find[StatefulSet](c.Server, "w-aaaaaaaa")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: fakeapi.Namespace, Name: "w-aaaaaaaa-1", Labels: workers.Spec.Template.Labels, Annotations: workers.Spec.Template.Annotations,
@@ -456,9 +446,7 @@ func TestWorkersLeftBehindAreNamed(t *testing.T) {
 	fakeapi.Drop[Pod](c.Server, "w-r-a")
 	c.roll()
 	c.lead("w-s-b", keyOf("b"))
-	for range 3 {
-		c.reconcileSet() // no write is refused, as that of the history would be
-	}
+	times(3, c.reconcileSet) // no write is refused, as that of the history would be
 	says := "names are taken: pod w-aaaaaaaa-1 belongs to statefulset w-aaaaaaaa; "
 	if got := condition(c.status(), lws.CodeNameConflict); got.Status != metav1.ConditionTrue || !strings.HasPrefix(got.Message, says) {
 		t.Errorf("conditions %+v", c.status().Conditions)
@@ -479,9 +467,7 @@ func TestAnotherTopologyReplacesGroupsWithKeys(t *testing.T) {
 	c.lead("w-r-a", keyOf("a"), runs)
 	c.reconcileSet()
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: "rack"} })
-	for range 2 {
-		c.reconcileSet()
-	}
+	times(2, c.reconcileSet)
 	if d := fakeapi.Find[Deployment](c.Server, "w"); d.Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "rack" {
 		t.Errorf("template %v", d.Spec.Template.Annotations)
 	}
@@ -498,9 +484,7 @@ func TestATemplateOfAnotherImplementationStays(t *testing.T) {
 		d.Spec.Template.Annotations["leaderworkerset.sigs.k8s.io/of-a-later-version"] = "x"
 	})
 	before := fakeapi.Find[Deployment](c.Server, "w").Spec.Template
-	for range 3 {
-		c.reconcileSet()
-	}
+	times(3, c.reconcileSet)
 	now := fakeapi.Find[Deployment](c.Server, "w")
 	if diff := cmp.Diff(before, now.Spec.Template); diff != "" || now.Annotations[lws.AsFoundAnnotationKey] == "" {
 		t.Errorf("annotations %v (-before +now)\n%s", now.Annotations, diff)
@@ -548,9 +532,7 @@ func TestTheRevisionOfAReplicaSetStays(t *testing.T) {
 	c.reconcileSet()
 	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
 	fakeapi.Drop[Pod](c.Server, old.Name)
-	for range 4 {
-		c.reconcileSet()
-	}
+	times(4, c.reconcileSet)
 	if left := fakeapi.All[*appsv1.ControllerRevision](c.Objects); len(left) != 2 {
 		t.Errorf("%d revisions are left", len(left))
 	}

@@ -89,9 +89,7 @@ func previous[T client.Object](name, leader string) step {
 func user(edits ...edit) step {
 	return on("w", func(set Set) {
 		before := set.Spec.DeepCopy()
-		for _, edit := range edits {
-			edit(set)
-		}
+		fakeapi.Edited(set, edits...)
 		if !sameSpec(*before, set.Spec) {
 			set.Generation++
 		}

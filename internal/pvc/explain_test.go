@@ -135,22 +135,20 @@ func TestWhy(t *testing.T) {
 		{"terminating, an unreadable record", caseOf(claim("data", dying, annotated(pvc.UsersAnnotation, "?")), pvc.Barrier, nil), nil,
 			pvc.Draining, "", []string{"kubectl annotate pvc data -n ns " + pvc.UsersAnnotation + "-"}, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if tt.edit != nil {
-				tt.edit(&tt.c)
-			}
-			e := pvc.Why(tt.c)
-			var holders []string
-			for _, h := range e.Holders {
-				holders = append(holders, map[bool]string{true: "+", false: "-"}[h.Holds]+h.Name)
-			}
-			if e.State != tt.state || strings.Join(holders, " ") != tt.holders || !slices.Equal(steps(e.Actions), tt.commands) {
-				t.Errorf("got %s, %q, %q", e.State, holders, steps(e.Actions))
-			}
-			if !strings.Contains(e.Summary, tt.summary) {
-				t.Errorf("summary %q", e.Summary)
-			}
-		})
+		if tt.edit != nil {
+			tt.edit(&tt.c)
+		}
+		e := pvc.Why(tt.c)
+		var holders []string
+		for _, h := range e.Holders {
+			holders = append(holders, map[bool]string{true: "+", false: "-"}[h.Holds]+h.Name)
+		}
+		if e.State != tt.state || strings.Join(holders, " ") != tt.holders || !slices.Equal(steps(e.Actions), tt.commands) {
+			t.Errorf("%s: got %s, %q, %q", tt.name, e.State, holders, steps(e.Actions))
+		}
+		if !strings.Contains(e.Summary, tt.summary) {
+			t.Errorf("%s: summary %q", tt.name, e.Summary)
+		}
 	}
 }
 

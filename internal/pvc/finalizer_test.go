@@ -54,23 +54,21 @@ func TestDecide(t *testing.T) {
 		{"terminating, without P, mode off since", claim("data", dying, finalizers(b)), index(), pvc.Off, beside, pvc.Look, nil},
 		{"terminating, without P, used", claim("data", dying, finalizers(b)), used, pvc.Barrier, beside, pvc.Keep, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			view := pvc.View{Claim: tt.claim, Pods: tt.pods, Mode: tt.mode, Settings: tt.settings}
-			cached := pvc.Decide(view)
-			view.NamespaceLive = true
-			got := pvc.Decide(view)
-			expect.Equalf(t, tt.step, got.Step, "step")
-			if (got.Write != nil) != (tt.step == pvc.Write) || got.Write != nil && (got.Write.Target().UID != "uid-data" || got.Write.Target().ResourceVersion != "7") {
-				t.Errorf("writes %+v", got.Write)
-			}
-			set, _ := got.Write.(action.SetFinalizers)
-			if diff := cmp.Diff(tt.finalizers, set.Finalizers, cmpEmpty); diff != "" {
-				t.Errorf("finalizers (-want +got):\n%s", diff)
-			}
-			if loses := set.Finalizers != nil && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(set.Finalizers, b); (cached.Step == pvc.NeedsLive) != loses {
-				t.Errorf("by a cached namespace: step %d", cached.Step)
-			}
-		})
+		view := pvc.View{Claim: tt.claim, Pods: tt.pods, Mode: tt.mode, Settings: tt.settings}
+		cached := pvc.Decide(view)
+		view.NamespaceLive = true
+		got := pvc.Decide(view)
+		expect.Equalf(t, tt.step, got.Step, "%s: step", tt.name)
+		if (got.Write != nil) != (tt.step == pvc.Write) || got.Write != nil && (got.Write.Target().UID != "uid-data" || got.Write.Target().ResourceVersion != "7") {
+			t.Errorf("%s: writes %+v", tt.name, got.Write)
+		}
+		set, _ := got.Write.(action.SetFinalizers)
+		if diff := cmp.Diff(tt.finalizers, set.Finalizers, cmpEmpty); diff != "" {
+			t.Errorf("%s: finalizers (-want +got):\n%s", tt.name, diff)
+		}
+		if loses := set.Finalizers != nil && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(set.Finalizers, b); (cached.Step == pvc.NeedsLive) != loses {
+			t.Errorf("%s: by a cached namespace: step %d", tt.name, cached.Step)
+		}
 	}
 }
 

@@ -126,36 +126,34 @@ func TestDecideHold(t *testing.T) {
 		{"held by a user", claim("data-db-0", annotated(pvc.HoldAnnotation, "audit 7")), none, nil, pvc.Held, "Hold/data-db-0", "", ""},
 		{"being copied", claim("data-db-0", finalizers(p, snapshot)), none, nil, pvc.Held, "Finalizer/" + snapshot, "", ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			v := holdView(tt.claim.DeepCopy(), tt.want)
-			for _, edit := range tt.edits {
-				edit(&v)
-			}
-			d := pvc.DecideHold(v)
-			deletion := ""
-			if d.Delete != nil {
-				deletion = d.Delete.Code
-			}
-			after := applied(v.Claim, d)
-			if d.State != tt.state || deletion != tt.delete || after.Annotations[pvc.HoldersAnnotation] != tt.holders || after.Annotations[pvc.ObservedAnnotation] != tt.observed {
-				t.Errorf("got %s, delete %q, bears %v", d.State, deletion, after.Annotations)
-			}
-			before := v.Claim
-			v.Claim = after
-			if again := pvc.DecideHold(v); len(again.Annotations) > 0 {
-				t.Errorf("again: %v", again.Annotations)
-			}
-			// A cache may add a hold; only a live read ends one.
-			v.Claim, v.Live = before, false
-			cached := pvc.DecideHold(v)
-			bore := before.Annotations[pvc.HoldersAnnotation] != "" && before.DeletionTimestamp == nil
-			if ends := bore && tt.state != pvc.Held || tt.delete != ""; ends && (len(cached.Annotations) > 0 || cached.Delete != nil) && tt.holders != coolingValue {
-				t.Errorf("a cache ends the hold: %+v", cached)
-			}
-			if tt.state == pvc.Held && v.Mode == pvc.Hold && (cached.NeedsLive || applied(before, cached).Annotations[pvc.HoldersAnnotation] != tt.holders) {
-				t.Errorf("a cache adds no hold: %+v", cached)
-			}
-		})
+		v := holdView(tt.claim.DeepCopy(), tt.want)
+		for _, edit := range tt.edits {
+			edit(&v)
+		}
+		d := pvc.DecideHold(v)
+		deletion := ""
+		if d.Delete != nil {
+			deletion = d.Delete.Code
+		}
+		after := applied(v.Claim, d)
+		if d.State != tt.state || deletion != tt.delete || after.Annotations[pvc.HoldersAnnotation] != tt.holders || after.Annotations[pvc.ObservedAnnotation] != tt.observed {
+			t.Errorf("%s: got %s, delete %q, bears %v", tt.name, d.State, deletion, after.Annotations)
+		}
+		before := v.Claim
+		v.Claim = after
+		if again := pvc.DecideHold(v); len(again.Annotations) > 0 {
+			t.Errorf("%s: again: %v", tt.name, again.Annotations)
+		}
+		// A cache may add a hold; only a live read ends one.
+		v.Claim, v.Live = before, false
+		cached := pvc.DecideHold(v)
+		bore := before.Annotations[pvc.HoldersAnnotation] != "" && before.DeletionTimestamp == nil
+		if ends := bore && tt.state != pvc.Held || tt.delete != ""; ends && (len(cached.Annotations) > 0 || cached.Delete != nil) && tt.holders != coolingValue {
+			t.Errorf("%s: a cache ends the hold: %+v", tt.name, cached)
+		}
+		if tt.state == pvc.Held && v.Mode == pvc.Hold && (cached.NeedsLive || applied(before, cached).Annotations[pvc.HoldersAnnotation] != tt.holders) {
+			t.Errorf("%s: a cache adds no hold: %+v", tt.name, cached)
+		}
 	}
 }
 

@@ -181,22 +181,15 @@ const (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func edited[T any](object T, edits []func(T)) T {
-	for _, edit := range edits {
-		edit(object)
-	}
-	return object
-}
-
 // claim is a living claim with both finalizers.
 func claim(name string, edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
-	return edited(&corev1.PersistentVolumeClaim{
+	return fakeapi.Edited(&corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ns, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7",
 			Finalizers: []string{p, b}, Annotations: map[string]string{},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name},
-	}, edits)
+	}, edits...)
 }
 
 func dying(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: noon} }
@@ -222,11 +215,11 @@ func controlledBy(kind string, uid types.UID) func(metav1.Object) {
 
 // pod is a running pod on node n1 that names the claims.
 func pod(name string, claims []string, edits ...func(*corev1.Pod)) *corev1.Pod {
-	return edited(&corev1.Pod{
+	return fakeapi.Edited(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "3"},
 		Spec:       corev1.PodSpec{NodeName: "n1", Volumes: fakeapi.Using(claims...)},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
-	}, edits)
+	}, edits...)
 }
 
 func unbound(o *corev1.Pod) { o.Spec.NodeName, o.Status.Phase = "", corev1.PodPending }
@@ -261,13 +254,13 @@ func reading(err error, pods ...*corev1.Pod) pvc.Read {
 
 // statefulSet wants data-NAME-0 to data-NAME-(n-1).
 func statefulSet(name string, n int32, edits ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
-	return edited(&appsv1.StatefulSet{
+	return fakeapi.Edited(&appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "5"},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:             &n,
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
 		},
-	}, edits)
+	}, edits...)
 }
 
 func world(pods *pvc.Index, wants ...workloads.Want) pvc.World {

@@ -192,10 +192,7 @@ func hashLeader(edits ...func(*corev1.Pod)) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{Subdomain: "w", Containers: []corev1.Container{{Name: "c"}}},
 	}
-	for _, edit := range edits {
-		edit(pod)
-	}
-	return pod
+	return fakeapi.Edited(pod, edits...)
 }
 
 func admitted(t *testing.T, pod *corev1.Pod) *corev1.Pod {

@@ -311,10 +311,7 @@ func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
 		Labels:      map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.RevisionKey: "r"},
 		Annotations: map[string]string{lwsv1.SizeAnnotationKey: "2", lwsv1.LeaderPodNameAnnotationKey: "w-0"},
 	}}
-	for _, edit := range edits {
-		edit(pod)
-	}
-	return pod
+	return fakeapi.Edited(pod, edits...)
 }
 
 // A pod gets the PodGroup of its gang. A pod whose set or leader cannot be read is refused: it would

@@ -27,7 +27,7 @@ func Ptr[T any](value T) *T { return &value }
 // Set builds a set of groups of the given size, as the API server stores it after
 // defaulting, but with restart policy None.
 func Set(name string, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
-	set := &lwsv1.LeaderWorkerSet{
+	return Edited(&lwsv1.LeaderWorkerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
 		Spec: lwsv1.LeaderWorkerSetSpec{
 			Replicas: &replicas,
@@ -40,11 +40,15 @@ func Set(name string, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet
 			StartupPolicy:   lwsv1.LeaderCreatedStartupPolicy,
 			NetworkConfig:   &lwsv1.NetworkConfig{SubdomainPolicy: Ptr(lwsv1.SubdomainShared)},
 		},
-	}
+	}, edits...)
+}
+
+// Edited returns an object after some edits.
+func Edited[T any](object T, edits ...func(T)) T {
 	for _, edit := range edits {
-		edit(set)
+		edit(object)
 	}
-	return set
+	return object
 }
 
 // Image sets the image of the worker template.

@@ -28,7 +28,7 @@ func encode(t *testing.T, value any) string {
 
 func TestEmptyValuesOnTheWire(t *testing.T) {
 	const emptySpec = `{"leaderWorkerTemplate":{"workerTemplate":{"metadata":{},"spec":{"containers":null}}},"rolloutStrategy":{"type":""},"startupPolicy":""}`
-	tests := []struct {
+	for _, tt := range []struct {
 		value any
 		want  string
 	}{
@@ -39,8 +39,7 @@ func TestEmptyValuesOnTheWire(t *testing.T) {
 		{v1.SubGroupPolicy{}, `{}`},
 		{v1.RollingUpdateConfiguration{}, `{"maxUnavailable":0,"maxSurge":0}`},
 		{v1.LeaderWorkerSetStatus{}, `{}`},
-	}
-	for _, tt := range tests {
+	} {
 		if got := encode(t, tt.value); got != tt.want {
 			t.Errorf("%T\ngot  %s\nwant %s", tt.value, got, tt.want)
 		}

@@ -59,31 +59,29 @@ func TestAmend(t *testing.T) {
 		{"resume again", nil, nil, Resume, "", "is not paused", ""},
 		{"restart", nil, nil, Restart(now), "", "restarted", "three"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			set := imageSet("three", because("third"))
-			if tt.edit != nil {
-				tt.edit(set)
-			}
-			objects := []client.Object{set}
-			for i, image := range tt.kept {
-				objects = append(objects, filed(revisionOf(t, imageSet(image, because("of "+image)), int64(i+1))))
-			}
-			s := serverOf(t, objects...)
-			change, _, err := (&Editor{Client: s, DryRun: tt.dry}).Amend(t.Context(), key, tt.decide)
-			if err == nil && !strings.HasPrefix(change.Verb, tt.verb) || err != nil && !strings.Contains(err.Error(), tt.verb) {
-				t.Errorf("got %q, %v", change.Verb, err)
-			}
-			now, patches := stored(s), s.Asked("patch")
-			if (len(patches) == 1) != (tt.image != "") || tt.image != "" && image(now) != tt.image {
-				t.Errorf("stored %s by %v", image(now), patches)
-			}
-			if image(now) != "three" && now.Annotations[lwsrevision.ChangeCauseAnnotationKey] != "of "+tt.image {
-				t.Errorf("the change cause is %q", now.Annotations)
-			}
-			if want := lws.Paused(set) && tt.verb != "resumed" || tt.image != "" && tt.verb == "paused"; lws.Paused(now) != want {
-				t.Errorf("paused: %t", lws.Paused(now))
-			}
-		})
+		set := imageSet("three", because("third"))
+		if tt.edit != nil {
+			tt.edit(set)
+		}
+		objects := []client.Object{set}
+		for i, image := range tt.kept {
+			objects = append(objects, filed(revisionOf(t, imageSet(image, because("of "+image)), int64(i+1))))
+		}
+		s := serverOf(t, objects...)
+		change, _, err := (&Editor{Client: s, DryRun: tt.dry}).Amend(t.Context(), key, tt.decide)
+		if err == nil && !strings.HasPrefix(change.Verb, tt.verb) || err != nil && !strings.Contains(err.Error(), tt.verb) {
+			t.Errorf("%s: got %q, %v", tt.name, change.Verb, err)
+		}
+		now, patches := stored(s), s.Asked("patch")
+		if (len(patches) == 1) != (tt.image != "") || tt.image != "" && image(now) != tt.image {
+			t.Errorf("%s: stored %s by %v", tt.name, image(now), patches)
+		}
+		if image(now) != "three" && now.Annotations[lwsrevision.ChangeCauseAnnotationKey] != "of "+tt.image {
+			t.Errorf("%s: the change cause is %q", tt.name, now.Annotations)
+		}
+		if want := lws.Paused(set) && tt.verb != "resumed" || tt.image != "" && tt.verb == "paused"; lws.Paused(now) != want {
+			t.Errorf("%s: paused: %t", tt.name, lws.Paused(now))
+		}
 	}
 }
 

@@ -322,9 +322,7 @@ func rolling(unavailable, surge, partition int32) edit {
 func asks(s *fakeapi.Server, groups int32, edits ...edit) {
 	fakeapi.Edit(s, "w", func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.Replicas = &groups
-		for _, edit := range edits {
-			edit(set)
-		}
+		fakeapi.Edited(set, edits...)
 	})
 	if fakeapi.Find[*appsv1.StatefulSet](s, "w") == nil {
 		return

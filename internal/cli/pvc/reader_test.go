@@ -91,10 +91,7 @@ func claim(name string, edits ...func(*corev1.PersistentVolumeClaim)) *corev1.Pe
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{}},
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name},
 	}
-	for _, edit := range edits {
-		edit(c)
-	}
-	return c
+	return fakeapi.Edited(c, edits...)
 }
 
 func annotated(key, value string) func(*corev1.PersistentVolumeClaim) {
@@ -158,23 +155,21 @@ func TestHoldersAndUnreadKinds(t *testing.T) {
 		{name: "the configuration, with the barrier", forbidden: []string{"ConfigMap"}, state: pvc.Free, unread: "kinds",
 			claim: barred},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := claim("data-a")
-			if tt.claim != nil {
-				c = tt.claim
-			}
-			a := &api{forbidden: tt.forbidden}
-			found := expect.Value((&Reader{Client: a.client(t, append(tt.objects, space(nil))...)}).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*c}))(t)
-			e := pvc.Why(found[0].Case)
-			var unread []string
-			for _, u := range e.Unread {
-				what, _, _ := strings.Cut(u.What, " ")
-				unread = append(unread, map[bool]string{true: "+", false: ""}[u.MayHold]+what)
-			}
-			if e.State != tt.state || strings.Join(unread, " ") != tt.unread {
-				t.Errorf("got %s, unread %+v", e.State, e.Unread)
-			}
-		})
+		c := claim("data-a")
+		if tt.claim != nil {
+			c = tt.claim
+		}
+		a := &api{forbidden: tt.forbidden}
+		found := expect.Value((&Reader{Client: a.client(t, append(tt.objects, space(nil))...)}).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*c}))(t)
+		e := pvc.Why(found[0].Case)
+		var unread []string
+		for _, u := range e.Unread {
+			what, _, _ := strings.Cut(u.What, " ")
+			unread = append(unread, map[bool]string{true: "+", false: ""}[u.MayHold]+what)
+		}
+		if e.State != tt.state || strings.Join(unread, " ") != tt.unread {
+			t.Errorf("%s: got %s, unread %+v", tt.name, e.State, e.Unread)
+		}
 	}
 }
 
@@ -281,22 +276,20 @@ func TestRelease(t *testing.T) {
 		"unchanged":      {nil, true},
 		"another holder": {held("c"), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c, shown, now := (&api{}).client(t, claim("a", held("b"))), claim("a"), claim("a")
-			for _, o := range []*corev1.PersistentVolumeClaim{shown, now} {
-				expect.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
-			}
-			if tt.meanwhile != nil {
-				tt.meanwhile(now)
-				expect.OK(t, c.Update(t.Context(), now))
-			}
-			if err := Release(t.Context(), c, shown); tt.released != (err == nil) || err != nil && !apierrors.IsConflict(err) {
-				t.Errorf("got %v", err)
-			}
-			expect.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(shown), now))
-			if got := now.Annotations[pvc.ReleaseAnnotation]; (got == "uid-a") != tt.released {
-				t.Errorf("the token is %q", got)
-			}
-		})
+		c, shown, now := (&api{}).client(t, claim("a", held("b"))), claim("a"), claim("a")
+		for _, o := range []*corev1.PersistentVolumeClaim{shown, now} {
+			expect.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+		}
+		if tt.meanwhile != nil {
+			tt.meanwhile(now)
+			expect.OK(t, c.Update(t.Context(), now))
+		}
+		if err := Release(t.Context(), c, shown); tt.released != (err == nil) || err != nil && !apierrors.IsConflict(err) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		expect.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(shown), now))
+		if got := now.Annotations[pvc.ReleaseAnnotation]; (got == "uid-a") != tt.released {
+			t.Errorf("%s: the token is %q", name, got)
+		}
 	}
 }

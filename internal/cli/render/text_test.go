@@ -458,21 +458,19 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 		{"groups that start without an operator", 10, 10, 8, 0, []func(*clilws.Survey){unattended}, "groups to be ready; no lease", false},
 		{"a spec that is not observed", 10, 10, 10, 0, []func(*clilws.Survey){unobserved, unattended}, "of llama; no lease", false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newSurvey(10, 1)
-			s.Set.Set.Generation, s.Set.Set.Status.ObservedGeneration = 7, 7
-			s.Set.Revisions.Owned = []*appsv1.ControllerRevision{newRevision(3, "older", "image:1"), newRevision(4, key, "image:2")}
-			s.Standing = lws.Standing{Key: key, Target: tt.target, TargetUpdated: tt.updated, TargetReady: tt.ready, Surge: tt.surge}
-			for _, edit := range tt.edits {
-				edit(&s)
-			}
-			got, number := RolloutOf(s), int64(4)
-			if s.Set.Set.Generation == 8 { // a rollback gives a revision a new number: the old one is not the answer
-				number = 0
-			}
-			if !strings.Contains(got.Message, tt.want) || got.Done != tt.done || got.Number != number {
-				t.Errorf("got %+v, want %q, done %v", got, tt.want, tt.done)
-			}
-		})
+		s := newSurvey(10, 1)
+		s.Set.Set.Generation, s.Set.Set.Status.ObservedGeneration = 7, 7
+		s.Set.Revisions.Owned = []*appsv1.ControllerRevision{newRevision(3, "older", "image:1"), newRevision(4, key, "image:2")}
+		s.Standing = lws.Standing{Key: key, Target: tt.target, TargetUpdated: tt.updated, TargetReady: tt.ready, Surge: tt.surge}
+		for _, edit := range tt.edits {
+			edit(&s)
+		}
+		got, number := RolloutOf(s), int64(4)
+		if s.Set.Set.Generation == 8 { // a rollback gives a revision a new number: the old one is not the answer
+			number = 0
+		}
+		if !strings.Contains(got.Message, tt.want) || got.Done != tt.done || got.Number != number {
+			t.Errorf("%s: got %+v, want %q, done %v", tt.name, got, tt.want, tt.done)
+		}
 	}
 }

@@ -114,23 +114,16 @@ func TestTheKeysOfAnEvent(t *testing.T) {
 	expect.Equalf(t, 3, len(everyGroup(observer)), "groups that a gang scheduler which comes concerns")
 }
 
-func edited[T any](object T, edits ...func(T)) T {
-	for _, edit := range edits {
-		edit(object)
-	}
-	return object
-}
-
 func TestWhichUpdatesMatter(t *testing.T) {
 	leader := func(edits ...func(*corev1.Pod)) client.Object {
-		return edited(fakeapi.Pod("w-0", "w", 0), append([]func(*corev1.Pod){fakeapi.Up}, edits...)...)
+		return fakeapi.Edited(fakeapi.Pod("w-0", "w", 0), append([]func(*corev1.Pod){fakeapi.Up}, edits...)...)
 	}
 	sts := func(edits ...func(*appsv1.StatefulSet)) client.Object {
-		return edited(&appsv1.StatefulSet{ObjectMeta: meta("w", "w")}, edits...)
+		return fakeapi.Edited(&appsv1.StatefulSet{ObjectMeta: meta("w", "w")}, edits...)
 	}
 	set := func(edits ...func(*lwsv1.LeaderWorkerSet)) client.Object { return fakeapi.Set("w", 1, 1, edits...) }
 	service := func(owner types.UID) client.Object {
-		return edited(&corev1.Service{ObjectMeta: meta("w", "w")}, func(s *corev1.Service) { s.OwnerReferences = []metav1.OwnerReference{{UID: owner}} })
+		return fakeapi.Edited(&corev1.Service{ObjectMeta: meta("w", "w")}, func(s *corev1.Service) { s.OwnerReferences = []metav1.OwnerReference{{UID: owner}} })
 	}
 	status := func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas, s.ResourceVersion = 1, "2" }
 	generation := func(s *lwsv1.LeaderWorkerSet) { s.Generation, s.ResourceVersion = 2, "2" }
@@ -191,7 +184,7 @@ func (q *fakeQueue) AddAfter(request ctrl.Request, in time.Duration) { q.added[r
 
 func TestUpdatesAreGatheredAndDeletionsAreNot(t *testing.T) {
 	h := watch(byOwnName, podProgress, time.Second)
-	a, b := fakeapi.Pod("w-0", "w", 0), edited(fakeapi.Pod("w-0", "w", 0), fakeapi.Up)
+	a, b := fakeapi.Pod("w-0", "w", 0), fakeapi.Edited(fakeapi.Pod("w-0", "w", 0), fakeapi.Up)
 	for name, tt := range map[string]struct {
 		send func(context.Context, *fakeQueue)
 		want map[string]time.Duration
@@ -212,7 +205,9 @@ func TestUpdatesAreGatheredAndDeletionsAreNot(t *testing.T) {
 }
 
 func TestEventsOfRestarts(t *testing.T) {
-	pod := func(edits ...func(*corev1.Pod)) *corev1.Pod { return edited(fakeapi.Pod("w-0", "w", 0), edits...) }
+	pod := func(edits ...func(*corev1.Pod)) *corev1.Pod {
+		return fakeapi.Edited(fakeapi.Pod("w-0", "w", 0), edits...)
+	}
 	set := func(leaders ...types.UID) *lwsv1.LeaderWorkerSet {
 		set := fakeapi.Set("w", 3, 2)
 		for i, leader := range leaders {

@@ -322,26 +322,24 @@ func TestTPUSlices(t *testing.T) {
 		// Counted without the leader, the last slice comes out short.
 		{"size 4 by 2, leader without", 4, 2, both, true, map[int]string{1: "0 w-0-1,w-0-2", 2: "1 w-0-1,w-0-2", 3: "0 w-0-3"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := map[int]string{}
-			for w := range tt.size {
-				changes := []podChange{withTPUContainers(1), leaderTPU}
-				if tt.leaderless {
-					if w == 0 {
-						continue
-					}
-					changes = changes[:1]
+		got := map[int]string{}
+		for w := range tt.size {
+			changes := []podChange{withTPUContainers(1), leaderTPU}
+			if tt.leaderless {
+				if w == 0 {
+					continue
 				}
-				values := env(mutate(t, podOf(w, tt.size, tt.part, tt.policy, changes...)).Spec.Containers[0])
-				hosts := values["TPU_WORKER_HOSTNAMES"]
-				got[w] = values["TPU_WORKER_ID"] + " " + strings.ReplaceAll(hosts, ".w", "")
-				expect.Equalf(t, strings.ReplaceAll(hosts, ".w", ".w:8476"), values["TPU_PROCESS_ADDRESSES"], "pod %d: addresses", w)
-				if values["TPU_NAME"] != "w-0" || values["TPU_PROCESS_PORT"] != "8476" {
-					t.Errorf("pod %d: name %q, port %q, want w-0 and 8476", w, values["TPU_NAME"], values["TPU_PROCESS_PORT"])
-				}
+				changes = changes[:1]
 			}
-			expect.Equal(t, tt.want, got)
-		})
+			values := env(mutate(t, podOf(w, tt.size, tt.part, tt.policy, changes...)).Spec.Containers[0])
+			hosts := values["TPU_WORKER_HOSTNAMES"]
+			got[w] = values["TPU_WORKER_ID"] + " " + strings.ReplaceAll(hosts, ".w", "")
+			expect.Equalf(t, strings.ReplaceAll(hosts, ".w", ".w:8476"), values["TPU_PROCESS_ADDRESSES"], "%s: pod %d: addresses", tt.name, w)
+			if values["TPU_NAME"] != "w-0" || values["TPU_PROCESS_PORT"] != "8476" {
+				t.Errorf("%s: pod %d: name %q, port %q, want w-0 and 8476", tt.name, w, values["TPU_NAME"], values["TPU_PROCESS_PORT"])
+			}
+		}
+		expect.Equalf(t, tt.want, got, "%s", tt.name)
 	}
 }
 
@@ -379,21 +377,19 @@ func TestTPUIsAskedFor(t *testing.T) {
 		{"with hosts", with("TPU_WORKER_HOSTNAMES", ""), none, " ", " "},
 		{"with an id", with("TPU_WORKER_ID", "7"), none, "7 ", " "},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := mutate(t, podOf(1, 2, 0, "", leaderTPU, func(p *corev1.Pod) {
-				p.Spec.Containers, p.Spec.InitContainers = []corev1.Container{tt.main}, []corev1.Container{tt.start}
-			}))
-			main, start := env(pod.Spec.Containers[0]), env(pod.Spec.InitContainers[0])
-			for _, values := range []map[string]string{main, start} {
-				if port := values["TPU_PROCESS_PORT"]; port != "" && strings.Count(values["TPU_PROCESS_ADDRESSES"], ":"+port) != 2 {
-					t.Errorf("addresses %q, want two with port %s", values["TPU_PROCESS_ADDRESSES"], port)
-				}
+		pod := mutate(t, podOf(1, 2, 0, "", leaderTPU, func(p *corev1.Pod) {
+			p.Spec.Containers, p.Spec.InitContainers = []corev1.Container{tt.main}, []corev1.Container{tt.start}
+		}))
+		main, start := env(pod.Spec.Containers[0]), env(pod.Spec.InitContainers[0])
+		for _, values := range []map[string]string{main, start} {
+			if port := values["TPU_PROCESS_PORT"]; port != "" && strings.Count(values["TPU_PROCESS_ADDRESSES"], ":"+port) != 2 {
+				t.Errorf("%s: addresses %q, want two with port %s", tt.name, values["TPU_PROCESS_ADDRESSES"], port)
 			}
-			got, gotStart := main["TPU_WORKER_ID"]+" "+main["TPU_PROCESS_PORT"], start["TPU_WORKER_ID"]+" "+start["TPU_PROCESS_PORT"]
-			if got != tt.want || gotStart != tt.wantStart {
-				t.Errorf("got id and port %q, and %q of the init container", got, gotStart)
-			}
-		})
+		}
+		got, gotStart := main["TPU_WORKER_ID"]+" "+main["TPU_PROCESS_PORT"], start["TPU_WORKER_ID"]+" "+start["TPU_PROCESS_PORT"]
+		if got != tt.want || gotStart != tt.wantStart {
+			t.Errorf("%s: got id and port %q, and %q of the init container", tt.name, got, gotStart)
+		}
 	}
 }
 

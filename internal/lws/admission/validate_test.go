@@ -211,10 +211,7 @@ func claimOf(name, class, storage string, changes ...func(*corev1.PersistentVolu
 			},
 		},
 	}
-	for _, change := range changes {
-		change(&claim)
-	}
-	return claim
+	return *fakeapi.Edited(&claim, changes...)
 }
 
 // A set may be older than a rule. Other changes of it must be allowed: the garbage collector could
@@ -248,10 +245,7 @@ func TestUpdateLeavesOldFaultsAlone(t *testing.T) {
 func newSet(changes ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
 	set := fakeapi.Set("w", 2, 4)
 	admission.Default(set)
-	for _, change := range changes {
-		change(set)
-	}
-	return set
+	return fakeapi.Edited(set, changes...)
 }
 
 type change = func(*lwsv1.LeaderWorkerSet)
@@ -298,9 +292,7 @@ func withName(name string) change {
 func withLeaderTemplate(changes ...func(*corev1.PodTemplateSpec)) change {
 	return func(s *lwsv1.LeaderWorkerSet) {
 		leader := fakeapi.Template("leader", "image:1")
-		for _, change := range changes {
-			change(&leader)
-		}
+		fakeapi.Edited(&leader, changes...)
 		s.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
 	}
 }

@@ -27,10 +27,7 @@ func sample(edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
 	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Ports = []corev1.ContainerPort{
 		{ContainerPort: 8080, Protocol: corev1.ProtocolTCP},
 	}
-	for _, edit := range edits {
-		edit(set)
-	}
-	return set
+	return fakeapi.Edited(set, edits...)
 }
 
 func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {

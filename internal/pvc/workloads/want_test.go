@@ -31,9 +31,7 @@ var dataTemplate = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta
 
 func db(replicas int32, edits ...func(*appsv1.StatefulSetSpec)) *appsv1.StatefulSet {
 	set := &appsv1.StatefulSet{ObjectMeta: meta("db"), Spec: appsv1.StatefulSetSpec{Replicas: &replicas, VolumeClaimTemplates: dataTemplate}}
-	for _, edit := range edits {
-		edit(&set.Spec)
-	}
+	fakeapi.Edited(&set.Spec, edits...)
 	return set
 }
 
@@ -42,10 +40,7 @@ func llama(groups, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.Lea
 		Replicas:             &groups,
 		LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{Size: &size, WorkerTemplate: naming("models"), VolumeClaimTemplates: dataTemplate},
 	}}
-	for _, edit := range edits {
-		edit(set)
-	}
-	return set
+	return fakeapi.Edited(set, edits...)
 }
 
 func ran(groups int32) func(*lwsv1.LeaderWorkerSet) {
