@@ -48,8 +48,11 @@ func OwnerOf(sts *appsv1.StatefulSet, deployment *appsv1.Deployment) *LeadersOwn
 // Noun names its kind in a sentence.
 func (o *LeadersOwner) Noun() string { return strings.ToLower(string(o.Kind)) }
 
-// Key returns its revision key: its label, or else the label of its template.
+// Key returns its revision key: its label, or else the label of its template. It is empty for nil.
 func (o *LeadersOwner) Key() string {
+	if o == nil {
+		return ""
+	}
 	return cmp.Or(o.GetLabels()[lwsv1.RevisionKey], o.Template.Labels[lwsv1.RevisionKey])
 }
 

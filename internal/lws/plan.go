@@ -135,6 +135,20 @@ func (p *Plan) Apply(part action.Object, onto identity.Ref, fieldOwner string, r
 	p.Do(write)
 }
 
+// Create creates an object that is missing. done is told of once it exists, and failed if that fails. about is a second
+// object that failed is about, or nil.
+func (p *Plan) Create(kind identity.Kind, object action.Object, owner identity.Ref, missing, failed string, about *identity.Ref, done ...action.Event) {
+	p.Do(action.Create{
+		Kind: kind, Object: object, Owner: owner, Because: Because(CodeMissing, missing),
+		Tell: action.Telling{Done: done, Refused: Warning("FailedCreate", "Create", failed, about)},
+	})
+}
+
+// Event is an event about what a write does. related is a second object that it is about, or nil.
+func Event(reason, verb, note string, related *identity.Ref) action.Event {
+	return action.Event{Reason: reason, Action: verb, Note: note, Related: related}
+}
+
 // Warning is an event about what goes wrong. related is a second object that it is about, or nil.
 func Warning(reason, verb, note string, related *identity.Ref) *action.Event {
 	return &action.Event{Warning: true, Reason: reason, Action: verb, Note: note, Related: related}

@@ -8,29 +8,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // KeepService makes a Service where none is, adopts one without a controller, and puts right one that was changed.
 func (p *Plan) KeepService(found identity.Claim[*corev1.Service], desired *corev1.Service, owner identity.Ref) {
-	if service := found.Orphan(); service != nil {
-		p.Do(Adopt(identity.RefOf(identity.KindService, service), owner, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{OwnerReferences: desired.OwnerReferences},
-		}))
-		return
-	}
-	if service := found.Own(); service != nil {
-		p.repairService(service, desired)
-		return
-	}
-	if found.Empty() {
-		p.Do(action.Create{
-			Kind: identity.KindService, Object: desired, Owner: owner,
-			Because: Because(CodeMissing, owner.String()+" has no headless service "+desired.Name),
-			Tell:    action.Telling{Refused: Warning("FailedCreate", "Create", "Failed to create headless service "+desired.Name, new(identity.RefOf(identity.KindService, desired)))},
-		})
+	switch orphan, own := found.Orphan(), found.Own(); {
+	case orphan != nil:
+		part := &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: desired.OwnerReferences}}
+		p.Do(Adopt(identity.RefOf(identity.KindService, orphan), owner, part))
+	case own != nil:
+		p.repairService(own, desired)
+	case found.Empty():
+		p.Create(identity.KindService, desired, owner, owner.String()+" has no headless service "+desired.Name,
+			"Failed to create headless service "+desired.Name, new(identity.RefOf(identity.KindService, desired)))
 	}
 }
 

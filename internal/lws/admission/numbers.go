@@ -21,17 +21,25 @@ var (
 	partitionPath   = rollingPath.Child("partition")
 )
 
-// checkRollingUpdate looks at each number for itself.
+// checkRollingUpdate looks at each number for itself. It requires that a rollout can proceed: one group may be
+// unavailable, or one may surge.
 func checkRollingUpdate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
+	rolling, groups := set.Spec.RolloutStrategy.RollingUpdateConfiguration, int(workload.Replicas(set))
 	if rolling == nil {
 		return nil
 	}
 	partition := ptr.Deref(rolling.Partition, 0)
+	unavailable, badUnavailable := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxUnavailable, groups, false)
+	surge, badSurge := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxSurge, groups, true)
+	isRead := badUnavailable == nil && badSurge == nil
 	return slices.Concat(
 		checkIntOrPercent(rolling.MaxUnavailable, unavailablePath),
 		checkIntOrPercent(rolling.MaxSurge, surgePath),
 		when(partition < 0, field.Invalid(partitionPath, partition, apivalidation.IsNegativeErrorMsg)),
+		when(badUnavailable != nil, field.Invalid(unavailablePath, rolling.MaxUnavailable, "invalid value")),
+		when(badSurge != nil, field.Invalid(surgePath, rolling.MaxSurge, "invalid value")),
+		when(isRead && groups != 0 && unavailable == 0 && surge == 0,
+			field.Invalid(unavailablePath, rolling.MaxUnavailable, "must not be 0 when `maxSurge` is 0")),
 	)
 }
 
@@ -48,23 +56,6 @@ func checkIntOrPercent(value intstr.IntOrString, path *field.Path) (faults field
 	return append(faults, when(isMore, field.Invalid(path, value, "must not be greater than 100%"))...)
 }
 
-// checkBudget requires that a rollout can proceed: one group may be unavailable, or one may surge.
-func checkBudget(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	rolling, groups := set.Spec.RolloutStrategy.RollingUpdateConfiguration, int(workload.Replicas(set))
-	if rolling == nil {
-		return nil
-	}
-	unavailable, badUnavailable := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxUnavailable, groups, false)
-	surge, badSurge := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxSurge, groups, true)
-	isRead := badUnavailable == nil && badSurge == nil
-	return slices.Concat(
-		when(badUnavailable != nil, field.Invalid(unavailablePath, rolling.MaxUnavailable, "invalid value")),
-		when(badSurge != nil, field.Invalid(surgePath, rolling.MaxSurge, "invalid value")),
-		when(isRead && groups != 0 && unavailable == 0 && surge == 0,
-			field.Invalid(unavailablePath, rolling.MaxUnavailable, "must not be 0 when `maxSurge` is 0")),
-	)
-}
-
 // The StatefulSet controller allocates memory for every pod of a StatefulSet before it creates the
 // first: 17 GB for a size of two thousand million, which ends it for the whole cluster. A million
 // pods take 8 MB, and are more than any cluster holds.
@@ -73,24 +64,18 @@ const (
 	maxSize     = 1_000_000
 )
 
-func checkReplicas(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	n := workload.Replicas(set)
-	return append(when(n < 0, field.Invalid(replicasPath, n, "replicas must be equal or greater than 0")),
-		when(n > maxReplicas, field.Invalid(replicasPath, n, "replicas must be equal or less than 1000000"))...)
-}
-
-func checkSize(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	n := workload.Size(set)
-	return append(when(n < 1, field.Invalid(sizePath, n, "size must be equal or greater than 1")),
-		when(n > maxSize, field.Invalid(sizePath, n,
-			"size must be equal or less than 1000000: more pods than a cluster holds; use more groups"))...)
-}
-
-// checkProduct keeps the number of pods of a set within an int32, in which others count them.
-func checkProduct(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+// checkCounts bounds the numbers of groups and pods. The pods of a set stay within an int32, in which others count them.
+func checkCounts(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	groups, size := workload.Replicas(set), workload.Size(set)
-	return when(int64(groups)*int64(size) > math.MaxInt32,
-		field.Invalid(replicasPath, groups, "the product of replicas and worker replicas must not exceed 2147483647"))
+	return slices.Concat(
+		when(groups < 0, field.Invalid(replicasPath, groups, "replicas must be equal or greater than 0")),
+		when(groups > maxReplicas, field.Invalid(replicasPath, groups, "replicas must be equal or less than 1000000")),
+		when(size < 1, field.Invalid(sizePath, size, "size must be equal or greater than 1")),
+		when(size > maxSize, field.Invalid(sizePath, size,
+			"size must be equal or less than 1000000: more pods than a cluster holds; use more groups")),
+		when(int64(groups)*int64(size) > math.MaxInt32, field.Invalid(replicasPath, groups,
+			"the product of replicas and worker replicas must not exceed 2147483647")),
+	)
 }
 
 var subgroupSizePath = templatePath.Child("subGroupPolicy", "subGroupSize")
@@ -121,17 +106,14 @@ func checkSubgroups(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 // checkSubgroupChange keeps subgroups as they were made: pods carry their
 // subgroup for life, and groups of two layouts would overlap.
 func checkSubgroupChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
-	is, was := subgroupSize(set), subgroupSize(old)
-	why := apivalidation.FieldImmutableErrorMsg
+	is, was, why := subgroupSize(set), subgroupSize(old), apivalidation.FieldImmutableErrorMsg
 	switch {
-	case ptr.Equal(is, was):
-		return nil
 	case was == nil:
 		why = "cannot enable subGroupSize after the lws is already created"
 	case is == nil:
-		return field.ErrorList{field.Invalid(subgroupSizePath, is, "cannot remove subGroupSize after enabled")}
+		why = "cannot remove subGroupSize after enabled"
 	}
-	return field.ErrorList{field.Invalid(subgroupSizePath, *is, why)}
+	return when(!ptr.Equal(is, was), field.Invalid(subgroupSizePath, is, why))
 }
 
 func subgroupSize(set *lwsv1.LeaderWorkerSet) *int32 {

@@ -26,7 +26,10 @@ func MutatePod(pod *corev1.Pod) error {
 	if len(pod.Name) > maxNameLength {
 		return tooLong("name", pod, pod.Name)
 	}
-	groupSize, err := sizeAnnotation(pod)
+	if _, isSized := pod.Annotations[lwsv1.SizeAnnotationKey]; !isSized {
+		return fmt.Errorf("size annotation is unexpectedly missing for pod %s", pod.Name)
+	}
+	groupSize, err := countAnnotation(pod, lwsv1.SizeAnnotationKey)
 	if err != nil {
 		return err
 	}
@@ -134,13 +137,6 @@ func podOrdinal(pod *corev1.Pod) (int, error) {
 		return 0, fmt.Errorf("parsing pod ordinal for pod %s", pod.Name)
 	}
 	return ordinal, nil
-}
-
-func sizeAnnotation(pod *corev1.Pod) (int, error) {
-	if _, present := pod.Annotations[lwsv1.SizeAnnotationKey]; !present {
-		return 0, fmt.Errorf("size annotation is unexpectedly missing for pod %s", pod.Name)
-	}
-	return countAnnotation(pod, lwsv1.SizeAnnotationKey)
 }
 
 // countAnnotation reads an annotation that counts pods.

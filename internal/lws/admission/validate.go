@@ -34,11 +34,8 @@ import (
 // each refuses only what no implementation of the API could run.
 var rules = []func(*lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkMetadata,
-	checkReplicas,
-	checkSize,
-	checkProduct,
+	checkCounts,
 	checkRollingUpdate,
-	checkBudget,
 	checkSubgroups,
 	checkSubgroupTopology,
 	checkGroupRestarts,

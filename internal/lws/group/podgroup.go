@@ -72,14 +72,12 @@ func deleteApart(g *input, sts *appsv1.StatefulSet) (p lws.Plan, does bool) {
 		return lws.Plan{Needs: lws.NeedLivePods}, true
 	}
 	leader := identity.RefOf(identity.KindPod, g.Leader)
+	note := fmt.Sprintf("Worker statefulset %s was created by a previous LWS version and its workers do not join the PodGroups of leader pod %s, deleted the leader pod to recreate group %s",
+		sts.Name, g.LeaderName, g.Name())
 	p.Do(action.Delete{
 		Object: leader, AnyVersion: true, Foreground: true,
 		Because: lws.Because(lws.CodeOutdated, fmt.Sprintf("the workers of statefulset %s are in other podgroups than leader %s", sts.Name, g.LeaderName)),
-		Tell: action.Telling{Done: []action.Event{{
-			Reason: "RecreateGroup", Action: "Delete", Related: &leader,
-			Note: fmt.Sprintf("Worker statefulset %s was created by a previous LWS version and its workers do not join the PodGroups of leader pod %s, deleted the leader pod to recreate group %s",
-				sts.Name, g.LeaderName, g.Name()),
-		}}},
+		Tell:    action.Telling{Done: []action.Event{lws.Event("RecreateGroup", "Delete", note, &leader)}},
 	})
 	return p, true
 }
@@ -106,33 +104,18 @@ func keepPodGroup(g *input) (p lws.Plan, next bool) {
 
 func keepVolcano(g *input, want *unstructured.Unstructured) (p lws.Plan) {
 	leader := identity.RefOf(identity.KindPod, g.Leader)
-	if have := g.Gang.Orphan(); have != nil {
-		p.Do(lws.Adopt(identity.RefOf(identity.KindPodGroup, have), leader, ownedPart(have, g.Leader)))
-		return p
-	}
-	have := g.Gang.Own()
-	if have == nil {
-		p.Do(action.Create{
-			Kind:    identity.KindPodGroup,
-			Object:  want,
-			Owner:   leader,
-			Because: lws.Because(lws.CodeMissing, fmt.Sprintf("group %s has no podgroup %s", g.Name(), want.GetName())),
-			Tell: action.Telling{
-				Refused: lws.Warning("FailedCreate", "Create", "Failed to create podgroup for leader pod "+g.LeaderName, &leader),
-			},
-		})
-		return p
-	}
-	if !gang.InStep(have, want) {
+	switch orphan, own := g.Gang.Orphan(), g.Gang.Own(); {
+	case orphan != nil:
+		part := &unstructured.Unstructured{}
+		part.SetGroupVersionKind(orphan.GroupVersionKind())
+		part.SetOwnerReferences(workload.OwnedByLeader(g.Leader))
+		p.Do(lws.Adopt(identity.RefOf(identity.KindPodGroup, orphan), leader, part))
+	case own == nil:
+		p.Create(identity.KindPodGroup, want, leader, fmt.Sprintf("group %s has no podgroup %s", g.Name(), want.GetName()),
+			"Failed to create podgroup for leader pod "+g.LeaderName, &leader)
+	case !gang.InStep(own, want):
 		reason := lws.Because(lws.CodeChanged, fmt.Sprintf("podgroup %s does not say what group %s is", want.GetName(), g.Name()))
-		p.Apply(want, identity.RefOf(identity.KindPodGroup, have), lws.FieldOwner, reason, "")
+		p.Apply(want, identity.RefOf(identity.KindPodGroup, own), lws.FieldOwner, reason, "")
 	}
 	return p
-}
-
-func ownedPart(object *unstructured.Unstructured, leader *corev1.Pod) *unstructured.Unstructured {
-	part := &unstructured.Unstructured{}
-	part.SetGroupVersionKind(object.GroupVersionKind())
-	part.SetOwnerReferences(workload.OwnedByLeader(leader))
-	return part
 }

@@ -151,12 +151,10 @@ func exhaust(g *input, decision *restart.Decision) (p lws.Plan) {
 func stop(g *input, isNew bool) (p lws.Plan) {
 	p = mark(g, g.Leader)
 	ref := identity.RefOf(identity.KindPod, g.Leader)
+	note := fmt.Sprintf("Restart budget exhausted; terminated group %s and stopped automatic recovery", g.Name())
 	p.Do(action.Delete{
 		Object: ref, AnyVersion: isNew, Foreground: true, Because: g.stopping(),
-		Tell: action.Telling{Done: []action.Event{{
-			Warning: true, Reason: lws.CodeBudgetExceeded, Action: "Delete", Related: &ref,
-			Note: fmt.Sprintf("Restart budget exhausted; terminated group %s and stopped automatic recovery", g.Name()),
-		}}},
+		Tell: action.Telling{Done: []action.Event{*lws.Warning(lws.CodeBudgetExceeded, "Delete", note, &ref)}},
 	})
 	return p
 }

@@ -78,19 +78,10 @@ func createWorkers(g *input) (p lws.Plan, next bool) {
 		p.Wait(*wait)
 		return p, false
 	}
-	p.Do(action.Create{
-		Kind:    identity.KindStatefulSet,
-		Object:  workload.WorkerStatefulSet(g.Set, g.restored, g.Leader, nodeSelector),
-		Owner:   leader,
-		Because: lws.Because(lws.CodeMissing, fmt.Sprintf("group %s has no worker statefulset %s", g.Name(), g.LeaderName)),
-		Tell: action.Telling{
-			Done: []action.Event{{
-				Reason: "GroupsProgressing", Action: "Create",
-				Note: "Created worker statefulset for leader pod " + g.LeaderName, Related: &leader,
-			}},
-			Refused: lws.Warning("FailedCreate", "Create", "Failed to create worker statefulset for leader pod "+g.LeaderName, &leader),
-		},
-	})
+	workers := workload.WorkerStatefulSet(g.Set, g.restored, g.Leader, nodeSelector)
+	p.Create(identity.KindStatefulSet, workers, leader, fmt.Sprintf("group %s has no worker statefulset %s", g.Name(), g.LeaderName),
+		"Failed to create worker statefulset for leader pod "+g.LeaderName, &leader,
+		lws.Event("GroupsProgressing", "Create", "Created worker statefulset for leader pod "+g.LeaderName, &leader))
 	return p, true
 }
 

@@ -1,7 +1,6 @@
 package leaders
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,11 +14,37 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/rollout"
 	"lockstep.dev/lockstep/internal/lws/scheduling"
 	"lockstep.dev/lockstep/internal/lws/table"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
+
+// statefulSetMaker answers for Ordinal sets.
+type statefulSetMaker struct{ *table.Table }
+
+// deploymentMaker answers for Hash sets: any leader is as good as another.
+type deploymentMaker struct {
+	*table.Table
+	// gated are the leaders that wait for room.
+	gated replacements
+}
+
+// New returns the maker of a set.
+func New(t *table.Table) table.Maker {
+	if workload.HasHashIdentity(t.Set) {
+		return &deploymentMaker{Table: t}
+	}
+	return &statefulSetMaker{t}
+}
+
+// replacements are the gated leaders of a set of Hash groups.
+type replacements struct {
+	// room counts the places of the set, and admitted are the leaders that get one.
+	room               rollout.Room
+	admitted, deferred []*corev1.Pod
+}
 
 // systemPrefix begins the keys of every label and annotation of the API.
 const systemPrefix = "leaderworkerset.sigs.k8s.io/"
@@ -36,8 +61,7 @@ func Apply(t *table.Table) (p lws.Plan) {
 	isOrphan := t.StatefulSet.Own() == nil && t.Deployment.Own() == nil
 	switch {
 	case live == nil && t.StatefulSet.Empty() && t.Deployment.Empty():
-		p.Do(createLeaders(t, desired))
-		return p
+		return createLeaders(t, desired)
 	case live == nil, !isOrphan && !t.Maker.Differs(desired, applied):
 		return p
 	}
@@ -89,25 +113,15 @@ func WantedLeaders(w lws.SetSnapshot) *appsv1.StatefulSet {
 	return wanted
 }
 
-func createLeaders(t *table.Table, desired action.Object) action.Create {
+func createLeaders(t *table.Table, desired action.Object) (p lws.Plan) {
 	kind := identity.KindStatefulSet
 	if _, is := desired.(*appsv1.Deployment); is {
 		kind = identity.KindDeployment
 	}
-	noun := strings.ToLower(string(kind))
-	return action.Create{
-		Kind:    kind,
-		Object:  desired,
-		Owner:   lws.SetRef(t.Set),
-		Because: lws.Because(lws.CodeMissing, fmt.Sprintf("the set has no leader %s %s", noun, t.Set.Name)),
-		Tell: action.Telling{
-			Done: []action.Event{{
-				Reason: "GroupsProgressing", Action: "Create",
-				Note: "Created leader " + noun + " " + t.Set.Name, Related: t.Target.Revision,
-			}},
-			Refused: lws.Warning("FailedCreate", "Create", "Failed to create leader "+noun+" "+t.Set.Name, nil),
-		},
-	}
+	name := "leader " + strings.ToLower(string(kind)) + " " + t.Set.Name
+	p.Create(kind, desired, lws.SetRef(t.Set), "the set has no "+name, "Failed to create "+name, nil,
+		lws.Event("GroupsProgressing", "Create", "Created "+name, t.Target.Revision))
+	return p
 }
 
 // isLabelledAs reports whether an object has the labels that the readers of a set go by.

@@ -42,9 +42,7 @@ func (m *deploymentMaker) Explain(write *action.Apply) {
 		return
 	}
 	write.Relies = []action.Standing{unchangedSet(m.Table)}
-	write.Tell.Done = []action.Event{{
-		Reason: "GroupsUpdating", Action: "Update", Note: "Updating leader deployment to revision " + m.Target.Key, Related: m.Target.Revision,
-	}}
+	write.Tell.Done = []action.Event{lws.Event("GroupsUpdating", "Update", "Updating leader deployment to revision "+m.Target.Key, m.Target.Revision)}
 }
 
 // isObserved reports whether the Deployment controller has seen the present spec, at the revision that groups

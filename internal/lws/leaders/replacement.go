@@ -75,9 +75,9 @@ func (m *deploymentMaker) Admit() (p lws.Plan) {
 			Pod:     ref,
 			Gate:    lwsv1.GroupReplacementGate,
 			Because: lws.Because(lws.CodeAdmitted, fmt.Sprintf("the set has room for leader %s", leader.Name)),
-			Tell: action.Telling{Done: []action.Event{{
-				Reason: "GroupReplacementAdmitted", Action: "Update", Related: &ref, Note: fmt.Sprintf("Leader pod %s admitted for scheduling", leader.Name),
-			}}},
+			Tell: action.Telling{Done: []action.Event{
+				lws.Event("GroupReplacementAdmitted", "Update", fmt.Sprintf("Leader pod %s admitted for scheduling", leader.Name), &ref),
+			}},
 		}
 		if leader.Annotations[corev1.PodDeletionCost] == admission.GatedDeletionCost {
 			write.Annotations = map[string]string{corev1.PodDeletionCost: ""}
@@ -94,11 +94,8 @@ func (m *deploymentMaker) Admit() (p lws.Plan) {
 func (m *deploymentMaker) deferral(leader *corev1.Pod) lws.Wait {
 	w := lws.Wait{Reason: lws.Because(lws.CodeDeferred, fmt.Sprintf("leader %s is scheduled once the set has room for one more group", leader.Name)), Until: m.Now.Add(lws.ConflictLook)}
 	if n := m.gated.room.Holding; n > 0 {
-		ref := identity.RefOf(identity.KindPod, leader)
-		w.Tell = &action.Event{
-			Reason: "GroupReplacementDeferred", Action: "Update", Related: &ref,
-			Note: fmt.Sprintf("Leader pod %s waits for %d terminating group(s) to be removed before scheduling", leader.Name, n),
-		}
+		note := fmt.Sprintf("Leader pod %s waits for %d terminating group(s) to be removed before scheduling", leader.Name, n)
+		w.Tell = new(lws.Event("GroupReplacementDeferred", "Update", note, new(identity.RefOf(identity.KindPod, leader))))
 	}
 	return w
 }

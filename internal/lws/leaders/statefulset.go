@@ -89,7 +89,7 @@ func (m *statefulSetMaker) Explain(write *action.Apply) {
 	}
 	first, last := max(m.Course.Replicas, m.Rollout.Applied), m.Rollout.Running-1 // wanted groups are no surge
 	if first <= last {
-		deletes := action.Event{Reason: "GroupsProgressing", Action: "Delete", Note: "deleting " + m.surgeReplicas(first, last)}
+		deletes := lws.Event("GroupsProgressing", "Delete", "deleting "+m.surgeReplicas(first, last), nil)
 		write.Tell.Done = append(write.Tell.Done, deletes)
 	}
 	if !m.Rollout.Lowers(m.Course) {
@@ -102,8 +102,7 @@ func (m *statefulSetMaker) Explain(write *action.Apply) {
 	if end := min(m.Rollout.Partition, m.Rollout.Replicas) - 1; end > m.Course.Partition {
 		note = fmt.Sprintf("Updating replicas %d to %d (inclusive)", m.Course.Partition, end)
 	}
-	updates := action.Event{Reason: "GroupsUpdating", Action: "Update", Note: note, Related: m.Target.Revision}
-	write.Tell.Done = append(write.Tell.Done, updates)
+	write.Tell.Done = append(write.Tell.Done, lws.Event("GroupsUpdating", "Update", note, m.Target.Revision))
 }
 
 // wasUndone reports whether a webhook undid the same write: it was the create, or an apply that did not reach the
@@ -172,12 +171,8 @@ func (m *statefulSetMaker) replace() (p lws.Plan) {
 // deleted only if its workers did not change either.
 func (m *statefulSetMaker) replaceLeader(g *lws.Group, onlyIfDown bool) action.Delete {
 	relied := []action.Standing{lws.Specified(identity.KindStatefulSet, m.StatefulSet.Own())}
-	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: m.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: m.Set.Name}}
 	if onlyIfDown {
-		reliedWorkers(g, &workers)
-	}
-	if len(workers.Unchanged)+len(workers.NoOther) > 0 {
-		relied = append(relied, workers)
+		relied = append(relied, m.reliedWorkers(g)...)
 	}
 	return action.Delete{
 		Object:  identity.RefOf(identity.KindPod, g.Leader),
@@ -368,8 +363,8 @@ func appliedReplicas(sts *appsv1.StatefulSet, otherwise int32) int32 {
 // they are down: no other pods have the names of their leaders.
 func (m *statefulSetMaker) relied() []action.Standing {
 	leaders := unchangedLeaders(m.Table)
-	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: m.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: m.Set.Name}}
 	first, end := m.Course.Partition, min(m.Rollout.Partition, m.Rollout.Replicas) // of the groups that are given up
+	var givenUp []*lws.Group
 	for i, p := range m.Rollout.Places {
 		g := &m.Rows[i]
 		switch {
@@ -377,7 +372,7 @@ func (m *statefulSetMaker) relied() []action.Standing {
 			leaders.There = append(leaders.There, g.Leader.UID)
 		case p.Index >= first && p.Index < end && workload.IsLeader(g.Leader, m.Set.Name):
 			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, g.Leader))
-			reliedWorkers(g.Group, &workers)
+			givenUp = append(givenUp, g.Group)
 		}
 	}
 	names := action.Names{Base: m.Set.Name, First: first, End: end}
@@ -387,11 +382,7 @@ func (m *statefulSetMaker) relied() []action.Standing {
 			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, pod))
 		}
 	}
-	relied := []action.Standing{leaders}
-	if len(workers.Unchanged)+len(workers.NoOther) > 0 {
-		relied = append(relied, workers)
-	}
-	return relied
+	return append([]action.Standing{leaders}, m.reliedWorkers(givenUp...)...)
 }
 
 // unchangedLeaders are leaders of the set as they were judged. Those that are meant are added.
@@ -407,22 +398,28 @@ func unchangedSet(t *table.Table) action.Standing {
 	}
 }
 
-// reliedWorkers adds what keeps a group from being ready beside a ready leader.
-func reliedWorkers(g *lws.Group, relied *action.Standing) {
-	if !lws.PodReady(g.Leader) {
-		return
-	}
-	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous, g.Workers.Orphans, g.Workers.Foreign),
-		func(sts *appsv1.StatefulSet) bool { return sts.DeletionTimestamp != nil }) // a terminating one counts as absent
-	for _, sts := range bearers {
-		if sts.Labels[lwsv1.SetNameLabelKey] == relied.Labels[lwsv1.SetNameLabelKey] { // others are not listed
-			relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindStatefulSet, sts))
+// reliedWorkers is what keeps groups from being ready beside ready leaders, or nothing.
+func (m *statefulSetMaker) reliedWorkers(groups ...*lws.Group) []action.Standing {
+	relied := action.Standing{Kind: identity.KindStatefulSet, Namespace: m.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: m.Set.Name}}
+	for _, g := range groups {
+		if !lws.PodReady(g.Leader) {
+			continue
+		}
+		bearers := slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous, g.Workers.Orphans, g.Workers.Foreign),
+			func(sts *appsv1.StatefulSet) bool { return sts.DeletionTimestamp != nil }) // a terminating one counts as absent
+		for _, sts := range bearers {
+			if workload.BearsName(sts, m.Set.Name) { // others are not listed
+				relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindStatefulSet, sts))
+			}
+		}
+		if index := int32(g.Index); len(bearers) == 0 {
+			relied.NoOther = append(relied.NoOther, action.Names{Base: m.Set.Name, First: index, End: index + 1})
 		}
 	}
-	if len(bearers) == 0 {
-		index := int32(g.Index)
-		relied.NoOther = append(relied.NoOther, action.Names{Base: relied.Labels[lwsv1.SetNameLabelKey], First: index, End: index + 1})
+	if len(relied.Unchanged)+len(relied.NoOther) == 0 {
+		return nil
 	}
+	return []action.Standing{relied}
 }
 
 func (m *statefulSetMaker) surgeReplicas(first, last int32) string {

@@ -3,6 +3,6 @@
 // It knows restart policies, the evidence of failures, the back-off, and the fields of
 // the status that hold them. It is pure, and refuses to know which revision a leader has.
 //
-// Files, each of which builds on those before it: policy.go, failure.go, entry.go, budget.go, record.go, evidence.go,
+// Files, each of which builds on those before it: failure.go, record.go, budget.go, evidence.go,
 // decision.go, group.go, status.go.
 package restart

@@ -1,3 +1,7 @@
+// Package scheduling keeps the objects by which Kubernetes' own scheduler knows the groups of a set.
+//
+// It knows the Workload, its PodGroups and the condition about them. It refuses to know how leaders and workers are
+// created, and what a PodGroup contains: package gang does.
 package scheduling
 
 import (
@@ -6,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -18,6 +23,46 @@ import (
 	"lockstep.dev/lockstep/internal/lws/table"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
+
+// Scheduler is what places the pods of a set, as far as the whole set is concerned. Groups have PodGroups of their own.
+type Scheduler interface {
+	// Missing says why no group can be placed, or is empty.
+	Missing() string
+	// Keep keeps the objects by which the scheduler knows the set.
+	Keep() lws.Plan
+	// IsAwaited reports whether the first leaders wait for these objects.
+	IsAwaited() bool
+	// Mark gives the template of leaders what the scheduler knows them by.
+	Mark(leaders *corev1.PodTemplateSpec)
+	// Conditions are those about these objects.
+	Conditions() []metav1.Condition
+}
+
+// kubernetes is Kubernetes' own scheduler: it knows a set by its Workload.
+type kubernetes struct{ *table.Table }
+
+// groupwise is Volcano, or a scheduler that knows no groups: neither knows a set.
+type groupwise struct{ *table.Table }
+
+// Of returns the scheduler of a set.
+func Of(t *table.Table) Scheduler {
+	if t.Scheduler == gang.Kubernetes && t.SetSnapshot.Set.Spec.Scheduling != nil {
+		return kubernetes{t}
+	}
+	return groupwise{t}
+}
+
+func (s groupwise) Missing() string                { return s.GangMissing }
+func (s groupwise) Keep() (p lws.Plan)             { return p }
+func (s groupwise) IsAwaited() bool                { return false }
+func (s groupwise) Mark(*corev1.PodTemplateSpec)   {}
+func (s groupwise) Conditions() []metav1.Condition { return nil }
+
+func (s kubernetes) Missing() string                      { return "" }
+func (s kubernetes) Mark(leaders *corev1.PodTemplateSpec) { gang.HandTo(leaders, s.Set) }
+
+// IsAwaited implements Scheduler: the scheduler would not know the leaders.
+func (s kubernetes) IsAwaited() bool { return s.AwaitsLeaders() && !hasWorkload(s.Table) }
 
 // GangLook is how often a gang scheduler that is missing is looked for.
 const GangLook = 10 * time.Second
@@ -90,19 +135,17 @@ func hasWorkload(t *table.Table) bool {
 // KeepNative creates a Workload or a PodGroup, or patches its labels and counts: the API server refuses any other
 // change. The object of another owner under the name stays: no object is adopted.
 func KeepNative(p *lws.Plan, kind identity.Kind, found identity.Claim[*unstructured.Unstructured], want *unstructured.Unstructured, set *lwsv1.LeaderWorkerSet) {
-	have, noun, owner := found.Own(), strings.ToLower(string(kind)), lws.SetRef(set)
-	if have != nil {
+	owner, name := lws.SetRef(set), called(kind, want)
+	if have := found.Own(); have != nil {
 		patchNative(p, kind, have, want)
-		return
+	} else if found.Empty() { // else the set reports what is foreign, and an event tells when what terminates is gone
+		p.Create(kind, want, owner, fmt.Sprintf("%s has no %s", owner, name), "Failed to create "+name, new(identity.RefOf(kind, want)))
 	}
-	if !found.Empty() {
-		return // the set reports what is foreign, and an event tells when what terminates is gone
-	}
-	p.Do(action.Create{
-		Kind: kind, Object: want, Owner: owner,
-		Because: lws.Because(lws.CodeMissing, fmt.Sprintf("%s has no %s %s", owner, noun, want.GetName())),
-		Tell:    action.Telling{Refused: lws.Warning("FailedCreate", "Create", fmt.Sprintf("Failed to create %s %s", noun, want.GetName()), new(identity.RefOf(kind, want)))},
-	})
+}
+
+// called names an object by its kind and name.
+func called(kind identity.Kind, object *unstructured.Unstructured) string {
+	return strings.ToLower(string(kind)) + " " + object.GetName()
 }
 
 func patchNative(p *lws.Plan, kind identity.Kind, have, want *unstructured.Unstructured) {
@@ -112,17 +155,15 @@ func patchNative(p *lws.Plan, kind identity.Kind, have, want *unstructured.Unstr
 			return
 		} // the rest of it can be kept
 	}
-	if !gang.IsOutdated(have, want) {
-		return
+	if name := called(kind, have); gang.IsOutdated(have, want) {
+		p.Apply(gang.Part(want), identity.RefOf(kind, have), lws.ScaleFieldOwner,
+			lws.Because(lws.CodeChanged, name+" has other labels or counts of pods"), "Failed to update "+name)
 	}
-	p.Apply(gang.Part(want), identity.RefOf(kind, have), lws.ScaleFieldOwner,
-		lws.Because(lws.CodeChanged, fmt.Sprintf("%s %s has other labels or counts of pods", strings.ToLower(string(kind)), have.GetName())),
-		fmt.Sprintf("Failed to update %s %s", strings.ToLower(string(kind)), have.GetName()))
 }
 
 // difference says what of an object cannot be changed and is not what the set says, or is empty.
 func difference(kind identity.Kind, have, want *unstructured.Unstructured) string {
-	name := fmt.Sprintf("%s %s", strings.ToLower(string(kind)), have.GetName())
+	name := called(kind, have)
 	if field, gate := gang.Dropped(have, want); field != "" {
 		return fmt.Sprintf("%s: the API server dropped %s; switch on its feature gate %s, delete the object, and another is created", name, field, gate)
 	}

@@ -74,10 +74,8 @@ func statusEvents(t *table.Table, want *lwsv1.LeaderWorkerSetStatus, progressed 
 	var events []action.Event
 	if first := progress(t)[0]; progressed && t.Waiting.Message == "" &&
 		!slices.Contains([]string{lws.CodeRefused, lws.CodeBudgetExceeded, t.Delay.Code, t.Unresolved.Code}, first.Reason) { // reported with their writes
-		events = append(events, action.Event{
-			Reason: first.Reason, Action: "Update",
-			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, want.ReadyReplicas, workload.Replicas(t.Set)),
-		})
+		note := fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, want.ReadyReplicas, workload.Replicas(t.Set))
+		events = append(events, lws.Event(first.Reason, "Update", note, nil))
 	}
 	return slices.Concat(events, waitEvents(t), noticeEvents(t))
 }

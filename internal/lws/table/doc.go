@@ -3,6 +3,6 @@
 // It knows the effective spec, the revision that groups should be at, and what each group is. It refuses to know what
 // makes the leaders: package leaders tells it through the interface Maker. It plans only what rules need first.
 //
-// Files, each of which builds on those before it: row.go, table.go, restarts.go, delays.go, pvcs.go, previous.go,
-// names.go, tabulate.go, target.go, effective.go, derive.go.
+// Files, each of which builds on those before it: table.go, restarts.go, delays.go, pvcs.go, names.go,
+// tabulate.go, target.go, effective.go, derive.go.
 package table

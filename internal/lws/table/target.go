@@ -125,9 +125,7 @@ func newRevision(t *Table, data []byte, note string) Target {
 			Data:     runtime.RawExtension{Raw: data},
 		},
 		Because: lws.Because(lws.CodeMissing, "no revision of this set says what the spec says"),
-		Tell: action.Telling{Done: []action.Event{{
-			Reason: "CreatingRevision", Action: "Create", Note: note, Related: next.Revision,
-		}}},
+		Tell:    action.Telling{Done: []action.Event{lws.Event("CreatingRevision", "Create", note, next.Revision)}},
 	})
 	return next
 }

@@ -24,13 +24,7 @@ const tpuResource corev1.ResourceName = "google.com/tpu"
 func LeaderStatefulSet(set *lwsv1.LeaderWorkerSet, key string, replicas, partition int32) *appsv1.StatefulSet {
 	budget := intstr.FromInt32(MaxUnavailable(set))
 	return &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       set.Namespace,
-			Name:            set.Name,
-			Labels:          labels.Merge(set.Labels, labels.Set{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}),
-			Annotations:     labels.Merge(copied(set), labels.Set{lwsv1.ReplicasAnnotationKey: strconv.Itoa(int(Replicas(set)))}),
-			OwnerReferences: OwnedBySet(set),
-		},
+		ObjectMeta: leadersMeta(set, key),
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:            &replicas,
 			ServiceName:         set.Name,
@@ -44,6 +38,17 @@ func LeaderStatefulSet(set *lwsv1.LeaderWorkerSet, key string, replicas, partiti
 			VolumeClaimTemplates:                 ClaimTemplates(set.Namespace, set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates),
 			PersistentVolumeClaimRetentionPolicy: retention(set),
 		},
+	}
+}
+
+// leadersMeta is the metadata of the StatefulSet or Deployment of the leaders.
+func leadersMeta(set *lwsv1.LeaderWorkerSet, key string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace:       set.Namespace,
+		Name:            set.Name,
+		Labels:          labels.Merge(set.Labels, labels.Set{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}),
+		Annotations:     labels.Merge(copied(set), labels.Set{lwsv1.ReplicasAnnotationKey: strconv.Itoa(int(Replicas(set)))}),
+		OwnerReferences: OwnedBySet(set),
 	}
 }
 
@@ -229,9 +234,7 @@ func AnnotatedWorkers(sts *appsv1.StatefulSet) (workers int32, known bool) {
 func placeInGang(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
 	if gang.IsHanded(leader) {
 		gang.Follow(template, leader)
-		return
-	}
-	if gang.IsTied(leader) {
+	} else if gang.IsTied(leader) {
 		gang.Tie(template, gang.NameOf(leader))
 	}
 }
