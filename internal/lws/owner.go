@@ -85,14 +85,9 @@ func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSe
 	if leader == nil || !Paused(set) && !workload.IsHashLeader(leader) {
 		return set
 	}
-	return withSubdomain(set, lwsv1.SubdomainPolicy(leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey]))
-}
-
-// withSubdomain returns a set with another subdomain policy. An empty one is Shared.
-func withSubdomain(set *lwsv1.LeaderWorkerSet, policy lwsv1.SubdomainPolicy) *lwsv1.LeaderWorkerSet {
-	other := *set
-	other.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(cmp.Or(policy, lwsv1.SubdomainShared))}
-	return &other
+	led, policy := *set, lwsv1.SubdomainPolicy(leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey])
+	led.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(cmp.Or(policy, lwsv1.SubdomainShared))}
+	return &led
 }
 
 // AwaitsLeaders reports whether a set is to get its first leaders.

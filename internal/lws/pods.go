@@ -46,13 +46,12 @@ func IsExhausted(leader *corev1.Pod) bool {
 	return leader != nil && slices.Contains(leader.Finalizers, lwsv1.GroupRestartBudgetFinalizer)
 }
 
-// isKept reports whether a terminating pod has the finalizer.
-func isKept(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil && IsExhausted(pod) }
-
 // Kept returns the terminating pods of a set that have the finalizer. A name alone is not enough: the
 // leader llama-3-0 of the set llama-3 has the name of a worker of the set llama.
 func Kept(set string, lists ...[]*corev1.Pod) []*corev1.Pod {
-	return slices.DeleteFunc(slices.Concat(lists...), func(pod *corev1.Pod) bool { return !isKept(pod) || !workload.BearsName(pod, set) })
+	return slices.DeleteFunc(slices.Concat(lists...), func(pod *corev1.Pod) bool {
+		return pod.DeletionTimestamp == nil || !IsExhausted(pod) || !workload.BearsName(pod, set)
+	})
 }
 
 // ExhaustedText says what became of a group, and what a user does about it.

@@ -104,16 +104,11 @@ func (w *SetSnapshot) RefusedSpec() string {
 	return RefusedMessage(Refused{Refusal: w.Refusal})
 }
 
-// RefusedParts is what the API server refuses to groups, and to the set without anything else waiting for it, or empty.
-func (w *SetSnapshot) RefusedParts() string {
-	if len(w.Refused) == 0 {
+// RefusedMessage repeats what the API server answered, or is empty.
+func RefusedMessage(refusals ...Refused) string {
+	if len(refusals) == 0 {
 		return ""
 	}
-	return RefusedMessage(w.Refused...)
-}
-
-// RefusedMessage repeats what the API server answered.
-func RefusedMessage(refusals ...Refused) string {
 	var said []string
 	for _, r := range refusals {
 		if sentence := clipped(r.Sentence); !slices.Contains(said, sentence) {

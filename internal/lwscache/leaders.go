@@ -22,13 +22,13 @@ import (
 // makers reads what makes the leaders of the set: its StatefulSet, or its Deployment with the ReplicaSets of that.
 func (r *reading) makers(ctx context.Context) (sets identity.Claim[*appsv1.StatefulSet], deployments identity.Claim[*appsv1.Deployment], replicaSets identity.Claimant, err error) {
 	key, claimant := client.ObjectKeyFromObject(r.set), identity.Claimant{r.set.UID}
-	sets, err = claimed(ctx, r, identity.KindStatefulSet, key, &appsv1.StatefulSet{}, claimant, func(sts *appsv1.StatefulSet) bool { return workload.IsLeaderStatefulSet(sts, r.set) })
+	sets, err = claimed(ctx, r, identity.KindStatefulSet, key, &appsv1.StatefulSet{}, claimant, func(s *appsv1.StatefulSet) bool { return workload.MakesLeaders(s, s.Spec.Selector, r.set) })
 	if err != nil {
 		return sets, deployments, nil, err
 	}
 	r.isHash = workload.HasHashIdentity(r.set)
 	if r.isHash || sets.Own() == nil && r.Definition != nil {
-		deployments, err = claimed(ctx, r, identity.KindDeployment, key, &appsv1.Deployment{}, claimant, func(d *appsv1.Deployment) bool { return workload.IsLeaderDeployment(d, r.set) })
+		deployments, err = claimed(ctx, r, identity.KindDeployment, key, &appsv1.Deployment{}, claimant, func(d *appsv1.Deployment) bool { return workload.MakesLeaders(d, d.Spec.Selector, r.set) })
 	}
 	switch own := deployments.Own(); {
 	case !r.isHash && own != nil:

@@ -28,7 +28,7 @@ func anyVolume(*volumes.PVC) bool { return true }
 // sortVolumes classifies the PVCs of a group's workers. PVCs of a deleted leader are owned while
 // its worker StatefulSet exists, and if another leader follows.
 func (r *reading) sortVolumes(ctx context.Context, made *lwsv1.LeaderWorkerSet, g *lws.Group, found []*volumes.PVC, leaving *corev1.Pod, followed ...types.UID) (err error) {
-	found = slices.DeleteFunc(found, func(v *volumes.PVC) bool { return !volumes.IsOfWorker(v, made, g.LeaderName) })
+	found = slices.DeleteFunc(found, func(v *volumes.PVC) bool { return !volumes.IsOf(v, made, g.LeaderName, 1) })
 	claimant := slices.Concat(leaderUID(g), identity.Claimant{r.set.UID}, followed, workersOf(g, g.Leader), workersOf(g, leaving))
 	g.Volumes, err = sorted(ctx, r, found, claimant, anyVolume)
 	return err
@@ -62,7 +62,7 @@ func (r *reading) fillVolumes(ctx context.Context, w *lws.SetSnapshot) error {
 		}
 	}
 	if sts == nil || workload.LacksPods(sts) {
-		ofLeaders := slices.DeleteFunc(byParent[w.Set.Name], func(v *volumes.PVC) bool { return !volumes.IsOfLeader(v, made) })
+		ofLeaders := slices.DeleteFunc(byParent[w.Set.Name], func(v *volumes.PVC) bool { return !volumes.IsOf(v, made, w.Set.Name, 0) })
 		claimant := slices.Concat(r.owners, identity.Claimant{w.Set.UID}, uids(w.Leaders.Owned))
 		if w.LeaderVolumes, err = sorted(ctx, r, ofLeaders, claimant, anyVolume); err != nil || sts == nil {
 			return err

@@ -6,11 +6,12 @@
 // and costs no more than its input is large. What comes in may have bypassed every default and every schema; nothing
 // here may panic on it.
 //
-// Files, each of which builds on those before it: pod.go, pod_subgroup.go, numbers.go, identity.go, keys.go,
-// scheduling.go, validate.go, draft.go, warn.go, default.go, tpu.go.
+// Files, each of which builds on those before it: pod.go, pod_subgroup.go, numbers.go, keys.go, scheduling.go,
+// validate.go, draft.go, warn.go, default.go, tpu.go.
 package admission
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -258,4 +259,43 @@ func checkTopologies(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 		}
 	}
 	return faults
+}
+
+const (
+	// maxHashName leaves room for the longest label of a worker: the name of its StatefulSet with
+	// eight digits of the group's key, and a revision hash.
+	maxHashName = 43
+	// maxLoneHashName is the same for a set without workers: only the host names of leaders count.
+	maxLoneHashName = 54
+)
+
+var identityPath = specPath.Child("groupIdentity")
+
+// checkHashIdentity refuses what needs groups with numbers, names that leave no room for a key, and what needs keys.
+func checkHashIdentity(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	if policy := set.Spec.GroupReplacementPolicy; !workload.HasHashIdentity(set) {
+		return when(policy == lwsv1.ImmediateGroupReplacement, field.Invalid(specPath.Child("groupReplacementPolicy"), policy,
+			"Immediate is only supported with groupIdentity Hash"))
+	}
+	refuse := func(isWrong bool, why string) field.ErrorList {
+		return when(isWrong, field.Invalid(identityPath, set.Spec.GroupIdentity, why+" with groupIdentity Hash"))
+	}
+	rolling := ptr.Deref(set.Spec.RolloutStrategy.RollingUpdateConfiguration, lwsv1.RollingUpdateConfiguration{})
+	limit := maxHashName
+	if workload.Size(set) < 2 {
+		limit = maxLoneHashName
+	}
+	return slices.Concat(
+		refuse(len(set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates) > 0, "volumeClaimTemplates are not supported"),
+		refuse(ptr.Deref(rolling.Partition, 0) != 0, "rollingUpdateConfiguration.partition is not supported"),
+		refuse(leaderTemplate(set).Spec.Hostname != "", "a leader pod hostname is not supported"),
+		when(len(set.Name) > limit, field.Invalid(field.NewPath("metadata", "name"), set.Name,
+			fmt.Sprintf("must be no more than %d characters with groupIdentity Hash", limit))),
+	)
+}
+
+// checkIdentityChange keeps the identity that groups were made with: absent is Ordinal.
+func checkIdentityChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
+	is, was := cmp.Or(set.Spec.GroupIdentity, lwsv1.OrdinalGroupIdentity), cmp.Or(old.Spec.GroupIdentity, lwsv1.OrdinalGroupIdentity)
+	return when(is != was, field.Invalid(identityPath, is, "groupIdentity is immutable"))
 }

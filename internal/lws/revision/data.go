@@ -125,7 +125,8 @@ func Same(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
 	key, hash := revision.Labels[lwsv1.RevisionKey], Key(revision.Data.Raw)
 	isReplaced := key != "" && metav1.GetControllerOf(revision) != nil && strings.HasPrefix(revision.Name, stem(setName, hash))
-	return (InUse(revision, setName) || InHistory(revision, setName)) && (key == hash || isReplaced)
+	isListed := InUse(revision, setName) || revision.Labels[HistoryLabelKey] == setName
+	return isListed && (key == hash || isReplaced)
 }
 
 // Name is the name of a set's revision with the given hash and number.
@@ -213,11 +214,6 @@ func Knows(revisions identity.Claim[*appsv1.ControllerRevision], setName, key st
 // InUse reports whether a revision is listed among those that groups run.
 func InUse(revision *appsv1.ControllerRevision, setName string) bool {
 	return workload.BearsName(revision, setName)
-}
-
-// InHistory reports whether a revision is one that no group runs.
-func InHistory(revision *appsv1.ControllerRevision, setName string) bool {
-	return revision.Labels[HistoryLabelKey] == setName
 }
 
 type restarts struct {

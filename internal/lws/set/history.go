@@ -49,31 +49,18 @@ func keepHistory(t *table.Table) (p lws.Plan) {
 	})
 	limit := historyLimitOf(t.Set)
 	for i, r := range past {
+		ref := identity.RefOf(identity.KindControllerRevision, r)
 		switch {
 		case i >= limit:
-			p.Do(drop(t, r, limit))
+			why := fmt.Sprintf("no group runs it, and %d revisions are kept", limit)
+			p.Do(action.Delete{Object: ref, Relies: unrun(t, r), Because: lws.Because(lws.CodeSuperseded, why)})
 		case revision.InUse(r, t.Set.Name):
-			p.Do(fileAway(t, r))
+			why := fmt.Sprintf("no group runs revision %s, nor is one made at it", r.Labels[lwsv1.RevisionKey])
+			labels := map[string]string{lwsv1.SetNameLabelKey: "", revision.HistoryLabelKey: t.Set.Name}
+			p.Do(action.Relabel{Object: ref, Labels: labels, Relies: unrun(t, r), Because: lws.Because(lws.CodeSuperseded, why)})
 		}
 	}
 	return p
-}
-
-func drop(t *table.Table, r *appsv1.ControllerRevision, limit int) action.Delete {
-	return action.Delete{
-		Object:  identity.RefOf(identity.KindControllerRevision, r),
-		Relies:  unrun(t, r),
-		Because: lws.Because(lws.CodeSuperseded, fmt.Sprintf("no group runs it, and %d revisions are kept", limit)),
-	}
-}
-
-func fileAway(t *table.Table, r *appsv1.ControllerRevision) action.Relabel {
-	return action.Relabel{
-		Object:  identity.RefOf(identity.KindControllerRevision, r),
-		Labels:  map[string]string{lwsv1.SetNameLabelKey: "", revision.HistoryLabelKey: t.Set.Name},
-		Relies:  unrun(t, r),
-		Because: lws.Because(lws.CodeSuperseded, fmt.Sprintf("no group runs revision %s, nor is one made at it", r.Labels[lwsv1.RevisionKey])),
-	}
 }
 
 // unrun are the preconditions that no leader runs a revision, nor is created at it: the leader StatefulSet is

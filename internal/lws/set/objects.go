@@ -27,9 +27,8 @@ func helpPrevious(t *table.Table) (p lws.Plan) {
 	))
 	if t.Waiting.Message != "" {
 		p.Await(t.Waiting.Until, lws.CodePreviousIncarnation, t.Waiting.Message)
-	} else if w := t.Waiting.Quiet; w != nil {
-		w.Until = t.Waiting.Until
-		p.Wait(*w)
+	} else if t.Waiting.Quiet != nil {
+		p.Wait(*t.Waiting.Quiet)
 	}
 	return p
 }

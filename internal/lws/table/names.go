@@ -3,7 +3,6 @@ package table
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -56,7 +55,7 @@ func awaitPrevious(t *Table) lws.PreviousWait {
 		waiting.Until = cmp.Or(t.wait.until, t.Now.Add(lws.ConflictLook))
 	}
 	if len(blocking) > 0 && waiting.Message == "" {
-		waiting.Quiet = new(lws.GoneWait(t.Set, "", blocking, time.Time{}))
+		waiting.Quiet = new(lws.GoneWait(t.Set, "", blocking, waiting.Until))
 	}
 	return waiting
 }
@@ -75,19 +74,18 @@ func (t *Table) PreviousPVCs() []lws.Object {
 // conflicts names the foreign objects under names that the set needs. They are never written. One
 // under the name of the leader StatefulSet holds back everything, any other its own part.
 func conflicts(t *Table) string {
-	found := lws.ObjectsOf(identity.KindStatefulSet, t.StatefulSet.Foreign)
-	found = append(found, lws.ObjectsOf(identity.KindDeployment, t.Deployment.Foreign)...)
-	found = append(found, lws.ObjectsOf(identity.KindPod, t.Misspelt)...)
-	found = append(found, t.Maker.Needed(lws.ObjectsOf(identity.KindPod, t.Leaders.Foreign))...)
+	found := slices.Concat(
+		lws.ObjectsOf(identity.KindStatefulSet, t.StatefulSet.Foreign), lws.ObjectsOf(identity.KindDeployment, t.Deployment.Foreign),
+		lws.ObjectsOf(identity.KindPod, t.Misspelt), t.Maker.Needed(lws.ObjectsOf(identity.KindPod, t.Leaders.Foreign)), t.Maker.LeftBehind(),
+		lws.ObjectsOf(identity.KindWorkload, t.Workload.Foreign), lws.ObjectsOf(identity.KindPodGroup, t.PodGroup.Foreign),
+	)
 	if t.WantsShared() {
 		found = append(found, lws.ObjectsOf(identity.KindService, t.Service.Foreign)...)
 	}
-	found = append(found, lws.ObjectsOf(identity.KindWorkload, t.Workload.Foreign)...)
-	found = append(found, lws.ObjectsOf(identity.KindPodGroup, t.PodGroup.Foreign)...)
 	for _, r := range t.Rows {
 		found = append(found, r.Conflicts(t.Set)...)
 	}
-	return lws.ConflictMessage(append(found, t.Maker.LeftBehind()...))
+	return lws.ConflictMessage(found)
 }
 
 // WantsShared reports whether pods of the set hang from the Shared Service.

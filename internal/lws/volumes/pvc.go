@@ -61,14 +61,9 @@ func AreDeletedBy(sts *appsv1.StatefulSet) bool {
 		(policy.WhenDeleted == deletes || policy.WhenScaled == deletes)
 }
 
-// IsOfWorker reports whether a PVC has the set's label and a name of a PVC of a worker of the group.
-func IsOfWorker(pvc *PVC, set *lwsv1.LeaderWorkerSet, leaderName string) bool {
-	return workload.BearsName(pvc, set.Name) && Ordinal(pvc.Name, set, leaderName) > 0
-}
-
-// IsOfLeader reports whether a PVC has the set's label and a name of a PVC of a leader of the set.
-func IsOfLeader(pvc *PVC, set *lwsv1.LeaderWorkerSet) bool {
-	return workload.BearsName(pvc, set.Name) && Ordinal(pvc.Name, set, set.Name) >= 0
+// IsOf reports whether a PVC has the set's label and a name of a PVC of a StatefulSet whose ordinals begin at start.
+func IsOf(pvc *PVC, set *lwsv1.LeaderWorkerSet, statefulSet string, start int) bool {
+	return workload.BearsName(pvc, set.Name) && Ordinal(pvc.Name, set, statefulSet) >= start
 }
 
 // Ordinal is the ordinal of the pod that a PVC is named after, if that is a pod of the given

@@ -42,12 +42,6 @@ func LeaderDeployment(set *lwsv1.LeaderWorkerSet, key string, paused bool) *apps
 
 func isZero(value intstr.IntOrString) bool { return scaled(value, 100, true) == 0 }
 
-// IsLeaderDeployment reports whether a Deployment has the labels and the immutable selector of the
-// set's leader Deployment.
-func IsLeaderDeployment(deployment *appsv1.Deployment, set *lwsv1.LeaderWorkerSet) bool {
-	return BearsName(deployment, set.Name) && isSelector(deployment.Spec.Selector, LeaderSelector(set.Name))
-}
-
 // IsGated reports whether a leader waits for room.
 func IsGated(leader *corev1.Pod) bool {
 	return slices.Contains(leader.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate})

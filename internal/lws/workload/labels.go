@@ -57,10 +57,10 @@ func IsLeader(pod *corev1.Pod, setName string) bool {
 	return BearsName(pod, setName) && pod.Labels[lwsv1.WorkerIndexLabelKey] == LeaderIndex
 }
 
-// IsLeaderStatefulSet reports whether a StatefulSet has the labels and the immutable
-// selector of the set's leader StatefulSet.
-func IsLeaderStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet) bool {
-	return BearsName(sts, set.Name) && isSelector(sts.Spec.Selector, LeaderSelector(set.Name))
+// MakesLeaders reports whether a StatefulSet or Deployment has the labels and the immutable selector of the one that
+// makes the leaders of the set.
+func MakesLeaders(object metav1.Object, selector *metav1.LabelSelector, set *lwsv1.LeaderWorkerSet) bool {
+	return BearsName(object, set.Name) && isSelector(selector, LeaderSelector(set.Name))
 }
 
 // IsWorkerStatefulSet reports whether a StatefulSet has the labels and the immutable
