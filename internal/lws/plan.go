@@ -135,9 +135,11 @@ func (p *Plan) Apply(part action.Object, onto identity.Ref, fieldOwner string, r
 	p.Do(write)
 }
 
-// Create creates an object that is missing. done is told of once it exists, and failed if that fails. about is a second
-// object that failed is about, or nil.
-func (p *Plan) Create(kind identity.Kind, object action.Object, owner identity.Ref, missing, failed string, about *identity.Ref, done ...action.Event) {
+// Create creates what is missing. done is told of once it exists, and failed, about a second object or nil, if not.
+func (p *Plan) Create(
+	kind identity.Kind, object action.Object, owner identity.Ref,
+	missing, failed string, about *identity.Ref, done ...action.Event,
+) {
 	p.Do(action.Create{
 		Kind: kind, Object: object, Owner: owner, Because: Because(CodeMissing, missing),
 		Tell: action.Telling{Done: done, Refused: Warning("FailedCreate", "Create", failed, about)},

@@ -64,7 +64,7 @@ const (
 	maxSize     = 1_000_000
 )
 
-// checkCounts bounds the numbers of groups and pods. The pods of a set stay within an int32, in which others count them.
+// checkCounts bounds the numbers of groups and pods. Those of a set stay within an int32, in which others count them.
 func checkCounts(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	groups, size := workload.Replicas(set), workload.Size(set)
 	return slices.Concat(

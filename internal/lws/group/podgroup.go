@@ -72,8 +72,8 @@ func deleteApart(g *input, sts *appsv1.StatefulSet) (p lws.Plan, does bool) {
 		return lws.Plan{Needs: lws.NeedLivePods}, true
 	}
 	leader := identity.RefOf(identity.KindPod, g.Leader)
-	note := fmt.Sprintf("Worker statefulset %s was created by a previous LWS version and its workers do not join the PodGroups of leader pod %s, deleted the leader pod to recreate group %s",
-		sts.Name, g.LeaderName, g.Name())
+	note := fmt.Sprintf("Worker statefulset %s was created by a previous LWS version and its workers do not join "+
+		"the PodGroups of leader pod %s, deleted the leader pod to recreate group %s", sts.Name, g.LeaderName, g.Name())
 	p.Do(action.Delete{
 		Object: leader, AnyVersion: true, Foreground: true,
 		Because: lws.Because(lws.CodeOutdated, fmt.Sprintf("the workers of statefulset %s are in other podgroups than leader %s", sts.Name, g.LeaderName)),
@@ -111,8 +111,8 @@ func keepVolcano(g *input, want *unstructured.Unstructured) (p lws.Plan) {
 		part.SetOwnerReferences(workload.OwnedByLeader(g.Leader))
 		p.Do(lws.Adopt(identity.RefOf(identity.KindPodGroup, orphan), leader, part))
 	case own == nil:
-		p.Create(identity.KindPodGroup, want, leader, fmt.Sprintf("group %s has no podgroup %s", g.Name(), want.GetName()),
-			"Failed to create podgroup for leader pod "+g.LeaderName, &leader)
+		why := fmt.Sprintf("group %s has no podgroup %s", g.Name(), want.GetName())
+		p.Create(identity.KindPodGroup, want, leader, why, "Failed to create podgroup for leader pod "+g.LeaderName, &leader)
 	case !gang.InStep(own, want):
 		reason := lws.Because(lws.CodeChanged, fmt.Sprintf("podgroup %s does not say what group %s is", want.GetName(), g.Name()))
 		p.Apply(want, identity.RefOf(identity.KindPodGroup, own), lws.FieldOwner, reason, "")

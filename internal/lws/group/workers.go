@@ -79,9 +79,10 @@ func createWorkers(g *input) (p lws.Plan, next bool) {
 		return p, false
 	}
 	workers := workload.WorkerStatefulSet(g.Set, g.restored, g.Leader, nodeSelector)
-	p.Create(identity.KindStatefulSet, workers, leader, fmt.Sprintf("group %s has no worker statefulset %s", g.Name(), g.LeaderName),
-		"Failed to create worker statefulset for leader pod "+g.LeaderName, &leader,
-		lws.Event("GroupsProgressing", "Create", "Created worker statefulset for leader pod "+g.LeaderName, &leader))
+	why := fmt.Sprintf("group %s has no worker statefulset %s", g.Name(), g.LeaderName)
+	created := "worker statefulset for leader pod " + g.LeaderName
+	p.Create(identity.KindStatefulSet, workers, leader, why, "Failed to create "+created, &leader,
+		lws.Event("GroupsProgressing", "Create", "Created "+created, &leader))
 	return p, true
 }
 

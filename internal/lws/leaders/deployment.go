@@ -42,7 +42,8 @@ func (m *deploymentMaker) Explain(write *action.Apply) {
 		return
 	}
 	write.Relies = []action.Standing{unchangedSet(m.Table)}
-	write.Tell.Done = []action.Event{lws.Event("GroupsUpdating", "Update", "Updating leader deployment to revision "+m.Target.Key, m.Target.Revision)}
+	note := "Updating leader deployment to revision " + m.Target.Key
+	write.Tell.Done = []action.Event{lws.Event("GroupsUpdating", "Update", note, m.Target.Revision)}
 }
 
 // isObserved reports whether the Deployment controller has seen the present spec, at the revision that groups

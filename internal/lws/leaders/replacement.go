@@ -76,7 +76,7 @@ func (m *deploymentMaker) Admit() (p lws.Plan) {
 			Gate:    lwsv1.GroupReplacementGate,
 			Because: lws.Because(lws.CodeAdmitted, fmt.Sprintf("the set has room for leader %s", leader.Name)),
 			Tell: action.Telling{Done: []action.Event{
-				lws.Event("GroupReplacementAdmitted", "Update", fmt.Sprintf("Leader pod %s admitted for scheduling", leader.Name), &ref),
+				lws.Event("GroupReplacementAdmitted", "Update", "Leader pod "+leader.Name+" admitted for scheduling", &ref),
 			}},
 		}
 		if leader.Annotations[corev1.PodDeletionCost] == admission.GatedDeletionCost {

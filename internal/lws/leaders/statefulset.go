@@ -400,7 +400,8 @@ func unchangedSet(t *table.Table) action.Standing {
 
 // reliedWorkers is what keeps groups from being ready beside ready leaders, or nothing.
 func (m *statefulSetMaker) reliedWorkers(groups ...*lws.Group) []action.Standing {
-	relied := action.Standing{Kind: identity.KindStatefulSet, Namespace: m.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: m.Set.Name}}
+	labels := map[string]string{lwsv1.SetNameLabelKey: m.Set.Name}
+	relied := action.Standing{Kind: identity.KindStatefulSet, Namespace: m.Set.Namespace, Labels: labels}
 	for _, g := range groups {
 		if !lws.PodReady(g.Leader) {
 			continue

@@ -135,11 +135,11 @@ func hasWorkload(t *table.Table) bool {
 // KeepNative creates a Workload or a PodGroup, or patches its labels and counts: the API server refuses any other
 // change. The object of another owner under the name stays: no object is adopted.
 func KeepNative(p *lws.Plan, kind identity.Kind, found identity.Claim[*unstructured.Unstructured], want *unstructured.Unstructured, set *lwsv1.LeaderWorkerSet) {
-	owner, name := lws.SetRef(set), called(kind, want)
+	owner, name, ref := lws.SetRef(set), called(kind, want), identity.RefOf(kind, want)
 	if have := found.Own(); have != nil {
 		patchNative(p, kind, have, want)
 	} else if found.Empty() { // else the set reports what is foreign, and an event tells when what terminates is gone
-		p.Create(kind, want, owner, fmt.Sprintf("%s has no %s", owner, name), "Failed to create "+name, new(identity.RefOf(kind, want)))
+		p.Create(kind, want, owner, fmt.Sprintf("%s has no %s", owner, name), "Failed to create "+name, &ref)
 	}
 }
 

@@ -56,8 +56,10 @@ func keepHistory(t *table.Table) (p lws.Plan) {
 			p.Do(action.Delete{Object: ref, Relies: unrun(t, r), Because: lws.Because(lws.CodeSuperseded, why)})
 		case revision.InUse(r, t.Set.Name):
 			why := fmt.Sprintf("no group runs revision %s, nor is one made at it", r.Labels[lwsv1.RevisionKey])
-			labels := map[string]string{lwsv1.SetNameLabelKey: "", revision.HistoryLabelKey: t.Set.Name}
-			p.Do(action.Relabel{Object: ref, Labels: labels, Relies: unrun(t, r), Because: lws.Because(lws.CodeSuperseded, why)})
+			p.Do(action.Relabel{
+				Object: ref, Labels: map[string]string{lwsv1.SetNameLabelKey: "", revision.HistoryLabelKey: t.Set.Name},
+				Relies: unrun(t, r), Because: lws.Because(lws.CodeSuperseded, why),
+			})
 		}
 	}
 	return p

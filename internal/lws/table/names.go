@@ -75,9 +75,12 @@ func (t *Table) PreviousPVCs() []lws.Object {
 // under the name of the leader StatefulSet holds back everything, any other its own part.
 func conflicts(t *Table) string {
 	found := slices.Concat(
-		lws.ObjectsOf(identity.KindStatefulSet, t.StatefulSet.Foreign), lws.ObjectsOf(identity.KindDeployment, t.Deployment.Foreign),
-		lws.ObjectsOf(identity.KindPod, t.Misspelt), t.Maker.Needed(lws.ObjectsOf(identity.KindPod, t.Leaders.Foreign)), t.Maker.LeftBehind(),
-		lws.ObjectsOf(identity.KindWorkload, t.Workload.Foreign), lws.ObjectsOf(identity.KindPodGroup, t.PodGroup.Foreign),
+		lws.ObjectsOf(identity.KindStatefulSet, t.StatefulSet.Foreign),
+		lws.ObjectsOf(identity.KindDeployment, t.Deployment.Foreign),
+		lws.ObjectsOf(identity.KindPod, t.Misspelt),
+		t.Maker.Needed(lws.ObjectsOf(identity.KindPod, t.Leaders.Foreign)), t.Maker.LeftBehind(),
+		lws.ObjectsOf(identity.KindWorkload, t.Workload.Foreign),
+		lws.ObjectsOf(identity.KindPodGroup, t.PodGroup.Foreign),
 	)
 	if t.WantsShared() {
 		found = append(found, lws.ObjectsOf(identity.KindService, t.Service.Foreign)...)
