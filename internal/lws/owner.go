@@ -48,11 +48,8 @@ func OwnerOf(sts *appsv1.StatefulSet, deployment *appsv1.Deployment) *LeadersOwn
 // Noun names its kind in a sentence.
 func (o *LeadersOwner) Noun() string { return strings.ToLower(string(o.Kind)) }
 
-// Key returns its revision key: its label, or else the label of its template. It is empty for nil.
+// Key returns its revision key: its label, or else the label of its template.
 func (o *LeadersOwner) Key() string {
-	if o == nil {
-		return ""
-	}
 	return cmp.Or(o.GetLabels()[lwsv1.RevisionKey], o.Template.Labels[lwsv1.RevisionKey])
 }
 
@@ -85,9 +82,14 @@ func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSe
 	if leader == nil || !Paused(set) && !workload.IsHashLeader(leader) {
 		return set
 	}
-	led, policy := *set, lwsv1.SubdomainPolicy(leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey])
-	led.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(cmp.Or(policy, lwsv1.SubdomainShared))}
-	return &led
+	return withSubdomain(set, lwsv1.SubdomainPolicy(leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey]))
+}
+
+// withSubdomain returns a set with another subdomain policy. An empty one is Shared.
+func withSubdomain(set *lwsv1.LeaderWorkerSet, policy lwsv1.SubdomainPolicy) *lwsv1.LeaderWorkerSet {
+	other := *set
+	other.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(cmp.Or(policy, lwsv1.SubdomainShared))}
+	return &other
 }
 
 // AwaitsLeaders reports whether a set is to get its first leaders.

@@ -104,11 +104,8 @@ func (w *SetSnapshot) RefusedSpec() string {
 	return RefusedMessage(Refused{Refusal: w.Refusal})
 }
 
-// RefusedMessage repeats what the API server answered, or is empty.
+// RefusedMessage repeats what the API server answered.
 func RefusedMessage(refusals ...Refused) string {
-	if len(refusals) == 0 {
-		return ""
-	}
 	var said []string
 	for _, r := range refusals {
 		if sentence := clipped(r.Sentence); !slices.Contains(said, sentence) {

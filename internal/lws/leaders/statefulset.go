@@ -382,7 +382,11 @@ func (m *statefulSetMaker) relied() []action.Standing {
 			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, pod))
 		}
 	}
-	return append([]action.Standing{leaders}, m.reliedWorkers(givenUp...)...)
+	relied := []action.Standing{leaders}
+	if len(givenUp) > 0 {
+		relied = append(relied, m.reliedWorkers(givenUp...)...)
+	}
+	return relied
 }
 
 // unchangedLeaders are leaders of the set as they were judged. Those that are meant are added.

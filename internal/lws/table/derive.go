@@ -15,7 +15,10 @@ func Of(w lws.SetSnapshot, newMaker func(*Table) Maker) (*Table, lws.Plan) {
 	t.effectiveSpec = effective(t)
 	t.Set, t.Maker = t.set, newMaker(t)
 	t.ExhaustedBy = t.exhaustedLeaders()
-	t.RefusalText, t.Hindrance = w.RefusedSpec(), lws.RefusedMessage(w.Refused...)
+	t.RefusalText = w.RefusedSpec()
+	if len(w.Refused) > 0 {
+		t.Hindrance = lws.RefusedMessage(w.Refused...)
+	}
 	t.wait = awaitNames(t)
 	t.Held = t.RefusalText != "" || t.wait.holds || len(t.StatefulSet.Foreign)+len(t.Deployment.Foreign) > 0
 	t.Target = newTarget(t)

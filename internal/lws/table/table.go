@@ -188,7 +188,12 @@ func (t Target) Title() string { return revision.Title(t.number, t.Key) }
 
 // LeadersKey is the revision key of the leader StatefulSet or Deployment, or empty without one. No other
 // object says which revision is current.
-func (t *Table) LeadersKey() string { return t.LeadersOwner().Key() }
+func (t *Table) LeadersKey() string {
+	if owner := t.LeadersOwner(); owner != nil {
+		return owner.Key()
+	}
+	return ""
+}
 
 // All returns every row.
 func (t *Table) All() []Row { return slices.Concat(t.Rows, t.vacant) }
