@@ -227,7 +227,8 @@ func TestTheChartKeepsOlderAuthorities(t *testing.T) {
 		"given":       {``, all[:1], 1},
 		"dropped":     {`{certificates: {dropOlder: true}}`, all, 0},
 	} {
-		objects := expect.Value(renderOn(t, clusterWith(trusting(strings.Join(tt.before, "")), secretOf(webhookCA, "lockstep")), namespace, values(t, tt.values)))(t)
+		live := clusterWith(trusting(strings.Join(tt.before, "")), secretOf(webhookCA, "lockstep"))
+		objects := expect.Value(renderOn(t, live, namespace, values(t, tt.values)))(t)
 		bundle := bundleIn(t, objects)
 		if !strings.HasPrefix(bundle, string(webhookCA[certs.AuthorityCert])) || strings.Count(bundle, "BEGIN") != 1+tt.want {
 			t.Errorf("%s: got %s", name, bundle)

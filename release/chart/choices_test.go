@@ -66,7 +66,8 @@ func part(of, pattern any) any {
 
 // In another namespace than the default one no object refers to that one.
 func TestAnotherNamespace(t *testing.T) {
-	objects := expect.Value(render(t, "elsewhere", values(t, `{protection: {exemptNamespaces: []}, metrics: {monitor: ServiceMonitor}, podDisruptionBudget: {enabled: true}}`)))(t)
+	objects := expect.Value(render(t, "elsewhere", values(t,
+		`{protection: {exemptNamespaces: []}, metrics: {monitor: ServiceMonitor}, podDisruptionBudget: {enabled: true}}`)))(t)
 	for name, u := range objects {
 		text := expect.Value(u.MarshalJSON())(t)
 		if strings.Contains(string(text), "lws-system") {

@@ -65,7 +65,8 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 			tt.options.Config = configuration(t, tt.values)
 			if !tt.options.ProtectOnly {
 				tt.options.WebhookCA = t.TempDir() // it has no key: neither renders the Secret
-				expect.OK(t, os.WriteFile(filepath.Join(tt.options.WebhookCA, certs.AuthorityCert), webhookCA[certs.AuthorityCert], 0o600))
+				certificate := filepath.Join(tt.options.WebhookCA, certs.AuthorityCert)
+				expect.OK(t, os.WriteFile(certificate, webhookCA[certs.AuthorityCert], 0o600))
 			}
 			want := applied(t, tt.options)
 			for name, u := range got {
@@ -125,7 +126,8 @@ func applied(t *testing.T, o install.Options) map[string]*unstructured.Unstructu
 
 // The default base is what "lockstep install" applies with the defaults.
 func TestTheKustomizeBaseIsWhatInstallApplies(t *testing.T) {
-	built := expect.Value(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default"))(t)
+	maker := krusty.MakeKustomizer(krusty.MakeDefaultOptions())
+	built := expect.Value(maker.Run(filesys.MakeFsOnDisk(), "../../config/default"))(t)
 	got := map[string]*unstructured.Unstructured{}
 	for _, resource := range built.Resources() {
 		text := expect.Value(resource.AsYAML())(t)

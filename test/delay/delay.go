@@ -119,7 +119,9 @@ type transport struct {
 	*Trouble
 }
 
-var requests = apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+var requests = apirequest.RequestInfoFactory{
+	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+}
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked, err := requests.NewRequestInfo(r)
@@ -151,7 +153,9 @@ func refused(r *http.Request, status int) *http.Response {
 	if status == 0 {
 		return nil
 	}
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: http.Header{}, Body: http.NoBody}
+	return &http.Response{
+		StatusCode: status, Status: http.StatusText(status), ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: http.Header{}, Body: http.NoBody,
+	}
 }
 
 // stream holds each piece of a watch until pass returns.

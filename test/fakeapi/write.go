@@ -204,7 +204,8 @@ func (s *Server) Patch(_ context.Context, object client.Object, patch client.Pat
 	defer s.writes.Unlock()
 	var o client.PatchOptions
 	o.ApplyOptions(opts)
-	found, after, err := s.patched(Request{Verb: "patch", Owner: o.FieldManager, Waits: !o.DisableReadYourWritesConsistency}, object, patch)
+	r := Request{Verb: "patch", Owner: o.FieldManager, Waits: !o.DisableReadYourWritesConsistency}
+	found, after, err := s.patched(r, object, patch)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func (c *cluster) secret(name string) *corev1.Secret {
@@ -157,8 +158,8 @@ func (c *cluster) dial(ctx context.Context, r *replica) error {
 // presented returns the certificate that a replica presents.
 func (c *cluster) presented(r *replica) *x509.Certificate {
 	c.t.Helper()
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(r.webhookURL(), "https://"), &tls.Config{InsecureSkipVerify: true})
-	c.must(err)
+	address := strings.TrimPrefix(r.webhookURL(), "https://")
+	conn := expect.Value(tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}))(c.t)
 	defer func() { _ = conn.Close() }()
 	return conn.ConnectionState().PeerCertificates[0]
 }
@@ -185,8 +186,7 @@ func TestARotationRefusesNoWrite(t *testing.T) {
 			t.Errorf("webhook %d refuses a replica that has not seen the rotation: %v", i, err)
 		}
 	}
-	signer, err := certs.ReadAuthority(next, time.Now())
-	must(t, err)
+	signer := expect.Value(certs.ReadAuthority(next, time.Now()))(t)
 	for _, r := range []*replica{first, second} {
 		c.until("the replica presents a certificate of the new authority", func() bool {
 			return c.presented(r).CheckSignatureFrom(signer.Leaf) == nil

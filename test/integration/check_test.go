@@ -22,6 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // checking checks installations of a cluster, as an administrator or another user.
@@ -37,8 +38,7 @@ func (c *checking) lines() []check.Line {
 	c.t.Helper()
 	config := rest.CopyConfig(c.cfg)
 	config.Impersonate.UserName = c.user
-	server, err := discovery.NewDiscoveryClientForConfig(config)
-	c.must(err)
+	server := expect.Value(discovery.NewDiscoveryClientForConfig(config))(c.t)
 	return c.table.Run(c.t.Context(), check.Options{
 		Client: c.as(c.user, nil), Discovery: server, TestNamespace: "default", Version: c.version, Now: time.Now().Add(c.later),
 	})

@@ -39,6 +39,7 @@ import (
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/webhook"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -86,8 +87,7 @@ func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme, apiextensionsv1.AddToScheme} {
 		must(t, add(known))
 	}
-	direct, err := client.New(own, client.Options{Scheme: known})
-	must(t, err)
+	direct := expect.Value(client.New(own, client.Options{Scheme: known}))(t)
 	return &cluster{t: t, env: env, cfg: own, Client: direct}
 }
 
@@ -146,8 +146,7 @@ func (c *cluster) as(user string, warned rest.WarningHandler) client.Client {
 	c.t.Helper()
 	config := rest.CopyConfig(c.cfg)
 	config.Impersonate.UserName, config.WarningHandler = user, warned
-	actor, err := client.New(config, client.Options{Scheme: c.Scheme()})
-	c.must(err)
+	actor := expect.Value(client.New(config, client.Options{Scheme: c.Scheme()}))(c.t)
 	return actor
 }
 
@@ -179,8 +178,7 @@ func (c *cluster) may(user string, what authorizationv1.ResourceAttributes) bool
 // eachIn visits the objects of a manifest.
 func (c *cluster) eachIn(path string, visit func(*unstructured.Unstructured)) {
 	c.t.Helper()
-	text, err := os.ReadFile(path)
-	c.must(err)
+	text := expect.Value(os.ReadFile(path))(c.t)
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), object); !runtime.IsMissingKind(err) { // a comment has none

@@ -26,6 +26,7 @@ import (
 	cli "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // The tests of config/crd check every rule. This one checks a rule of each sort on a real API server.
@@ -50,8 +51,7 @@ func TestDefinitionRefusesInvalidSets(t *testing.T) {
 	c.create(set)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			patch, err := yaml.YAMLToJSON([]byte("{spec: " + tt.spec + "}"))
-			must(t, err)
+			patch := expect.Value(yaml.YAMLToJSON([]byte("{spec: " + tt.spec + "}")))(t)
 			wantError(t, c.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), apierrors.IsInvalid, tt.text)
 		})
 	}
@@ -78,8 +78,7 @@ func (c *cluster) raw(name string) *unstructured.Unstructured {
 // manifest returns a set as a user writes it.
 func (c *cluster) manifest(set *lwsv1.LeaderWorkerSet) *unstructured.Unstructured {
 	c.t.Helper()
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
-	c.must(err)
+	object := expect.Value(runtime.DefaultUnstructuredConverter.ToUnstructured(set))(c.t)
 	delete(object, "status")
 	u := &unstructured.Unstructured{Object: object}
 	u.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
@@ -167,10 +166,8 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 // plansNothing checks that "kubectl lockstep plan" decides about a set as the operator does.
 func (c *cluster) plansNothing(name string) {
 	c.t.Helper()
-	session, err := cli.Open(c.t.Context(), c.cfg, "default", io.Discard)
-	c.must(err)
-	found, err := session.Set(c.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, time.Now())
-	c.must(err)
+	session := expect.Value(cli.Open(c.t.Context(), c.cfg, "default", io.Discard))(c.t)
+	found := expect.Value(session.Set(c.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, time.Now()))(c.t)
 	if !found.Plan.IsUnsupported() || len(found.Plan.Actions) > 0 {
 		c.t.Errorf("the plan of a set that is left alone: %+v", found.Plan)
 	}
@@ -258,8 +255,7 @@ func TestUnquotedDecimalQuantitiesAreTaken(t *testing.T) {
 // hasNoDecimals checks that a set is stored as Kubernetes stores a Deployment: typed clients of each language read it.
 func (c *cluster) hasNoDecimals(set *unstructured.Unstructured) {
 	c.t.Helper()
-	text, err := json.Marshal(set.Object["spec"])
-	c.must(err)
+	text := expect.Value(json.Marshal(set.Object["spec"]))(c.t)
 	for _, want := range []string{`"sizeLimit":"1000000000500m"`, `"divisor":"1m"`, `"example.com/gpu":1`, `"storage":"1000000000500m"`} {
 		if !strings.Contains(string(text), want) {
 			c.t.Errorf("the set lacks %s: %s", want, text)
@@ -320,14 +316,12 @@ func (c *cluster) appliesDecimals(name string) {
 // kubectlAppliesDecimals sends what kubectl apply sends: field validation, and a merge patch with the last file.
 func (c *cluster) kubectlAppliesDecimals(name string) {
 	file := decimalSet(name)
-	text, err := json.Marshal(file.Object)
-	c.must(err)
+	text := expect.Value(json.Marshal(file.Object))(c.t)
 	file.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": string(text)})
 	c.must(c.Create(c.t.Context(), file, client.FieldValidation("Strict")))
 	c.hasNoDecimals(file)
 	was := file.GetGeneration()
-	patch, err := json.Marshal(map[string]any{"spec": decimalSet(name).Object["spec"]})
-	c.must(err)
+	patch := expect.Value(json.Marshal(map[string]any{"spec": decimalSet(name).Object["spec"]}))(c.t)
 	c.must(c.Patch(c.t.Context(), file, client.RawPatch(types.MergePatchType, patch), client.FieldValidation("Strict")))
 	c.hasNoDecimals(file)
 	if file.GetGeneration() != was {

@@ -28,6 +28,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/scheduling"
 	"lockstep.dev/lockstep/test/delay"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/history"
 	"lockstep.dev/lockstep/test/kubelet"
 )
@@ -117,8 +118,7 @@ func newGround(t *testing.T, seed uint64) *ground {
 	t.Cleanup(klog.ClearLogger)
 	g := &ground{cluster: newCluster(t), seed: seed, tally: &tally{seen: map[string]int{}}, slack: 500 * time.Millisecond}
 	client := g.clientset(g.cfg)
-	h, err := history.Begin(t.Context(), client)
-	g.must(err)
+	h := expect.Value(history.Begin(t.Context(), client))(g.t)
 	g.history = h
 	g.startScheduler()
 	return g
@@ -283,8 +283,7 @@ func (c *cluster) clientset(config *rest.Config) kubernetes.Interface {
 	c.t.Helper()
 	config = rest.CopyConfig(config)
 	config.QPS = -1
-	set, err := kubernetes.NewForConfig(config)
-	c.must(err)
+	set := expect.Value(kubernetes.NewForConfig(config))(c.t)
 	return set
 }
 
@@ -310,8 +309,7 @@ func (g *ground) disturbed(component string, seed uint64, kinds ...trouble) *res
 // builtIn starts the PVC protection controller of the controller manager.
 func (g *ground) builtIn(seed uint64) *process {
 	g.t.Helper()
-	server, err := delay.Serve(g.disturbed("system:kube-controller-manager", seed, brisk))
-	g.must(err)
+	server := expect.Value(delay.Serve(g.disturbed("system:kube-controller-manager", seed, brisk)))(g.t)
 	g.t.Cleanup(server.Close)
 	return g.startControllerManager(&rest.Config{Host: server.URL}, "persistentvolumeclaim-protection-controller")
 }
@@ -340,8 +338,7 @@ func (g *ground) startScheduler() {
 	g.t.Helper()
 	client := g.clientset(g.disturbed("scheduler", g.seed+9, slow, failing))
 	h := handle{client: client, factory: informers.NewSharedInformerFactory(client, 0)}
-	made, err := scheduling.New(g.t.Context(), nil, h)
-	g.must(err)
+	made := expect.Value(scheduling.New(g.t.Context(), nil, h))(g.t)
 	g.plugin = made.(*scheduling.Plugin)
 	h.factory.Core().V1().PersistentVolumeClaims().Informer()
 	h.factory.Start(g.t.Context().Done())

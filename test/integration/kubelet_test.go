@@ -18,6 +18,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/delay"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
@@ -78,7 +79,9 @@ func TestTheStandInAgreesWithTheKubelet(t *testing.T) {
 }
 
 // claimOnVolume creates a PVC on its own volume with a phase and finalizers, terminating or not.
-func (c *cluster) claimOnVolume(ns, name string, terminating bool, phase corev1.PersistentVolumeClaimPhase, finalizers []string) *corev1.PersistentVolumeClaim {
+func (c *cluster) claimOnVolume(
+	ns, name string, terminating bool, phase corev1.PersistentVolumeClaimPhase, finalizers []string,
+) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	claim := newClaim(ns, name)
 	claim.Spec.VolumeName, claim.Spec.StorageClassName = ns+"-"+name, new(string)
@@ -126,8 +129,7 @@ func (c *cluster) startKubelet() *sync.Map {
 // user returns the config of a new user with all permissions.
 func (c *cluster) user(name string) *rest.Config {
 	c.t.Helper()
-	u, err := c.env.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
-	c.must(err)
+	u := expect.Value(c.env.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil))(c.t)
 	return u.Config()
 }
 
@@ -140,8 +142,7 @@ type process struct {
 // run starts a program until the test ends. Its standard output goes to out, if not nil.
 func (c *cluster) run(out io.Writer, name string, flags ...string) *process {
 	c.t.Helper()
-	program, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
-	c.must(err)
+	program := expect.Value(filepath.Abs(filepath.Join(root, "bin", "lockstep-local")))(c.t)
 	return c.runProgram(out, name, program, append([]string{name}, flags...)...)
 }
 

@@ -37,6 +37,7 @@ import (
 	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/test/delay"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // attacked is an operator in a process of its own, whose ports a client without credentials reaches.
@@ -58,8 +59,7 @@ func newAttacked(t *testing.T) *attacked {
 	_, hooks, _ := net.SplitHostPort(a.webhooks)
 	kubeconfig := filepath.Join(t.TempDir(), "operator.kubeconfig")
 	a.must(delay.WriteKubeconfig(a.cfg, kubeconfig))
-	program, err := drill.Program("lockstep")
-	a.must(err)
+	program := expect.Value(drill.Program("lockstep"))(a.t)
 	a.process = a.runProgram(nil, "operator", program, "run", "--kubeconfig", kubeconfig, "--leader-elect=false", "--zap-encoder=json",
 		"--webhook-host=127.0.0.1", "--webhook-port="+hooks, "--health-probe-bind-address="+a.healthy,
 		"--metrics-bind-address="+a.metrics)
@@ -90,10 +90,8 @@ func TestStrangersOnTheNetwork(t *testing.T) {
 // memory returns the memory of the operator, and the most that it has had, in bytes.
 func (a *attacked) memory() (now, peak int) {
 	a.t.Helper()
-	p, err := procfs.NewProc(a.process.cmd.Process.Pid)
-	a.must(err)
-	status, err := p.NewStatus()
-	a.must(err)
+	p := expect.Value(procfs.NewProc(a.process.cmd.Process.Pid))(a.t)
+	status := expect.Value(p.NewStatus())(a.t)
 	return int(status.VmRSS), int(status.VmHWM)
 }
 
@@ -118,7 +116,9 @@ func connect(address string, plain bool, within time.Duration, text string) (net
 }
 
 // ask sends a request and reads the answer.
-func ask(ctx context.Context, client *http.Client, method, url, header, body string) (status int, text string, err error) {
+func ask(
+	ctx context.Context, client *http.Client, method, url, header, body string,
+) (status int, text string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -168,7 +168,8 @@ func (a *attacked) fillMemory() {
 		clients.Go(func() {
 			for n := i; ctx.Err() == nil; n++ {
 				kind := n % len(bodies)
-				status, _, err := ask(ctx, insecure(), http.MethodPost, "https://"+a.webhooks+webhook.PathMutateSet, ofJSON, bodies[kind])
+				url := "https://" + a.webhooks + webhook.PathMutateSet
+				status, _, err := ask(ctx, insecure(), http.MethodPost, url, ofJSON, bodies[kind])
 				if err != nil && status == 0 {
 					continue // the server closes the connection while the client still sends
 				}
@@ -337,13 +338,11 @@ func (a *attacked) failHandshakes() {
 		}
 	}
 	for range 200 {
-		connection, err := connect(a.webhooks, true, patience, "no handshake\n")
-		a.must(err)
+		connection := expect.Value(connect(a.webhooks, true, patience, "no handshake\n"))(a.t)
 		_, _ = io.Copy(io.Discard, connection)
 		_ = connection.Close()
 	}
-	log, err := os.ReadFile(a.process.log)
-	a.must(err)
+	log := expect.Value(os.ReadFile(a.process.log))(a.t)
 	lines := 0
 	for scanner := bufio.NewScanner(bytes.NewReader(log)); scanner.Scan(); {
 		line := map[string]any{}
@@ -382,7 +381,8 @@ func (a *attacked) reader() string {
 }
 
 func (a *attacked) scrape(token string) (int, string) {
-	status, text, _ := ask(a.t.Context(), insecure(), http.MethodGet, "https://"+a.metrics+"/metrics", "Authorization: Bearer "+token, "")
+	bearer := "Authorization: Bearer " + token
+	status, text, _ := ask(a.t.Context(), insecure(), http.MethodGet, "https://"+a.metrics+"/metrics", bearer, "")
 	return status, text
 }
 
@@ -431,8 +431,7 @@ func (a *attacked) tokenReviews() (n int) {
 // serverMetrics returns the metrics of the API server.
 func (c *cluster) serverMetrics() string {
 	c.t.Helper()
-	text, err := c.clientset(c.cfg).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(c.t.Context())
-	c.must(err)
+	text := expect.Value(c.clientset(c.cfg).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(c.t.Context()))(c.t)
 	return string(text)
 }
 
@@ -516,7 +515,8 @@ func TestClientCertificate(t *testing.T) {
 		"a certificate of another authority": {other},
 		"the certificate it is asked for":    {presented},
 	} {
-		_, _, err := ask(t.Context(), insecure(certificates...), http.MethodPost, r.webhookURL()+webhook.PathMutateSet, ofJSON, reviewOf(""))
+		url := r.webhookURL() + webhook.PathMutateSet
+		_, _, err := ask(t.Context(), insecure(certificates...), http.MethodPost, url, ofJSON, reviewOf(""))
 		if taken := err == nil; taken != strings.HasPrefix(name, "the certificate") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -528,10 +528,8 @@ func clientCertificate(t *testing.T, name string) (certificate, key []byte, pair
 	t.Helper()
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	must(t, err)
-	private, err := keyutil.ParsePrivateKeyPEM(key)
-	must(t, err)
-	signed, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, private.(crypto.Signer))
-	must(t, err)
+	private := expect.Value(keyutil.ParsePrivateKeyPEM(key))(t)
+	signed := expect.Value(cert.NewSelfSignedCACert(cert.Config{CommonName: name}, private.(crypto.Signer)))(t)
 	certificate, err = cert.EncodeCertificates(signed)
 	must(t, err)
 	pair, err = tls.X509KeyPair(certificate, key)

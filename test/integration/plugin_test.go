@@ -24,6 +24,7 @@ import (
 	"lockstep.dev/lockstep/internal/terminal"
 	"lockstep.dev/lockstep/test/delay"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -207,8 +208,7 @@ func TestNoTenantSteersATerminal(t *testing.T) {
 	must(t, c.Status().Update(t.Context(), set))
 	former := set.DeepCopy()
 	former.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Env[0].Value = "before" + value
-	data, err := revision.Data(former)
-	must(t, err)
+	data := expect.Value(revision.Data(former))(t)
 	key := revision.Key(data)
 	stored := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{

@@ -26,6 +26,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -240,8 +241,7 @@ func TestInstallWithoutConfigResetsTheConfiguration(t *testing.T) {
 	kinds := func() []v1alpha1.WorkloadKind {
 		stored := &corev1.ConfigMap{}
 		c.read(stored, v1alpha1.InstalledNamespace, v1alpha1.InstalledName)
-		config, err := operator.ParseConfig([]byte(stored.Data[v1alpha1.InstalledKey]))
-		c.must(err)
+		config := expect.Value(operator.ParseConfig([]byte(stored.Data[v1alpha1.InstalledKey])))(c.t)
 		return config.Protection.Kinds
 	}
 	c.install(func(o *install.Options) {

@@ -55,7 +55,9 @@ func (w world) user(s state, to *steps[state]) {
 		s.pvc.terminating = true
 		s.pvc.version++
 	})
-	to.surely(!s.pvc.exists && s.pvc.uid < w.faults.PVCs, "user: create the PVC again", func(s *state) { s.pvc = w.created(s.pvc.uid + 1) })
+	to.surely(!s.pvc.exists && s.pvc.uid < w.faults.PVCs, "user: create the PVC again", func(s *state) {
+		s.pvc = w.created(s.pvc.uid + 1)
+	})
 	to.surely(s.pvc.exists && s.touches < w.faults.Touches, "user: annotate the PVC", func(s *state) {
 		s.touches++
 		s.pvc.version++

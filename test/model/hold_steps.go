@@ -76,7 +76,9 @@ func (w holdWorld) users(s holdState, to *steps[holdState]) {
 		s.pvc.wish, s.wished = c.uid, c.uid
 	})
 	annotate("do not delete after all", c.wish == c.uid, func(s *holdState) { s.pvc.wish, s.wished = 0, 0 })
-	annotate("remove the hold", c.hold != noHold && !w.rules.Guards, func(s *holdState) { s.pvc.hold, s.pvc.cooled = noHold, false })
+	annotate("remove the hold", c.hold != noHold && !w.rules.Guards, func(s *holdState) {
+		s.pvc.hold, s.pvc.cooled = noHold, false
+	})
 }
 
 // released reports whether a release counts for the PVC.
@@ -194,7 +196,9 @@ func (w holdWorld) judge(s holdState, k keeper, fails bool) holdWrite {
 }
 
 // arrive carries out a write of the operator, or of its process before a crash. A deletion may follow it.
-func (w holdWorld) arrive(s holdState, name string, out holdWrite, sent func(*holdState) *holdWrite, to *steps[holdState]) {
+func (w holdWorld) arrive(
+	s holdState, name string, out holdWrite, sent func(*holdState) *holdWrite, to *steps[holdState],
+) {
 	c, says, write := s.pvc, out.hold.says(), func(s *holdState) {
 		s.pvc.hold, s.pvc.cooled = out.hold, false
 		s.pvc.version++
