@@ -28,7 +28,7 @@ const AnnotationKey = "lockstep.dev/restart-backoff"
 const off = "off"
 
 // Parse reads the value of the back-off annotation: "off", or any of
-// first=10s, max=5m and reset=10m, separated by commas.
+// first=10s, max=5m and reset=10m, separated by commas. With an error it returns the default.
 func Parse(value string) (Policy, error) {
 	if value == off {
 		return Policy{}, nil
@@ -39,17 +39,17 @@ func Parse(value string) (Policy, error) {
 		name, text, _ := strings.Cut(strings.TrimSpace(part), "=")
 		field := fields[name]
 		if field == nil {
-			return Policy{}, fmt.Errorf("%q is none of first=DURATION, max=DURATION, reset=DURATION, and the whole is not %q", part, off)
+			return Default, fmt.Errorf("%q is none of first=DURATION, max=DURATION, reset=DURATION, and the whole is not %q", part, off)
 		}
 		fields[name] = nil // a repeated field is unknown
 		duration, err := time.ParseDuration(text)
 		if err != nil || duration < time.Second || duration > 24*time.Hour {
-			return Policy{}, fmt.Errorf("%q must be a duration from 1s to 24h, such as %s=30s", part, name)
+			return Default, fmt.Errorf("%q must be a duration from 1s to 24h, such as %s=30s", part, name)
 		}
 		*field = duration
 	}
 	if b.First > b.Max {
-		return Policy{}, fmt.Errorf("first (%s) must not be longer than max (%s)", b.First, b.Max)
+		return Default, fmt.Errorf("first (%s) must not be longer than max (%s)", b.First, b.Max)
 	}
 	return b, nil
 }

@@ -24,6 +24,7 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/internal/turn"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -90,6 +91,7 @@ func (c *cluster) awake() {
 		Report:   report.New(c.events),
 		Now:      func() time.Time { return c.Now.Add(-c.slow) },
 		WakeSet:  func(client.Object) { c.woken++ },
+		Failures: turn.NewPace(1000, 1000),
 	}
 }
 

@@ -19,7 +19,9 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/reconcile"
+	"lockstep.dev/lockstep/internal/turn"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -327,6 +329,26 @@ func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
 	c.reconcile("w-0")
 	if !isDeleted(c.leader()) {
 		t.Error("the leader that exists again was not deleted")
+	}
+}
+
+// Groups of a namespace that fail together are recreated at the pace of the namespace. One that waits is not written.
+func TestFailedGroupsAreRecreatedAtAPace(t *testing.T) {
+	c := begun(t, 0, fakeapi.Set("w", 2, 1, onRestart))
+	c.run(20, "w-0", "w-1")
+	c.loop.Failures = turn.NewPace(1, 1)
+	on("w-0", crash)(c)
+	on("w-1", crash)(c)
+	c.reconcile("w-0")
+	second := func() Pod { return fakeapi.Find[Pod](c.Server, "w-1") }
+	result, err := c.tryGroup("w-1")
+	if err != nil || !isDeleted(c.leader()) || isDeleted(second()) || second().Annotations[restart.AnnotationKey] != "" || result.RequeueAfter != time.Second {
+		t.Errorf("the second group waits for %s: %v", result.RequeueAfter, err)
+	}
+	c.pass(time.Second)
+	c.reconcile("w-1")
+	if !isDeleted(second()) {
+		t.Error("the second group is not recreated")
 	}
 }
 

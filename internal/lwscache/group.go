@@ -247,10 +247,7 @@ func (r *reading) sortWorkers(ctx context.Context, g *lws.Group, found []*appsv1
 
 // sortPods classifies pods with names of the group's workers.
 func (r *reading) sortPods(ctx context.Context, g *lws.Group, pods []*corev1.Pod) (err error) {
-	claimant := leaderUID(g)
-	if sts := g.Workers.Own(); sts != nil {
-		claimant = append(claimant, sts.UID)
-	}
+	claimant := append(leaderUID(g), uids(g.Workers.Owned)...)
 	g.Pods, err = sorted(ctx, r, pods, claimant, func(pod *corev1.Pod) bool { return workload.BearsName(pod, r.set.Name) })
 	return err
 }

@@ -25,6 +25,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/internal/turn"
 )
 
 const (
@@ -52,6 +53,8 @@ type Loop struct {
 	Now      func() time.Time
 	// WakeSet reconciles a set soon.
 	WakeSet func(client.Object)
+	// Failures is the pace at which failed groups of a namespace are recreated.
+	Failures *turn.Pace
 }
 
 // Set reads a set, decides about it, and writes what was decided. It returns what it read, or no set if it read none.
@@ -94,6 +97,11 @@ func (l *Loop) Group(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 	request := Request{Waiting: types.UID(req.Name), Leader: req.Name}
 	if w.Leader != nil {
 		request.Waiting = w.Leader.UID
+		if slices.ContainsFunc(plan.Actions, tellsFailure) {
+			if in := l.Failures.In(req.Namespace, w.Leader.UID, now); in > 0 {
+				return ctrl.Result{RequeueAfter: in}, nil
+			}
+		}
 	}
 	switch {
 	case w.Set != nil:
@@ -120,6 +128,9 @@ func (l *Loop) Logs(ctx context.Context, req ctrl.Request) (ctrl.Result, error) 
 	}
 	return undecided(req, err)
 }
+
+// tellsFailure reports whether an action records that a group failed.
+func tellsFailure(a action.Action) bool { return len(a.About().Tell.Failures) > 0 }
 
 // concernsSet reports whether a group found a conflict or a StatefulSet without pods that its set does not report yet:
 // both come without an event. A set that reports the conflict reads again by itself.

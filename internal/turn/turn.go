@@ -1,4 +1,5 @@
-// Package turn has a work queue that serves namespaces in turn.
+// Package turn shares the operator among namespaces: a work queue serves them in turn, and a pace bounds what each has
+// done in a second.
 //
 // It knows the namespace of a request. It refuses to know what the request is for, and how urgent it is: of requests
 // that wait, each namespace has one served before any namespace has a second.

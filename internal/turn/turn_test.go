@@ -78,3 +78,31 @@ func TestRequestsComeAfterTheirTime(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// Each object has a slot of its own, however often it asks, and no namespace waits for another.
+func TestAPaceSpacesANamespace(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := NewPace(10, 2)
+	asked := func(namespace string, objects ...string) string {
+		var waits []string
+		for _, object := range objects {
+			waits = append(waits, fmt.Sprint(p.In(namespace, types.UID(namespace+object), now).Round(time.Millisecond)))
+		}
+		return strings.Join(waits, " ")
+	}
+	for _, c := range []struct {
+		at              time.Duration
+		namespace, want string
+		objects         []string
+	}{
+		{0, "a", "0s 0s 100ms 200ms 100ms", []string{"1", "2", "3", "4", "3"}},
+		{0, "b", "0s", []string{"1"}},
+		{100 * time.Millisecond, "a", "100ms 0s 200ms", []string{"4", "3", "3"}}, // the slot of 3 is used, and it waits anew
+		{time.Second, "a", "0s 0s 0s 0s 100ms", []string{"4", "3", "5", "6", "7"}},
+	} {
+		now = time.Unix(0, 0).Add(c.at)
+		if got := asked(c.namespace, c.objects...); got != c.want {
+			t.Errorf("after %s in %s: got %s, want %s", c.at, c.namespace, got, c.want)
+		}
+	}
+}

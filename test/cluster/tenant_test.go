@@ -198,9 +198,9 @@ func changes[T client.Object](s *scene, all []T) (again func()) {
 	}
 }
 
-// perRound of 2,000 pods fail in a round of three seconds, so that each does once in five minutes: that is how often the
-// operator recreates a group that fails again and again. docs/security.md has that bound.
-const perRound = 20
+// perRound of 2,000 pods fail in a round of three seconds: each once a minute, which is three times the pace at which the
+// operator recreates groups of a namespace.
+const perRound = 100
 
 // inRounds returns what does something to the next pods.
 func (s *scene) inRounds(do func(*corev1.Pod) error) (again func()) {

@@ -32,6 +32,7 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/internal/turn"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -64,7 +65,7 @@ func advance(t *testing.T, s *fakeapi.Server, name string) {
 	loop := &reconcile.Loop{
 		Observer: lwscache.New(s.Cached(), s.Live(), memory), Memory: memory, Report: report.New(&events.FakeRecorder{}),
 		Writer: func() reconcile.Writer { return actor.ForReconcile() }, Together: apply.AtOnce,
-		Now: func() time.Time { return epoch.Add(time.Minute) }, WakeSet: func(client.Object) {},
+		Now: func() time.Time { return epoch.Add(time.Minute) }, WakeSet: func(client.Object) {}, Failures: turn.NewPace(1000, 1000),
 	}
 	request := func(name string) ctrl.Request {
 		return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}}

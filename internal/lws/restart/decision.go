@@ -100,14 +100,10 @@ func (d *Decision) BackoffText(set *lwsv1.LeaderWorkerSet, group string) string 
 	return fmt.Sprintf("group %s failed %d times in a row and is recreated at %s (%s)", group, d.Count, due.UTC().Format(time.RFC3339), d.Text())
 }
 
-// backoffOf returns the back-off of a set. Admission refuses a value that cannot be read; here it counts as absent.
+// backoffOf returns the back-off of a set. Admission refuses a value that cannot be read; here it is the default, as without one.
 func backoffOf(set *lwsv1.LeaderWorkerSet) backoff.Policy {
-	if value, given := set.Annotations[backoff.AnnotationKey]; given {
-		if policy, err := backoff.Parse(value); err == nil {
-			return policy
-		}
-	}
-	return backoff.Default
+	policy, _ := backoff.Parse(set.Annotations[backoff.AnnotationKey])
+	return policy
 }
 
 // inARow returns how many failures the next one adds to: those at the same revision, if
