@@ -27,7 +27,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_307
+	wholeAtMost = 40_306
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -45,7 +45,7 @@ var largePackages = map[string]int{
 	"internal/install":       2_079,
 	"local/internal/plane":   1_777,
 	"internal/cli/render":    1_830,
-	"internal/lws/admission": 1_449,
+	"internal/lws/admission": 1_444,
 	"internal/cli":           1_422,
 	"internal/operator":      1_554,
 }

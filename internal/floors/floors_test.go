@@ -48,6 +48,7 @@ var floors = map[string]floor{
 	"internal/backoff":    f1,
 	"internal/condition":  f1,
 	"internal/quantity":   f1,
+	"internal/rollout":    f1,
 	"internal/gang":       f1,
 	"internal/definition": f1,
 
@@ -57,7 +58,6 @@ var floors = map[string]floor{
 	"internal/lws/leaders":    f2,
 	"internal/lws/restart":    f2,
 	"internal/lws/revision":   f2,
-	"internal/lws/rollout":    f2,
 	"internal/lws/scheduling": f2,
 	"internal/lws/set":        f2,
 	"internal/lws/status":     f2,

@@ -27,7 +27,7 @@ const (
 // addTPUEnvironment tells the containers that ask for TPUs which hosts work together and which of them they are. A pod
 // whose first such container says so itself is left alone.
 func addTPUEnvironment(pod *corev1.Pod, groupSize int) error {
-	containers := tpuContainers(&pod.Spec)
+	containers := slices.DeleteFunc(containersOf(&pod.Spec), func(c *corev1.Container) bool { return !workload.RequestsTPU(c) })
 	if len(containers) == 0 || defines(containers[0], tpuHostnames) || defines(containers[0], tpuID) {
 		return nil
 	}
@@ -60,11 +60,6 @@ func addTPUEnvironment(pod *corev1.Pod, groupSize int) error {
 		container.Env = append(container.Env, own...)
 	}
 	return nil
-}
-
-// tpuContainers are the containers that ask for TPUs.
-func tpuContainers(spec *corev1.PodSpec) []*corev1.Container {
-	return slices.DeleteFunc(containersOf(spec), func(c *corev1.Container) bool { return !workload.RequestsTPU(c) })
 }
 
 func defines(container *corev1.Container, name string) bool {

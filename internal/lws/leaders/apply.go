@@ -14,11 +14,11 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/rollout"
 	"lockstep.dev/lockstep/internal/lws/scheduling"
 	"lockstep.dev/lockstep/internal/lws/table"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/rollout"
 )
 
 // statefulSetMaker answers for Ordinal sets.

@@ -203,22 +203,18 @@ func isWhole(t *table.Table, object *unstructured.Unstructured) bool {
 // Conditions implements Scheduler. While the objects of a set are being created, the condition stays what it was.
 func (s kubernetes) Conditions() []metav1.Condition {
 	reason, text := workloadFault(s.Table)
+	lacksPodGroup := func(r table.Row) bool {
+		return gang.IsHanded(r.Leader) && len(r.PodGroups.Owned) < min(len(gang.PodGroupNames(r.Leader)), int(r.Size))
+	}
 	created := status.Holding(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated, reasonObjectsCreated, "the Workload and the PodGroups of this set exist")
 	switch {
 	case reason != "":
 		created.Reason, created.Message = reason, text
 		return []metav1.Condition{status.Ceased(created)}
-	case hasPodGroups(s.Table):
+	case hasWorkload(s.Table) && !slices.ContainsFunc(s.Rows, lacksPodGroup):
 		return []metav1.Condition{created}
 	}
 	return nil
-}
-
-// hasPodGroups reports whether the Workload, and the PodGroups of all leaders, exist.
-func hasPodGroups(t *table.Table) bool {
-	return hasWorkload(t) && !slices.ContainsFunc(t.Rows, func(r table.Row) bool {
-		return gang.IsHanded(r.Leader) && len(r.PodGroups.Owned) < min(len(gang.PodGroupNames(r.Leader)), int(r.Size))
-	})
 }
 
 // workloadFault is why a Workload or a PodGroup cannot be had, or nothing.

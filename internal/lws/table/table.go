@@ -12,8 +12,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/revision"
-	"lockstep.dev/lockstep/internal/lws/rollout"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/rollout"
 )
 
 // Row says what a rule of the set may ask of one group. Of makes one for each group, once: counts, conditions, places

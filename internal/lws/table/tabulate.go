@@ -14,8 +14,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
-	"lockstep.dev/lockstep/internal/lws/rollout"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/rollout"
 )
 
 // tabulate makes the rows of the groups that have leaders, in the order of Groups, and of the others that something is

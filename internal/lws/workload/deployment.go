@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/rollout"
 )
 
 // LeaderDeployment is the Deployment of the leaders of a set of Hash groups. While it is paused, it
@@ -48,7 +49,7 @@ func LeaderDeployment(set *lwsv1.LeaderWorkerSet, key string, paused bool) *apps
 	}
 }
 
-func isZero(value intstr.IntOrString) bool { return scaled(value, 100, true) == 0 }
+func isZero(value intstr.IntOrString) bool { return rollout.Groups(value, 100, true) == 0 }
 
 // IsGated reports whether a leader waits for room.
 func IsGated(leader *corev1.Pod) bool {

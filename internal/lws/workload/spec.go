@@ -8,11 +8,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/rollout"
 )
 
 // Replicas returns the wanted number of groups.
@@ -91,28 +91,19 @@ func rollingUpdate(set *lwsv1.LeaderWorkerSet) lwsv1.RollingUpdateConfiguration 
 // percentages of few replicas may be, one group may be down: no update would ever end.
 func Budget(set *lwsv1.LeaderWorkerSet) (unavailable, surge int32) {
 	surge = min(Surge(set), Replicas(set))
-	unavailable = max(scaled(rollingUpdate(set).MaxUnavailable, Replicas(set), false), 1-surge)
+	unavailable = max(rollout.Groups(rollingUpdate(set).MaxUnavailable, Replicas(set), false), 1-surge)
 	return min(unavailable, math.MaxInt32-surge), surge
 }
 
 // Surge is how many groups beyond replicas a rollout of a Deployment may have. It is not capped.
 func Surge(set *lwsv1.LeaderWorkerSet) int32 {
-	return scaled(rollingUpdate(set).MaxSurge, Replicas(set), true)
+	return rollout.Groups(rollingUpdate(set).MaxSurge, Replicas(set), true)
 }
 
 // MaxUnavailable returns how many leaders the StatefulSet controller may have down at a time.
 func MaxUnavailable(set *lwsv1.LeaderWorkerSet) int32 {
 	unavailable, surge := Budget(set)
 	return unavailable + surge
-}
-
-// scaled resolves a number or percentage of total. An unreadable one is zero: admission
-// refuses it, and a set from before admission must not crash the operator.
-func scaled(value intstr.IntOrString, total int32, up bool) int32 {
-	if n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(total), up); err == nil && n > 0 {
-		return int32(min(n, math.MaxInt32))
-	}
-	return 0
 }
 
 // Unmet returns what a set asks for by fields that the definition has and no rule meets yet, with their values.

@@ -1,7 +1,0 @@
-// Package rollout decides the partition and the number of replicas of a rolling update.
-//
-// It knows the table of the API and the budget of a set, in groups. It is pure arithmetic, and
-// refuses to know the objects that its numbers are of.
-//
-// Files, each of which builds on those before it: replacement.go, partition.go.
-package rollout
