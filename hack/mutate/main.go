@@ -1,10 +1,8 @@
 // Command mutate puts breakages into the code, one at a time, and reports which of them the quick tests find.
 //
-//	go run ./hack/mutate -side after [-commit HEAD] [-only WORD]
+//	go run ./hack/mutate [-commit HEAD] [-only WORD]
 //
-// The list names each breakage by the promise that it breaks. A breakage has a place
-// in the code before the restructuring and one in the code after it, so that the two
-// test suites can be compared. The command works in a git worktree of its own.
+// The list names each breakage by the promise that it breaks. The command works in a git worktree of its own.
 //
 // It refuses to know Go: a breakage is a text that is replaced.
 package main
@@ -23,7 +21,6 @@ import (
 
 func main() {
 	list := flag.String("list", "hack/mutate/breakages.txt", "list of breakages")
-	side := flag.String("side", "after", "before or after: which place of each breakage to use")
 	commit := flag.String("commit", "HEAD", "commit to break")
 	only := flag.String("only", "", "run only the breakages whose promise contains this text")
 	limit := flag.Duration("limit", 10*time.Minute, "time limit of the tests of one breakage")
@@ -32,13 +29,13 @@ func main() {
 	if *dry {
 		*limit = 0
 	}
-	if err := run(*list, *side, *commit, *only, *limit); err != nil {
+	if err := run(*list, *commit, *only, *limit); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(list, side, commit, only string, limit time.Duration) error {
+func run(list, commit, only string, limit time.Duration) error {
 	breakages, err := read(list)
 	if err != nil {
 		return err
@@ -56,15 +53,11 @@ func run(list, side, commit, only string, limit time.Duration) error {
 
 	count := map[outcome]int{}
 	for _, b := range breakages {
-		place, has := b.places[side]
 		if !strings.Contains(b.promise, only) {
 			continue
 		}
-		result, detail := doesNotApply, "no place"
 		began := time.Now()
-		if has {
-			result, detail = tree.try(place)
-		}
+		result, detail := tree.try(b.place)
 		count[result]++
 		fmt.Printf("%-14s %4.0fs  %s  %s\n", result, time.Since(began).Seconds(), b.promise, detail)
 	}
@@ -86,7 +79,7 @@ const (
 // breakage is one entry of the list.
 type breakage struct {
 	promise string
-	places  map[string]place // by side
+	place
 }
 
 // place is where a breakage goes, and the packages whose tests must find it.
@@ -96,31 +89,29 @@ type place struct {
 	tests    []string
 }
 
-// read parses a list: "== PROMISE" begins a breakage, "before FILE" or "after FILE" a place in it, "-LINE" and "+LINE"
-// are its text, and "test PACKAGE..." its tests. A place without tests is tested by its own package.
+// read parses a list: "== PROMISE" begins a breakage, "in FILE" its place, "-LINE" and "+LINE" are its text, and
+// "test PACKAGE..." its tests. Without them it is tested by its own package, or the one above that has tests.
 func read(path string) ([]breakage, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	var all []breakage
-	var side string
 	for i, line := range strings.Split(string(data), "\n") {
 		word, rest, _ := strings.Cut(line, " ")
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 			continue
 		case word == "==":
-			all = append(all, breakage{promise: rest, places: map[string]place{}})
+			all = append(all, breakage{promise: rest})
 			continue
 		case len(all) == 0:
 			return nil, fmt.Errorf("%s:%d: no promise yet", path, i+1)
 		}
-		places := all[len(all)-1].places
-		p := places[side]
+		p := &all[len(all)-1].place
 		switch {
-		case word == "before" || word == "after":
-			side, p = word, place{file: rest, tests: []string{"./" + filepath.Dir(rest)}}
+		case word == "in":
+			*p = place{file: rest, tests: []string{testsOf(filepath.Dir(rest))}}
 		case line[0] == '-':
 			p.old = append(p.old, line[1:])
 		case line[0] == '+':
@@ -130,9 +121,16 @@ func read(path string) ([]breakage, error) {
 		default:
 			return nil, fmt.Errorf("%s:%d: %q is no line of a breakage", path, i+1, line)
 		}
-		places[side] = p
 	}
 	return all, nil
+}
+
+// testsOf returns the package of a directory, or the nearest above it that has tests.
+func testsOf(dir string) string {
+	if found, _ := filepath.Glob(filepath.Join(dir, "*_test.go")); len(found) == 0 && dir != "." {
+		return testsOf(filepath.Dir(dir))
+	}
+	return "./" + dir
 }
 
 // tree is the worktree that is broken.
