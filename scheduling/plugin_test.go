@@ -94,9 +94,8 @@ func TestHintsMatchThePodsOwnPVCs(t *testing.T) {
 		{"gone unseen", cache.DeletedFinalStateUnknown{}, nil, framework.Queue, true},
 	} {
 		hint, err := events[0].QueueingHintFn(klog.Background(), scratch(newPod("web", "data")), tt.before, tt.after)
-		if hint != tt.want || (err != nil) != tt.wrong {
-			t.Errorf("%s: got %v, %v, want %v", tt.name, hint, err, tt.want)
-		}
+		expect.Equalf(t, tt.want, hint, "%s: %v", tt.name, err)
+		expect.Equalf(t, tt.wrong, err != nil, "%s: %v", tt.name, err)
 	}
 	if fragments, status := s.plugin.SignPod(t.Context(), newPod("web", "data")); !status.IsSuccess() || len(fragments) != 1 {
 		t.Errorf("signature %v, %v", fragments, status)

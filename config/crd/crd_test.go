@@ -76,9 +76,9 @@ func TestDefaultsAndEnums(t *testing.T) {
 		if schema.Default != nil {
 			fallback = string(schema.Default.Raw)
 		}
-		if enum, err := json.Marshal(schema.Enum); err != nil || fallback != tt.fallback || string(enum) != tt.enum {
-			t.Errorf("%s: default %s, want %s; enum %s, want %s", tt.path, fallback, tt.fallback, enum, tt.enum)
-		}
+		enum := string(expect.Value(json.Marshal(schema.Enum))(t))
+		expect.Equalf(t, tt.fallback, fallback, "%s: default", tt.path)
+		expect.Equalf(t, tt.enum, enum, "%s: enum", tt.path)
 	}
 }
 

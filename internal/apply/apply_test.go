@@ -153,9 +153,8 @@ func TestPatchesNameTheVersionThatWasJudged(t *testing.T) {
 		want := parsed(t, tt.want)
 		metadata, _ := want["metadata"].(map[string]any)
 		metadata["uid"], metadata["resourceVersion"] = string(added.GetUID()), added.GetResourceVersion()
-		if diff := cmp.Diff(want, parsed(t, asked.Body)); diff != "" || asked.Waits != tt.waits {
-			t.Errorf("%s: waits %t (-want +got)\n%s", tt.name, asked.Waits, diff)
-		}
+		expect.Equalf(t, want, parsed(t, asked.Body), "%s", tt.name)
+		expect.Equalf(t, tt.waits, asked.Waits, "%s: waits", tt.name)
 		if _, again := s.Do(t.Context(), what); !errors.Is(again, ErrStale) && !errors.Is(again, ErrGone) {
 			t.Errorf("%s: a second time: %v", tt.name, again)
 		}

@@ -154,8 +154,7 @@ func TestAnApplySendsWhatIsSetAndNothingElse(t *testing.T) {
 		},
 	} {
 		fields := expect.Value(applied(tt.object, tt.onto, "4"))(t)
-		got, err := json.Marshal(fields)
-		expect.OK(t, err)
+		got := expect.Value(json.Marshal(fields))(t)
 		expect.Equalf(t, parsed(t, tt.want), parsed(t, string(got)), "%s", tt.name)
 	}
 	if _, err := applied(&corev1.Pod{}, named("w-0"), "4"); err == nil {

@@ -220,9 +220,7 @@ func TestWhereAReportIsWritten(t *testing.T) {
 			other, report := filepath.Join(dir, "other"), filepath.Join(dir, "report")
 			expect.OK(t, errors.Join(os.WriteFile(other, []byte("kept"), 0o644), tt.before(other, report)))
 			err := writeFile(report, bytes.NewBufferString("new"), force)
-			if (err == nil) != want {
-				t.Errorf("%s, force %t: got %v", name, force, err)
-			}
+			expect.Equalf(t, want, err == nil, "%s, force %t: got %v", name, force, err)
 			if text, _ := os.ReadFile(other); string(text) != "kept" {
 				t.Errorf("%s, force %t: another file has %q", name, force, text)
 			}
@@ -245,9 +243,7 @@ func TestADirectoryMayBeALink(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	expect.OK(t, os.Symlink(dir, link))
 	expect.OK(t, writeFile(filepath.Join(link, "report"), bytes.NewBufferString("new"), false))
-	if text, err := os.ReadFile(filepath.Join(dir, "report")); err != nil || string(text) != "new" {
-		t.Errorf("got %q, %v", text, err)
-	}
+	expect.Equal(t, "new", string(expect.Value(os.ReadFile(filepath.Join(dir, "report")))(t)))
 }
 
 // While a report is written with force, another process replaces it by a link again and again.
@@ -273,9 +269,7 @@ func TestALinkThatAppearsIsNotFollowed(t *testing.T) {
 	}
 	close(end)
 	<-ended
-	if text, _ := os.ReadFile(other); string(text) != "kept" {
-		t.Errorf("another file has %q", text)
-	}
+	expect.Equalf(t, "kept", string(expect.Value(os.ReadFile(other))(t)), "another file")
 }
 
 // The clock stands still under the context of a replay alone.

@@ -1,7 +1,6 @@
 package definition
 
 import (
-	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -84,9 +83,7 @@ func TestWhatASchemaDescribesIsKept(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t, 3)
-		if lost := Pruned(Fullest(s), s); len(lost) > 0 {
-			t.Fatalf("lost %v", lost)
-		}
+		expect.Emptyf(t, Pruned(Fullest(s), s), "what is lost")
 		more := s.DeepCopy()
 		more.Properties["new"] = Schema{}
 		expect.Equal(t, []string{"new"}, Pruned(Fullest(more), s))
@@ -113,15 +110,11 @@ func TestLost(t *testing.T) {
 		"both keep all":   {"{x-kubernetes-preserve-unknown-fields: true}", "{x-kubernetes-preserve-unknown-fields: true}", nil},
 		"object metadata": {"{properties: {metadata: {properties: {name: {}}}}}", "{properties: {metadata: {type: object}}}", nil},
 	} {
-		got, err := Lost(crdOf(t, "v1", c.live), crdOf(t, "v1", c.ours), nil)
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %q, %v, want %q", name, got, err, c.want)
-		}
+		got := expect.Value(Lost(crdOf(t, "v1", c.live), crdOf(t, "v1", c.ours), nil))(t)
+		expect.Equalf(t, c.want, got, "%s", name)
 	}
-	got, err := Lost(crdOf(t, "v2", "{}"), crdOf(t, "v1", "{}"), nil)
-	if err != nil || !slices.Equal(got, []string{"version v2"}) {
-		t.Errorf("of a version that ours lacks: got %q, %v", got, err)
-	}
+	got := expect.Value(Lost(crdOf(t, "v2", "{}"), crdOf(t, "v1", "{}"), nil))(t)
+	expect.Equalf(t, []string{"version v2"}, got, "of a version that ours lacks")
 }
 
 // A definition that was generated from another version of Kubernetes has other fields in
@@ -149,10 +142,8 @@ func TestFieldsOfTemplatesCountWhereSetsHaveThem(t *testing.T) {
 			expect.OK(t, yaml.Unmarshal([]byte(text), &set.Object))
 			sets = append(sets, set)
 		}
-		got, err := Lost(crdOf(t, "v1", theirs), crdOf(t, "v1", ours), sets)
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %q, %v, want %q", name, got, err, c.want)
-		}
+		got := expect.Value(Lost(crdOf(t, "v1", theirs), crdOf(t, "v1", ours), sets))(t)
+		expect.Equalf(t, c.want, got, "%s", name)
 	}
 }
 

@@ -43,9 +43,7 @@ func TestReadAllIsBounded(t *testing.T) {
 func TestReadTrustsNoSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	expect.OK(t, os.WriteFile(path, []byte("text"), 0o600))
-	if text, err := Read(path, 1); err != nil || string(text) != "text" {
-		t.Errorf("got %q, %v", text, err)
-	}
+	expect.Equal(t, "text", string(expect.Value(Read(path, 1))(t)))
 	expect.OK(t, os.Truncate(path, 1<<40))
 	if _, err := Read(path, 1); err == nil || !strings.HasPrefix(err.Error(), path) {
 		t.Errorf("got %v", err)
@@ -76,8 +74,7 @@ func TestCheckYAML(t *testing.T) {
 		"an alias of what it is in":    {"a: &a [*a]\n", false},
 		"an alias of what is above":    {"a: &a {b: {c: *a}}\n", false},
 	} {
-		if err := CheckYAML([]byte(tt.text), 1); (err == nil) != tt.fits {
-			t.Errorf("%s: got %v", name, err)
-		}
+		err := CheckYAML([]byte(tt.text), 1)
+		expect.Equalf(t, tt.fits, err == nil, "%s: got %v", name, err)
 	}
 }

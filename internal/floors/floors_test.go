@@ -314,9 +314,7 @@ func TestDecisionsArePure(t *testing.T) {
 
 func TestClocksAreFound(t *testing.T) {
 	const source = "package p\nimport (\n\tt \"time\"\n\tmetav1 \"k8s.io/apimachinery/pkg/apis/meta/v1\"\n)\nvar a = t.Now()\nvar b = t.Since\nvar c = t.Second\nvar d = metav1.Now()\n"
-	if got := clocksIn(t, "p.go", source); len(got) != 3 {
-		t.Errorf("got %v, want 3 uses", got)
-	}
+	expect.Equalf(t, 3, len(clocksIn(t, "p.go", source)), "uses of a clock")
 }
 
 // nodesIn returns the position of each node of a file that is found, with its text.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -202,9 +201,7 @@ func TestResourcesAreThoseOfTheWholeGroup(t *testing.T) {
 		}
 		expect.Equalf(t, before, tt.leader, "%s: the template was changed", tt.name)
 	}
-	if got := Resources(template(nil, []corev1.Container{{}}), one, 0); len(got) != 0 {
-		t.Errorf("who asks for nothing: got %v", got)
-	}
+	expect.Equalf(t, 0, len(Resources(template(nil, []corev1.Container{{}}), one, 0)), "who asks for nothing")
 }
 
 func nativeSet(scheduling lwsv1.Scheduling) *lwsv1.LeaderWorkerSet {
@@ -262,9 +259,8 @@ func TestPodsJoinPodGroups(t *testing.T) {
 		for _, object := range objects {
 			names = append(names, object.GetName())
 		}
-		if diff := cmp.Diff(PodGroupNames(leader), names); len(names) != test.objects || diff != "" {
-			t.Errorf("%s: %d PodGroups %s", level, len(names), diff)
-		}
+		expect.Equalf(t, test.objects, len(names), "%s: PodGroups", level)
+		expect.Equalf(t, PodGroupNames(leader), names, "%s", level)
 		if level != "lws" && !slices.Contains(names, *worker.Spec.SchedulingGroup.PodGroupName) {
 			t.Errorf("%s: the worker waits for none of %v", level, names)
 		}

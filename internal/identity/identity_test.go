@@ -38,9 +38,8 @@ func TestParentAndOrdinal(t *testing.T) {
 		{"w-٣", "", identity.NoOrdinal},
 	} {
 		parent, ordinal := identity.ParentAndOrdinal(tt.name)
-		if parent != tt.parent || ordinal != tt.ordinal {
-			t.Errorf("%s: got (%q, %d), want (%q, %d)", tt.name, parent, ordinal, tt.parent, tt.ordinal)
-		}
+		expect.Equalf(t, tt.parent, parent, "%s: parent", tt.name)
+		expect.Equalf(t, tt.ordinal, ordinal, "%s: ordinal", tt.name)
 	}
 }
 

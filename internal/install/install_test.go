@@ -254,9 +254,7 @@ func TestPVCsInUseWhoseOwnersAreGoneBlock(t *testing.T) {
 			},
 		}).Build()
 		err := (&cluster{Options: Options{Timeout: time.Minute}, client: c}).removal(nil, nil).refuse(t.Context())
-		if (err != nil) != (tt.says != nil) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Equalf(t, tt.says != nil, err != nil, "%s: %v", name, err)
 		for _, part := range tt.says {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %v lacks %q", name, err, part)
@@ -300,9 +298,8 @@ func TestAnUnreadableRecordBlocks(t *testing.T) {
 	for finalizer, blocks := range map[string]bool{pvc.BarrierFinalizer: true, pvc.PodsFinalizer: false} {
 		claim := claimWith("leaving", true, finalizer)
 		claim.SetAnnotations(map[string]string{pvc.UsersAnnotation: "?"})
-		if err := stage(t, claim).refuse(t.Context()); (err != nil) != blocks {
-			t.Errorf("with %s: got %v", finalizer, err)
-		}
+		err := stage(t, claim).refuse(t.Context())
+		expect.Equalf(t, blocks, err != nil, "with %s: got %v", finalizer, err)
 	}
 }
 
@@ -338,9 +335,7 @@ func TestLeadersLoseTheirGate(t *testing.T) {
 		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || (len(pod.Spec.SchedulingGates) == 1) != ofSets {
 			t.Errorf("of sets %v: %v, %v", ofSets, pod.Spec.SchedulingGates, err)
 		}
-		if cost := pod.Annotations[corev1.PodDeletionCost]; (cost == "") != ofSets {
-			t.Errorf("of sets %v: deletion cost %q", ofSets, cost)
-		}
+		expect.Equalf(t, ofSets, pod.Annotations[corev1.PodDeletionCost] == "", "of sets %v: no deletion cost", ofSets)
 	}
 }
 
@@ -374,8 +369,7 @@ func TestAnAuthorityOfAUserIsNotInstalled(t *testing.T) {
 			secret.SetLabels(nil)
 		}
 		expect.OK(t, live.Create(t.Context(), secret))
-		if found := must(c.installed(t.Context())); isIn(secret, found) != isOurs {
-			t.Errorf("ours %t: found %q", isOurs, titles(found))
-		}
+		found := must(c.installed(t.Context()))
+		expect.Equalf(t, isOurs, isIn(secret, found), "found %q", titles(found))
 	}
 }

@@ -42,9 +42,8 @@ func TestHolderOf(t *testing.T) {
 		"given back":          {held("a", "", time.Second), false},
 		"never taken":         {&coordinationv1.Lease{}, false},
 	} {
-		if _, held := HolderOf(tt.lease, now); held != tt.held {
-			t.Errorf("%s: got %t", name, held)
-		}
+		_, held := HolderOf(tt.lease, now)
+		expect.Equalf(t, tt.held, held, "%s", name)
 	}
 }
 
@@ -78,9 +77,8 @@ func TestHolderIdentity(t *testing.T) {
 		{"laptop_0b6f", false, ""},
 	} {
 		h := Holder{Namespace: "a", Identity: tt.identity}
-		if h.Ours() != tt.ours || h.Deployment() != tt.deployment {
-			t.Errorf("%s: got %t, %q", tt.identity, h.Ours(), h.Deployment())
-		}
+		expect.Equalf(t, tt.ours, h.Ours(), "%s: ours", tt.identity)
+		expect.Equalf(t, tt.deployment, h.Deployment(), "%s: Deployment", tt.identity)
 	}
 	want := "kubectl --namespace a scale deployment lws-controller-manager --replicas=0"
 	expect.Equal(t, want, (Holder{"a", theirs}).Stop())

@@ -306,9 +306,8 @@ func TestWhatALimitCounts(t *testing.T) {
 	} {
 		c := budget(1, 2, tt.limit)(t)
 		tt.happens(c)
-		if got := recreations(c); got != tt.want || lws.IsExhausted(find[Pod](c, "w-0")) {
-			t.Errorf("%s: counted %d, want %d", name, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, recreations(c), "%s: counted", name)
+		expect.Equalf(t, false, lws.IsExhausted(find[Pod](c, "w-0")), "%s: exhausted", name)
 		failures(1)(c)
 		expect.Equalf(t, tt.stopped, lws.IsExhausted(find[Pod](c, "w-0")), "%s: one more failure stops the group", name)
 	}
@@ -337,9 +336,7 @@ func TestCountsOfAnotherImplementation(t *testing.T) {
 			set.Status.RestartsSince = &metav1.Time{Time: find[Pod](c, "w-0").CreationTimestamp.Add(time.Second)}
 		}), tt.happens, failures(1))(c)
 		expect.Equalf(t, tt.want, recreations(c), "%s: counted", name)
-		if got, want := lws.IsExhausted(find[Pod](c, "w-0")), name == "it is exhausted"; got != want {
-			t.Errorf("%s: stopped %t", name, got)
-		}
+		expect.Equalf(t, name == "it is exhausted", lws.IsExhausted(find[Pod](c, "w-0")), "%s: stopped", name)
 		expect.Equalf(t, "", leadersOf(c).Annotations[lwsv1.GroupRestartCountsAnnotationKey]+find[StatefulSet](c, "w-0").Annotations[lwsv1.GroupRestartCountsAnnotationKey], "%s: a StatefulSet has the counts", name)
 	}
 }
@@ -410,9 +407,8 @@ func TestConditionsOfAStoppedGroup(t *testing.T) {
 		if got := says(c, "Stalled"); (got.Status == "True" && got.Reason == exceeded) != tt.isStalled {
 			t.Errorf("%s: Stalled is %+v", name, got)
 		}
-		if states := lwsset.Stand(c.set()).States; (states[lws.GroupExhausted] == 1) != tt.isStalled {
-			t.Errorf("%s: states %v", name, states)
-		}
+		states := lwsset.Stand(c.set()).States
+		expect.Equalf(t, tt.isStalled, states[lws.GroupExhausted] == 1, "%s: states %v", name, states)
 		if wait, found := waitFor(c.decideSet(), lws.CodePreviousIncarnation); found {
 			t.Errorf("%s: %s", name, wait.Sentence)
 		}

@@ -225,8 +225,7 @@ func TestEveryGroupOfAGangHasAPodGroup(t *testing.T) {
 		}
 	}
 	for _, waits := range []edit{fakeapi.LeaderReady, fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")} {
-		if c := running(t, 1, 3, volcano, waits); minMember(c) != 1 {
-			t.Errorf("minMember is %d: the leader waits for workers that wait for it", minMember(c))
-		}
+		c := running(t, 1, 3, volcano, waits)
+		expect.Equalf(t, 1, minMember(c), "minMember: the leader waits for workers that wait for it")
 	}
 }

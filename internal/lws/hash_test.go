@@ -468,9 +468,8 @@ func TestAnotherTopologyReplacesGroupsWithKeys(t *testing.T) {
 	c.reconcileSet()
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: "rack"} })
 	times(2, c.reconcileSet)
-	if d := fakeapi.Find[Deployment](c.Server, "w"); d.Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "rack" {
-		t.Errorf("template %v", d.Spec.Template.Annotations)
-	}
+	annotations := fakeapi.Find[Deployment](c.Server, "w").Spec.Template.Annotations
+	expect.Equalf(t, "rack", annotations[lwsv1.ExclusiveKeyAnnotationKey], "the domain of the template")
 	if !meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
 		t.Errorf("conditions %+v", c.status().Conditions)
 	}
@@ -517,9 +516,7 @@ func mutates(t *testing.T, snapshot any, decide func()) {
 	t.Helper()
 	before := dump.ForHash(snapshot)
 	decide()
-	if dump.ForHash(snapshot) != before {
-		t.Errorf("a decision changed a %T", snapshot)
-	}
+	expect.Equalf(t, before, dump.ForHash(snapshot), "a decision changed a %T", snapshot)
 }
 
 // Until the Deployment controller has seen a template, a ReplicaSet may still make leaders of the one before: its
@@ -533,9 +530,7 @@ func TestTheRevisionOfAReplicaSetStays(t *testing.T) {
 	fakeapi.Edit(c.Server, "w", func(d Deployment) { d.Generation++ })
 	fakeapi.Drop[Pod](c.Server, old.Name)
 	times(4, c.reconcileSet)
-	if left := fakeapi.All[*appsv1.ControllerRevision](c.Objects); len(left) != 2 {
-		t.Errorf("%d revisions are left", len(left))
-	}
+	expect.Equalf(t, 2, len(fakeapi.All[*appsv1.ControllerRevision](c.Objects)), "revisions that are left")
 }
 
 // A StatefulSet with the name of a Hash set makes none of its leaders. Beside the Deployment it is ignored, and one that

@@ -115,9 +115,7 @@ func TestFailures(t *testing.T) {
 					(len(r) != 1 || r[0].Leader != before || r[0].Count != tt.count || len(r[0].Failures) != 1 || r[0].Failures[0].Reason != tt.reason) {
 					t.Errorf("counted %+v", r)
 				}
-				if again := c.recreated(); len(again) != 0 {
-					t.Errorf("recreated again: %v, %+v", again, c.status().Restarts)
-				}
+				expect.Emptyf(t, c.recreated(), "recreated again: %+v", c.status().Restarts)
 			})
 		}
 	}
@@ -253,9 +251,7 @@ func TestARevertedRolloutIsNoFailure(t *testing.T) {
 					c.reconcileGroup("w-3")
 				}
 				then(carriedOut, settled, after(time.Minute), settled)(c)
-				if r := c.status().Restarts; len(r) != 0 {
-					t.Fatalf("a reverted rollout is counted: %+v", r)
-				}
+				expect.Emptyf(t, c.status().Restarts, "a reverted rollout is counted")
 				then(gone[Pod]("w-3"), func(c *cluster) { c.Sync(find[StatefulSet](c, "w")) }, settled)(c)
 				if r := c.status().Restarts; len(r) != 1 || r[0].Count != 1 {
 					t.Errorf("the failure after it: %+v", r)
@@ -403,9 +399,8 @@ func TestFailedContainers(t *testing.T) {
 		}
 		expect.Equalf(t, tt.want, strings.Join(got, ", "), "%s", name)
 		settled(c)
-		if kept := c.status().Restarts[0].Containers; len(kept) != len(got) {
-			t.Errorf("%s: once the pods are gone, %+v", name, kept)
-		}
+		kept := c.status().Restarts[0].Containers
+		expect.Equalf(t, len(got), len(kept), "%s: once the pods are gone, %+v", name, kept)
 	}
 }
 
@@ -438,9 +433,7 @@ func TestWhatIsForgiven(t *testing.T) {
 		c := running(t, 3, 2, onRestart)
 		before(c)
 		c.awake()
-		if got := c.recreated(); len(got) != 0 {
-			t.Errorf("%s: recreated %v for what was before", name, got)
-		}
+		expect.Emptyf(t, c.recreated(), "%s: recreated for what was before", name)
 		gone[Pod]("w-1-1")(c)
 		expect.Equalf(t, []string{"w-1"}, c.recreated(), "%s: then", name)
 	}

@@ -200,9 +200,7 @@ func TestUndoOfAPausedRolloutReplacesNoHealthyGroup(t *testing.T) {
 			}
 			after := c.leaders()
 			for leader, uid := range before {
-				if after[leader] != uid {
-					t.Errorf("%s, size %d: group of %s is replaced", name, size, leader)
-				}
+				expect.Equalf(t, uid, after[leader], "%s, size %d: group of %s", name, size, leader)
 			}
 			if images := imagesOf(c); images["image:2"] > 0 {
 				t.Errorf("%s, size %d: the images are %v", name, size, images)

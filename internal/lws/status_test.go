@@ -218,9 +218,7 @@ func TestTheLastLeaderThatArrivesIsWrittenAtOnce(t *testing.T) {
 	if plan := arrive(2); len(plan.Actions) > 0 {
 		t.Fatalf("two of three: %s", spelled(plan))
 	}
-	if got := written(t, arrive(3)); got.Replicas != 3 {
-		t.Errorf("got %+v", got)
-	}
+	expect.Equal(t, 3, written(t, arrive(3)).Replicas)
 }
 
 var statefulSets = schema.GroupResource{Group: "apps", Resource: "statefulsets"}
@@ -382,18 +380,14 @@ func TestGroupsThatAreDown(t *testing.T) {
 		t.Errorf("before: %d groups are down of %d that may be, %d of %d are updated", s.Down, s.Budget, s.TargetUpdated, s.Target)
 	}
 	on("w-1", unready)(c)
-	if s := c.decideSet().Standing; s.Down != 1 {
-		t.Errorf("%d groups are down, want the one that is not ready", s.Down)
-	}
+	expect.Equalf(t, 1, c.decideSet().Standing.Down, "groups that are down")
 }
 
 // A group counts as not started until its record is in the status: its pods are beyond need if
 // another leader comes first.
 func TestGroupsThatHaveNotStarted(t *testing.T) {
 	c := running(t, 2, 3, onRestart)
-	if got := c.decideSet().Standing.Unstarted; len(got) != 0 {
-		t.Errorf("%+v while all groups run", got)
-	}
+	expect.Emptyf(t, c.decideSet().Standing.Unstarted, "while all groups run")
 	then(gone[Pod]("w-1", "w-1-1", "w-1-2"), gone[StatefulSet]("w-1"))(c)
 	c.sync()
 	c.reconcileGroup("w-1")
@@ -401,9 +395,7 @@ func TestGroupsThatHaveNotStarted(t *testing.T) {
 	want := []lws.UnstartedGroup{{Index: 1, Leader: c.leaders()["w-1"], Pods: 3}}
 	expect.Equal(t, want, c.decideSet().Standing.Unstarted)
 	user(fakeapi.Policy(lwsv1.NoneRestartPolicy))(c)
-	if got := c.decideSet().Standing.Unstarted; len(got) != 0 {
-		t.Errorf("%+v with policy None, where no group is recorded", got)
-	}
+	expect.Emptyf(t, c.decideSet().Standing.Unstarted, "with policy None, where no group is recorded")
 }
 
 func TestAcceleratorsOfAGroup(t *testing.T) {

@@ -161,13 +161,11 @@ func TestNewStatefulSetsSayTheirRole(t *testing.T) {
 			t.Errorf("%s: roles %q and %q, address %q", subdomain, leaders.Labels[role], workers.Labels[role], workers.Spec.Template.Annotations[address])
 		}
 		for _, sts := range []StatefulSet{leaders, workers} {
-			if sts.Spec.Template.Labels[role] != "" || sts.Spec.Selector.MatchLabels[role] != "" {
-				t.Errorf("%s: the pods of %s have a role", subdomain, sts.Name)
-			}
+			expect.Equalf(t, "", sts.Spec.Template.Labels[role], "%s: the role of pods of %s", subdomain, sts.Name)
+			expect.Equalf(t, "", sts.Spec.Selector.MatchLabels[role], "%s: the role in %s", subdomain, sts.Name)
 		}
-		if leaders.Spec.Template.Annotations[address] != "" {
-			t.Errorf("%s: leaders have an address of their leader", subdomain)
-		}
+		own := leaders.Spec.Template.Annotations[address]
+		expect.Equalf(t, "", own, "%s: leaders have an address of their leader", subdomain)
 	}
 	c := running(t, 2, 2)
 	for _, name := range []string{"w", "w-0", "w-1"} {

@@ -99,9 +99,7 @@ func TestThePolicyIsWrittenOnWorkerStatefulSets(t *testing.T) {
 		sts := find[StatefulSet](c, "w-0")
 		expect.Equalf(t, tt.want, sts.Annotations[policyKey], "%s: the worker StatefulSet says", name)
 		expect.Equalf(t, "", sts.Spec.Template.Annotations[policyKey]+leadersOf(c).Spec.Template.Annotations[policyKey], "%s: a pod template says", name)
-		if find[Pod](c, "w-0").UID != leader {
-			t.Errorf("%s: the leader was replaced", name)
-		}
+		expect.Equalf(t, leader, find[Pod](c, "w-0").UID, "%s: the leader was replaced", name)
 	}
 }
 

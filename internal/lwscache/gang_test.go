@@ -3,7 +3,6 @@ package lwscache_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 	"testing"
 
@@ -21,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -67,18 +67,14 @@ func TestAPodGroupThatIsNotInMemoryIsReadLive(t *testing.T) {
 	leader := fakeapi.Find[*corev1.Pod](e.Server, "w-0")
 	fakeapi.OwnedBy(ours, "v1", identity.RefOf(identity.KindPod, leader))
 	fakeapi.Add(e.Server, ours)
-	if got := e.group("w-0"); len(got.Gang.Owned) != 1 {
-		t.Errorf("a new PodGroup is not read: %+v", got.Gang)
-	}
+	expect.Equalf(t, 1, len(e.group("w-0").Gang.Owned), "PodGroups of the group, with the new one")
 }
 
 func TestTheSetReadsAPodGroupWithoutOurLabels(t *testing.T) {
 	e, name := aGang(t)
 	e.observer.Gangs = known{}
 	fakeapi.Add(e.Server, podGroup(name, nil))
-	if got := e.group("w-0"); len(got.Gang.Foreign) != 1 {
-		t.Errorf("got %+v", got.Gang)
-	}
+	expect.Equalf(t, 1, len(e.group("w-0").Gang.Foreign), "foreign PodGroups")
 	if got := e.set("w").Groups[0].Gang; len(got.Foreign) != 1 {
 		t.Errorf("the set does not read it: %+v", got)
 	}
@@ -191,9 +187,8 @@ func TestASetReadsAllOfItsNativePodGroups(t *testing.T) {
 		t.Errorf("the group reads %v", got)
 	}
 	w := e.set("w")
-	if got := w.PodGroups.Owned; len(got) != 2 || !maps.Equal(w.PodGroupsInUse, map[string]bool{"w-h.abcde-0-r": true}) {
-		t.Errorf("the set reads %d PodGroups, and %v are in use", len(got), w.PodGroupsInUse)
-	}
+	expect.Equalf(t, 2, len(w.PodGroups.Owned), "PodGroups that the set reads")
+	expect.Equal(t, map[string]bool{"w-h.abcde-0-r": true}, w.PodGroupsInUse)
 }
 
 // Without a scheduler in the configuration, the set is left alone, and no PodGroup is read.

@@ -134,9 +134,7 @@ func TestASetThatIsGoneIsForgotten(t *testing.T) {
 		t.Errorf("the next incarnation has %+v", w)
 	}
 	m.forget(key)
-	if len(m.sets)+len(m.taken) != 0 {
-		t.Errorf("remembered: %v, %v", m.sets, m.taken)
-	}
+	expect.Equalf(t, 0, len(m.sets)+len(m.taken), "remembered: %v, %v", m.sets, m.taken)
 }
 
 // indexes are the functions that Index adds, by the type of their objects.
@@ -192,9 +190,8 @@ func TestACachedStatefulSetKeepsTheEntryOfItsCreate(t *testing.T) {
 	} {
 		sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{ManagedFields: test.entries}}
 		trimStatefulSet(sts)
-		if left := len(sts.ManagedFields) == 1 && lws.LeftByCreate(sts.ManagedFields[0]); left != test.left {
-			t.Errorf("%s: %+v", name, sts.ManagedFields)
-		}
+		left := len(sts.ManagedFields) == 1 && lws.LeftByCreate(sts.ManagedFields[0])
+		expect.Equalf(t, test.left, left, "%s: %+v", name, sts.ManagedFields)
 		for _, kept := range sts.ManagedFields {
 			if kept.FieldsV1 != nil {
 				t.Errorf("%s: fields are kept", name)

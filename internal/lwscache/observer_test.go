@@ -139,9 +139,7 @@ func TestAChainOfOwnersIsFollowedByUID(t *testing.T) {
 			identity.Owned: len(w.Leaders.Owned), identity.Previous: len(w.Leaders.Previous),
 			identity.Orphan: len(w.Leaders.Orphans), identity.Foreign: len(w.Leaders.Foreign),
 		}
-		if got[tt.want] != 1 {
-			t.Errorf("%s: got %v, want one of class %d", tt.name, got, tt.want)
-		}
+		expect.Equalf(t, 1, got[tt.want], "%s: got %v, of class %d", tt.name, got, tt.want)
 	}
 }
 
@@ -194,9 +192,8 @@ func TestPodsOfASetWithANumberAreKept(t *testing.T) {
 		if add {
 			fakeapi.Add(e.Server, fakeapi.Set("llama", 5, 2))
 		}
-		if _, plan, _ := e.groupPlan("llama-3"); len(plan.Actions) > 0 {
-			t.Errorf("%s: %v", name, plan.Actions)
-		}
+		_, plan, _ := e.groupPlan("llama-3")
+		expect.Emptyf(t, plan.Actions, "%s", name)
 	}
 }
 
@@ -208,9 +205,7 @@ func TestAnObjectWithoutLabelsUnderATakenNameIsRead(t *testing.T) {
 	}
 	ref := identity.Ref{Kind: identity.KindService, Namespace: fakeapi.Namespace, Name: "w"}
 	e.memory.Taken(ref)
-	if got := e.set("w"); len(got.Service.Foreign) != 1 {
-		t.Errorf("got %+v", got.Service)
-	}
+	expect.Equalf(t, 1, len(e.set("w").Service.Foreign), "foreign Services")
 	fakeapi.Drop[*corev1.Service](e.Server, "w")
 	e.memory.Taken(ref)
 	if got := e.set("w"); !got.Service.Empty() {
@@ -316,9 +311,8 @@ func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
 	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lwsv1.GroupRestartBudgetFinalizer)
 	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lwsv1.GroupRestartBudgetFinalizer)
 	for _, name := range []string{"w", "w-0-1"} { // StatefulSets and pods have these names, and no group
-		if _, plan, _ := e.groupPlan(name); len(plan.Actions) > 0 {
-			t.Fatalf("as of group %s: %v", name, plan.Actions)
-		}
+		_, plan, _ := e.groupPlan(name)
+		expect.Emptyf(t, plan.Actions, "as of group %s", name)
 	}
 	for _, name := range []string{"w-0-1", "w-0"} {
 		_, plan, err := e.groupPlan("w-0")
@@ -349,9 +343,7 @@ func TestALeaderIsOwnedThroughTheWholeChain(t *testing.T) {
 		tt.harm(e)
 		w, _, err := e.groupPlan("w-0")
 		expect.OK(t, err)
-		if (w.Leader != nil) != tt.leader {
-			t.Errorf("%s: leader %v", name, w.Leader)
-		}
+		expect.Equalf(t, tt.leader, w.Leader != nil, "%s: has a leader", name)
 	}
 }
 

@@ -3,7 +3,6 @@ package operator
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,9 +119,7 @@ func TestClientHasUserAgentAndRate(t *testing.T) {
 	if c.UserAgent != "lockstep/"+version.Get().Version || c.QPS != 7 || c.Burst != 8 {
 		t.Errorf("got %q, %v, %d", c.UserAgent, c.QPS, c.Burst)
 	}
-	if o.REST.UserAgent != "" {
-		t.Error("the caller's own configuration was changed")
-	}
+	expect.Equalf(t, "", o.REST.UserAgent, "the caller's own configuration was changed")
 }
 
 func TestLacksNamesKindsThatAreNotServed(t *testing.T) {
@@ -140,9 +137,8 @@ func TestLacksNamesKindsThatAreNotServed(t *testing.T) {
 			server.Resources = append(server.Resources, &metav1.APIResourceList{GroupVersion: "admissionregistration.k8s.io/v1"})
 			server.Resources[0].APIResources = append(server.Resources[0].APIResources, metav1.APIResource{Kind: kind})
 		}
-		if got, err := Lacks(server); err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
+		got := expect.Value(Lacks(server))(t)
+		expect.Equalf(t, c.want, got, "%s", name)
 	}
 }
 
@@ -379,9 +375,8 @@ protection:
 
 func TestSettingsFollowTheConfiguration(t *testing.T) {
 	jobSet := "protection: {kinds: [{apiVersion: jobset.x-k8s.io/v1, kind: JobSet, podTemplates: [spec.template]}]}"
-	if got := settings(t, "protection: {exemptNamespaces: []}").Exempt; len(got) != 1 || got[0] != "lws-system" {
-		t.Errorf("the operator's own namespace is not exempt: %q", got)
-	}
+	got := settings(t, "protection: {exemptNamespaces: []}").Exempt
+	expect.Equalf(t, []string{"lws-system"}, got, "the operator's own namespace is not exempt")
 	if got := settings(t, jobSet).Kinds; len(got) != 1 || got[0].Version != "v1" {
 		t.Errorf("a configured JobSet does not replace the built-in one: %+v", got)
 	}

@@ -112,9 +112,7 @@ func TestMetricsAreOpenOnLoopbackOnly(t *testing.T) {
 
 func TestLoopbackIsRecognised(t *testing.T) {
 	for address, is := range map[string]bool{"127.9.9.9:1": true, "[::1]:1": true, "[::]:1": false, "10.0.0.1:1": false, "example.com:1": false} {
-		if onLoopback(address) != is {
-			t.Errorf("%s: %t", address, !is)
-		}
+		expect.Equalf(t, is, onLoopback(address), "%s", address)
 	}
 }
 

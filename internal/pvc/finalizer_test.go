@@ -140,9 +140,8 @@ func TestWhichPodHolds(t *testing.T) {
 		{"unknown kind of volume, not bound", pod("web", nil, unknown, unbound), data, false, false},
 	} {
 		x := index(tt.pod)
-		if holds, uses := len(x.Holding(tt.claim)) > 0, len(x.Uses(tt.claim)) > 0; holds != tt.holds || uses != tt.uses {
-			t.Errorf("%s: holds %t, uses %t", tt.name, holds, uses)
-		}
+		expect.Equalf(t, tt.holds, len(x.Holding(tt.claim)) > 0, "%s: holds", tt.name)
+		expect.Equalf(t, tt.uses, len(x.Uses(tt.claim)) > 0, "%s: uses", tt.name)
 	}
 }
 

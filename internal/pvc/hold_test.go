@@ -141,9 +141,7 @@ func TestDecideHold(t *testing.T) {
 		}
 		before := v.Claim
 		v.Claim = after
-		if again := pvc.DecideHold(v); len(again.Annotations) > 0 {
-			t.Errorf("%s: again: %v", tt.name, again.Annotations)
-		}
+		expect.Equalf(t, 0, len(pvc.DecideHold(v).Annotations), "%s: again", tt.name)
 		// A cache may add a hold; only a live read ends one.
 		v.Claim, v.Live = before, false
 		cached := pvc.DecideHold(v)
@@ -166,9 +164,7 @@ func TestHoldsAreConfirmedHourly(t *testing.T) {
 		t.Errorf("too early: %v, next %s", d.Annotations, d.Next)
 	}
 	v.Now = noon.Add(time.Hour)
-	if d := pvc.DecideHold(v); d.Annotations[pvc.VerifiedAnnotation] != "2026-11-21T13:00:00Z" {
-		t.Errorf("not confirmed: %v", d.Annotations)
-	}
+	expect.Equal(t, "2026-11-21T13:00:00Z", pvc.DecideHold(v).Annotations[pvc.VerifiedAnnotation])
 	// PVCs that are held together are confirmed apart.
 	minutes := map[int]int{}
 	for i := range 1000 {
@@ -280,9 +276,8 @@ func TestTheTopOfAChainHolds(t *testing.T) {
 		w := world(index(), tt.wants...)
 		w.Links = map[types.UID]types.UID{"uid-leader": "uid-llama"}
 		held, idle := w.Holders(claim(tt.claim))
-		if theNames(held) != tt.held || theNames(idle) != tt.idle {
-			t.Errorf("%s: held by %q, idle %q", tt.name, theNames(held), theNames(idle))
-		}
+		expect.Equalf(t, tt.held, theNames(held), "%s: held by", tt.name)
+		expect.Equalf(t, tt.idle, theNames(idle), "%s: idle", tt.name)
 		if len(held) > 0 && held[0].Proof != tt.proof && tt.name != "a ring" {
 			t.Errorf("%s: proof %q", tt.name, held[0].Proof)
 		}

@@ -103,9 +103,8 @@ func TestDecideGate(t *testing.T) {
 		for _, w := range v.Writes {
 			on = append(on, w.Target().Name)
 		}
-		if got := strings.Join(on, " "); got != tt.writes || v.Waits.Code != tt.waits {
-			t.Errorf("%s: writes on %q, waits for %+v", tt.name, got, v.Waits)
-		}
+		expect.Equalf(t, tt.writes, strings.Join(on, " "), "%s: writes", tt.name)
+		expect.Equalf(t, tt.waits, v.Waits.Code, "%s: waits for %+v", tt.name, v.Waits)
 		expect.Equalf(t, tt.lifts, v.Lift.Target().UID != "", "%s: lifts", tt.name)
 		if tt.lifts && (v.Lift.Target().ResourceVersion != tt.pod.ResourceVersion || len(v.Lift.Gates()) != 2 || v.Lift.Gates()[1].Name != "third") {
 			t.Errorf("%s: lifts %+v, and leaves %v", tt.name, v.Lift.Target(), v.Lift.Gates())

@@ -57,8 +57,7 @@ func emptyWorkloads(t *testing.T) *Workloads {
 	ctx, stop := context.WithCancel(t.Context())
 	config := &rest.Config{Host: server.URL}
 	starter := expect.Value(kinds.New(config, server.Client()))(t)
-	client, err := kubernetes.NewForConfig(config)
-	expect.OK(t, err)
+	client := expect.Value(kubernetes.NewForConfig(config))(t)
 	w := expect.Value(NewWorkloads(client, starter, []workloads.Kind{workloads.JobSet}, noneStarted, cache.DefaultWatchErrorHandler))(t)
 	if w.others[1].IsRead() {
 		t.Error("JobSets are known before discovery")
@@ -126,9 +125,7 @@ func TestWorkloadsAreFoundByThePVCsTheyWant(t *testing.T) {
 		}
 		slices.Sort(got)
 		expect.Equalf(t, want, got, "%s", claim)
-		if found := d.wanting("other", claim); len(found) > 0 {
-			t.Errorf("%s is wanted from another namespace", claim)
-		}
+		expect.Emptyf(t, d.wanting("other", claim), "who wants %s from another namespace", claim)
 	}
 }
 
@@ -317,9 +314,8 @@ func TestALiveReadIsSharedByEarlierCalls(t *testing.T) {
 			end <- struct{}{}
 			synctest.Wait()
 		}
-		if begun != 3 || len(got) != 5 {
-			t.Errorf("%d reads for %d calls", begun, len(got))
-		}
+		expect.Equalf(t, 3, begun, "reads")
+		expect.Equalf(t, 5, len(got), "calls")
 	})
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
@@ -243,9 +242,8 @@ func TestPVCsAreCountedByTheirLastVerdict(t *testing.T) {
 		for name, value := range fakeapi.Metrics(t, claimStates, claimsInUse) {
 			got[strings.TrimPrefix(name, "protection_claim")] = value
 		}
-		if diff := cmp.Diff(tt.want, got); diff != "" || len(r.told) != tt.told {
-			t.Errorf("step %d: %d events (-want +got)\n%s", step, len(r.told), diff)
-		}
+		expect.Equalf(t, tt.want, got, "step %d", step)
+		expect.Equalf(t, tt.told, len(r.told), "step %d: events", step)
 	}
 }
 

@@ -200,9 +200,8 @@ func TestARefusalIsToldOnceForAllVersionsOfItsOwner(t *testing.T) {
 	for _, regarding := range r.regarding {
 		told[fmt.Sprintf("%T %s", regarding, regarding.(client.Object).GetResourceVersion())]++
 	}
-	if len(r.regarding) != 6 || len(told) != 4 {
-		t.Errorf("%d events of the kinds %v, want 6 of 4", len(r.regarding), told)
-	}
+	expect.Equalf(t, 6, len(r.regarding), "events")
+	expect.Equalf(t, 4, len(told), "kinds of events: %v", told)
 }
 
 func scheme(t *testing.T) *runtime.Scheme {
@@ -287,9 +286,8 @@ func TestSetsThatAreLeftAloneAreCounted(t *testing.T) {
 		return fakeapi.Metrics(t, s.sets)["sets_unsupported"]
 	}
 	alone := lws.Wait{Reason: action.Reason{Code: lws.CodeUnsupported}}
-	if once, again, after := count(alone), count(alone), count(); once != 1 || again != 1 || after != 0 {
-		t.Errorf("%v, then %v, and %v once it is served", once, again, after)
-	}
+	got := []float64{count(alone), count(alone), count()}
+	expect.Equalf(t, []float64{1, 1, 0}, got, "alone, again, and once it is served")
 }
 
 func TestPodsBeyondNeed(t *testing.T) {

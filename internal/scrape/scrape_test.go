@@ -117,9 +117,8 @@ func TestErrorsOfTheAPIServerRefuse(t *testing.T) {
 		t.Errorf("%d %q", status, text)
 	}
 	api.down = false
-	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusOK {
-		t.Errorf("%d after the API server came back", status)
-	}
+	status, _ := get(handler, "/metrics", "Bearer secret")
+	expect.Equalf(t, http.StatusOK, status, "after the API server came back")
 }
 
 func TestUnusableConfiguration(t *testing.T) {
@@ -131,9 +130,8 @@ func TestUnusableConfiguration(t *testing.T) {
 // Guessed tokens cost the API server few reviews. Meanwhile a client that read metrics before reads them still.
 func TestGuessedTokensAreRarelyReviewed(t *testing.T) {
 	handler, api := guarded(t)
-	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusOK {
-		t.Fatalf("%d before the storm", status)
-	}
+	status, _ := get(handler, "/metrics", "Bearer secret")
+	expect.Equalf(t, http.StatusOK, status, "before the storm")
 	api.asked = nil
 	for i := range 1000 {
 		status, _ := get(handler, "/metrics", fmt.Sprintf("Bearer guess-%d", i))
@@ -147,12 +145,10 @@ func TestGuessedTokensAreRarelyReviewed(t *testing.T) {
 	if status, text := get(handler, "/metrics", "Bearer a-new-one"); status != http.StatusTooManyRequests {
 		t.Errorf("a guess in the storm: %d %q", status, text)
 	}
-	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusOK {
-		t.Errorf("%d for a reader in the storm", status)
-	}
+	status, _ = get(handler, "/metrics", "Bearer secret")
+	expect.Equalf(t, http.StatusOK, status, "for a reader in the storm")
 	// A known token is reviewed each time: knowing it grants nothing.
 	api.down = true
-	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusInternalServerError {
-		t.Errorf("%d for a reader that the API server does not review", status)
-	}
+	status, _ = get(handler, "/metrics", "Bearer secret")
+	expect.Equalf(t, http.StatusInternalServerError, status, "for a reader that the API server does not review")
 }

@@ -20,9 +20,8 @@ func serializers(pods *Sieve) (plain, sifted runtime.Serializer) {
 func TestOtherKindsAreNotSifted(t *testing.T) {
 	plain, sifted := serializers(Only())
 	status := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Message: "gone"}
-	if got := fakeapi.Decode[*metav1.Status](t, sifted, fakeapi.Encode(t, plain, status)); got.Message != "gone" {
-		t.Errorf("got %+v", got)
-	}
+	got := fakeapi.Decode[*metav1.Status](t, sifted, fakeapi.Encode(t, plain, status))
+	expect.Equal(t, "gone", got.Message)
 	pod := fakeapi.AnyPod(4)
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	data := fakeapi.Encode(t, plain, pod)

@@ -89,9 +89,8 @@ func TestRequestsAreNotAmplified(t *testing.T) {
 		for size, code := range map[int]int{size: http.StatusOK, 2 * size: http.StatusRequestEntityTooLarge} {
 			body := fill(size)
 			took := allocated(func() {
-				if w := send(server, PathMutateSet, strings.NewReader(body), nil); w.Code != code {
-					t.Errorf("%s, %d bytes: %d %.200s", name, size, w.Code, w.Body)
-				}
+				w := send(server, PathMutateSet, strings.NewReader(body), nil)
+				expect.Equalf(t, code, w.Code, "%s, %d bytes: %.200s", name, size, w.Body)
 			})
 			t.Logf("%s, %d KiB: allocated %d MiB", name, size>>10, took>>20)
 			// This is garbage as well, of which most is free before the end.
@@ -213,14 +212,12 @@ func TestSlowBodiesHoldNoShareOfOthers(t *testing.T) {
 	if w := set(mostBody / 2); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("a large set: %d %.200s", w.Code, w.Body)
 	}
-	if w := set(32 << 10); w.Code != http.StatusOK {
-		t.Errorf("a set: %d %.200s", w.Code, w.Body)
-	}
+	w := set(32 << 10)
+	expect.Equalf(t, http.StatusOK, w.Code, "a set: %.200s", w.Body)
 	close(end)
 	for range slow {
 		expect.Equalf(t, http.StatusBadRequest, <-ended, "a body that does not end")
 	}
-	if w := set(mostBody / 2); w.Code != http.StatusOK {
-		t.Errorf("a large set afterwards: %d %.200s", w.Code, w.Body)
-	}
+	w = set(mostBody / 2)
+	expect.Equalf(t, http.StatusOK, w.Code, "a large set afterwards: %.200s", w.Body)
 }

@@ -95,9 +95,8 @@ func TestDiff(t *testing.T) {
 			`[{"op":"replace","path":"/spec/activeDeadlineSeconds","value":4611686018427387905}]`,
 		},
 	} {
-		if got, _ := diff(t, c.raw, c.change); got != c.want {
-			t.Errorf("%s: got  %s\nwant %s", name, got, c.want)
-		}
+		got, _ := diff(t, c.raw, c.change)
+		expect.Equalf(t, c.want, got, "%s", name)
 	}
 }
 
@@ -251,9 +250,7 @@ func TestATemplateGivesNoKey(t *testing.T) {
 
 // A deletion cost of the user stays.
 func TestADeletionCostOfTheUserStays(t *testing.T) {
-	if pod := admitted(t, hashLeader(note(corev1.PodDeletionCost, "5"))); pod.Annotations[corev1.PodDeletionCost] != "5" {
-		t.Errorf("got %v", pod.Annotations)
-	}
+	expect.Equal(t, "5", admitted(t, hashLeader(note(corev1.PodDeletionCost, "5"))).Annotations[corev1.PodDeletionCost])
 }
 
 func asksForTPUs(pod *corev1.Pod) {

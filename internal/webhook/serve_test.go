@@ -278,9 +278,7 @@ func TestAnUpdateIsAdmittedAsAnUndo(t *testing.T) {
 	}
 	after := string(patched(t, []byte(asked), response.Patch))
 	for text, want := range map[string]bool{`"image":"before"`: true, `"newer":1`: true, "undo-to-revision": false} {
-		if strings.Contains(after, text) != want {
-			t.Errorf("%s in the patched set: want %t: %s", text, want, after)
-		}
+		expect.Equalf(t, want, strings.Contains(after, text), "%s in the patched set: %s", text, after)
 	}
 	if response := post(t, PathMutateSet, review(admissionv1.Update, setKind, undone("2"), goodSet)); response.Allowed {
 		t.Error("an undo to a revision that is not there was admitted")

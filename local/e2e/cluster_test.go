@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // binary returns the path of lockstep-local, which make builds before: a build takes minutes, and the
@@ -61,9 +63,7 @@ func must(t *testing.T, name string, args ...string) string {
 func refused(t *testing.T, says []string, args ...string) {
 	t.Helper()
 	c := run(t, binary(t), args...)
-	if c.code != 1 {
-		t.Errorf("%s: exit %d, want 1", strings.Join(args, " "), c.code)
-	}
+	expect.Equalf(t, 1, c.code, "the exit code of %s", strings.Join(args, " "))
 	for _, part := range says {
 		if !strings.Contains(c.stderr, part) {
 			t.Errorf("%s: stderr does not say %q:\n%s", strings.Join(args, " "), part, c.stderr)
@@ -166,9 +166,7 @@ func eventually(t *testing.T, what string, ask func() bool) {
 func TestCluster(t *testing.T) {
 	c := newCluster(t)
 	out := c.up(t, "--nodes", "4", "--audit", "--kcm-qps", "40", "--feature-gates", "MaxUnavailableStatefulSet=true", "--disable-admission", "DefaultTolerationSeconds")
-	if got, want := strings.TrimSpace(out), filepath.Join(c.dir, "kubeconfig"); got != want {
-		t.Errorf("up prints %q, want the path of the kubeconfig, %q", got, want)
-	}
+	expect.Equalf(t, filepath.Join(c.dir, "kubeconfig"), strings.TrimSpace(out), "up prints the path of the kubeconfig")
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *cluster)
@@ -215,9 +213,7 @@ func pvcsBindAndPodsRun(t *testing.T, c *cluster) {
 	c.kubectl(t, "rollout", "status", "statefulset/web", "--timeout=5m")
 	c.kubectl(t, "wait", "pvc", "--all", "--for=jsonpath={.status.phase}=Bound", "--timeout=5m")
 	claims := strings.Fields(c.kubectl(t, "get", "pvc", "-o", "name"))
-	if len(claims) != 7 {
-		t.Errorf("PVCs: %v, want 7", claims)
-	}
+	expect.Equalf(t, 7, len(claims), "PVCs: %v", claims)
 }
 
 func settingsReachTheComponents(t *testing.T, c *cluster) {
@@ -250,9 +246,8 @@ func requestsAreAudited(t *testing.T, c *cluster) {
 			created[e.User.Username]++
 		}
 	}
-	if got := created["system:serviceaccount:kube-system:statefulset-controller"]; got != 3 {
-		t.Errorf("pods created by the StatefulSet controller: %d, want 3 (all: %v)", got, created)
-	}
+	got := created["system:serviceaccount:kube-system:statefulset-controller"]
+	expect.Equalf(t, 3, got, "pods created by the StatefulSet controller, of %v", created)
 }
 
 func podsStayTerminating(t *testing.T, c *cluster) {
@@ -283,9 +278,8 @@ func kwokEndsOnlyDeletedPods(t *testing.T, c *cluster) {
 	if out.code == 0 {
 		t.Error("a status for another UID was accepted")
 	}
-	if phase := c.kubectl(t, "get", "pod", "web-0", "-o", "jsonpath={.status.phase}"); phase != "Running" {
-		t.Errorf("phase %s, want Running", phase)
-	}
+	phase := c.kubectl(t, "get", "pod", "web-0", "-o", "jsonpath={.status.phase}")
+	expect.Equal(t, "Running", phase)
 }
 
 func killAndRestart(t *testing.T, c *cluster) {
@@ -358,9 +352,7 @@ func zombie(pid int) bool {
 
 func upAgainIsFresh(t *testing.T, c *cluster) {
 	c.up(t, "--nodes", "1")
-	if got := c.kubectl(t, "get", "deployments,pvc", "-o", "name"); got != "" {
-		t.Errorf("objects of the earlier cluster: %s", got)
-	}
+	expect.Equalf(t, "", c.kubectl(t, "get", "deployments,pvc", "-o", "name"), "objects of the earlier cluster")
 	if _, err := os.Stat(filepath.Join(c.dir, "audit.log")); !os.IsNotExist(err) {
 		t.Errorf("an audit log without --audit: %v", err)
 	}

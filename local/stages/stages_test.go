@@ -19,17 +19,17 @@ import (
 	"sigs.k8s.io/kwok/pkg/utils/gotpl"
 	"sigs.k8s.io/kwok/pkg/utils/lifecycle"
 	"sigs.k8s.io/yaml"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // lifecycleOf loads the stages as kwok does, for one kind.
 func lifecycleOf(t *testing.T, stages, kind string) lifecycle.Lifecycle {
 	t.Helper()
-	text, err := Config(stages)
-	must(t, err)
+	text := expect.Value(Config(stages))(t)
 	path := filepath.Join(t.TempDir(), "kwok.yaml")
-	must(t, os.WriteFile(path, []byte(text), 0o600))
-	objects, err := config.Load(context.Background(), path)
-	must(t, err)
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	objects := expect.Value(config.Load(context.Background(), path))(t)
 	var ofKind []*internalversion.Stage
 	for _, stage := range config.FilterWithType[*internalversion.Stage](objects) {
 		if stage.Spec.ResourceRef.Kind == kind {
@@ -47,8 +47,7 @@ func lifecycleOf(t *testing.T, stages, kind string) lifecycle.Lifecycle {
 // of several at random.
 func possible(t *testing.T, l lifecycle.Lifecycle, event *lifecycle.Event) string {
 	t.Helper()
-	stages, err := l.ListAllPossible(context.Background(), event)
-	must(t, err)
+	stages := expect.Value(l.ListAllPossible(context.Background(), event))(t)
 	names := make([]string, len(stages))
 	for i, stage := range stages {
 		names[i] = stage.Name()
@@ -59,7 +58,7 @@ func possible(t *testing.T, l lifecycle.Lifecycle, event *lifecycle.Event) strin
 func newPod(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
-	must(t, yaml.UnmarshalStrict([]byte(text), pod))
+	expect.OK(t, yaml.UnmarshalStrict([]byte(text), pod))
 	pod.Name, pod.Namespace, pod.UID = "p", "default", "6e8-uid"
 	return pod
 }
@@ -113,9 +112,7 @@ func TestPodStages(t *testing.T) {
 		{"deleted, with our annotations", Stock, "{metadata: {" + deleted + hangs, "pod-delete", 0},
 	} {
 		event := podEvent(newPod(t, c.pod))
-		if got := possible(t, lifecycles[c.stages], event); got != c.want {
-			t.Errorf("%s, %s: stages %q, want %q", c.stages, c.name, got, c.want)
-		}
+		expect.Equalf(t, c.want, possible(t, lifecycles[c.stages], event), "%s, %s: stages", c.stages, c.name)
 		if c.want == "" || c.stages == Stock {
 			continue
 		}
@@ -161,7 +158,7 @@ func play(t *testing.T, l lifecycle.Lifecycle, pod *corev1.Pod) *corev1.Pod {
 	_, err = stage.DoSteps(0, nil, pod, renderer,
 		func(*internalversion.StageEvent) error { return nil }, unexpected, patch,
 		func(*lifecycle.Apply) error { return unexpected() })
-	must(t, err)
+	expect.OK(t, err)
 	return pod
 }
 
@@ -211,9 +208,7 @@ func TestPodSteps(t *testing.T) {
 				t.Errorf("%s: %s, want %s", name, outline(pod), want)
 			}
 		}
-		if got := possible(t, l, podEvent(pod)); got != "" {
-			t.Errorf("%s: next stage %q, want none", name, got)
-		}
+		expect.Equalf(t, "", possible(t, l, podEvent(pod)), "%s: next stage", name)
 	}
 }
 
@@ -234,17 +229,8 @@ func TestVolumeStages(t *testing.T) {
 		"node terminating":  {"Node", "{metadata: {" + deleted + "}}", ""},
 	} {
 		object := &unstructured.Unstructured{}
-		must(t, yaml.Unmarshal([]byte(c.object), &object.Object))
+		expect.OK(t, yaml.Unmarshal([]byte(c.object), &object.Object))
 		event := &lifecycle.Event{Annotations: object.GetAnnotations(), Data: object}
-		if got := possible(t, lifecycleOf(t, Guarded, c.kind), event); got != c.want {
-			t.Errorf("%s: stages %q, want %q", name, got, c.want)
-		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		expect.Equalf(t, c.want, possible(t, lifecycleOf(t, Guarded, c.kind), event), "%s: stages", name)
 	}
 }

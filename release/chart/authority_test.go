@@ -77,9 +77,7 @@ func TestTheChartMakesAnAuthority(t *testing.T) {
 	if soon, late := time.Now().AddDate(8, 0, 0), time.Now().AddDate(9, 1, 0); certs.IsDue(made.Leaf, soon) || !certs.IsDue(made.Leaf, late) {
 		t.Errorf("%q ends on %s", made.Leaf.Subject, made.Leaf.NotAfter)
 	}
-	if bundle := bundleIn(t, objects); bundle != string(data[certs.AuthorityCert]) {
-		t.Errorf("the webhooks trust %s", bundle)
-	}
+	expect.Equalf(t, string(data[certs.AuthorityCert]), bundleIn(t, objects), "what the webhooks trust")
 }
 
 // A Secret of a user has the certificate that webhooks trust.
@@ -93,9 +91,8 @@ func TestTheAuthorityOfAUserHasACertificate(t *testing.T) {
 // An upgrade to an authority of the user does not have Helm delete its Secret. Helm keeps what has the annotation.
 func TestTheChartLeavesTheAuthorityToTheUser(t *testing.T) {
 	objects := expect.Value(renderOn(t, clusterWith(), namespace, values(t, ownCertificates)))(t)
-	if policy := objects[authorityName].GetAnnotations()["helm.sh/resource-policy"]; policy != "keep" {
-		t.Errorf("the policy of the Secret is %q", policy)
-	}
+	policy := objects[authorityName].GetAnnotations()["helm.sh/resource-policy"]
+	expect.Equalf(t, "keep", policy, "the policy of the Secret")
 	given := values(t, ownCertificates)
 	given["certificates"].(map[string]any)["caBundle"] = string(webhookCA[certs.AuthorityCert])
 	kept, recreated := secretOf(webhookCA, "lockstep"), secretOf(webhookCA, "")

@@ -131,8 +131,7 @@ func TestMonitoring(t *testing.T) {
 			t.Errorf("no ConfigMap has %s", name)
 			continue
 		}
-		if got, _, _ := unstructured.NestedString(u.Object, "data", name); got != string(readFile(t, file)) {
-			t.Errorf("%s differs in the chart", name)
-		}
+		got, _, _ := unstructured.NestedString(u.Object, "data", name)
+		expect.Equalf(t, string(readFile(t, file)), got, "%s differs in the chart", name)
 	}
 }

@@ -23,9 +23,8 @@ func TestPackage(t *testing.T) {
 		t.Fatal("the archives differ")
 	}
 	chart := expect.Value(loader.LoadArchive(bytes.NewReader(first)))(t)
-	if chart.Metadata.Version != "1.2.3-4-gabc" || chart.Metadata.AppVersion != "v1.2.3-4-gabc" {
-		t.Errorf("the chart is %+v", chart.Metadata)
-	}
+	expect.Equal(t, "1.2.3-4-gabc", chart.Metadata.Version)
+	expect.Equal(t, "v1.2.3-4-gabc", chart.Metadata.AppVersion)
 	image := chart.Values["image"].(map[string]any)
 	if image["repository"] != "registry.example:5000/lockstep" || image["tag"] != "v1" || image["digest"] != "sha256:00" {
 		t.Errorf("the image is %v", image)

@@ -75,9 +75,7 @@ func TestTheChartIsWhatInstallApplies(t *testing.T) {
 				}
 				annotations := u.GetAnnotations()
 				if u.GetKind() == "CustomResourceDefinition" || annotations["lockstep.dev/protects-alone"] == "true" {
-					if annotations["helm.sh/resource-policy"] != "keep" {
-						t.Errorf("%s goes with the release", title(u))
-					}
+					expect.Equalf(t, "keep", annotations["helm.sh/resource-policy"], "the policy of %s", title(u))
 					delete(annotations, "helm.sh/resource-policy")
 					u.SetAnnotations(annotations)
 				}

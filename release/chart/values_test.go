@@ -118,9 +118,7 @@ func TestManifestsAreCopies(t *testing.T) {
 			t.Fatal(dir, err)
 		}
 		copies, _ := filepath.Glob(filepath.Join(chartDir, "files/manifests", dir, "*"))
-		if len(copies) != len(sources) {
-			t.Errorf("%s: %d files in the chart, %d in config: run make generate", dir, len(copies), len(sources))
-		}
+		expect.Equalf(t, len(sources), len(copies), "%s: files in config and in the chart: run make generate", dir)
 		for _, source := range sources {
 			want, _ := os.ReadFile(source)
 			got, err := os.ReadFile(filepath.Join(chartDir, "files/manifests", dir, filepath.Base(source)))

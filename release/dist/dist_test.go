@@ -75,8 +75,7 @@ func read(t *testing.T, path string) []byte {
 // newKey returns a private key, and the path of its public one.
 func newKey(t *testing.T) (private *ecdsa.PrivateKey, public string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	expect.OK(t, err)
+	private := expect.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	open := expect.Value(x509.MarshalPKIXPublicKey(&private.PublicKey))(t)
 	public = filepath.Join(t.TempDir(), "lockstep.pub")
 	write(t, public, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: open})))

@@ -18,6 +18,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const release = "lockstep"
@@ -134,9 +135,7 @@ func rotated(t *testing.T, h tool, s *scene) {
 	must(t, "end the rotation", h.upgrade(release, namespace, chartDir, merged(map[string]any{"certificates": map[string]any{"dropOlder": true}}), options{wait: patience}))
 	hooks, _, _ := unstructured.NestedSlice(get(t, "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "lws-mutating-webhook-configuration").Object, "webhooks")
 	bundle, _, _ := unstructured.NestedString(hooks[0].(map[string]any), "clientConfig", "caBundle")
-	if bundle != base64.StdEncoding.EncodeToString(authorityOf(t)) {
-		t.Error("the webhooks trust more than the authority")
-	}
+	expect.Equalf(t, base64.StdEncoding.EncodeToString(authorityOf(t)), bundle, "what the webhooks trust")
 	made := writes.Rounds()
 	s.Until("writes follow the rotation", func() bool { return writes.Rounds() > made+10 })
 	writes.End(t)

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -118,15 +119,12 @@ func taken(t *testing.T, fullname string) {
 	t.Helper()
 	deployment := get(t, "apps/v1", "Deployment", namespace, fullname+"-controller-manager")
 	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
-	if command := containers[0].(map[string]any)["command"]; !slices.Equal(command.([]any), []any{"/lockstep"}) {
-		t.Errorf("the Deployment runs %v", command)
-	}
+	expect.Equalf[any](t, []any{"/lockstep"}, containers[0].(map[string]any)["command"], "what the Deployment runs")
 	if crd(t, setsName) == nil || crd(t, otherName) == nil {
 		t.Fatal("a definition is gone")
 	}
-	if strategy, _, _ := unstructured.NestedString(crd(t, setsName).Object, "spec", "conversion", "strategy"); strategy != "None" {
-		t.Errorf("the definition converts by %s", strategy)
-	}
+	strategy, _, _ := unstructured.NestedString(crd(t, setsName).Object, "spec", "conversion", "strategy")
+	expect.Equalf(t, "None", strategy, "how the definition converts")
 }
 
 // onlyOurWebhooks checks that webhooks of the other are gone. Helm removes them only with the other's release.
@@ -137,9 +135,7 @@ func onlyOurWebhooks(t *testing.T) {
 	for _, hook := range hooks {
 		left = append(left, hook.(map[string]any)["name"].(string))
 	}
-	if !slices.Equal(left, []string{"vleaderworkerset.kb.io"}) {
-		t.Errorf("the webhooks are %v", left)
-	}
+	expect.Equalf(t, []string{"vleaderworkerset.kb.io"}, left, "the webhooks")
 }
 
 // reference writes the other's chart with its definitions into a directory.

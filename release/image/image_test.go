@@ -142,9 +142,7 @@ func TestARegistryServesWhatIsPushed(t *testing.T) {
 			digest := expect.Value(Push(t.Context(), dir, tag, key))(t)
 			index := expect.Value(remote.Index(s.repository.Tag("v1.2.3"), s.options...))(t)
 			s.checkSigned(digestOf(t, index), key)
-			if digestOf(t, index) != digest {
-				t.Errorf("the tag is for %s, want %s", digestOf(t, index), digest)
-			}
+			expect.Equalf(t, digest, digestOf(t, index), "what the tag is for")
 			for i, image := range platforms(t, index) {
 				s.checkSigned(digestOf(t, image), key)
 				bill := s.materials(digestOf(t, image))
@@ -263,13 +261,10 @@ func checkMaterials(t *testing.T, text []byte, path string) {
 		packages = append(packages, one.PackageName)
 	}
 	platform := strings.ReplaceAll(filepath.Base(filepath.Dir(path)), "_", "-")
-	if got := strings.Join(packages, " "); got != "lockstep-"+platform+" stdlib example.com/program" {
-		t.Errorf("packages %s", got)
-	}
+	expect.Equal(t, "lockstep-"+platform+" stdlib example.com/program", strings.Join(packages, " "))
 	file := expect.Value(os.ReadFile(path))(t)
-	if got, want := bill.Packages[0].PackageChecksums[0].Value, fmt.Sprintf("%x", sha256.Sum256(file)); got != want {
-		t.Errorf("the bill of materials is for %s, want %s", got, want)
-	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(file))
+	expect.Equalf(t, sum, bill.Packages[0].PackageChecksums[0].Value, "what the bill of materials is for")
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {

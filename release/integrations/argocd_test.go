@@ -59,9 +59,7 @@ func TestArgoCDAndKstatusJudgeSets(t *testing.T) {
 		}
 		delete(left, name)
 	}
-	if len(left) > 0 {
-		t.Errorf("health_test.yaml lacks %v", sorted(left))
-	}
+	expect.Emptyf(t, sorted(left), "what health_test.yaml lacks")
 }
 
 // A set without any status is current to kstatus: the definition gives new sets the status that no operator has seen
@@ -75,9 +73,7 @@ func TestArgoCDAndKstatusJudgeEditedSets(t *testing.T) {
 	for name, want := range map[string]status.Status{
 		"new": status.InProgressStatus, "not observed": status.InProgressStatus, "being deleted": status.TerminatingStatus,
 	} {
-		if got := judged(t, edited(t, name)); got != want {
-			t.Errorf("%s is %s, want %s", name, got, want)
-		}
+		expect.Equalf(t, want, judged(t, edited(t, name)), "%s", name)
 	}
 }
 
@@ -114,9 +110,7 @@ func TestArgoCDActionsAreTheVerbs(t *testing.T) {
 				after = run(t, "actions/"+action+"/action.lua", set)
 			}
 			change, err := decide(after)(typed(t, set.Object), history(t))
-			if (err != nil) != disabled.(bool) {
-				t.Errorf("%s of %s: disabled is %v, and the verb says %v", action, name, disabled, err)
-			}
+			expect.Equalf(t, disabled.(bool), err != nil, "%s of %s is disabled: %v", action, name, err)
 			if err != nil {
 				continue
 			}
@@ -125,9 +119,7 @@ func TestArgoCDActionsAreTheVerbs(t *testing.T) {
 		}
 	}
 	for action, of := range run(t, "actions/discovery.lua", edited(t, "being deleted")) {
-		if of.(map[string]any)["disabled"] != true {
-			t.Errorf("%s of a set that is being deleted: %v", action, of)
-		}
+		expect.Equalf[any](t, true, of.(map[string]any)["disabled"], "%s while a set is deleted", action)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // bed is a control plane with Lockstep.
@@ -87,9 +88,7 @@ func (f *followed) of(t *testing.T, name string, generation int64) (found []stat
 			continue
 		}
 		got := judged(t, set)
-		if argo := run(t, "health.lua", set)["status"]; argo != healths[got] {
-			t.Errorf("kstatus finds %s, and Argo CD shows %s", got, argo)
-		}
+		expect.Equalf[any](t, healths[got], run(t, "health.lua", set)["status"], "Argo CD, beside kstatus %s", got)
 		if len(found) == 0 || found[len(found)-1] != got {
 			found = append(found, got)
 		}
@@ -122,9 +121,7 @@ func allRun(s *drill.Scene, image string, pods int) {
 			s.Errorf("pod %s runs %s: %+v", pod.Name, pod.Spec.Containers[0].Image, pod.Status.Conditions)
 		}
 	}
-	if len(list.Items) != pods {
-		s.Errorf("%d pods, want %d", len(list.Items), pods)
-	}
+	expect.Equalf(s, pods, len(list.Items), "pods")
 }
 
 func want(s *drill.Scene, what string, got []status.Status, want ...status.Status) {

@@ -148,8 +148,7 @@ func TestKubeStateMetrics(t *testing.T) {
 	}
 	const ready = `kube_leaderworkerset_status_replicas_ready{leaderworkerset="w",namespace="ns"}`
 	for _, name := range []string{"new", "not judged at all"} { // a set that no operator has seen
-		if paused := exported(t, floats(t, edited(t, name).Object)); paused[ready] != 0 {
-			t.Errorf("%s: %v", name, paused)
-		}
+		paused := exported(t, floats(t, edited(t, name).Object))
+		expect.Equalf(t, 0, paused[ready], "%s: %v", name, paused)
 	}
 }

@@ -32,9 +32,7 @@ func TestSameKeyAndMessageGiveTheSameSignature(t *testing.T) {
 	private := expect.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	key := expect.Value(Load(write(t, private)))(t)
 	first := expect.Value(Sign(key, []byte("message")))(t)
-	if second, err := Sign(key, []byte("message")); err != nil || second != first {
-		t.Errorf("%s and %s, %v", first, second, err)
-	}
+	expect.Equal(t, first, expect.Value(Sign(key, []byte("message")))(t))
 	digest := sha256.Sum256([]byte("message"))
 	if der, err := base64.StdEncoding.DecodeString(first); err != nil || !ecdsa.VerifyASN1(&private.PublicKey, digest[:], der) {
 		t.Errorf("%s is no signature of the message: %v", first, err)

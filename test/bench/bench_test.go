@@ -34,9 +34,7 @@ func TestFiguresAreComparedWithTargets(t *testing.T) {
 		}
 	}
 	invalid := fmt.Errorf("idle: %w: nothing was touched", errInvalid)
-	if got := codeOf(errors.Join(b.judge(figure{"most", 11}), invalid)); got != 2 {
-		t.Errorf("an invalid run ends with code %d", got)
-	}
+	expect.Equalf(t, 2, codeOf(errors.Join(b.judge(figure{"most", 11}), invalid)), "the code of an invalid run")
 }
 
 func TestBudgetNamesScenarios(t *testing.T) {
@@ -74,9 +72,7 @@ func TestAftermathDistinguishesIncarnations(t *testing.T) {
 		creates("a-2-1", 9), deletes("kwok", "a-2", 9, http.StatusOK), // in a group that lost no worker
 	}, 1, func(group int) bool { return group == 1 })
 	want := aftermath{hit: 1, leaders: 1, made: 2, most: 2, others: 2, late: 2}
-	if got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	expect.Equal(t, want, got)
 }
 
 func TestAnswersAreDeletionsOfLeaders(t *testing.T) {
@@ -158,9 +154,7 @@ func TestReadsPodsCountsLists(t *testing.T) {
 		"?continue=abc&limit=2000": {false, false}, "?limit=1": {false, true},
 	} {
 		all, one := readsPods(drill.Request{Verb: "list", Resource: "pods", URI: "/api/v1/namespaces/a/pods" + query})
-		if all != want[0] || one != want[1] {
-			t.Errorf("%q: %t, %t", query, all, one)
-		}
+		expect.Equalf(t, want, [2]bool{all, one}, "%q", query)
 	}
 }
 
@@ -183,9 +177,7 @@ func TestLagIsFromDeletionOfPodToLastChangeOfPVC(t *testing.T) {
 	if _, err := lagsOf(requests, "x", 3); !errors.Is(err, errInvalid) {
 		t.Errorf("a PVC without a release: %v", err)
 	}
-	if rate := (freed{begun: at(0), last: at(6), claims: 60}).rate(); rate != 10 {
-		t.Errorf("%v PVCs a second", rate)
-	}
+	expect.Equalf(t, 10, (freed{begun: at(0), last: at(6), claims: 60}).rate(), "PVCs a second")
 }
 
 // One slow round does not change the result.

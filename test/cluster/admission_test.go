@@ -20,6 +20,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // The set reports what a quota or policy refuses. Other groups go on, and it ends with the refusal.
@@ -217,8 +218,7 @@ func TestTemplatesAreTriedByTheOperator(t *testing.T) {
 	config := rest.CopyConfig(bed.Rest)
 	var warned bytes.Buffer
 	config.WarningHandler = rest.NewWarningWriter(&warned, rest.WarningWriterOptions{})
-	user, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
-	must(t, err)
+	user := expect.Value(client.New(config, client.Options{Scheme: s.Client.Scheme()}))(t)
 	for what, identity := range map[string]lwsv1.GroupIdentityType{"a": lwsv1.OrdinalGroupIdentity, "b": lwsv1.HashGroupIdentity} {
 		set := s.newSet(what, 1, 2, imageA, func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = identity })
 		must(t, user.Create(s.Context(), set, client.DryRunAll))

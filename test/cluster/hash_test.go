@@ -15,6 +15,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/standin"
 )
 
@@ -284,9 +285,7 @@ func (s *scene) exhaustKeyed() {
 	s.Eventually("it is stopped again", func() error { return holds(s.Set("a"), lwsv1.LeaderWorkerSetDegraded, exceeded) })
 	set = s.become(s.Set("a"), `{"spec":{"replicas":1}}`)
 	s.Eventually("no place is left for it", func() error { return drill.Lacking("pods", 2, len(s.podsOf(set))) })
-	if left := s.awaitKeyed(set); left[0].UID != healthy.UID {
-		s.Errorf("%s was scaled away", healthy.Name)
-	}
+	expect.Equalf(s, healthy.UID, s.awaitKeyed(set)[0].UID, "%s was scaled away", healthy.Name)
 }
 
 // separateKeyed gives each group a topology domain of its own.

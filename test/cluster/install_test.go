@@ -18,6 +18,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // keepFields lets a former version be installed beside the present definition, as in a roll-back.
@@ -219,9 +220,7 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	s.AwaitGone(used)
 	s.AwaitFinalizers(living, podProtection)
 	s.Check("list policies", s.Client.List(t.Context(), policies))
-	if len(policies.Items) > 0 {
-		t.Errorf("%d policies are left", len(policies.Items))
-	}
+	expect.Equalf(t, 0, len(policies.Items), "policies that are left")
 	s.Remove(living)
 	s.AwaitGone(living)
 }

@@ -18,6 +18,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // told is what the tests read of the plugin's JSON.
@@ -76,9 +77,8 @@ func TestPluginOnlyReads(t *testing.T) {
 		return drill.Lacking("in step", true, s.ask("", "plan", "told").InStep)
 	})
 	status := s.ask("", "status", "told")
-	if status.Ready != 2 || len(status.Groups) != 2 {
-		t.Errorf("got %+v", status)
-	}
+	expect.Equal(t, 2, status.Ready)
+	expect.Equalf(t, 2, len(status.Groups), "got %+v", status)
 	for _, g := range status.Groups {
 		if !g.Ready || g.ReadyPods != 3 || g.Pods != 3 || len(g.Waiting)+len(g.Ghosts) > 0 {
 			t.Errorf("got %+v", g)
@@ -335,9 +335,7 @@ func TestAPausedRolloutIsTakenBack(t *testing.T) {
 		}
 		s.Eventually("all groups have the good template", func() error { return s.mixed(set, imageA) })
 		for name, uid := range before {
-			if s.UIDs()[name] != uid {
-				s.Errorf("leader %s was replaced", name)
-			}
+			expect.Equalf(s, uid, s.UIDs()[name], "leader %s was replaced", name)
 		}
 	})
 }
@@ -409,9 +407,8 @@ func TestUsersLearnThatNoOperatorRuns(t *testing.T) {
 			_, errOut, err := s.Plugin("", command, "a", "--as", "viewer", "--as-group", "system:authenticated")
 			return drill.Lacking("errors", "<nil>", fmt.Sprint(errOut, err))
 		})
-		if why := s.ask("", command, "a", "--as", "viewer", "--as-group", "system:authenticated").Unattended.Reason; why != "" {
-			t.Errorf("%s beside an operator: got %s", command, why)
-		}
+		why := s.ask("", command, "a", "--as", "viewer", "--as-group", "system:authenticated").Unattended.Reason
+		expect.Equalf(s, "", why, "%s beside an operator", command)
 	}
 	s.Check("kill the operator", bed.Operator.Kill())
 	for _, command := range []string{"status", "plan"} {

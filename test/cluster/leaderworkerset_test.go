@@ -19,6 +19,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/standin"
 )
 
@@ -288,7 +289,5 @@ func (s *scene) silentAfterARestart() {
 
 // silent checks that the operator wrote nothing in the scene since a position.
 func (s *scene) silent(since int) {
-	if wrote := s.LockstepWrote(since); len(wrote) > 0 {
-		s.Fatalf("lockstep wrote though nothing had changed: %v", wrote)
-	}
+	expect.Emptyf(s, s.LockstepWrote(since), "lockstep wrote though nothing had changed")
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +27,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/history"
 )
 
@@ -191,7 +191,7 @@ func each[R any](t *testing.T, rows map[string]R, drill func(*scene, R)) {
 }
 
 // must ends the test on an error.
-var must = drill.Must
+var must = expect.OK
 
 func propagation(policy metav1.DeletionPropagation) client.DeleteOption {
 	return client.PropagationPolicy(policy)
@@ -200,9 +200,7 @@ func propagation(policy metav1.DeletionPropagation) client.DeleteOption {
 // same reports the difference to what is wanted.
 func same[T any](t *testing.T, what string, want, have T) {
 	t.Helper()
-	if diff := cmp.Diff(want, have); diff != "" {
-		t.Errorf("%s (-want +have):\n%s", what, diff)
-	}
+	expect.Equalf(t, want, have, "%s", what)
 }
 
 //go:embed testdata

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -22,6 +21,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // The size of the sets that are deleted and created again.
@@ -175,9 +175,7 @@ func (s *scene) judge(l incarnation, want births) {
 	s.wantBorn(l.set.UID, l.mark, want)
 	_, found := s.ownedBy(l.set.UID, slices.Concat(bornSince[*appsv1.StatefulSet](s, l.mark), // only the operator creates these
 		bornSince[*corev1.Service](s, l.mark), s.revisionsSince(l.mark)))
-	if len(found) > 0 {
-		s.Fatalf("created for the previous incarnation: %s", names(found))
-	}
+	expect.Equalf(s, "", names(found), "created for the previous incarnation")
 	adopted := s.Pick(func(rec *drill.Record) bool { return rec.Born <= l.mark && slices.Contains(rec.Owners, l.set.UID) })
 	if len(adopted) > 0 && l.policy != metav1.DeletePropagationOrphan {
 		s.Fatalf("adopted from the previous incarnation: %s", names(adopted))
@@ -189,9 +187,7 @@ func (s *scene) judge(l incarnation, want births) {
 
 // wantBorn checks what was created since a mark for the set with this UID.
 func (s *scene) wantBorn(uid types.UID, mark int, want births) {
-	if diff := cmp.Diff(want, s.bornInto(uid, mark)); diff != "" {
-		s.Fatalf("created (-want +have):\n%s", diff)
-	}
+	expect.Equalf(s, want, s.bornInto(uid, mark), "created")
 }
 
 // A fault strikes a set that is deleted and recreated. It begins before the deletion. What it

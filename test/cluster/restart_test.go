@@ -17,6 +17,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // crashed is what a kubelet tells of a pod whose container ran out of memory and
@@ -214,9 +215,7 @@ func TestMassEviction(t *testing.T) {
 	s.awaitRecreated(set, before, failed...)
 	deleted := s.leadersDeleted(since)
 	for i := range failing {
-		if name := fmt.Sprintf("a-%d", i); deleted[name] != 1 {
-			t.Errorf("leader %s was deleted %d times", name, deleted[name])
-		}
+		expect.Equalf(t, 1, deleted[fmt.Sprintf("a-%d", i)], "how often leader a-%d was deleted", i)
 	}
 }
 
@@ -353,9 +352,7 @@ func TestARevertedRolloutIsNoFailure(t *testing.T) {
 			s.Eventually("all groups are as before", func() error { return s.mixed(set, imageA) })
 		}
 		outlast(s.T)
-		if r := s.Set("a").Status.Restarts; len(r) > 0 {
-			s.Fatalf("no group failed: %+v", r)
-		}
+		expect.Emptyf(s, s.Set("a").Status.Restarts, "no group failed")
 		leader := s.leadersOf(set)[0]
 		s.Eventually("the group is recorded", func() error { return s.unrecorded(leader.Name) })
 		s.crash(s.workerOf(leader).Name, 1)

@@ -19,6 +19,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/history"
 )
 
@@ -133,8 +134,7 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 // newStrictScene creates a scene in mode strict.
 func newStrictScene(t *testing.T) *scene {
 	t.Helper()
-	direct, err := kubernetes.NewForConfig(bed.Rest)
-	must(t, err)
+	direct := expect.Value(kubernetes.NewForConfig(bed.Rest))(t)
 	told, err := history.Begin(t.Context(), direct)
 	must(t, err)
 	s := newScene(t)

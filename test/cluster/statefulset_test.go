@@ -18,6 +18,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // deletions are the ways to delete an object by hand.
@@ -164,9 +165,8 @@ func (s *scene) scaleTo(replicas int32, do func(*lwsv1.LeaderWorkerSet)) {
 			drill.Lacking("statefulsets", int(replicas)+1, len(s.StatefulSets())),
 			drill.Lacking("services", int(replicas), len(drill.Live[*corev1.Service](s.Recorder))))
 	})
-	if have, wanted := s.bornInto(set.UID, mark), (births{Pods: 2 * added, StatefulSets: added, Services: added}); have != wanted {
-		s.Fatalf("created by scaling from %d to %d: %+v, want %+v", was, replicas, have, wanted)
-	}
+	have, wanted := s.bornInto(set.UID, mark), births{Pods: 2 * added, StatefulSets: added, Services: added}
+	expect.Equalf(s, wanted, have, "created by scaling from %d to %d", was, replicas)
 	if replicas > was && was > 0 {
 		s.AwaitEvent("a", "GroupsProgressing", "Update", fmt.Sprintf("%d groups ready of total %d groups", was, replicas))
 	}

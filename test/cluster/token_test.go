@@ -24,6 +24,7 @@ import (
 	"lockstep.dev/lockstep/internal/scrape"
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // Answers to a client that has the token of the operator.
@@ -111,9 +112,7 @@ func (f *thief) counted() {
 func (f *thief) tryAll(t *testing.T, what string, all []attempt) {
 	t.Run(what, func(t *testing.T) {
 		for _, a := range all {
-			if got := f.try(a); got != a.want {
-				t.Errorf("%s %s %s %s: got %s, want %s", a.verb, a.path, a.as, a.body, got, a.want)
-			}
+			expect.Equalf(t, a.want, f.try(a), "%s %s %s %s", a.verb, a.path, a.as, a.body)
 		}
 	})
 }
@@ -242,9 +241,7 @@ func (f *thief) tryKind(t *testing.T, version string, kind *metav1.APIResource) 
 		}
 		a.path += "?dryRun=All"
 		isGranted := slices.Contains(strings.Fields(granted[title]), verb)
-		if got := f.try(a); (got != refusedByRoles) != isGranted {
-			t.Errorf("%s %s: got %s, granted %v", verb, title, got, isGranted)
-		}
+		expect.Equalf(t, isGranted, f.try(a) != refusedByRoles, "%s %s is granted", verb, title)
 	}
 }
 
@@ -281,9 +278,7 @@ func TestSetsHaveNoPodsInNamespacesOfTheCluster(t *testing.T) {
 		})
 		pods := &corev1.PodList{}
 		s.Check("list the pods", s.Client.List(s.Context(), pods, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name}))
-		if len(pods.Items) > 0 {
-			t.Errorf("the set has %d pods", len(pods.Items))
-		}
+		expect.Emptyf(t, pods.Items, "pods of the set")
 	}
 }
 
@@ -304,8 +299,6 @@ func TestClientsOfMetricsAreReviewed(t *testing.T) {
 		}
 		answer := httptest.NewRecorder()
 		served.ServeHTTP(answer, r)
-		if answer.Code != want {
-			t.Errorf("a client with a token of %d characters got %d, want %d", len(token), answer.Code, want)
-		}
+		expect.Equalf(t, want, answer.Code, "a client with a token of %d characters", len(token))
 	}
 }

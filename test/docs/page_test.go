@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const root = "../../"
@@ -355,8 +356,6 @@ func planned(t *testing.T, p page) []part {
 	return parts
 }
 
-var must = drill.Must
-
 // limit is how long a page may take. Builds are the slowest.
 const limit = 30 * time.Minute
 
@@ -412,19 +411,17 @@ func newSession(t *testing.T, p page, programs string) *session {
 	if os.Getenv("LOCKSTEP_KEEP") == "" {
 		dir = t.TempDir()
 	}
-	above, err := filepath.Abs(root)
-	must(t, err)
+	above := expect.Value(filepath.Abs(root))(t)
 	s := &session{T: t, page: p.path, dir: filepath.Join(dir, "lockstep"), log: filepath.Join(dir, "output")}
-	must(t, os.RemoveAll(s.dir))
-	must(t, os.MkdirAll(filepath.Join(dir, "home"), 0o755))
+	expect.OK(t, os.RemoveAll(s.dir))
+	expect.OK(t, os.MkdirAll(filepath.Join(dir, "home"), 0o755))
 	// What is not committed yet is tried as well.
 	output(t, "bash", "-ec", `git clone --quiet --shared "$0" "$1"; git -C "$0" diff --binary HEAD | git -C "$1" apply --allow-empty
 		cp testdata/* "$1/.."`, above, s.dir)
 	for i, text := range yamls(p) {
-		must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i+1)+".yaml"), []byte(text+"\n"), 0o644))
+		expect.OK(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i+1)+".yaml"), []byte(text+"\n"), 0o644))
 	}
-	ports, err := drill.FreePorts(3)
-	must(t, err)
+	ports := expect.Value(drill.FreePorts(3))(t)
 	s.env = append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "KUBECONFIG=", "MAKEFLAGS=", "MAKELEVEL=",
 		"PATH="+programs+":"+os.Getenv("PATH"), "BUILT="+filepath.Join(above, "bin"), "PAGE="+p.name(), "EGRESS="+s.egress(ports[0]),
 		"WEBHOOKS="+strconv.Itoa(ports[0]), "PROBES="+strconv.Itoa(ports[1]), "REGISTRY="+strconv.Itoa(ports[2]))
@@ -438,11 +435,11 @@ func newSession(t *testing.T, p page, programs string) *session {
 // asks for a Service. Pods are simulated, and behind a Service of pods nothing answers.
 func (s *session) egress(port int) string {
 	dir, err := os.MkdirTemp("", "docs") // the path of a socket has at most 107 bytes
-	must(s.T, err)
+	expect.OK(s.T, err)
 	s.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "egress")
 	listener, err := net.Listen("unix", socket)
-	must(s.T, err)
+	expect.OK(s.T, err)
 	s.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -471,26 +468,26 @@ func script(parts []part) string {
 // see session.sh. File 3 is then at its end.
 func (s *session) play(parts []part) {
 	file := filepath.Join(filepath.Dir(s.dir), "script")
-	must(s.T, os.WriteFile(file, []byte(script(parts)), 0o644))
+	expect.OK(s.T, os.WriteFile(file, []byte(script(parts)), 0o644))
 	log, err := os.Create(s.log)
-	must(s.T, err)
+	expect.OK(s.T, err)
 	defer log.Close()
 	told, tell, err := os.Pipe()
-	must(s.T, err)
+	expect.OK(s.T, err)
 	lives, life, err := os.Pipe()
-	must(s.T, err)
+	expect.OK(s.T, err)
 	bash := exec.Command("bash", "--noprofile", "--norc", "-e", "-o", "pipefail", file)
 	bash.Dir, bash.Env, bash.Stdout, bash.Stderr = s.dir, s.env, log, log
 	bash.ExtraFiles = []*os.File{tell, lives}
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	must(s.T, bash.Start())
+	expect.OK(s.T, bash.Start())
 	_, _ = tell.Close(), lives.Close()
 
 	overdue := time.AfterFunc(limit, func() { _ = bash.Process.Kill() })
 	fault := bash.Wait()
 	overdue.Stop()
 	_ = life.Close()
-	must(s.T, told.SetReadDeadline(time.Now().Add(drill.Patience)))
+	expect.OK(s.T, told.SetReadDeadline(time.Now().Add(drill.Patience)))
 	blocks, err := io.ReadAll(told)
 	if err != nil {
 		s.Errorf("%s: processes do not end: %v", s.page, err)

@@ -198,14 +198,6 @@ func Another[T client.Object](s *Scene, former T) T {
 	})
 }
 
-// Must ends a test on an error.
-func Must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Check ends the test if err is not nil.
 func (s *Scene) Check(what string, err error) {
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 //go:embed testdata/wrong.yaml
@@ -33,7 +34,7 @@ func wrong(t *testing.T) (all map[string]struct {
 	At   string
 }) {
 	t.Helper()
-	must(t, yaml.UnmarshalStrict(wrongTemplates, &all))
+	expect.OK(t, yaml.UnmarshalStrict(wrongTemplates, &all))
 	return all
 }
 

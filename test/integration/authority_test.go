@@ -36,12 +36,11 @@ func (c *cluster) secret(name string) *corev1.Secret {
 // authority writes an authority into a directory, with other files in place of some.
 func authority(t *testing.T, others map[string][]byte) (dir string, data map[string][]byte) {
 	t.Helper()
-	data, err := certs.MakeAuthority(time.Now())
-	must(t, err)
+	data = expect.Value(certs.MakeAuthority(time.Now()))(t)
 	maps.Copy(data, others)
 	dir = t.TempDir()
 	for name, text := range data {
-		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	return dir, data
 }
@@ -52,7 +51,7 @@ func TestInstallTakesAGivenAuthority(t *testing.T) {
 	c := newCluster(t)
 	_, other := authority(t, nil)
 	leaf, key, err := cert.GenerateSelfSignedCertKey("h", nil, nil)
-	must(t, err)
+	expect.OK(t, err)
 	for name, tt := range map[string]struct {
 		files map[string][]byte
 		want  string
@@ -83,9 +82,7 @@ func TestInstallTakesAGivenAuthority(t *testing.T) {
 		c.create(theirs)
 		c.install(nil)
 		c.wantAuthority(other)
-		if now := c.secret(certs.AuthoritySecret); now.ResourceVersion != theirs.ResourceVersion {
-			t.Error("install wrote the Secret")
-		}
+		expect.Equalf(t, theirs.ResourceVersion, c.secret(certs.AuthoritySecret).ResourceVersion, "install wrote it")
 	})
 	c.part("an unreadable one is replaced", func() {
 		broken := c.secret(certs.AuthoritySecret)
@@ -206,9 +203,9 @@ func TestARotationRefusesNoWrite(t *testing.T) {
 func TestForeignWebhooksBesideAGivenCertificate(t *testing.T) {
 	c, dir := newCluster(t), t.TempDir()
 	crt, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, corev1.TLSCertKey), crt, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, corev1.TLSPrivateKeyKey), key, 0o600))
+	expect.OK(t, err)
+	expect.OK(t, os.WriteFile(filepath.Join(dir, corev1.TLSCertKey), crt, 0o600))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, corev1.TLSPrivateKeyKey), key, 0o600))
 	r := c.replica(func(o *operator.Options) { o.CertDir = dir })
 	c.install(func(o *install.Options) {
 		o.WebhookURL = r.webhookURL()

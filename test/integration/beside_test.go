@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -56,9 +57,8 @@ func TestInstallReplacesAnotherImplementation(t *testing.T) {
 	c.mustProtectBeside()
 	c.refused(install.Install, nil, systemName, theirPod,
 		"kubectl --namespace lws-system scale deployment lws-controller-manager --replicas=0", "nothing was installed")
-	if hooks := c.validating().Webhooks; len(hooks) != 2 {
-		t.Errorf("the refused install wrote webhooks: %+v", hooks)
-	}
+	hooks := c.validating().Webhooks
+	expect.Equalf(t, 2, len(hooks), "the refused install wrote webhooks: %+v", hooks)
 	if out := c.install(func(o *install.Options) { withImage(o); o.DryRun = true }); !strings.Contains(out, "deployment.apps/lws-controller-manager configured (dry run)") {
 		t.Errorf("the dry run printed:\n%s", out)
 	}
@@ -156,9 +156,7 @@ func TestOperatorDoesNotStartBesideAnotherImplementation(t *testing.T) {
 		return strings.Contains(log, "another implementation holds the lease") && strings.Contains(log, theirPod)
 	})
 	competing.shut()
-	if h := c.holder(); h != theirPod {
-		t.Errorf("%s took the lease", h)
-	}
+	expect.Equalf(t, theirPod, c.holder(), "who holds the lease")
 }
 
 // mustNotRun checks that an operator ends with an error that has these texts.

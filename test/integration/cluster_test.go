@@ -80,12 +80,12 @@ func withDefinition(t *testing.T) *cluster {
 func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 	t.Helper()
 	env, own, err := startUp(flags)
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = env.Stop() })
 	own.QPS = -1
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme, apiextensionsv1.AddToScheme} {
-		must(t, add(known))
+		expect.OK(t, add(known))
 	}
 	direct := expect.Value(client.New(own, client.Options{Scheme: known}))(t)
 	return &cluster{t: t, env: env, cfg: own, Client: direct}
@@ -109,14 +109,7 @@ func (c *cluster) namespace() string {
 	return ns.Name
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (c *cluster) must(err error) { c.t.Helper(); must(c.t, err) }
+func (c *cluster) must(err error) { c.t.Helper(); expect.OK(c.t, err) }
 
 // wantError checks the kind of an error, and that it has these texts.
 func wantError(t *testing.T, err error, is func(error) bool, texts ...string) {

@@ -133,9 +133,8 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 		return stored == "Rack" // a set that lost the field shows its default
 	})
 	c.untilUnsupported("racks", metav1.ConditionTrue)
-	if placement, _, _ := unstructured.NestedString(c.raw("racks").Object, "spec", "placement"); placement != "Rack" {
-		t.Errorf("placement became %q", placement)
-	}
+	placement, _, _ := unstructured.NestedString(c.raw("racks").Object, "spec", "placement")
+	expect.Equal(t, "Rack", placement)
 	if c.hasLeaders("racks")() {
 		t.Error("a set with an unknown field got leaders")
 	}
@@ -152,9 +151,8 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 		observed, _, _ := unstructured.NestedInt64(c.raw("known").Object, "status", "observedGeneration")
 		return observed == c.raw("known").GetGeneration()
 	})
-	if forecast, _, _ := unstructured.NestedString(c.raw("known").Object, "status", "forecast"); forecast != "sun" {
-		t.Errorf("the forecast of the status became %q", forecast)
-	}
+	forecast, _, _ := unstructured.NestedString(c.raw("known").Object, "status", "forecast")
+	expect.Equalf(t, "sun", forecast, "the forecast of the status")
 
 	c.collect("racks")
 	c.must(c.Patch(t.Context(), c.raw("racks"), merge(`{"spec":{"placement":"Any"}}`)))

@@ -21,6 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func protectOnly(o *install.Options) { o.ProtectOnly = true }
@@ -45,9 +46,7 @@ func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
 
 	before := c.mutating().ResourceVersion
 	c.installAgain(nil)
-	if after := c.mutating().ResourceVersion; after != before {
-		t.Errorf("the second install wrote the webhook configuration: %s, %s", before, after)
-	}
+	expect.Equalf(t, before, c.mutating().ResourceVersion, "the second install wrote the webhook configuration")
 
 	c.mustKeepBundles()
 
@@ -67,9 +66,7 @@ func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
 	c.absent(&corev1.Namespace{}, systemName)
 	c.absent(&admissionv1.MutatingWebhookConfiguration{}, webhook.MutatingConfiguration)
 	c.absent(&admissionv1.ValidatingWebhookConfiguration{}, webhook.ValidatingConfiguration)
-	if out := c.uninstall(nil); out != "nothing to remove\n" {
-		t.Errorf("the second removal:\n%s", out)
-	}
+	expect.Equalf(t, "nothing to remove\n", c.uninstall(nil), "the second removal")
 }
 
 // mustKeepBundles adds a bundle as an earlier operator did, and installs other addresses. The end of a rotation drops it.
@@ -300,9 +297,7 @@ func TestAPolicyBindsTheOperatorAlone(t *testing.T) {
 		for user, want := range map[string]string{
 			renamed: "policy", beside: "policy", kubernetes: "", argo: "", installer: "", other: "", editor: "",
 		} {
-			if got := refusal(user); got != want {
-				t.Errorf("%s: got %q, want %q", user, got, want)
-			}
+			expect.Equalf(t, want, refusal(user), "%s", user)
 		}
 	}
 	c.install(nil)

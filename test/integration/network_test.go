@@ -496,13 +496,13 @@ func TestClientCertificate(t *testing.T) {
 	dir := t.TempDir()
 	users := clientcmdapi.NewConfig()
 	users.AuthInfos[fmt.Sprintf("127.0.0.1:%d", hooks)] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
-	must(t, clientcmd.WriteToFile(*users, filepath.Join(dir, "webhooks.kubeconfig")))
+	expect.OK(t, clientcmd.WriteToFile(*users, filepath.Join(dir, "webhooks.kubeconfig")))
 	admission := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
 		admission += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n"+
 			"    kubeConfigFile: %s/webhooks.kubeconfig\n", plugin, dir)
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "admission.yaml"), []byte(admission), 0o600))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "admission.yaml"), []byte(admission), 0o600))
 
 	c := newClusterWith(t, map[string]string{"admission-control-config-file": filepath.Join(dir, "admission.yaml")})
 	r := c.replica(func(o *operator.Options) {
@@ -517,9 +517,7 @@ func TestClientCertificate(t *testing.T) {
 	} {
 		url := r.webhookURL() + webhook.PathMutateSet
 		_, _, err := ask(t.Context(), insecure(certificates...), http.MethodPost, url, ofJSON, reviewOf(""))
-		if taken := err == nil; taken != strings.HasPrefix(name, "the certificate") {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Equalf(t, strings.HasPrefix(name, "the certificate"), err == nil, "%s is taken: %v", name, err)
 	}
 }
 
@@ -527,12 +525,12 @@ func TestClientCertificate(t *testing.T) {
 func clientCertificate(t *testing.T, name string) (certificate, key []byte, pair tls.Certificate) {
 	t.Helper()
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
-	must(t, err)
+	expect.OK(t, err)
 	private := expect.Value(keyutil.ParsePrivateKeyPEM(key))(t)
 	signed := expect.Value(cert.NewSelfSignedCACert(cert.Config{CommonName: name}, private.(crypto.Signer)))(t)
 	certificate, err = cert.EncodeCertificates(signed)
-	must(t, err)
+	expect.OK(t, err)
 	pair, err = tls.X509KeyPair(certificate, key)
-	must(t, err)
+	expect.OK(t, err)
 	return certificate, key, pair
 }

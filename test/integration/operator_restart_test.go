@@ -31,6 +31,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/delay"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // TestRestartBetweenWritesChangesNothing plays one scenario twice: with one operator that keeps running,
@@ -41,9 +42,7 @@ func TestRestartBetweenWritesChangesNothing(t *testing.T) {
 	hooks := c.replica(func(o *operator.Options) { o.Controllers = nil })
 	c.install(hooks.called)
 	hooks.start().untilReady()
-	if h := c.holder(); h != "" {
-		t.Errorf("a replica without controllers holds the lease as %q", h)
-	}
+	expect.Equalf(t, "", c.holder(), "a replica without controllers holds the lease")
 	c.startControllerManager(c.cfg, "statefulset-controller", "garbage-collector-controller", "persistentvolumeclaim-protection-controller")
 	pods := &podStatuses{cluster: c, seen: map[string]map[types.UID]bool{}}
 	go pods.run(t.Context())
@@ -58,9 +57,7 @@ func TestRestartBetweenWritesChangesNothing(t *testing.T) {
 		return drill.Lacking("difference", "", cmp.Diff(c.objectsOf("calm"), c.objectsOf("torn")))
 	})
 	ends.stop()
-	if diff := cmp.Diff(pods.counts("calm"), pods.counts("torn")); diff != "" {
-		t.Errorf("incarnations of each pod (-calm +torn):\n%s", diff)
-	}
+	expect.Equalf(t, pods.counts("calm"), pods.counts("torn"), "incarnations of each pod, calm and torn")
 	t.Logf("%d operators", ends.count.Load())
 	if least := int64(20); ends.count.Load() < least {
 		t.Errorf("only %d operators ran, want %d", ends.count.Load(), least)

@@ -156,7 +156,7 @@ type plugin struct {
 func newPlugin(t *testing.T, cfg *rest.Config, namespace string) plugin {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, delay.WriteKubeconfig(cfg, path))
+	expect.OK(t, delay.WriteKubeconfig(cfg, path))
 	return plugin{path, namespace}
 }
 
@@ -205,7 +205,7 @@ func TestNoTenantSteersATerminal(t *testing.T) {
 	set.Status.Conditions = []metav1.Condition{{
 		Type: string(lwsv1.LeaderWorkerSetProgressing), Status: metav1.ConditionTrue, Reason: "Refused", Message: hostile, LastTransitionTime: metav1.Now(),
 	}}
-	must(t, c.Status().Update(t.Context(), set))
+	expect.OK(t, c.Status().Update(t.Context(), set))
 	former := set.DeepCopy()
 	former.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Env[0].Value = "before" + value
 	data := expect.Value(revision.Data(former))(t)
@@ -232,9 +232,7 @@ func TestNoTenantSteersATerminal(t *testing.T) {
 	} {
 		out, errOut, _ := p.run(t, "", strings.Fields(line)...)
 		text := out + errOut
-		if text != terminal.Escape(text) {
-			t.Errorf("%s printed %q", line, text)
-		}
+		expect.Equalf(t, terminal.Escape(text), text, "%s printed", line)
 		if strings.Contains(text, `\u202e`) {
 			told++
 		}

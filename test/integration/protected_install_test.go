@@ -165,13 +165,9 @@ func TestInterruptedUninstallIsResumed(t *testing.T) {
 		}
 		c.mustBeClean()
 		c.read(claim, "default", claim.Name)
-		if len(claim.Finalizers) > 0 {
-			t.Fatalf("interrupted after %d lines: the PVC keeps %q", cut, claim.Finalizers)
-		}
+		expect.Emptyf(t, claim.Finalizers, "interrupted after %d lines: the PVC keeps", cut)
 		c.read(volume, "", volume.Name)
-		if len(volume.Finalizers) > 0 {
-			t.Fatalf("interrupted after %d lines: the volume keeps %q", cut, volume.Finalizers)
-		}
+		expect.Emptyf(t, volume.Finalizers, "interrupted after %d lines: the volume keeps", cut)
 		if finished == nil {
 			break
 		}
@@ -201,9 +197,8 @@ func TestNewConfigurationReplacesTheFormerOne(t *testing.T) {
 	c.awaitFinalizers("prod", pvc.PodsFinalizer)
 	c.awaitFinalizers("lax", pvc.PodsFinalizer)
 	c.awaitFinalizers("kube-system", pvc.PodsFinalizer, pvc.BarrierFinalizer)
-	if alone := c.protection(); len(alone) != len(byDefault)+4 {
-		t.Errorf("got %q", alone)
-	}
+	alone := c.protection()
+	expect.Equalf(t, len(byDefault)+4, len(alone), "got %q", alone)
 
 	c.install(configured("protection: {mode: Observe}"))
 	c.installAgain(configured("protection: {mode: Observe}"))
@@ -216,16 +211,12 @@ func TestNewConfigurationReplacesTheFormerOne(t *testing.T) {
 		c.must(c.Create(t.Context(), chosen, client.DryRunAll))
 		return slices.Contains(chosen.Finalizers, pvc.BarrierFinalizer)
 	})
-	if now := c.protection(); !slices.Equal(now, byDefault) {
-		t.Errorf("stale objects: got %q, want %q", now, byDefault)
-	}
+	expect.Equalf(t, byDefault, c.protection(), "stale objects")
 
 	claim := c.claimIn("eager", "claim")
 	c.annotateAll(claim, "eager")
 	c.install(func(o *install.Options) { o.NoProtection = true })
-	if left := c.protection(); len(left) > 0 {
-		t.Errorf("switched off: %q", left)
-	}
+	expect.Emptyf(t, c.protection(), "switched off")
 	c.awaitFinalizers("eager")
 	c.read(claim, "eager", "claim")
 	if len(claim.Finalizers) > 0 || len(claim.Annotations) != 1 {
@@ -252,9 +243,7 @@ func TestInstallWithoutConfigResetsTheConfiguration(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 	c.install(withImage)
-	if got := kinds(); len(got) > 0 {
-		t.Errorf("the configuration keeps %v", got)
-	}
+	expect.Emptyf(t, kinds(), "what the configuration keeps")
 	c.installAgain(withImage)
 	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "mine"}})
 	c.uninstall(nil)
@@ -304,9 +293,7 @@ func TestUninstallFreesPVCsAfterHelm(t *testing.T) {
 		if left := c.claimNow(claim).Finalizers; !sameSet(left, finalizers) {
 			t.Errorf("the PVC keeps %q, want %q", left, finalizers)
 		}
-		if out := c.uninstall(keepSets); out != "nothing to remove\n" {
-			t.Errorf("the second removal:\n%s", out)
-		}
+		expect.Equalf(t, "nothing to remove\n", c.uninstall(keepSets), "the second removal")
 		c.must(c.Patch(t.Context(), claim, merge(`{"metadata":{"finalizers":null}}`)))
 		c.must(client.IgnoreNotFound(c.Delete(t.Context(), claim)))
 		c.awaitGone(claim)
@@ -327,9 +314,7 @@ func TestUninstallFreesPVCsAfterHelm(t *testing.T) {
 		c.must(client.IgnoreAlreadyExists(c.Create(t.Context(), secret)))
 		free(pvc.PodsFinalizer)
 		c.read(secret, systemName, secret.Name)
-		if h := c.holder(); h != theirPod {
-			t.Errorf("the lease has holder %q", h)
-		}
+		expect.Equalf(t, theirPod, c.holder(), "who holds the lease")
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -318,9 +319,8 @@ func TestNewPVCsAreHeldWithInitialHold(t *testing.T) {
 		{"usual", "", false}, {"usual", "barrier", false}, {"usual", "strict", true}, {"holding", "barrier", false}, {"holding", "off", false},
 		{"holding", "nonsense", true}, {"strictly", "", true}, {"lax", "", false}, {"lax", "hold", true}, {"kube-system", "", false},
 	} {
-		if got := born(tt.namespace, tt.mode); (got == pvc.Unverified) != tt.held {
-			t.Errorf("in %q, mode %q, a new PVC has holders %q", tt.namespace, tt.mode, got)
-		}
+		held := born(tt.namespace, tt.mode) == pvc.Unverified
+		expect.Equalf(t, tt.held, held, "in %q, mode %q, a new PVC is held", tt.namespace, tt.mode)
 	}
 	forging := func() *corev1.PersistentVolumeClaim {
 		c := newClaim("holding", "new")
@@ -388,9 +388,7 @@ func TestStrictGatesPods(t *testing.T) {
 			{podWith(lax, "web", "data"), nil},
 		} {
 			g.must(g.alice.Create(t.Context(), tt.pod))
-			if !slices.Equal(tt.pod.Spec.SchedulingGates, tt.want) {
-				t.Errorf("%s/%s: got %v, want %v", tt.pod.Namespace, tt.pod.Name, tt.pod.Spec.SchedulingGates, tt.want)
-			}
+			expect.Equalf(t, tt.want, tt.pod.Spec.SchedulingGates, "%s/%s", tt.pod.Namespace, tt.pod.Name)
 		}
 	})
 

@@ -25,6 +25,7 @@ import (
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // replica is one operator in this process.
@@ -218,16 +219,13 @@ func TestTwoReplicas(t *testing.T) {
 	})
 	c.install(first.called)
 	first.untilReady()
-	if code, _ := get(first.options.Config.Health.HealthProbeBindAddress + "/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz answers %d", code)
-	}
+	code, _ := get(first.options.Config.Health.HealthProbeBindAddress + "/healthz")
+	expect.Equalf(t, http.StatusOK, code, "/healthz")
 	c.until("the first replica leads", func() bool { return c.holder() != "" })
 	leader := c.holder()
 
 	second := c.replica(nil).start().untilReady()
-	if c.holder() != leader {
-		t.Error("the second replica took the lease")
-	}
+	expect.Equalf(t, leader, c.holder(), "the second replica took the lease")
 
 	c.part("the API server calls the webhooks", c.callWebhooks)
 	c.wipeBundle()
@@ -249,9 +247,7 @@ func TestTwoReplicas(t *testing.T) {
 	}
 	c.until("the second replica leads", func() bool { h := c.holder(); return h != "" && h != leader })
 	second.shut()
-	if h := c.holder(); h != "" {
-		t.Errorf("the lease is still held by %q", h)
-	}
+	expect.Equalf(t, "", c.holder(), "the lease is still held")
 }
 
 func (c *cluster) wipeBundle() {

@@ -116,9 +116,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	var traces strings.Builder
 	for _, tt := range history {
 		r := model.Search(model.Rules{BuiltIn: true, Pods: tt.pods, Kubelet: tt.kubelet}, model.InOrder)
-		if len(r.Trace) != tt.steps {
-			t.Errorf("%s: data is lost in %d steps, want %d", tt.name, len(r.Trace), tt.steps)
-		}
+		expect.Equalf(t, tt.steps, len(r.Trace), "%s: steps that lose data", tt.name)
 		fmt.Fprintf(&traces, "%s\n%s\n", tt.name, numbered(r.Trace))
 	}
 	for _, tt := range removals {

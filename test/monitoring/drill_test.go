@@ -27,6 +27,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 var (
@@ -321,10 +322,9 @@ func needPrograms(t *testing.T) {
 // checkScraped checks that every metric of Lockstep in Prometheus is in the table, with its type and labels.
 func (s *server) checkScraped(t *testing.T) {
 	t.Helper()
-	types, err := s.Metadata(t.Context(), "", "")
-	must(t, err)
+	types := expect.Value(s.Metadata(t.Context(), "", ""))(t)
 	all, err := s.query(`{__name__=~"lockstep_.*"}`)
-	must(t, err)
+	expect.OK(t, err)
 	metrics := readMetrics(t)
 	for _, one := range all {
 		name := string(one.Metric[model.MetricNameLabel])
@@ -349,8 +349,7 @@ func (s *server) checkScraped(t *testing.T) {
 // checkRules checks that Prometheus evaluates every alert without an error.
 func (s *server) checkRules(t *testing.T) {
 	t.Helper()
-	found, err := s.Rules(t.Context(), nil)
-	must(t, err)
+	found := expect.Value(s.Rules(t.Context(), nil))(t)
 	for _, group := range found.Groups {
 		for _, rule := range group.Rules {
 			if alert, ok := rule.(promv1.AlertingRule); !ok || alert.Health != promv1.RuleHealthGood {

@@ -13,10 +13,8 @@ import (
 
 	"lockstep.dev/lockstep/internal/lws"
 
-	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
-
-var must = drill.Must
 
 const (
 	root       = "../../"
@@ -47,7 +45,7 @@ func readRules(t *testing.T, path string) (r rules) {
 	if err == nil {
 		err = yaml.Unmarshal(text, &r)
 	}
-	must(t, err)
+	expect.OK(t, err)
 	return r
 }
 
@@ -61,8 +59,7 @@ var tableRow = regexp.MustCompile("(?m)^\\| `(lockstep_\\w+)` \\| (\\w+) \\| ([^
 
 func readMetrics(t *testing.T) map[string]metric {
 	t.Helper()
-	text, err := os.ReadFile(root + "docs/metrics.md")
-	must(t, err)
+	text := expect.Value(os.ReadFile(root + "docs/metrics.md"))(t)
 	metrics := map[string]metric{}
 	for _, row := range tableRow.FindAllStringSubmatch(string(text), -1) {
 		metrics[row[1]] = metric{row[2], strings.Split(strings.TrimSpace(row[3]), ", ")}
@@ -118,16 +115,12 @@ func TestTheClusterOfASeriesIsLost(t *testing.T) {
 		`sum(a)`: true, `max (a)`: true, `sum by (name) (a)`: true, `a and on (namespace, name) b`: true, `sum by (clusters) (a)`: true,
 		`sum by (cluster, name) (a) unless on (cluster) b`: false, `topk(10, sum by (name, cluster) (a))`: false, `max_over_time(a[1m])`: false,
 	} {
-		if losesCluster(expression) != want {
-			t.Errorf("%s loses the cluster: %t, want %t", expression, !want, want)
-		}
+		expect.Equalf(t, want, losesCluster(expression), "%s loses the cluster", expression)
 	}
 	queries := regexp.MustCompile("`([^`\n]*lockstep_[^`\n]*)`|(?m)^    (.*lockstep_.*)$")
-	found, err := filepath.Glob(pages + "*.md")
-	must(t, err)
+	found := expect.Value(filepath.Glob(pages + "*.md"))(t)
 	for _, page := range append(found, root+"docs/how-to/monitor.md", root+"docs/metrics.md") {
-		text, err := os.ReadFile(page)
-		must(t, err)
+		text := expect.Value(os.ReadFile(page))(t)
 		for _, query := range queries.FindAllString(string(text), -1) {
 			if losesCluster(query) {
 				t.Errorf("%s: %s loses the label cluster", page, query)
@@ -150,22 +143,19 @@ func TestEveryAlertHasItsPage(t *testing.T) {
 			}
 		}
 	}
-	found, err := os.ReadDir(pages)
-	must(t, err)
+	found := expect.Value(os.ReadDir(pages))(t)
 	var have []string
 	for _, page := range found {
 		have = append(have, page.Name())
-		text, err := os.ReadFile(pages + page.Name())
-		must(t, err)
+		text := expect.Value(os.ReadFile(pages + page.Name()))(t)
 		for _, part := range []string{"# " + strings.TrimSuffix(page.Name(), ".md"), "**What it means.**", "**How to look**", "**What to do"} {
 			if !strings.Contains(string(text), part) {
 				t.Errorf("%s lacks %q", page.Name(), part)
 			}
 		}
 	}
-	if slices.Sort(names); !slices.Equal(names, have) {
-		t.Errorf("alerts %v have pages %v", names, have)
-	}
+	slices.Sort(names)
+	expect.Equalf(t, names, have, "alerts, and pages of alerts")
 }
 
 func TestEveryAlertIsTested(t *testing.T) {
@@ -280,9 +270,9 @@ func TestStatesHaveNoColour(t *testing.T) {
 			}
 		}
 	}
-	if got := readDashboards(t)["set"].Panels[0]; got.Type != "stat" || got.Options.ColorMode != "background" {
-		t.Errorf("the state of a set has no colour: panel %q", got.Title)
-	}
+	panel := readDashboards(t)["set"].Panels[0]
+	expect.Equal(t, "stat", panel.Type)
+	expect.Equalf(t, "background", panel.Options.ColorMode, "the colour of the state of a set: panel %q", panel.Title)
 }
 
 func TestFleetDoesNotLinkToASet(t *testing.T) {

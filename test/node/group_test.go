@@ -16,6 +16,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // The kubelet restarts a container of a worker. The operator recreates its group, once and in
@@ -84,9 +85,9 @@ func TestAfterStart(t *testing.T) {
 	}
 	s.Check("open the gate", open())
 	s.awaitAvailable(set)
-	if now := s.UIDs(); now["a-0-1"] != before["a-0-1"] || now["a-0"] != before["a-0"] {
-		t.Error("a group that was starting was recreated")
-	}
+	now := s.UIDs()
+	expect.Equalf(t, before["a-0-1"], now["a-0-1"], "a-0-1 was starting")
+	expect.Equalf(t, before["a-0"], now["a-0"], "a-0 was starting")
 	s.killContainerOf("a-0-2")
 	s.Eventually("another leader is gated", func() error {
 		if now := s.UIDs()["a-0"]; now == "" || now == before["a-0"] {

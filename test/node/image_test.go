@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -94,9 +95,7 @@ func TestTheImageIsInstalled(t *testing.T) {
 		t.Errorf("only %d sets were created while the operator was replaced", created)
 	}
 	for name, uid := range s.UIDs() {
-		if before[name] != uid {
-			t.Errorf("pod %s was recreated", name)
-		}
+		expect.Equalf(t, uid, before[name], "pod %s was recreated", name)
 	}
 	s.killContainerOf("a-0-1") // the new operator works
 	s.awaitAnother(set, before, "a-0", "a-0-1")

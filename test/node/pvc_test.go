@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // refusal is the error of a kubelet for a terminating PVC without the built-in finalizer.
@@ -49,9 +49,7 @@ func TestAClaimInUse(t *testing.T) {
 		t.Error("the PVC was removed before its pod")
 	}
 	want := []string{"born " + string(pod.UID) + " user", "ended " + string(pod.UID) + " user"}
-	if have := s.recordsOn(claim); !slices.Equal(have, want) {
-		t.Errorf("records on the disk: %q, want %q", have, want)
-	}
+	expect.Equalf(t, want, s.recordsOn(claim), "records on the disk")
 }
 
 // A kubelet starts a new pod by the finalizers of its PVC. It refuses a terminating PVC that has only

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // The keys are test vectors of the contract.
@@ -41,8 +42,6 @@ func TestRevisionKeysOfTheContract(t *testing.T) {
 	} {
 		changed := set.DeepCopy()
 		v.edit(&changed.Spec)
-		if key := Key(Data(changed)); key != v.key {
-			t.Errorf("got key %s, want %s, of %s", key, v.key, Data(changed))
-		}
+		expect.Equalf(t, v.key, Key(Data(changed)), "the key of %s", Data(changed))
 	}
 }

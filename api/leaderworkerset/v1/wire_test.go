@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -40,9 +39,7 @@ func TestEmptyValuesOnTheWire(t *testing.T) {
 		{v1.RollingUpdateConfiguration{}, `{"maxUnavailable":0,"maxSurge":0}`},
 		{v1.LeaderWorkerSetStatus{}, `{}`},
 	} {
-		if got := encode(t, tt.value); got != tt.want {
-			t.Errorf("%T\ngot  %s\nwant %s", tt.value, got, tt.want)
-		}
+		expect.Equalf(t, tt.want, encode(t, tt.value), "%T", tt.value)
 	}
 }
 
@@ -60,9 +57,7 @@ func TestFullValuesOnTheWire(t *testing.T) {
 	const want = `{"leaderTemplate":{"metadata":{},"spec":{"containers":[{"name":"leader","image":"docker.io/nginxinc/nginx-unprivileged:1.27","resources":{}}]}},` +
 		`"workerTemplate":{"metadata":{},"spec":{"containers":[{"name":"worker","image":"docker.io/nginxinc/nginx-unprivileged:1.27","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{}}]}},` +
 		`"size":3,"restartPolicy":"RecreateGroupOnPodRestart","subGroupPolicy":{"subGroupPolicyType":"LeaderWorker","subGroupSize":1}}`
-	if got := encode(t, template); got != want {
-		t.Errorf("\ngot  %s\nwant %s", got, want)
-	}
+	expect.Equal(t, want, encode(t, template))
 	status := v1.LeaderWorkerSetStatus{ReadyReplicas: 1, UpdatedReplicas: 2, Replicas: 3, HPAPodSelector: "s", ObservedGeneration: 4}
 	if got, want := encode(t, status), `{"readyReplicas":1,"updatedReplicas":2,"replicas":3,"hpaPodSelector":"s","observedGeneration":4}`; got != want {
 		t.Errorf("\ngot  %s\nwant %s", got, want)
@@ -87,8 +82,6 @@ func TestNamesOnTheWire(t *testing.T) {
 			got += name + " " + c.Val().ExactString() + "\n"
 		}
 	}
-	want, err := os.ReadFile("testdata/names.txt")
-	if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got)\n%s", err, diff)
-	}
+	want := expect.Value(os.ReadFile("testdata/names.txt"))(t)
+	expect.Equal(t, string(want), got)
 }

@@ -124,9 +124,8 @@ func TestABundleHasWhatConcernsTheSet(t *testing.T) {
 		"seen/why/data-llama-0.txt":                                       true,
 		momentName:                                                        true,
 	} {
-		if _, has := files[name]; has != want {
-			t.Errorf("%s: %t", name, has)
-		}
+		_, has := files[name]
+		expect.Equalf(t, want, has, "%s", name)
 	}
 	for _, missed := range []string{"Nodes: you may not read it", "status and plan", "the operator"} {
 		if !strings.Contains(files[pageName], "- "+missed) {

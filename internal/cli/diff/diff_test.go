@@ -1,6 +1,10 @@
 package diff
 
-import "testing"
+import (
+	"testing"
+
+	"lockstep.dev/lockstep/test/expect"
+)
 
 func TestLacking(t *testing.T) {
 	type fields = map[string]any
@@ -18,8 +22,6 @@ func TestLacking(t *testing.T) {
 		"a field is missing": {fields{"spec": fields{"list": list}}, "spec.text"},
 		"nothing":            {nil, "spec.list"},
 	} {
-		if got := Lacking(want, c.live); got != c.at {
-			t.Errorf("%s: got %q, want %q", name, got, c.at)
-		}
+		expect.Equalf(t, c.at, Lacking(want, c.live), "%s", name)
 	}
 }

@@ -174,9 +174,7 @@ func TestConflicts(t *testing.T) {
 			if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
 				t.Errorf("got %v, want %q", err, tt.fails)
 			}
-			if written := len(s.Requests) > len(tt.meanwhile); written != (tt.fails == "") {
-				t.Errorf("wrote %v", s.Requests)
-			}
+			expect.Equalf(t, tt.fails == "", len(s.Requests) > len(tt.meanwhile), "wrote %v", s.Requests)
 		})
 	}
 }
@@ -302,9 +300,8 @@ func TestPatchKeepsFieldsThatTheManifestLacks(t *testing.T) {
 		live := &unstructured.Unstructured{Object: map[string]any{"kind": "A", "spec": map[string]any{"image": "old", "replicas": int64(5)}}}
 		live.SetAnnotations(map[string]string{corev1.LastAppliedConfigAnnotation: tt.last})
 		patch, err := threeWay(manifest, live)
-		if got := strings.TrimSpace(string(patch)); err != nil || got != tt.want {
-			t.Errorf("%s: got %s, %v, want %s", tt.name, got, err, tt.want)
-		}
+		expect.OK(t, err)
+		expect.Equalf(t, tt.want, strings.TrimSpace(string(patch)), "%s", tt.name)
 	}
 }
 

@@ -167,9 +167,8 @@ func TestHoldersAndUnreadKinds(t *testing.T) {
 			what, _, _ := strings.Cut(u.What, " ")
 			unread = append(unread, map[bool]string{true: "+", false: ""}[u.MayHold]+what)
 		}
-		if e.State != tt.state || strings.Join(unread, " ") != tt.unread {
-			t.Errorf("%s: got %s, unread %+v", tt.name, e.State, e.Unread)
-		}
+		expect.Equalf(t, tt.state, e.State, "%s", tt.name)
+		expect.Equalf(t, tt.unread, strings.Join(unread, " "), "%s: unread %+v", tt.name, e.Unread)
 	}
 }
 
@@ -288,8 +287,6 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		expect.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(shown), now))
-		if got := now.Annotations[pvc.ReleaseAnnotation]; (got == "uid-a") != tt.released {
-			t.Errorf("%s: the token is %q", name, got)
-		}
+		expect.Equalf(t, tt.released, now.Annotations[pvc.ReleaseAnnotation] == "uid-a", "%s: the token is given", name)
 	}
 }

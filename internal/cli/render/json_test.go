@@ -107,9 +107,8 @@ func TestDifferences(t *testing.T) {
 			t.Errorf("got %v, without %q\n%s", err, line, got)
 		}
 	}
-	if same, err := Compare(set, revisions(), Comparison{From: 2, To: Live}); err != nil || same != "" {
-		t.Errorf("between revision 2 and the equal spec: got %q, %v", same, err)
-	}
+	same := expect.Value(Compare(set, revisions(), Comparison{From: 2, To: Live}))(t)
+	expect.Equalf(t, "", same, "between revision 2 and the equal spec")
 }
 
 func TestTheUsualDifference(t *testing.T) {
@@ -126,9 +125,9 @@ func TestTheUsualDifference(t *testing.T) {
 	} {
 		set := twoGroups().Set.Set
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate = template(tt.image)
-		if got, err := UsualComparison(set, tt.of); got != tt.want || (err != nil) != tt.fails {
-			t.Errorf("%s: got %+v, %v", name, got, err)
-		}
+		got, err := UsualComparison(set, tt.of)
+		expect.Equalf(t, tt.want, got, "%s", name)
+		expect.Equalf(t, tt.fails, err != nil, "%s: %v", name, err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,9 +124,8 @@ func TestAnOrdinaryStepOfARollout(t *testing.T) {
 			expect.Equalf(t, code, p.Waits[0].Reason, "plan")
 		}
 		status := Status(s)
-		if status.Waiting[0].Reason != code || status.Groups[0].Waiting[0].Reason != code {
-			t.Errorf("status: got %+v, want %s", status.Waiting, code)
-		}
+		expect.Equal(t, code, status.Waiting[0].Reason)
+		expect.Equal(t, code, status.Groups[0].Waiting[0].Reason)
 	}
 }
 
@@ -165,9 +163,9 @@ func TestAPlanNamesTheVersionOfAWrite(t *testing.T) {
 		"a gate, and an annotation too": {action.Ungate{Pod: pod, Annotations: map[string]string{"a": ""}}, "9"},
 		"a condition":                   {action.SetCondition{Object: pod}, ""},
 	} {
-		if got := actionOf(tt.write).Preconditions; got.ResourceVersion != tt.want || got.UID != "pod" {
-			t.Errorf("%s: %+v", name, got)
-		}
+		got := actionOf(tt.write).Preconditions
+		expect.Equalf(t, tt.want, got.ResourceVersion, "%s", name)
+		expect.Equalf(t, "pod", got.UID, "%s", name)
 	}
 }
 
@@ -342,9 +340,7 @@ func TestAPlanSaysWhatAWriteReliesOn(t *testing.T) {
 		{action.Ungate{Pod: pod, Relies: []action.Standing{none}}, []string{"no pod with a=b exists"}},
 	} {
 		shown := actionOf(tt.write)
-		if !slices.Equal(shown.Preconditions.Relies, tt.want) {
-			t.Errorf("%T: got %q, want %q", tt.write, shown.Preconditions.Relies, tt.want)
-		}
+		expect.Equalf(t, tt.want, shown.Preconditions.Relies, "%T", tt.write)
 		if needs := shown.Preconditions.needs(); needs[len(needs)-1] != tt.want[len(tt.want)-1] {
 			t.Errorf("%T: the text has %q", tt.write, needs)
 		}

@@ -274,9 +274,7 @@ func TestTheLargerASetTheLongerItsPause(t *testing.T) {
 		p.read(key, w)
 		now = now.Add(tt.passed)
 		expect.Equalf(t, tt.want, p.in(key, tt.least), "%s: the pause", tt.name)
-		if got := p.in(other, 0); got != 0 {
-			t.Errorf("another set waits %v", got)
-		}
+		expect.Equalf(t, 0, p.in(other, 0), "how long another set waits")
 		p.read(key, lws.SetSnapshot{})
 		expect.Equalf(t, 0, p.in(key, 0), "a set that does not exist waits")
 	}

@@ -88,15 +88,13 @@ func TestAPodIsRecordedBeforeItsGateIsRemoved(t *testing.T) {
 				return nil
 			}
 			result, err := reconciler(t, api).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(gated())})
-			if (err != nil) != tt.failed || result.RequeueAfter != tt.again {
-				t.Errorf("%v, %v", result, err)
-			}
+			expect.Equalf(t, tt.failed, err != nil, "%v", err)
+			expect.Equal(t, tt.again, result.RequeueAfter)
 			pod, claim := &corev1.Pod{}, &corev1.PersistentVolumeClaim{}
 			expect.OK(t, api.Get(t.Context(), client.ObjectKeyFromObject(gated()), pod))
 			_ = api.Get(t.Context(), client.ObjectKeyFromObject(data(nil)), claim)
-			if lifted := len(pod.Spec.SchedulingGates) == 0; lifted != tt.lifted || claim.Annotations[pvc.UsersAnnotation] != tt.record {
-				t.Errorf("lifted: %t, record %q; want %t, %q", lifted, claim.Annotations[pvc.UsersAnnotation], tt.lifted, tt.record)
-			}
+			expect.Equalf(t, tt.lifted, len(pod.Spec.SchedulingGates) == 0, "lifted")
+			expect.Equalf(t, tt.record, claim.Annotations[pvc.UsersAnnotation], "the record")
 		})
 	}
 }

@@ -91,9 +91,8 @@ func TestPVCsThatComeDuringAReadShareTheNext(t *testing.T) {
 		for i := range 4 {
 			w.do(func(s *fakeapi.Server) { fakeapi.Add(s, deleted(claim(fmt.Sprint("c-", i), b))) })
 		}
-		if reading.Load() != 1 || w.depth() != 4 {
-			t.Errorf("%d reads run for %d PVCs", reading.Load(), w.depth())
-		}
+		expect.Equalf(t, 1, reading.Load(), "reads that run")
+		expect.Equalf(t, 4, w.depth(), "PVCs")
 		end()
 		w.reads(2)
 		w.want("c-3")
@@ -234,9 +233,8 @@ func TestARecordIsReadAgainAfterAFailedRead(t *testing.T) {
 		return apierrors.NewTooManyRequests("busy", 0)
 	}), func(w *world) {
 		w.after(firstRetry)
-		if got := w.claim("c").Annotations[pvc.UsersAnnotation]; failed != 2 || got != "" {
-			t.Errorf("after %d reads, the record is %q", failed, got)
-		}
+		expect.Equalf(t, 2, failed, "reads")
+		expect.Equalf(t, "", w.claim("c").Annotations[pvc.UsersAnnotation], "the record")
 	}, annotated(claim("c", p, b), pvc.UsersAnnotation, "gone=gone"))
 }
 

@@ -134,9 +134,8 @@ func TestOnlyALiveReadEndsAHold(t *testing.T) {
 				return nil
 			}
 			got, err := w.reconcile("data-db-0")
-			if isHeld(got) != tt.held || (err != nil) != (tt.unread != "") {
-				t.Errorf("held %t, %v", isHeld(got), err)
-			}
+			expect.Equalf(t, tt.held, isHeld(got), "held")
+			expect.Equalf(t, tt.unread != "", err != nil, "%v", err)
 		})
 	}
 }
@@ -181,9 +180,8 @@ func TestADeletionThatIsRefusedIsRetried(t *testing.T) {
 			return nil
 		}
 		result, err := w.reconcilePVC(t.Context(), client.ObjectKeyFromObject(asked))
-		if (err != nil) != tt.failed || result.RequeueAfter != tt.again {
-			t.Errorf("%s: %v, %v", name, result, err)
-		}
+		expect.Equalf(t, tt.failed, err != nil, "%s: %v", name, err)
+		expect.Equalf(t, tt.again, result.RequeueAfter, "%s", name)
 		w.refuse = nil
 		if claim, err := w.reconcile("data"); err != nil || claim.DeletionTimestamp == nil {
 			t.Errorf("%s: then the PVC is not deleted: %v", name, err)

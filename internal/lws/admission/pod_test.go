@@ -335,9 +335,8 @@ func TestTPUSlices(t *testing.T) {
 			hosts := values["TPU_WORKER_HOSTNAMES"]
 			got[w] = values["TPU_WORKER_ID"] + " " + strings.ReplaceAll(hosts, ".w", "")
 			expect.Equalf(t, strings.ReplaceAll(hosts, ".w", ".w:8476"), values["TPU_PROCESS_ADDRESSES"], "%s: pod %d: addresses", tt.name, w)
-			if values["TPU_NAME"] != "w-0" || values["TPU_PROCESS_PORT"] != "8476" {
-				t.Errorf("%s: pod %d: name %q, port %q, want w-0 and 8476", tt.name, w, values["TPU_NAME"], values["TPU_PROCESS_PORT"])
-			}
+			expect.Equalf(t, "w-0", values["TPU_NAME"], "%s: pod %d: name", tt.name, w)
+			expect.Equalf(t, "8476", values["TPU_PROCESS_PORT"], "%s: pod %d: port", tt.name, w)
 		}
 		expect.Equalf(t, tt.want, got, "%s", tt.name)
 	}
@@ -387,9 +386,8 @@ func TestTPUIsAskedFor(t *testing.T) {
 			}
 		}
 		got, gotStart := main["TPU_WORKER_ID"]+" "+main["TPU_PROCESS_PORT"], start["TPU_WORKER_ID"]+" "+start["TPU_PROCESS_PORT"]
-		if got != tt.want || gotStart != tt.wantStart {
-			t.Errorf("%s: got id and port %q, and %q of the init container", tt.name, got, gotStart)
-		}
+		expect.Equalf(t, tt.want, got, "%s: id and port", tt.name)
+		expect.Equalf(t, tt.wantStart, gotStart, "%s: id and port of the init container", tt.name)
 	}
 }
 

@@ -131,9 +131,7 @@ func TestWriteMakesNoFaultThatTheStoredSetHas(t *testing.T) {
 		"a rule without origin": {tooLong(a, "at most 50"), field.Invalid(a, "x", "other"), true},
 	} {
 		made := admission.Made(field.ErrorList{tt.fault}, field.ErrorList{tt.stored})
-		if (len(made) == 1) != tt.isMade {
-			t.Errorf("%s: the write makes %v, want %t", name, made, tt.isMade)
-		}
+		expect.Equalf(t, tt.isMade, len(made) == 1, "%s: the write makes %v", name, made)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -331,10 +330,8 @@ func golden(t *testing.T, name, got string) {
 	if *update {
 		expect.OK(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got)\n%s", err, diff)
-	}
+	want := expect.Value(os.ReadFile(file))(t)
+	expect.Equal(t, string(want), got)
 }
 
 // checkFaults compares whole messages.

@@ -111,9 +111,8 @@ func TestAnnotationsThatDoNothingAreWarnedOf(t *testing.T) {
 			t.Errorf("%s: %q, want one short warning with %s", key, warnings, want)
 		}
 		expect.Emptyf(t, admission.Warnings(newSet(withAnnotation(key, "true"), withReplicas(5)), set), "%s: an update repeats", key)
-		if later := admission.Warnings(set, newSet()); len(later) != 1 {
-			t.Errorf("%s: an update that adds it is told %q", key, later)
-		}
+		later := admission.Warnings(set, newSet())
+		expect.Equalf(t, 1, len(later), "%s: an update that adds it is told %q", key, later)
 	}
 }
 
@@ -147,8 +146,7 @@ var update = flag.Bool("update", false, "write docs/annotations.md, and the file
 // The page is the frame in testdata with the lines of the table: go test ./internal/lws/admission -run TestPageOfKeys -update.
 func TestPageOfKeys(t *testing.T) {
 	frame := expect.Value(os.ReadFile(filepath.Join("testdata", "annotations.md.tmpl")))(t)
-	table, err := os.ReadFile("keys.txt")
-	expect.OK(t, err)
+	table := expect.Value(os.ReadFile("keys.txt"))(t)
 	parts := map[string]string{}
 	for line := range strings.Lines(string(table)) {
 		row := strings.Split(strings.TrimSpace(line), " | ")
@@ -169,7 +167,6 @@ func TestPageOfKeys(t *testing.T) {
 	if *update {
 		expect.OK(t, os.WriteFile(file, []byte(page), 0o644))
 	}
-	if written, err := os.ReadFile(file); err != nil || string(written) != page {
-		t.Errorf("docs/annotations.md is not what the table says (%v): run this test with -update", err)
-	}
+	written := string(expect.Value(os.ReadFile(file))(t))
+	expect.Equalf(t, page, written, "docs/annotations.md is not what the table says: run this test with -update")
 }

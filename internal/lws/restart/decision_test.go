@@ -40,9 +40,8 @@ func TestADecisionIsBoundToItsLeader(t *testing.T) {
 		decision := restart.Group{Set: set, Leader: leader}.Decide(&restart.Failure{Code: restart.CodePodEnded}, fakeapi.Epoch.Add(time.Minute))
 		tt.edit(decision)
 		leader.Annotations = map[string]string{restart.AnnotationKey: decision.Annotation()}
-		if got := restart.Of(set, leader); (got != nil) != tt.want {
-			t.Errorf("%s: got %+v", name, got)
-		}
+		got := restart.Of(set, leader)
+		expect.Equalf(t, tt.want, got != nil, "%s: got %+v", name, got)
 	}
 }
 

@@ -366,9 +366,7 @@ func TestABundleKeepsOlderAuthorities(t *testing.T) {
 		"bounded":       {epoch, slices.Concat(old, older, oldest), slices.Concat(ours, old, older)},
 		"expired":       {epoch.Add(authorityTerm + day), old, ours},
 	} {
-		if got := Bundle(tt.now, ours, tt.before); string(got) != string(tt.want) {
-			t.Errorf("%s: got %s", name, got)
-		}
+		expect.Equalf(t, string(tt.want), string(Bundle(tt.now, ours, tt.before)), "%s", name)
 	}
 }
 

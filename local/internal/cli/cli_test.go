@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"lockstep.dev/lockstep/local/internal/plane"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func run(args ...string) (code int, out, err string) {
@@ -81,9 +81,7 @@ func TestFlagsReplaceSavedSettings(t *testing.T) {
 		}
 		want := saved
 		c.want(&want)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		expect.Equalf(t, want, got, "%s", name)
 	}
 }
 
@@ -107,9 +105,7 @@ kwok        killed   -     127.0.0.1:21005   ended by kill
 nodes: 2 of 3 ready
 kubeconfig: /c/kubeconfig
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, out.String())
 }
 
 func TestLinkAssetsKeepsOtherPrograms(t *testing.T) {
@@ -121,7 +117,5 @@ func TestLinkAssetsKeepsOtherPrograms(t *testing.T) {
 	if err := linkAssets(dir, "/bin/sh"); err == nil || !strings.Contains(err.Error(), program) {
 		t.Errorf("error %v, want one that names %s", err, program)
 	}
-	if got, _ := os.ReadFile(program); string(got) != "the user's" {
-		t.Errorf("the program was replaced by %q", got)
-	}
+	expect.Equalf(t, "the user's", string(expect.Value(os.ReadFile(program))(t)), "the program was replaced")
 }

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 var update = flag.Bool("update", false, "write testdata/arguments.txt")
@@ -43,13 +44,10 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	if *update {
-		must(t, os.WriteFile("testdata/arguments.txt", []byte(got.String()), 0o600))
+		expect.OK(t, os.WriteFile("testdata/arguments.txt", []byte(got.String()), 0o600))
 	}
-	want, err := os.ReadFile("testdata/arguments.txt")
-	must(t, err)
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	want := expect.Value(os.ReadFile("testdata/arguments.txt"))(t)
+	expect.Equal(t, string(want), got.String())
 }
 
 func TestSchedulerIsNotSlowerThanTheControllers(t *testing.T) {
@@ -62,8 +60,7 @@ func TestSchedulerIsNotSlowerThanTheControllers(t *testing.T) {
 
 func TestPlanPortsAvoidsTakenPorts(t *testing.T) {
 	taken := func(port int) bool { return port%7 == 0 } // one block in seven is free
-	ports, err := planPorts(func(port int) bool { return !taken(port) })
-	must(t, err)
+	ports := expect.Value(planPorts(func(port int) bool { return !taken(port) }))(t)
 	seen := map[int]bool{}
 	for _, c := range Components {
 		port := ports.of(c)
@@ -137,9 +134,7 @@ func TestSimulatedNodesDiffer(t *testing.T) {
 		node := simulatedNode(i)
 		names[node.Name] = true
 		addresses[node.Status.Addresses[0].Address] = true
-		if node.Labels[corev1.LabelHostname] != node.Name {
-			t.Errorf("%s: host name label %q", node.Name, node.Labels[corev1.LabelHostname])
-		}
+		expect.Equalf(t, node.Name, node.Labels[corev1.LabelHostname], "the host name label")
 		if node.Annotations[simulatedKey] != simulatedValue {
 			t.Errorf("%s lacks kwok's annotation", node.Name)
 		}
@@ -166,9 +161,7 @@ func TestTakesPods(t *testing.T) {
 	} {
 		node := simulatedNode(0)
 		c.change(node)
-		if got := takesPods(node); got != c.want {
-			t.Errorf("%s: takesPods() = %t, want %t", name, got, c.want)
-		}
+		expect.Equalf(t, c.want, takesPods(node), "%s: takesPods()", name)
 	}
 }
 
@@ -196,8 +189,6 @@ func TestOnlyPodsWithANextStepAreReplayed(t *testing.T) {
 		"hangs":          {terminating(func(p *corev1.Pod) { p.Annotations = map[string]string{hangOnDelete: "true"} }), false},
 		"ends slowly":    {terminating(func(p *corev1.Pod) { p.Annotations = map[string]string{vanishAfter: "5s"} }), false},
 	} {
-		if got := owedStep(test.pod); got != test.want {
-			t.Errorf("a pod that %s: got %t, want %t", name, got, test.want)
-		}
+		expect.Equalf(t, test.want, owedStep(test.pod), "a pod that %s", name)
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"lockstep.dev/lockstep/local/internal/process"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // clusterOf returns a cluster whose components are all one shell script. "$1" distinguishes
@@ -31,14 +31,14 @@ import (
 func clusterOf(t *testing.T, script string) *Cluster {
 	t.Helper()
 	executable := filepath.Join(t.TempDir(), "components")
-	must(t, os.WriteFile(executable, []byte("#!/bin/sh\n"+script), 0o700))
+	expect.OK(t, os.WriteFile(executable, []byte("#!/bin/sh\n"+script), 0o700))
 	return &Cluster{Layout: Layout{Dir: filepath.Join(t.TempDir(), "cluster")}, Executable: executable, Progress: io.Discard}
 }
 
 // remember saves the state of a cluster, as an earlier command does.
 func remember(t *testing.T, c *Cluster, state State) *Cluster {
 	t.Helper()
-	must(t, errors.Join(c.create(), state.save(c.Layout)))
+	expect.OK(t, errors.Join(c.create(), state.save(c.Layout)))
 	return c
 }
 
@@ -83,17 +83,15 @@ func TestDownSparesRecycledPids(t *testing.T) {
 	recycled := process.Identity{PID: os.Getpid(), Start: "long ago"}
 	c := remember(t, clusterOf(t, ""), State{Running: true, Processes: map[Component]process.Identity{Etcd: recycled}})
 	for _, want := range []bool{true, false} { // the second call finds nothing to end
-		if was, err := c.Down(context.Background()); err != nil || was != want {
-			t.Errorf("Down() = %t, %v; want %t", was, err, want)
-		}
+		was := expect.Value(c.Down(context.Background()))(t)
+		expect.Equalf(t, want, was, "Down()")
 	}
 }
 
 func TestDownWithoutClusterMakesNoDirectory(t *testing.T) {
 	c := clusterOf(t, "")
-	if was, err := c.Down(context.Background()); was || err != nil {
-		t.Errorf("Down() = %t, %v", was, err)
-	}
+	was := expect.Value(c.Down(context.Background()))(t)
+	expect.Equalf(t, false, was, "Down()")
 	if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("directory: %v", err)
 	}
@@ -116,16 +114,9 @@ func TestRefusedSettingsAreNotSaved(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestBrokenStateIsAnError(t *testing.T) {
 	l := Layout{Dir: t.TempDir()}
-	must(t, os.WriteFile(l.state(), []byte("{half"), 0o600))
+	expect.OK(t, os.WriteFile(l.state(), []byte("{half"), 0o600))
 	if _, _, err := loadState(l); err == nil || !strings.Contains(err.Error(), l.state()) {
 		t.Errorf("error %v, want one that names %s", err, l.state())
 	}
@@ -133,16 +124,12 @@ func TestBrokenStateIsAnError(t *testing.T) {
 
 func TestOnlyOneCommandAtATime(t *testing.T) {
 	l := Layout{Dir: t.TempDir()}
-	release, err := acquire(context.Background(), l, 0)
-	must(t, err)
+	release := expect.Value(acquire(context.Background(), l, 0))(t)
 	if _, err := acquire(context.Background(), l, 0); err == nil || !strings.Contains(err.Error(), "another lockstep-local command") {
 		t.Errorf("second command: %v", err)
 	}
 	release()
-	release, err = acquire(context.Background(), l, 0)
-	if err != nil {
-		t.Fatalf("after the first has finished: %v", err)
-	}
+	release = expect.Value(acquire(context.Background(), l, 0))(t) // after the first has finished
 	release()
 }
 
@@ -150,16 +137,16 @@ func TestClearRemovesOnlyOurFiles(t *testing.T) {
 	l := Layout{Dir: t.TempDir()}
 	foreign := filepath.Join(l.Dir, "notes.txt")
 	for _, path := range []string{foreign, l.Kubeconfig(), l.AuditLog()} {
-		must(t, os.WriteFile(path, []byte("x"), 0o600))
+		expect.OK(t, os.WriteFile(path, []byte("x"), 0o600))
 	}
-	must(t, l.create())
+	expect.OK(t, l.create())
 	if err := l.clear(false); err == nil || !strings.Contains(err.Error(), l.Dir) {
 		t.Errorf("without our marker: %v, want a refusal that names the directory", err)
 	}
 	if _, err := os.Stat(l.Kubeconfig()); err != nil {
 		t.Errorf("without our marker, a kubeconfig was removed: %v", err)
 	}
-	must(t, l.clear(true))
+	expect.OK(t, l.clear(true))
 	entries, err := os.ReadDir(l.Dir)
 	if err != nil || len(entries) != 1 || entries[0].Name() != "notes.txt" {
 		t.Errorf("left: %v, %v; want notes.txt only", entries, err)
@@ -186,15 +173,15 @@ func archived(t *testing.T, files map[string]string) string {
 	packed := gzip.NewWriter(&text)
 	writer := tar.NewWriter(packed)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		must(t, writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}))
+		expect.OK(t, writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}))
 		if _, err := writer.Write([]byte(files[name])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(t, writer.Close())
-	must(t, packed.Close())
+	expect.OK(t, writer.Close())
+	expect.OK(t, packed.Close())
 	path := filepath.Join(t.TempDir(), "report.tar.gz")
-	must(t, os.WriteFile(path, text.Bytes(), 0o600))
+	expect.OK(t, os.WriteFile(path, text.Bytes(), 0o600))
 	return path
 }
 
@@ -210,7 +197,7 @@ func TestKeysOfARecording(t *testing.T) {
 		"objects/leaderworkersets.leaderworkerset.x-k8s.io/ns/a.json":                         "set",
 		"objects/" + definitionsKind + "/" + "leaderworkersets.leaderworkerset.x-k8s.io.json": `{"spec":{}}`,
 	}))
-	must(t, err)
+	expect.OK(t, err)
 	want := map[string]string{
 		"/registry/pods/ns/a-0":                                    "pod",
 		"/registry/minions/n":                                      "node",
@@ -219,9 +206,7 @@ func TestKeysOfARecording(t *testing.T) {
 		"/registry/leaderworkerset.x-k8s.io/leaderworkersets/ns/a": "set",
 		"/registry/apiextensions.k8s.io/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io": `{"spec":{}}`,
 	}
-	if diff := cmp.Diff(want, r.stored); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Equal(t, want, r.stored)
 }
 
 // etcd refuses a request of more than 1.5 MiB, or of more than 128 writes.
@@ -238,12 +223,8 @@ func TestLargeObjectsAreWrittenInSmallerBatches(t *testing.T) {
 				r.stored[fmt.Sprintf("/registry/pods/ns/a-%03d", i)] = strings.Repeat("x", tt.size)
 			}
 			batches := r.batches()
-			if len(batches) != tt.batches {
-				t.Errorf("%d batches, want %d", len(batches), tt.batches)
-			}
-			if diff := cmp.Diff(slices.Sorted(maps.Keys(r.stored)), slices.Concat(batches...)); diff != "" {
-				t.Errorf("keys (-want +got)\n%s", diff)
-			}
+			expect.Equalf(t, tt.batches, len(batches), "batches")
+			expect.Equalf(t, slices.Sorted(maps.Keys(r.stored)), slices.Concat(batches...), "keys")
 		})
 	}
 }
@@ -270,7 +251,7 @@ func TestWhatIsNoRecordingIsRefused(t *testing.T) {
 		}
 	}
 	plain := filepath.Join(t.TempDir(), "plain")
-	must(t, os.WriteFile(plain, []byte("text"), 0o600))
+	expect.OK(t, os.WriteFile(plain, []byte("text"), 0o600))
 	if _, err := ReadRecording(t.Context(), plain); err == nil {
 		t.Error("a text was read")
 	}
@@ -279,10 +260,9 @@ func TestWhatIsNoRecordingIsRefused(t *testing.T) {
 func TestTheClockStandsInTheKubeconfig(t *testing.T) {
 	path, config := filepath.Join(t.TempDir(), "kubeconfig"), clientcmdapi.NewConfig()
 	config.Contexts["local"], config.CurrentContext = clientcmdapi.NewContext(), "local"
-	must(t, clientcmd.WriteToFile(*config, path))
-	must(t, (&Recording{moment: []byte(moment)}).stopClock(path))
-	read, err := clientcmd.LoadFromFile(path)
-	must(t, err)
+	expect.OK(t, clientcmd.WriteToFile(*config, path))
+	expect.OK(t, (&Recording{moment: []byte(moment)}).stopClock(path))
+	read := expect.Value(clientcmd.LoadFromFile(path))(t)
 	extension, ok := read.Contexts["local"].Extensions[replayExtension].(*runtime.Unknown)
 	if !ok {
 		t.Fatalf("got %#v", read.Contexts["local"].Extensions)

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // background starts a shell script with Start, and kills it when the test ends.
@@ -17,14 +19,13 @@ func background(t *testing.T, script string) (*Child, string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
 	child, err := Start(&exec.Cmd{Path: "/bin/sh", Args: []string{"script", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: t.TempDir()}, log)
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { child.Kill(context.Background()); <-child.Ended })
 	return child, log
 }
 
 func TestIdentityNamesOneProcess(t *testing.T) {
-	self, err := Identify(os.Getpid())
-	must(t, err)
+	self := expect.Value(Identify(os.Getpid()))(t)
 	if !self.Alive() {
 		t.Error("Alive() of this process is false")
 	}
@@ -77,17 +78,14 @@ func TestEndOfAChild(t *testing.T) {
 			t.Errorf("%s: alive, %v", name, err)
 		}
 		<-child.Ended
-		if got := child.Outcome(); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		expect.Equalf(t, c.want, child.Outcome(), "%s", name)
 	}
 }
 
 func TestZombieIsNotAlive(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
-	must(t, cmd.Start())
-	id, err := Identify(cmd.Process.Pid)
-	must(t, err)
+	expect.OK(t, cmd.Start())
+	id := expect.Value(Identify(cmd.Process.Pid))(t)
 	// The parent does not wait for it yet, so it stays a zombie. Kill returns only if a zombie
 	// is not alive.
 	if err := id.Kill(context.Background()); err != nil {
@@ -106,20 +104,13 @@ func awaitLine(t *testing.T, log, want string) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // proc returns a /proc with one process.
 func proc(t *testing.T, stat string) string {
 	t.Helper()
 	root := t.TempDir()
 	for file, text := range map[string]string{"77/stat": stat, "sys/kernel/random/boot_id": "boot\n"} {
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755))
-		must(t, os.WriteFile(filepath.Join(root, file), []byte(text), 0o644))
+		expect.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755))
+		expect.OK(t, os.WriteFile(filepath.Join(root, file), []byte(text), 0o644))
 	}
 	return root
 }
