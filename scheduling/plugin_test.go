@@ -187,9 +187,8 @@ func TestRefusedWritesAreRetriedAFewTimes(t *testing.T) {
 		}
 	}
 	s := newStage(t)
-	if status := s.plugin.PreBind(t.Context(), newCycle(), newPod("web", "data"), "node"); status.Code() != framework.Error {
-		t.Errorf("without PreFilter: got %v", status)
-	}
+	status := s.plugin.PreBind(t.Context(), newCycle(), newPod("web", "data"), "node")
+	expect.Equalf(t, framework.Error, status.Code(), "without PreFilter: got %v", status)
 }
 
 // A full record is worth another try: the operator removes pods that are gone.

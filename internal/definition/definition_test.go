@@ -129,8 +129,8 @@ func TestFieldsOfTemplatesCountWhereSetsHaveThem(t *testing.T) {
 		pods []string
 		want []string
 	}{
-		"no sets":            {nil, nil},
-		"without":            {[]string{"{nodeName: n, nodeSelector: {a: b}, containers: [{name: c}]}"}, nil},
+		"no sets":            {nil, []string{}},
+		"without":            {[]string{"{nodeName: n, nodeSelector: {a: b}, containers: [{name: c}]}"}, []string{}},
 		"in a container":     {[]string{"{containers: [{name: c}, {gone: 1}]}"}, []string{at + "containers[].gone"}},
 		"in the second of 2": {[]string{"{}", "{workloadRef: {name: w}}"}, []string{at + "workloadRef"}},
 		"in both":            {[]string{"{workloadRef: {}}", "{workloadRef: {name: w}}"}, []string{at + "workloadRef"}},

@@ -2,12 +2,10 @@ package lws_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -181,9 +179,7 @@ func TestAGroupThatExhaustsItsBudgetIsStopped(t *testing.T) {
 	if a := find[Pod](c, "w-0").Annotations; a[lwsv1.GroupRestartBudgetExhaustedAnnotationKey] != "true" || a[recover] != "" || a[restart.AnnotationKey] == "" {
 		t.Errorf("the leader has %v", a)
 	}
-	if got, want := spelled(c.decideGroup("w-0")), spelled(plan)[1:]; !slices.Equal(got, want) {
-		t.Errorf("then %v, want %v", got, want)
-	}
+	expect.Equal(t, spelled(plan)[1:], spelled(c.decideGroup("w-0")))
 }
 
 // How a group that was stopped leaves that state.
@@ -271,9 +267,8 @@ func settleAnyhow(c *cluster) {
 func TestRecoveredPodsGoBeforeTheirLeader(t *testing.T) {
 	c := budget(1, 3, 1)(t)
 	then(failures(2), recovered)(c)
-	if got := short(c.decideGroup("w-0")); got != "| ReplicaRestartBudgetExceeded" {
-		t.Errorf("before the count is cleared: %q", got)
-	}
+	got := short(c.decideGroup("w-0"))
+	expect.Equalf(t, "| ReplicaRestartBudgetExceeded", got, "before the count is cleared")
 	c.reconcileSet()
 	expect.Equalf(t, -1, recreations(c), "counted")
 	plan := c.decideGroup("w-0")
@@ -283,9 +278,8 @@ func TestRecoveredPodsGoBeforeTheirLeader(t *testing.T) {
 	expect.Equal(t, "set-finalizers pod w-0", short(c.decideGroup("w-0")))
 	c.settle()
 	failures(1)(c)
-	if lws.IsExhausted(find[Pod](c, "w-0")) || recreations(c) != 1 {
-		t.Errorf("a recovered group has no budget: %d", recreations(c))
-	}
+	expect.Equalf(t, false, lws.IsExhausted(find[Pod](c, "w-0")), "a recovered group has no budget")
+	expect.Equalf(t, 1, recreations(c), "recreations of a recovered group")
 }
 
 // A count belongs to a group at a revision, and ends with either. A lower limit holds for the next failure, and a user who
@@ -438,7 +432,6 @@ func TestNoRevisionHasTheLimit(t *testing.T) {
 	}
 	uids := c.leaders()
 	then(user(atMost(7)), settled, user(atMost(-1)), settled)(c)
-	if diff := cmp.Diff(uids, c.leaders()); diff != "" || len(revisions(c)) != 1 {
-		t.Errorf("a change of the limit rolls: %s", diff)
-	}
+	expect.Equalf(t, uids, c.leaders(), "a change of the limit rolls")
+	expect.Equalf(t, 1, len(revisions(c)), "revisions after a change of the limit")
 }

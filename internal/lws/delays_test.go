@@ -225,9 +225,8 @@ func TestAvailableIsWhatItSays(t *testing.T) {
 			c.pass(time.Minute)
 			set := told(c, nil)
 			got := condition(set.Status, available)
-			if is := string(got.Status) + " " + got.Reason; is != tt.want || kstatus(set.Status, set.Generation) != tt.ready {
-				t.Errorf("got %q, and it is %s", is, kstatus(set.Status, set.Generation))
-			}
+			expect.Equal(t, tt.want, string(got.Status)+" "+got.Reason)
+			expect.Equal(t, tt.ready, kstatus(set.Status, set.Generation))
 			checkForTools(t, set)
 		})
 	}

@@ -143,9 +143,8 @@ func TestLeadersAreAdmittedByRoom(t *testing.T) {
 	}
 	c.do(plan)
 	first := find[Pod](c, "w-r-b")
-	if len(first.Spec.SchedulingGates) > 0 || first.Annotations[corev1.PodDeletionCost] != "" {
-		t.Errorf("gates %v, annotations %v", first.Spec.SchedulingGates, first.Annotations)
-	}
+	expect.Emptyf(t, first.Spec.SchedulingGates, "gates")
+	expect.Equalf(t, "", first.Annotations[corev1.PodDeletionCost], "the deletion cost")
 	expect.Emptyf(t, admittedBy(c.decideSet()), "then admitted")
 	image(c, "image:2")
 	fakeapi.Edit(c.Server, "w", func(set Set) { set.Spec.Replicas = fakeapi.Ptr(int32(5)) })
@@ -195,9 +194,8 @@ func TestAMarkedLeaderIsNotActive(t *testing.T) {
 	c.stops("w-r-b")
 	c.lead("w-r-c", keyOf("c"))
 	plan := c.decideSet()
-	if released, admitted := releasedBy(plan), admittedBy(plan); len(released)+len(admitted) > 0 {
-		t.Errorf("released %v and admitted %v while both groups are stopped", released, admitted)
-	}
+	expect.Emptyf(t, releasedBy(plan), "released while both groups are stopped")
+	expect.Emptyf(t, admittedBy(plan), "admitted while both groups are stopped")
 }
 
 // A rollout at an equal revision is one too: an edit of the template of the Deployment, as by kubectl rollout restart.
@@ -304,9 +302,8 @@ func TestTheYoungerLeaderOfOneNameGoes(t *testing.T) {
 	c.lead("w-r-z", keyOf("a"), runs)
 	younger := c.lead("w-r-a", "aaaaaaaa"+strings.Repeat("b", 32))
 	deleted := one[action.Delete](t, c.decideSet())
-	if deleted.Object.UID != younger.UID || deleted.Because.Code != lws.CodeKeyTaken {
-		t.Errorf("deleted %s because %s", deleted.Object, deleted.Because.Sentence)
-	}
+	expect.Equal(t, younger.UID, deleted.Object.UID)
+	expect.Equalf(t, lws.CodeKeyTaken, deleted.Because.Code, "deleted because %s", deleted.Because.Sentence)
 }
 
 // A rollout is not done before the Deployment controller has seen it (H1): nothing is said and no revision is dropped.
@@ -502,9 +499,7 @@ func TestDecisionsAboutGroupsWithKeysArePure(t *testing.T) {
 	w := c.set()
 	first := spelled(lwsset.Decide(w))
 	mutates(t, &w, func() {
-		if again := spelled(lwsset.Decide(w)); !slices.Equal(first, again) {
-			t.Errorf("first %v, then %v", first, again)
-		}
+		expect.Equal(t, first, spelled(lwsset.Decide(w)))
 	})
 	for _, leader := range []string{"w-r-a", "w-r-b", "w-r-c"} {
 		g, _ := c.groupPlan(leader)

@@ -129,9 +129,8 @@ func TestPodGroupsInUseStay(t *testing.T) {
 		}
 		c.Remove(find[StatefulSet](c, "w"), metav1.DeletePropagationOrphan)
 		c.settle()
-		if fault := ungrouped(c); fault != "" || !maps.Equal(before, nativeGroups(c)) {
-			t.Errorf("level %s: %s, %v and before %v", level, fault, nativeGroups(c), before)
-		}
+		expect.Equalf(t, "", ungrouped(c), "level %s", level)
+		expect.Equalf(t, before, nativeGroups(c), "level %s", level)
 	}
 }
 
@@ -202,9 +201,8 @@ func TestGroupsWithKeysAreInPodGroups(t *testing.T) {
 		c.lead("w-r-a", keyOf("a"))
 		c.lead("w-r-b", keyOf("b"))
 		c.turnKeyed()
-		if fault := ungrouped(c); fault != "" || len(fakeapi.All[Pod](c.Objects)) != 6 {
-			t.Errorf("level %s: %s", level, fault)
-		}
+		expect.Equalf(t, "", ungrouped(c), "level %s", level)
+		expect.Equalf(t, 6, len(fakeapi.All[Pod](c.Objects)), "level %s: pods", level)
 		removed[Pod]("w-r-a")(c)
 		c.lead("w-r-c", keyOf("c"))
 		c.turnKeyed()
@@ -424,9 +422,8 @@ func TestWorkloadSchedulingCreated(t *testing.T) {
 		tt.happens(c)
 		c.reconcileSet()
 		got := condition(c.status(), string(lwsv1.LeaderWorkerSetWorkloadSchedulingCreated))
-		if string(got.Status) != tt.status || got.Reason != tt.says {
-			t.Errorf("%s: got %+v", name, got)
-		}
+		expect.Equalf(t, tt.status, string(got.Status), "%s", name)
+		expect.Equalf(t, tt.says, got.Reason, "%s: got %+v", name, got)
 	}
 }
 

@@ -155,9 +155,8 @@ func TestToolsJudgeSets(t *testing.T) {
 			state.happens(c)
 			c.pass(time.Minute)
 			set := told(c, state.seen)
-			if got := kstatus(set.Status, set.Generation); got != state.want || condition(set.Status, ready).Reason != state.reason {
-				t.Errorf("it is %s: %+v", got, set.Status.Conditions)
-			}
+			expect.Equal(t, state.want, kstatus(set.Status, set.Generation))
+			expect.Equalf(t, state.reason, condition(set.Status, ready).Reason, "got %+v", set.Status.Conditions)
 			checkRecord(t, name, set)
 		})
 	}

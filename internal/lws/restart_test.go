@@ -443,9 +443,9 @@ func TestWhatIsForgiven(t *testing.T) {
 func TestNothingIsReadAtRest(t *testing.T) {
 	c := running(t, 2, 2, onRestart)
 	for _, fails := range []bool{false, true} {
-		if w, _ := c.groupPlan("w-0"); w.Sought != fails || w.Live != fails {
-			t.Errorf("fails %t: revision %t, live %t", fails, w.Sought, w.Live)
-		}
+		w, _ := c.groupPlan("w-0")
+		expect.Equalf(t, fails, w.Sought, "fails %t: revision", fails)
+		expect.Equalf(t, fails, w.Live, "fails %t: live", fails)
 		on("w-0-1", crash)(c)
 	}
 }
@@ -541,8 +541,7 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 		if len(encoded) > most || len(status.Restarts) != 2500 || detailed != 64 || withContainers < 3 || withContainers > 15 {
 			t.Errorf("%d bytes, %d started, %d restarts, %d with evidence, %d with containers", len(encoded), len(status.Started), len(status.Restarts), detailed, withContainers)
 		}
-		if again := of[action.WriteStatus](lwsset.Decide(largeSet(many, incarnation, status, true))); len(again) > 0 {
-			t.Errorf("a status that is full is written again")
-		}
+		again := of[action.WriteStatus](lwsset.Decide(largeSet(many, incarnation, status, true)))
+		expect.Emptyf(t, again, "a status that is full is written again")
 	}
 }

@@ -127,7 +127,7 @@ func TestLacksNamesKindsThatAreNotServed(t *testing.T) {
 		served []string // nil: no such group
 		want   []string
 	}{
-		"1.36":          {[]string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}, nil},
+		"1.36":          {[]string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}, []string{}},
 		"1.35":          {[]string{"ValidatingAdmissionPolicy"}, []string{MutatingPolicy}},
 		"1.29":          {[]string{"MutatingWebhookConfiguration"}, []string{MutatingPolicy, ValidatingPolicy}},
 		"without group": {nil, []string{MutatingPolicy, ValidatingPolicy}},
@@ -137,8 +137,7 @@ func TestLacksNamesKindsThatAreNotServed(t *testing.T) {
 			server.Resources = append(server.Resources, &metav1.APIResourceList{GroupVersion: "admissionregistration.k8s.io/v1"})
 			server.Resources[0].APIResources = append(server.Resources[0].APIResources, metav1.APIResource{Kind: kind})
 		}
-		got := expect.Value(Lacks(server))(t)
-		expect.Equalf(t, c.want, got, "%s", name)
+		expect.Equalf(t, c.want, expect.Value(Lacks(server))(t), "%s", name)
 	}
 }
 

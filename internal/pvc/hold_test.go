@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -236,9 +235,8 @@ func TestParseHolders(t *testing.T) {
 		"cooling until 2026-11-21T12:00:00Z for Pod/a": {Names: "cooling until 2026-11-21T12:00:00Z for Pod/a"},
 	} {
 		got := pvc.ParseHolders(value)
-		if diff := cmp.Diff(want, got); diff != "" || got.String() != value {
-			t.Errorf("%q becomes %q (-want +got):\n%s", value, got, diff)
-		}
+		expect.Equalf(t, want, got, "%q", value)
+		expect.Equal(t, value, got.String())
 	}
 }
 

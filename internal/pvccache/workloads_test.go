@@ -133,9 +133,8 @@ func TestOnlyChangedWantsAreReported(t *testing.T) {
 	d := emptyWorkloads(t)
 	told := 0
 	d.Follow(func(key types.NamespacedName) {
-		if told++; key != (types.NamespacedName{Namespace: "ns", Name: "data-db"}) {
-			t.Errorf("told of %v", key)
-		}
+		told++
+		expect.Equal(t, types.NamespacedName{Namespace: "ns", Name: "data-db"}, key)
 	})
 	before := reduced(t, statefulSetOf(named("sts", "db", nil, ""), 2))
 	busy := statefulSetOf(named("sts", "db", nil, ""), 2)
@@ -147,9 +146,8 @@ func TestOnlyChangedWantsAreReported(t *testing.T) {
 		want    int
 	}{{before, reduced(t, busy), 0}, {nil, stateless, 0}, {before, scaled, 1}, {before, nil, 1}} {
 		told = 0
-		if d.report(tt.was, tt.is); told != tt.want {
-			t.Errorf("%+v becomes %+v: told %d times", tt.was, tt.is, told)
-		}
+		d.report(tt.was, tt.is)
+		expect.Equalf(t, tt.want, told, "how often it is told that %+v becomes %+v", tt.was, tt.is)
 	}
 }
 

@@ -142,9 +142,8 @@ func TestGuessedTokensAreRarelyReviewed(t *testing.T) {
 	if most := 100; len(api.asked) > most {
 		t.Errorf("%d reviews of 1000 guesses, at most %d are expected", len(api.asked), most)
 	}
-	if status, text := get(handler, "/metrics", "Bearer a-new-one"); status != http.StatusTooManyRequests {
-		t.Errorf("a guess in the storm: %d %q", status, text)
-	}
+	status, text := get(handler, "/metrics", "Bearer a-new-one")
+	expect.Equalf(t, http.StatusTooManyRequests, status, "a guess in the storm: %q", text)
 	status, _ = get(handler, "/metrics", "Bearer secret")
 	expect.Equalf(t, http.StatusOK, status, "for a reader in the storm")
 	// A known token is reviewed each time: knowing it grants nothing.

@@ -234,9 +234,9 @@ func TestALeaderDrawsTheKeyOfItsGroup(t *testing.T) {
 
 func TestALeaderWithAKeyHasASubdomainOfItsOwnWhereAsked(t *testing.T) {
 	pod := admitted(t, hashLeader(note(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica")))
-	if host := pod.Spec.Hostname; pod.Spec.Subdomain != host || environment(pod)[lwsv1.LwsLeaderAddress] != host+"."+host+".ns" {
-		t.Errorf("subdomain %q, environment %v", pod.Spec.Subdomain, environment(pod))
-	}
+	host := pod.Spec.Hostname
+	expect.Equalf(t, host, pod.Spec.Subdomain, "subdomain")
+	expect.Equal(t, host+"."+host+".ns", environment(pod)[lwsv1.LwsLeaderAddress])
 }
 
 // A template that names a key gives all groups one.
@@ -261,9 +261,8 @@ func asksForTPUs(pod *corev1.Pod) {
 func TestHostsOfAGroupWithAKey(t *testing.T) {
 	leader := admitted(t, hashLeader(asksForTPUs, note(lwsv1.SizeAnnotationKey, "2")))
 	key, host := leader.Labels[lwsv1.GroupUniqueHashLabelKey], leader.Spec.Hostname
-	if got, want := environment(leader)["TPU_WORKER_HOSTNAMES"], host+".w,"+host+"-1.w"; got != want || environment(leader)["TPU_NAME"] != host {
-		t.Errorf("leader: got %q, want %q", got, want)
-	}
+	expect.Equalf(t, host+".w,"+host+"-1.w", environment(leader)["TPU_WORKER_HOSTNAMES"], "leader")
+	expect.Equal(t, host, environment(leader)["TPU_NAME"])
 	for prefix, want := range map[string]string{host: host + ".w," + host + "-1.w", "w-5d8-x7q2z": host + ".w,w-5d8-x7q2z-1.w"} {
 		worker := admitted(t, hashLeader(asksForTPUs, note(lwsv1.SizeAnnotationKey, "2"), func(pod *corev1.Pod) {
 			pod.Name, pod.OwnerReferences = prefix+"-1", []metav1.OwnerReference{{Kind: "StatefulSet", Name: prefix, Controller: fakeapi.Ptr(true)}}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -117,9 +116,8 @@ func TestMonitoring(t *testing.T) {
 	if rule == nil {
 		t.Fatal("no PrometheusRule is rendered")
 	}
-	if diff := cmp.Diff(rules, rule.Object["spec"]); diff != "" || rule.GetLabels()["release"] != "p" {
-		t.Errorf("labels %v, rules (-file +chart)\n%s", rule.GetLabels(), diff)
-	}
+	expect.Equalf[any](t, rules, rule.Object["spec"], "rules")
+	expect.Equalf(t, "p", rule.GetLabels()["release"], "labels %v", rule.GetLabels())
 	files, err := filepath.Glob(filepath.Join(chartDir, "files/dashboards/*.json"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no dashboards", err)

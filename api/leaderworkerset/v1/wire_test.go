@@ -59,9 +59,8 @@ func TestFullValuesOnTheWire(t *testing.T) {
 		`"size":3,"restartPolicy":"RecreateGroupOnPodRestart","subGroupPolicy":{"subGroupPolicyType":"LeaderWorker","subGroupSize":1}}`
 	expect.Equal(t, want, encode(t, template))
 	status := v1.LeaderWorkerSetStatus{ReadyReplicas: 1, UpdatedReplicas: 2, Replicas: 3, HPAPodSelector: "s", ObservedGeneration: 4}
-	if got, want := encode(t, status), `{"readyReplicas":1,"updatedReplicas":2,"replicas":3,"hpaPodSelector":"s","observedGeneration":4}`; got != want {
-		t.Errorf("\ngot  %s\nwant %s", got, want)
-	}
+	text := `{"readyReplicas":1,"updatedReplicas":2,"replicas":3,"hpaPodSelector":"s","observedGeneration":4}`
+	expect.Equal(t, text, encode(t, status))
 }
 
 // testdata/names.txt has the value of each constant.

@@ -162,9 +162,8 @@ func TestABundleOfANamespaceHasItsPVCs(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "claim"}}
 	files := expect.Value(collect(t, nil, nil, claim, pod("reader", "", "data"), pod("other", "", "")))(t)
 	for name, want := range map[string]bool{"persistentvolumeclaims/ns/data": true, "pods/ns/reader": true, "pods/ns/other": false} {
-		if _, has := files["objects/"+name+".json"]; has != want {
-			t.Errorf("%s: %t", name, has)
-		}
+		_, has := files["objects/"+name+".json"]
+		expect.Equalf(t, want, has, "%s", name)
 	}
 }
 

@@ -81,9 +81,8 @@ func TestFieldsForPrograms(t *testing.T) {
 		if wanted == 0 {
 			t.Errorf("%s: the list has no field of it", name)
 		}
-		if have["kind"] != name || have["apiVersion"] != "cli.lockstep.dev/v1" {
-			t.Errorf("%s: got kind %s, apiVersion %s", name, have["kind"], have["apiVersion"])
-		}
+		expect.Equalf[any](t, name, have["kind"], "%s", name)
+		expect.Equalf[any](t, "cli.lockstep.dev/v1", have["apiVersion"], "%s", name)
 	}
 }
 

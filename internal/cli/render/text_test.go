@@ -392,9 +392,7 @@ func TestGroupsOfWhichNothingExistsAreOneEntry(t *testing.T) {
 	for _, g := range Status(s).Groups {
 		got = append(got, [2]int{g.Index, g.LastIndex})
 	}
-	if want := [][2]int{{0, 2}, {3, 0}, {4, 999_999}}; len(got) != 3 || [3][2]int(got) != [3][2]int(want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	expect.Equal(t, [][2]int{{0, 2}, {3, 0}, {4, 999_999}}, got)
 	var waits []int
 	for _, part := range Plan(s).Parts {
 		waits = append(waits, part.LastGroup)

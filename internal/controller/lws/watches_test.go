@@ -104,9 +104,8 @@ func TestTheKeysOfAnEvent(t *testing.T) {
 	} {
 		var names []string
 		for _, key := range tt.keys(tt.object) {
-			if names = append(names, key.Name); key.Namespace != fakeapi.Namespace {
-				t.Errorf("%s: namespace %q", tt.name, key.Namespace)
-			}
+			names = append(names, key.Name)
+			expect.Equalf(t, fakeapi.Namespace, key.Namespace, "%s: namespace", tt.name)
 		}
 		expect.Equalf(t, tt.want, names, "%s", tt.name)
 	}

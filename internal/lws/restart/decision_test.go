@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -187,9 +186,7 @@ func TestAGroupIsMarkedAsCountedByAField(t *testing.T) {
 		set := startedSet(tt.record)
 		s := restart.Status{Started: set.Status.Started}
 		s.Count(set, []*corev1.Pod{leaderAt("b", "r")}, fakeapi.Epoch)
-		if isFailure := len(s.Failures) > 0; isFailure == tt.isCounted {
-			t.Errorf("%s: another leader is a failure: %t", name, isFailure)
-		}
+		expect.Equalf(t, !tt.isCounted, len(s.Failures) > 0, "%s: another leader is a failure", name)
 		expect.Equalf(t, tt.isCounted, restart.IsReplaced(set, 0, leaderAt("a", "r")), "%s: a rollout replaces the leader", name)
 	}
 }
@@ -244,9 +241,8 @@ func TestAGroupInheritsTheHighestCountOfItsRevision(t *testing.T) {
 	} {
 		s := restart.Status{Restarts: all}
 		s.Inherit(tt.owners)
-		if diff := cmp.Diff(tt.want, counts(s)); diff != "" || s.IsNew != tt.isNew {
-			t.Errorf("%s: new %t (-want +got)\n%s", name, s.IsNew, diff)
-		}
+		expect.Equalf(t, tt.want, counts(s), "%s", name)
+		expect.Equalf(t, tt.isNew, s.IsNew, "%s: new", name)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +40,8 @@ func TestRevisionDataIsByteForByteThatOfTheAPI(t *testing.T) {
 	encoded := data(t, sample(func(set *lwsv1.LeaderWorkerSet) { // no revision has these
 		set.Spec.GroupIdentity, set.Spec.GroupReplacementPolicy = lwsv1.HashGroupIdentity, lwsv1.ImmediateGroupReplacement
 	}))
-	if diff := cmp.Diff(sampleData, string(encoded)); diff != "" || revision.Key(encoded) != "7bdcf6cbd6" {
-		t.Errorf("key %s (-want +got)\n%s", revision.Key(encoded), diff)
-	}
+	expect.Equal(t, sampleData, string(encoded))
+	expect.Equal(t, "7bdcf6cbd6", revision.Key(encoded))
 }
 
 func TestRevisionDataArtefacts(t *testing.T) {
