@@ -267,8 +267,7 @@ func settleAnyhow(c *cluster) {
 func TestRecoveredPodsGoBeforeTheirLeader(t *testing.T) {
 	c := budget(1, 3, 1)(t)
 	then(failures(2), recovered)(c)
-	got := short(c.decideGroup("w-0"))
-	expect.Equalf(t, "| ReplicaRestartBudgetExceeded", got, "before the count is cleared")
+	expect.Equalf(t, "| ReplicaRestartBudgetExceeded", short(c.decideGroup("w-0")), "before the count is cleared")
 	c.reconcileSet()
 	expect.Equalf(t, -1, recreations(c), "counted")
 	plan := c.decideGroup("w-0")

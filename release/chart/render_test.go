@@ -49,8 +49,7 @@ var webhookCA = func() map[string][]byte {
 
 func load(t *testing.T) *helmchart.Chart {
 	t.Helper()
-	chart := expect.Value(loader.Load(chartDir))(t)
-	return chart
+	return expect.Value(loader.Load(chartDir))(t)
 }
 
 // render returns the objects of a release in a namespace, by kind and name.
@@ -123,6 +122,5 @@ func title(u *unstructured.Unstructured) string {
 
 func mustRender(t *testing.T, text string) map[string]*unstructured.Unstructured {
 	t.Helper()
-	objects := expect.Value(render(t, namespace, values(t, text)))(t)
-	return objects
+	return expect.Value(render(t, namespace, values(t, text)))(t)
 }

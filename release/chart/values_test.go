@@ -44,8 +44,7 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
-	text := expect.Value(os.ReadFile(path))(t)
-	return text
+	return expect.Value(os.ReadFile(path))(t)
 }
 
 // value is one entry of values.yaml.

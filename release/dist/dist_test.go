@@ -68,14 +68,13 @@ func write(t *testing.T, path, text string) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text := expect.Value(os.ReadFile(path))(t)
-	return text
+	return expect.Value(os.ReadFile(path))(t)
 }
 
 // newKey returns a private key, and the path of its public one.
 func newKey(t *testing.T) (private *ecdsa.PrivateKey, public string) {
 	t.Helper()
-	private := expect.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	private = expect.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	open := expect.Value(x509.MarshalPKIXPublicKey(&private.PublicKey))(t)
 	public = filepath.Join(t.TempDir(), "lockstep.pub")
 	write(t, public, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: open})))

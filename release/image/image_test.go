@@ -167,8 +167,7 @@ func repositoryOf(t *testing.T, tag string) repository {
 
 func digestOf(t *testing.T, of interface{ Digest() (v1.Hash, error) }) v1.Hash {
 	t.Helper()
-	digest := expect.Value(of.Digest())(t)
-	return digest
+	return expect.Value(of.Digest())(t)
 }
 
 // checkSigned verifies the signature of a digest as cosign does.
@@ -269,8 +268,7 @@ func checkMaterials(t *testing.T, text []byte, path string) {
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key := expect.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	return key
+	return expect.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func TestWhatIsNoImageIsRefused(t *testing.T) {

@@ -43,8 +43,7 @@ func Decode[T runtime.Object](t *testing.T, by runtime.Decoder, data []byte) T {
 // Encode encodes an object.
 func Encode(t *testing.T, by runtime.Encoder, object runtime.Object) []byte {
 	t.Helper()
-	data := expect.Value(runtime.Encode(by, object))(t)
-	return data
+	return expect.Value(runtime.Encode(by, object))(t)
 }
 
 // CheckCodecs checks codecs that decode a part of each pod. They must decode all fields that

@@ -139,8 +139,7 @@ func (c *cluster) as(user string, warned rest.WarningHandler) client.Client {
 	c.t.Helper()
 	config := rest.CopyConfig(c.cfg)
 	config.Impersonate.UserName, config.WarningHandler = user, warned
-	actor := expect.Value(client.New(config, client.Options{Scheme: c.Scheme()}))(c.t)
-	return actor
+	return expect.Value(client.New(config, client.Options{Scheme: c.Scheme()}))(c.t)
 }
 
 // grant binds a new ClusterRole to users, and waits until the API server applies it.

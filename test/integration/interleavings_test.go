@@ -283,8 +283,7 @@ func (c *cluster) clientset(config *rest.Config) kubernetes.Interface {
 	c.t.Helper()
 	config = rest.CopyConfig(config)
 	config.QPS = -1
-	set := expect.Value(kubernetes.NewForConfig(config))(c.t)
-	return set
+	return expect.Value(kubernetes.NewForConfig(config))(c.t)
 }
 
 // disturbed returns the configuration of a component whose requests for PVCs and pods are late and fail.
