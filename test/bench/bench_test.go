@@ -72,7 +72,9 @@ func TestAftermathDistinguishesIncarnations(t *testing.T) {
 		creates("a-2-1", 9), deletes("kwok", "a-2", 9, http.StatusOK), // in a group that lost no worker
 	}, 1, func(group int) bool { return group == 1 })
 	want := aftermath{hit: 1, leaders: 1, made: 2, most: 2, others: 2, late: 2}
-	expect.Equal(t, want, got)
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
 }
 
 func TestAnswersAreDeletionsOfLeaders(t *testing.T) {
