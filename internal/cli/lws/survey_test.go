@@ -54,7 +54,8 @@ func sessionOf(s *fakeapi.Server) *Session { return &Session{Cached: s.Cached(),
 
 func surveyed(t *testing.T, s *Session, name string) Survey {
 	t.Helper()
-	return expect.Value(s.Set(t.Context(), types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}, epoch.Add(time.Minute)))(t)
+	found := expect.Value(s.Set(t.Context(), types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}, epoch.Add(time.Minute)))(t)
+	return found
 }
 
 // advance reconciles a set and its groups, and has the controllers of StatefulSets and pods act.
