@@ -27,7 +27,7 @@ import (
 // Ceilings only fall: no commit raises a number of this file. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_306
+	wholeAtMost = 40_301
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -40,8 +40,8 @@ const (
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
 	"internal/lws":           1_390,
-	"internal/lwscache":      2_252,
-	"internal/pvc":           2_252,
+	"internal/lwscache":      2_247,
+	"internal/pvc":           2_248,
 	"internal/install":       2_079,
 	"local/internal/plane":   1_777,
 	"internal/cli/render":    1_830,

@@ -91,7 +91,7 @@ func (c *cluster) awake() {
 		Report:   report.New(c.events),
 		Now:      func() time.Time { return c.Now.Add(-c.slow) },
 		WakeSet:  func(client.Object) { c.woken++ },
-		Failures: turn.NewPace(1000, 1000),
+		Failures: turn.NewPace(1000, 1000, time.Now),
 	}
 }
 

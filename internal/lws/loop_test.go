@@ -332,23 +332,26 @@ func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
 	}
 }
 
-// Groups of a namespace that fail together are recreated at the pace of the namespace. One that waits is not written.
+// Groups of a namespace that fail together are recreated at the pace of the namespace. That a group failed, and that a
+// drain did it, is written at once: its pods may be gone before it is its turn.
 func TestFailedGroupsAreRecreatedAtAPace(t *testing.T) {
-	c := begun(t, 0, fakeapi.Set("w", 2, 1, onRestart))
+	c := begun(t, 0, fakeapi.Set("w", 2, 2, onRestart))
 	c.run(20, "w-0", "w-1")
-	c.loop.Failures = turn.NewPace(1, 1)
-	on("w-0", crash)(c)
-	on("w-1", crash)(c)
-	c.reconcile("w-0")
+	c.loop.Failures = turn.NewPace(1, 1, c.loop.Now)
+	for _, worker := range []string{"w-0-1", "w-1-1"} {
+		then(on(worker, disrupted), leaving[Pod](worker))(c)
+	}
+	c.reconcile("w-0", "w-1")
 	second := func() Pod { return fakeapi.Find[Pod](c.Server, "w-1") }
+	fakeapi.Drop[Pod](c.Server, "w-1-1")
 	result, err := c.tryGroup("w-1")
-	if err != nil || !isDeleted(c.leader()) || isDeleted(second()) || second().Annotations[restart.AnnotationKey] != "" || result.RequeueAfter != time.Second {
+	if err != nil || !isDeleted(c.leader()) || isDeleted(second()) || result.RequeueAfter != time.Second {
 		t.Errorf("the second group waits for %s: %v", result.RequeueAfter, err)
 	}
 	c.pass(time.Second)
 	c.reconcile("w-1")
-	if !isDeleted(second()) {
-		t.Error("the second group is not recreated")
+	if decision := restart.Of(fakeapi.Find[Set](c.Server, "w"), second()); !isDeleted(second()) || !decision.Disrupted {
+		t.Errorf("the second group was not recreated for a drain: %+v", decision)
 	}
 }
 

@@ -42,7 +42,7 @@ func CacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&lwsv1.LeaderWorkerSet{}:     {UnsafeDisableDeepCopy: &shared, Transform: cache.TransformStripManagedFields()},
 		&appsv1.StatefulSet{}:        ours(trims(trimStatefulSet)),
-		&appsv1.Deployment{}:         ours(trims(trimDeployment)),
+		&appsv1.Deployment{}:         ours(trims(func(d *appsv1.Deployment) { d.ManagedFields = trimManagedFields(d.ManagedFields) })),
 		&appsv1.ReplicaSet{}:         ours(trims(trimReplicaSet)),
 		&appsv1.ControllerRevision{}: ours(cache.TransformStripManagedFields()),
 		&corev1.Service{}:            ours(cache.TransformStripManagedFields()),

@@ -36,11 +36,6 @@ func trimStatefulSet(sts *appsv1.StatefulSet) {
 	}
 }
 
-// trimDeployment drops most of managedFields.
-func trimDeployment(deployment *appsv1.Deployment) {
-	deployment.ManagedFields = trimManagedFields(deployment.ManagedFields)
-}
-
 // trimReplicaSet keeps the metadata: only owners are read.
 func trimReplicaSet(replicaSet *appsv1.ReplicaSet) {
 	replicaSet.ManagedFields, replicaSet.Annotations = nil, nil

@@ -119,7 +119,7 @@ func (c Case) nodeStep(pod *corev1.Pod) (Suggestion, bool) {
 			Do:      "node " + pod.Spec.NodeName + " is gone: wait for the pod garbage collector, or force the deletion",
 			Command: fmt.Sprintf("kubectl delete pod %s -n %s --force --grace-period=0", pod.Name, pod.Namespace),
 		}, true
-	case isReady(node), isOutOfService(node):
+	case isReady(node), slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }):
 		return Suggestion{}, false
 	}
 	return Suggestion{
@@ -150,10 +150,6 @@ func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-}
-
-func isOutOfService(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // due is the finalizer of a terminating PVC that is removed next, or empty: the barrier waits for the one for pods.

@@ -97,11 +97,15 @@ func (l *Loop) Group(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 	request := Request{Waiting: types.UID(req.Name), Leader: req.Name}
 	if w.Leader != nil {
 		request.Waiting = w.Leader.UID
-		if slices.ContainsFunc(plan.Actions, tellsFailure) {
-			if in := l.Failures.In(req.Namespace, w.Leader.UID, now); in > 0 {
-				return ctrl.Result{RequeueAfter: in}, nil
-			}
-		}
+	}
+	recreates := func(a action.Action) bool {
+		return deletes(a) && w.Leader != nil && a.Target().UID == w.Leader.UID && a.About().Because.Code == lws.CodeRestart
+	}
+	if !slices.ContainsFunc(plan.Actions, recreates) {
+		l.Failures.Leave(req.NamespacedName)
+	} else if in := l.Failures.In(req.NamespacedName); in > 0 { // that the group failed is written at once
+		plan.Actions = slices.DeleteFunc(plan.Actions, deletes)
+		plan.Await(l.Now().Add(in), lws.CodeRestart, fmt.Sprintf("leader %s waits for other groups of its namespace", req.Name))
 	}
 	switch {
 	case w.Set != nil:
@@ -128,9 +132,6 @@ func (l *Loop) Logs(ctx context.Context, req ctrl.Request) (ctrl.Result, error) 
 	}
 	return undecided(req, err)
 }
-
-// tellsFailure reports whether an action records that a group failed.
-func tellsFailure(a action.Action) bool { return len(a.About().Tell.Failures) > 0 }
 
 // concernsSet reports whether a group found a conflict or a StatefulSet without pods that its set does not report yet:
 // both come without an event. A set that reports the conflict reads again by itself.

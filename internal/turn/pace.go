@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -9,41 +10,55 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Pace bounds how often something is done in each namespace. It is safe for concurrent use.
+// Pace bounds how often something is done in each namespace, the oldest first. It is safe for concurrent use.
 type Pace struct {
-	every rate.Limit
-	burst int
+	perSecond, burst int
+	now              func() time.Time
 
 	mu sync.Mutex
-	// limiters has a *rate.Limiter for each namespace.
-	limiters *lru.Cache
-	// slots has when an object that waits is served, by its UID.
-	slots *lru.Cache
+	// lines has a *line for each namespace.
+	lines *lru.Cache
+}
+
+// line is what waits in a namespace, by name, the oldest first.
+type line struct {
+	*rate.Limiter
+	waiting []string
 }
 
 // NewPace returns a pace of so many a second in each namespace, and of a burst after a rest.
-func NewPace(perSecond, burst int) *Pace {
-	const namespaces, waiting = 10_000, 100_000 // of which the pace remembers what it granted
-	return &Pace{every: rate.Limit(perSecond), burst: burst, limiters: lru.New(namespaces), slots: lru.New(waiting)}
+func NewPace(perSecond, burst int, now func() time.Time) *Pace {
+	return &Pace{perSecond: perSecond, burst: burst, now: now, lines: lru.New(10_000)}
 }
 
-// In returns how long an object waits for its slot. Once it is zero, the slot is used.
-func (p *Pace) In(namespace string, object types.UID, now time.Time) time.Duration {
+// In returns how long an object waits, and zero once it is served. One that waits must ask again then, or leave.
+func (p *Pace) In(object types.NamespacedName) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	slot, waits := p.slots.Get(object)
-	if !waits {
-		limiter, known := p.limiters.Get(namespace)
-		if !known {
-			limiter = rate.NewLimiter(p.every, p.burst)
-			p.limiters.Add(namespace, limiter)
-		}
-		slot = now.Add(limiter.(*rate.Limiter).ReserveN(now, 1).DelayFrom(now))
-		p.slots.Add(object, slot)
+	found, known := p.lines.Get(object.Namespace)
+	if !known {
+		found = &line{Limiter: rate.NewLimiter(rate.Limit(p.perSecond), p.burst)}
+		p.lines.Add(object.Namespace, found)
 	}
-	if in := slot.(time.Time).Sub(now); in > 0 {
-		return in
+	l, now := found.(*line), p.now()
+	i := slices.Index(l.waiting, object.Name)
+	if i < 0 {
+		i, l.waiting = len(l.waiting), append(l.waiting, object.Name)
 	}
-	p.slots.Remove(object)
+	if lacks := float64(i+1) - l.TokensAt(now); lacks > 0 {
+		return time.Duration(lacks / float64(p.perSecond) * float64(time.Second))
+	}
+	l.AllowN(now, 1)
+	l.waiting = slices.Delete(l.waiting, i, i+1)
 	return 0
+}
+
+// Leave takes an object out of the line.
+func (p *Pace) Leave(object types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found, known := p.lines.Get(object.Namespace); known {
+		l := found.(*line)
+		l.waiting = slices.DeleteFunc(l.waiting, func(name string) bool { return name == object.Name })
+	}
 }

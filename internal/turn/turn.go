@@ -1,5 +1,4 @@
-// Package turn shares the operator among namespaces: a work queue serves them in turn, and a pace bounds what each has
-// done in a second.
+// Package turn shares the operator among namespaces: a work queue serves them in turn, and a pace bounds each.
 //
 // It knows the namespace of a request. It refuses to know what the request is for, and how urgent it is: of requests
 // that wait, each namespace has one served before any namespace has a second.

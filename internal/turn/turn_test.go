@@ -79,30 +79,32 @@ func TestRequestsComeAfterTheirTime(t *testing.T) {
 	}
 }
 
-// Each object has a slot of its own, however often it asks, and no namespace waits for another.
+// Objects are served in the order in which they asked, one that left takes no place, and no namespace waits for another.
 func TestAPaceSpacesANamespace(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := NewPace(10, 2)
-	asked := func(namespace string, objects ...string) string {
-		var waits []string
-		for _, object := range objects {
-			waits = append(waits, fmt.Sprint(p.In(namespace, types.UID(namespace+object), now).Round(time.Millisecond)))
-		}
-		return strings.Join(waits, " ")
-	}
+	p := NewPace(10, 2, func() time.Time { return now })
 	for _, c := range []struct {
-		at              time.Duration
-		namespace, want string
-		objects         []string
+		at        time.Duration
+		want, ask string
 	}{
-		{0, "a", "0s 0s 100ms 200ms 100ms", []string{"1", "2", "3", "4", "3"}},
-		{0, "b", "0s", []string{"1"}},
-		{100 * time.Millisecond, "a", "100ms 0s 200ms", []string{"4", "3", "3"}}, // the slot of 3 is used, and it waits anew
-		{time.Second, "a", "0s 0s 0s 0s 100ms", []string{"4", "3", "5", "6", "7"}},
+		{0, "a1 0s, a2 0s, a3 100ms, a4 200ms, a3 100ms, b1 0s", "a1 a2 a3 a4 a3 b1"},
+		{100 * time.Millisecond, "a4 100ms, a3 0s, a3 200ms", "a4 a3 a3"}, // a3 was served, and asks for another time
+		{200 * time.Millisecond, "a4 0s, a5 200ms, a6 300ms", "a4 a5 a6"},
+		{250 * time.Millisecond, "a6 150ms", "-a3 a6"},
+		{time.Second, "a6 0s, a7 0s, a8 100ms", "-a5 a6 a7 a8"},
 	} {
 		now = time.Unix(0, 0).Add(c.at)
-		if got := asked(c.namespace, c.objects...); got != c.want {
-			t.Errorf("after %s in %s: got %s, want %s", c.at, c.namespace, got, c.want)
+		var waits []string
+		for _, name := range strings.Fields(c.ask) {
+			if left, leaves := strings.CutPrefix(name, "-"); leaves {
+				p.Leave(types.NamespacedName{Namespace: left[:1], Name: left})
+				continue
+			}
+			in := p.In(types.NamespacedName{Namespace: name[:1], Name: name})
+			waits = append(waits, fmt.Sprint(name, " ", in.Round(time.Millisecond)))
+		}
+		if got := strings.Join(waits, ", "); got != c.want {
+			t.Errorf("after %s: got %s, want %s", c.at, got, c.want)
 		}
 	}
 }

@@ -42,10 +42,6 @@ var (
 // gate bounds the memory of reviews, of which any client can send many.
 type gate struct{ held, light, heavy *semaphore.Weighted }
 
-func newGate() *gate {
-	return &gate{semaphore.NewWeighted(mostHeld), semaphore.NewWeighted(mostLight), semaphore.NewWeighted(mostHeavy)}
-}
-
 // before returns a handler that lets reviews of a weight through to answer.
 func (g *gate) before(answer http.Handler, review *weight) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,7 +49,7 @@ func Names() []string {
 // Register adds each webhook to the server. The library counts requests, and answers a panic in a rule with 500. It
 // would log what any client sends. Once ending is closed, each answer closes its connection.
 func Register(server webhook.Server, sets Sets, pods Pods, ending <-chan struct{}) {
-	gate := newGate()
+	gate := &gate{semaphore.NewWeighted(mostHeld), semaphore.NewWeighted(mostLight), semaphore.NewWeighted(mostHeavy)}
 	weights := map[string]*weight{PathMutatePod: reviewOf[*corev1.Pod](), PathValidatePod: reviewOf[*corev1.Pod]()}
 	for path, answer := range handlers(sets, pods) {
 		hook := &webhook.Admission{Handler: answer, LogConstructor: func(logr.Logger, *admission.Request) logr.Logger { return logr.Discard() }}

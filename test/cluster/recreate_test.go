@@ -62,15 +62,10 @@ var recreations = map[string]recreation{
 	"foreground, with keys":        {policy: metav1.DeletePropagationForeground, image: imageA, want: setWithKeys, both: together(withKeys, slowly("2s"))},
 	"orphan, unchanged, with keys": {policy: metav1.DeletePropagationOrphan, image: imageA, both: withKeys},
 
-	// Template, network, pace and number of groups may all differ.
+	// Template, network and number of groups may all differ.
 	"background, in another shape": {policy: metav1.DeletePropagationBackground, image: imageB, want: smallerSet, next: together(smaller, uniquePerReplica)},
 	"foreground, in another shape": {policy: metav1.DeletePropagationForeground, image: imageB, want: smallerSet, next: together(smaller, uniquePerReplica)},
 	"orphan, in another shape":     {policy: metav1.DeletePropagationOrphan, image: imageB, want: smallerRolledSet, next: smaller},
-	"orphans roll at the pace of the set": {
-		policy: metav1.DeletePropagationOrphan, image: imageB, want: smallerRolledSet, next: together(smaller, func(set *lwsv1.LeaderWorkerSet) {
-			set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType}
-		}),
-	},
 }
 
 // What a smaller set with Services of its groups creates, and one that adopts everything and rolls it.

@@ -54,6 +54,7 @@ func TestTakeover(t *testing.T) {
 			s.Until("the delay of set "+e.name+" is due", func() bool { return e.delayed() })
 		}
 	}
+	same(t, "policy of the other", deleteClaims, s.StatefulSet(tiedClaims+"-0").Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted)
 	before, mark, since := s.templates(), s.Changes(), bed.Position()
 	s.RestartOperator()
 	fewest := groups
@@ -86,7 +87,7 @@ func TestTakeover(t *testing.T) {
 		switch e.name {
 		case changedClaims:
 			t.Run("changed claims", func(t *testing.T) { keepsItsClaims(t, e) })
-		case "claims":
+		case tiedClaims:
 			t.Run("restarts", func(t *testing.T) { restartsKeepClaims(t, e) })
 		}
 	}
@@ -357,6 +358,7 @@ type otherSet struct {
 const (
 	hostname      = "kubernetes.io/hostname"
 	changedClaims = "changed-claims"
+	tiedClaims    = "claims" // whose worker StatefulSets delete their PVCs
 )
 
 var otherSets = []otherSet{
@@ -382,7 +384,7 @@ var otherSets = []otherSet{
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: hostname}
 	}},
 	{name: "per-replica", replicas: 2, size: 2, edit: uniquePerReplica},
-	{name: "claims", replicas: 2, size: 3, edit: volumes(deleteClaims, keepClaims)},
+	{name: tiedClaims, replicas: 2, size: 3, edit: volumes(deleteClaims, keepClaims)},
 	{name: "tpu", replicas: 1, size: 2, unplaced: true, edit: func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}
 	}},

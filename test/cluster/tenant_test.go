@@ -19,6 +19,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // extra is by how much one tenant may delay what the operator does for another.
@@ -26,14 +27,11 @@ const extra = time.Second
 
 // cpu returns the CPU time that the operator has used.
 func (s *scene) cpu() time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", bed.Operator.PID()))
-	s.Check("read the CPU time of the operator", err)
+	stat := expect.Value(os.ReadFile(fmt.Sprintf("/proc/%d/stat", bed.Operator.PID())))(s)
 	fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')'):])
 	var ticks int
 	for _, field := range fields[12:14] { // in user mode and in the kernel, in hundredths of a second
-		n, err := strconv.Atoi(field)
-		s.Check("read a CPU time", err)
-		ticks += n
+		ticks += expect.Value(strconv.Atoi(field))(s)
 	}
 	return time.Duration(ticks) * time.Second / 100
 }

@@ -22,6 +22,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -54,7 +55,11 @@ type Odds struct {
 }
 
 // Trouble is the disturbance of one component.
-type Trouble struct{ rules []*rule }
+type Trouble struct {
+	rules []*rule
+	// Met is set once a request waited or failed.
+	Met atomic.Bool
+}
 
 // rule disturbs matching requests at one stage.
 type rule struct {
@@ -99,6 +104,9 @@ func (t *Trouble) pass(ctx context.Context, stage Stage, asked *apirequest.Reque
 			continue
 		}
 		wait, refuse := rule.draw(asked)
+		if wait > 0 || refuse != 0 {
+			t.Met.Store(true)
+		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

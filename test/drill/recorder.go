@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,7 @@ func record(ctx context.Context, c client.WithWatch, namespace string) (*Recorde
 // gone, until ctx ends. It returns when all kinds were listed. After a lost watch it lists again:
 // an object that the list lacks is gone.
 func Watch(ctx context.Context, c client.WithWatch, namespace string, kinds []client.ObjectList, see func(o client.Object, there bool)) error {
-	var listed []cache.InformerSynced
+	var listed []*shelf
 	for _, list := range kinds {
 		source := &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -70,29 +71,60 @@ func Watch(ctx context.Context, c client.WithWatch, namespace string, kinds []cl
 				return c.Watch(ctx, empty, &client.ListOptions{Namespace: namespace, Raw: &o})
 			},
 		}
-		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: source, Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { see(o.(client.Object), true) },
-			UpdateFunc: func(was, now any) {
-				if was, now := was.(client.Object), now.(client.Object); was.GetUID() != now.GetUID() {
-					see(was, false)
-				}
-				see(now.(client.Object), true)
-			},
-			DeleteFunc: func(o any) {
-				if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
-					o = missed.Obj
-				}
-				see(o.(client.Object), false)
-			},
-		}})
-		go informer.RunWithContext(ctx)
-		listed = append(listed, informer.HasSynced)
+		s := &shelf{see: see, there: map[types.UID]client.Object{}, synced: make(chan struct{})}
+		again := &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1, Steps: 1}
+		go cache.NewReflectorWithOptions(source, nil, s, cache.ReflectorOptions{Backoff: again}).RunWithContext(ctx)
+		listed = append(listed, s)
 	}
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
-	if !cache.WaitForCacheSync(ctx.Done(), listed...) {
-		return fmt.Errorf("not all kinds in namespace %s were listed: %w", namespace, ctx.Err())
+	deadline := time.After(Patience)
+	for _, s := range listed {
+		select {
+		case <-s.synced:
+		case <-deadline:
+			return fmt.Errorf("timeout: not all kinds in namespace %s were listed", namespace)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	return nil
+}
+
+// shelf is the store of one reflector.
+type shelf struct {
+	see    func(client.Object, bool)
+	there  map[types.UID]client.Object
+	once   sync.Once
+	synced chan struct{} // closed with the first list
+}
+
+func (s *shelf) Add(o any) error {
+	object := o.(client.Object)
+	s.there[object.GetUID()] = object
+	s.see(object, true)
+	return nil
+}
+
+func (s *shelf) Update(o any) error { return s.Add(o) }
+func (s *shelf) Resync() error      { return nil }
+
+func (s *shelf) Delete(o any) error {
+	delete(s.there, o.(client.Object).GetUID())
+	s.see(o.(client.Object), false)
+	return nil
+}
+
+// Replace is called with each list.
+func (s *shelf) Replace(objects []any, _ string) error {
+	gone := s.there
+	s.there = map[types.UID]client.Object{}
+	for _, o := range objects {
+		delete(gone, o.(client.Object).GetUID())
+		_ = s.Add(o)
+	}
+	for _, o := range gone {
+		s.see(o, false)
+	}
+	s.once.Do(func() { close(s.synced) })
 	return nil
 }
 

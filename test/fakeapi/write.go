@@ -25,6 +25,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
@@ -346,7 +347,11 @@ type statusWriter struct {
 func (w *statusWriter) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 	w.server.writes.Lock()
 	defer w.server.writes.Unlock()
-	_, after, err := w.server.patched(Request{Verb: "status", Waits: true}, object, patch)
+	found, after, err := w.server.patched(Request{Verb: "status", Waits: true}, object, patch)
+	if set, is := after.(*lwsv1.LeaderWorkerSet); is && err == nil { // a status patch writes nothing else
+		kept := found.DeepCopyObject().(*lwsv1.LeaderWorkerSet)
+		kept.Status, after = set.Status, kept
+	}
 	if err == nil {
 		w.server.Put(after)
 	}

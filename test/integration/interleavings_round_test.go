@@ -131,7 +131,7 @@ func (r *round) play(ctx context.Context) error {
 	return r.judge(ctx)
 }
 
-// lateBind deletes PVCs and binds pods late: R3.
+// lateBind deletes PVCs and binds pods late: one is bound between the list of pods and the write.
 func (r *round) lateBind(ctx context.Context) {
 	for _, name := range []string{"a", "b"} {
 		r.sometimes(ctx, 1, func(ctx context.Context) { r.deleteClaim(ctx, name) })
@@ -144,7 +144,7 @@ func (r *round) lateBind(ctx context.Context) {
 	}
 }
 
-// restart deletes a pod with both PVCs and starts another one: R4.
+// restart deletes a pod with both PVCs and starts another one: a PVC is judged by the list for the other.
 func (r *round) restart(ctx context.Context) {
 	r.runPod(ctx, "p", r.kubelets[0], 0)
 	r.deleteClaim(ctx, "a")

@@ -302,6 +302,7 @@ func (g *ground) disturbed(component string, seed uint64, kinds ...trouble) *res
 	}
 	config := g.user(component)
 	config.Wrap(all.Wrap)
+	g.t.Cleanup(func() { expect.Equalf(g.t, true, all.Met.Load(), "whether requests of %s waited or failed", component) })
 	return config
 }
 

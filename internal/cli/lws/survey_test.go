@@ -65,7 +65,8 @@ func advance(t *testing.T, s *fakeapi.Server, name string) {
 	loop := &reconcile.Loop{
 		Observer: lwscache.New(s.Cached(), s.Live(), memory), Memory: memory, Report: report.New(&events.FakeRecorder{}),
 		Writer: func() reconcile.Writer { return actor.ForReconcile() }, Together: apply.AtOnce,
-		Now: func() time.Time { return epoch.Add(time.Minute) }, WakeSet: func(client.Object) {}, Failures: turn.NewPace(1000, 1000),
+		Now: func() time.Time { return epoch.Add(time.Minute) }, WakeSet: func(client.Object) {},
+		Failures: turn.NewPace(1000, 1000, time.Now),
 	}
 	request := func(name string) ctrl.Request {
 		return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}}

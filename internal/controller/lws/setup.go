@@ -50,10 +50,8 @@ const (
 	// logWorkers is how many groups have the logs of their failed containers read at once.
 	logWorkers = 8
 
-	// failuresPerSecond and failuresAtOnce bound how fast failed groups of one namespace are recreated, so that the API
-	// server serves other namespaces meanwhile.
-	failuresPerSecond = 10
-	failuresAtOnce    = 50
+	// So fast are failed groups of one namespace recreated: the API server serves other namespaces meanwhile.
+	failuresPerSecond, failuresAtOnce = 10, 50
 
 	retrySoonest = 5 * time.Millisecond
 	// retryAtMost bounds how long an error that is over may go on to cost.
@@ -106,7 +104,7 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, crashLogL
 		Report:   reporter,
 		Now:      time.Now,
 		WakeSet:  func(set client.Object) { sets.add(0, keyOf(set)) },
-		Failures: turn.NewPace(failuresPerSecond, failuresAtOnce),
+		Failures: turn.NewPace(failuresPerSecond, failuresAtOnce, time.Now),
 	}
 	if err := setupSets(mgr, loop, sets); err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	_ "unsafe" // go:linkname
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's credential plugins
@@ -38,15 +37,17 @@ import (
 )
 
 // programs maps a program's name to its main function. Each reads os.Args, as
-// it would in a binary of its own, and returns its exit code.
+// it would in a binary of its own, and returns its exit code. A scheduler configuration enables our plugin by name.
 var programs = map[string]func() int{
 	"etcd":                    runEtcd,
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
 	"kube-controller-manager": func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
-	"kube-scheduler":          func() int { return cli.Run(newScheduler()) },
-	"kwok":                    runKwok,
-	"kubectl":                 runKubectl,
-	"kubelet-volumes":         runKubeletVolumes,
+	"kube-scheduler": func() int {
+		return cli.Run(scheduler.NewSchedulerCommand(scheduler.WithPlugin(scheduling.Name, scheduling.New)))
+	},
+	"kwok":            runKwok,
+	"kubectl":         runKubectl,
+	"kubelet-volumes": runKubeletVolumes,
 }
 
 // Names lists the programs inside, sorted.
@@ -141,11 +142,6 @@ func executeKwok(ctx context.Context, global *pflag.FlagSet) error {
 	command := kwok.NewCommand(ctx)
 	command.PersistentFlags().AddFlagSet(global)
 	return command.ExecuteContext(ctx)
-}
-
-// newScheduler is kube-scheduler with our plugin, which a scheduler configuration enables by name.
-func newScheduler() *cobra.Command {
-	return scheduler.NewSchedulerCommand(scheduler.WithPlugin(scheduling.Name, scheduling.New))
 }
 
 // The version that Kubernetes reports lives in variables that its own build
