@@ -100,7 +100,7 @@ func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	case gang.IsHanded(pod):
 		gang.Join(pod, utilrand.String(gang.IncarnationLength))
 	}
-	if !rule.IsLeader(pod) || workload.IsGated(pod) { // as a Hash leader is already
+	if !rule.IsLeader(pod) {
 		return nil
 	}
 	hasGroup, err := p.Kin.HasGroup(ctx, pod)
