@@ -1,4 +1,4 @@
 begin() {
 	have_lockstep
-	helm template charts/lockstep --values ../1.yaml --set "image.repository=$IMAGE" >/dev/null
+	helm template charts/lockstep --values ../1.yaml --set "image.repository=$IMAGE" --set certificates.caBundle=Y2E= >/dev/null
 }
