@@ -24,8 +24,8 @@ import (
 var walks = map[string]int{
 	"failed worker":    64,
 	"rolling update":   117,
-	"hash replacement": 106,
-	"survey":           126,
+	"hash replacement": 105,
+	"survey":           125,
 }
 
 // decidesAtMost is how often the walk of a failed worker may decide about the group: by the cache, and by a live read with the revision.

@@ -68,8 +68,8 @@ type setMemory struct {
 	moved    time.Time
 }
 
-// wishOf tells whether a set asks for something else: a new spec has a new generation, and a new label or annotation,
-// which its StatefulSet takes over, has none.
+// wishOf returns what changes when a set asks for something else. A new spec has a new generation. A new label or
+// annotation, which its StatefulSet takes over, has none.
 func wishOf(set client.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Generation: set.GetGeneration(), Labels: set.GetLabels(), Annotations: set.GetAnnotations()}
 }

@@ -136,7 +136,7 @@ func TestDecideHold(t *testing.T) {
 		}
 		after := applied(v.Claim, d)
 		if d.State != tt.state || deletion != tt.delete || after.Annotations[pvc.HoldersAnnotation] != tt.holders || after.Annotations[pvc.ObservedAnnotation] != tt.observed {
-			t.Errorf("%s: got %s, delete %q, bears %v", tt.name, d.State, deletion, after.Annotations)
+			t.Errorf("%s: got %s, delete %q, annotations %v", tt.name, d.State, deletion, after.Annotations)
 		}
 		before := v.Claim
 		v.Claim = after
@@ -188,7 +188,7 @@ func TestAHoldIsRenamedSlowly(t *testing.T) {
 		t.Errorf("at once: %v, next %s", early.Annotations, early.Next)
 	}
 	v.Now = early.Next
-	expect.Equalf(t, "Deployment/webaa, StatefulSet/db", applied(v.Claim, pvc.DecideHold(v)).Annotations[pvc.HoldersAnnotation], "then it bears")
+	expect.Equalf(t, "Deployment/webaa, StatefulSet/db", applied(v.Claim, pvc.DecideHold(v)).Annotations[pvc.HoldersAnnotation], "its holders")
 }
 
 func TestOwnersGone(t *testing.T) {

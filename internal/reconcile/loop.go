@@ -105,7 +105,7 @@ func (l *Loop) Group(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 		l.Failures.Leave(req.NamespacedName)
 	} else if in := l.Failures.In(req.NamespacedName); in > 0 { // that the group failed is written at once
 		plan.Actions = slices.DeleteFunc(plan.Actions, deletes)
-		plan.Await(l.Now().Add(in), lws.CodeRestart, fmt.Sprintf("leader %s waits for other groups of its namespace", req.Name))
+		plan.Await(l.Now().Add(in), lws.CodeRestart, fmt.Sprintf("leader %s waits for its turn among failed groups", req.Name))
 	}
 	switch {
 	case w.Set != nil:

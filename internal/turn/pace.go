@@ -20,7 +20,7 @@ type Pace struct {
 	lines *lru.Cache
 }
 
-// line is what waits in a namespace, by name, the oldest first.
+// line has the names of the objects of a namespace that wait, the oldest first.
 type line struct {
 	*rate.Limiter
 	waiting []string

@@ -450,7 +450,7 @@ func namespaceStays(s *scene) {
 	s.awaitNamespaceGone()
 }
 
-// namespaceReleased: a released namespace goes with all that is in it, running or held.
+// namespaceReleased shows that a released namespace is deleted with all that is in it, running or held.
 func namespaceReleased(s *scene) {
 	s.settle(1, 2, volumes(keepClaims, keepClaims))
 	s.annotate(s.claim("kept"), pvc.HoldAnnotation, "for the auditors")

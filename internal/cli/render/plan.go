@@ -42,7 +42,7 @@ type Part struct {
 	Group *int `json:"group,omitempty"`
 	// LastGroup is the index of the last of several groups that wait for the same; absent for one group.
 	LastGroup int `json:"lastGroup,omitempty"`
-	// Key is what a Hash group is called.
+	// Key names a Hash group, and is empty for any other.
 	Key string `json:"key,omitempty"`
 	// Actions are carried out in this order.
 	Actions []Action `json:"actions,omitempty"`

@@ -50,7 +50,7 @@ const (
 	// logWorkers is how many groups have the logs of their failed containers read at once.
 	logWorkers = 8
 
-	// So fast are failed groups of one namespace recreated: the API server serves other namespaces meanwhile.
+	// failuresPerSecond and failuresAtOnce bound how fast failed groups of a namespace are recreated.
 	failuresPerSecond, failuresAtOnce = 10, 50
 
 	retrySoonest = 5 * time.Millisecond

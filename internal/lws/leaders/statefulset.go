@@ -402,7 +402,7 @@ func unchangedSet(t *table.Table) action.Standing {
 	}
 }
 
-// reliedWorkers is what keeps groups from being ready beside ready leaders, or nothing.
+// reliedWorkers returns the preconditions that the workers of groups with ready leaders have not changed, or none.
 func (m *statefulSetMaker) reliedWorkers(groups ...*lws.Group) []action.Standing {
 	labels := map[string]string{lwsv1.SetNameLabelKey: m.Set.Name}
 	relied := action.Standing{Kind: identity.KindStatefulSet, Namespace: m.Set.Namespace, Labels: labels}

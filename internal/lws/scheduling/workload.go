@@ -24,7 +24,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// Scheduler is what places the pods of a set, as far as the whole set is concerned. Groups have PodGroups of their own.
+// Scheduler places the pods of a set. It keeps the objects of the whole set: groups have PodGroups of their own.
 type Scheduler interface {
 	// Missing says why no group can be placed, or is empty.
 	Missing() string

@@ -125,7 +125,7 @@ func KeyOf(leader metav1.Object) string {
 	return identity.GroupKey(leader.GetNamespace(), leader.GetName())
 }
 
-// Identity is what a group is known by.
+// Identity identifies a group within its set.
 type Identity struct {
 	// Index is the ordinal of the group, or that of its key.
 	Index int
@@ -138,7 +138,7 @@ type Identity struct {
 // HasKey reports whether the group is a Hash group.
 func (g Identity) HasKey() bool { return g.Key != "" }
 
-// Name is what people call the group: its number, or the first digits of its key.
+// Name returns the name of the group in messages: its ordinal, or the first digits of its key.
 func (g Identity) Name() string { return cmp.Or(g.Key, strconv.Itoa(g.Index)) }
 
 // Of is the identity of the group of a leader, or of a worker of a Hash group.

@@ -66,7 +66,7 @@ func Unschedulable(pod *corev1.Pod) bool {
 	return scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable
 }
 
-// GangGroup is what the gang scheduler knows of a group. Size and templates are those of the leader's revision: a gang
+// GangGroup describes a group to the gang scheduler. Size and templates are those of the leader's revision: a gang
 // that waits for pods of another one would never start. A group whose workers wait for the leader, to be ready or to be
 // placed, starts with the leader alone.
 func GangGroup(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod) gang.Group {
