@@ -3,7 +3,6 @@ module lockstep.dev/lockstep/local
 go 1.26.0
 
 require (
-	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/procfs v0.21.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -24,6 +23,7 @@ require (
 
 require (
 	github.com/Microsoft/hnslib v0.1.3 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/nftables v0.3.0 // indirect
 	github.com/mdlayher/netlink v1.11.2 // indirect
 	github.com/mdlayher/socket v0.6.1 // indirect

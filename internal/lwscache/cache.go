@@ -18,6 +18,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/sieve"
@@ -26,7 +27,8 @@ import (
 // indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner. In a Hash set,
 // that is the name of the set for leaders, and of the leader for what belongs to it. It finds revisions and PVCs by the
 // UID of their controller ("uid:…") too, and PVCs by the name of their set ("under:…"). It finds what a group consists
-// of, but for its leader, by the name that the group's is made of ("group:…").
+// of, but for its leader, by the name that the group's is made of ("group:…"). It finds pods such as w-01 by their set
+// ("misspelt:…").
 const indexClaim = "lockstep.claim"
 
 // ownPrefix begins every key of the LeaderWorkerSet API.
@@ -106,6 +108,9 @@ func statefulSetKeys(sts client.Object) []string {
 func podKeys(pod client.Object) []string {
 	switch g := workload.Of(pod); {
 	case !g.HasKey():
+		if lws.IsMisspelt(pod.GetName()) {
+			return []string{misspelt(pod.GetLabels()[lwsv1.SetNameLabelKey])}
+		}
 		parent := above(pod.GetName())
 		return append(groupKeys(parent), nameKeys(parent)...)
 	case g.LeaderName != pod.GetName():
@@ -160,6 +165,7 @@ func byUID(uid string) string      { return "uid:" + uid }
 func byName(name string) string    { return "name:" + name }
 func underName(name string) string { return "under:" + name }
 func ofGroups(set string) string   { return "group:" + set }
+func misspelt(set string) string   { return "misspelt:" + set }
 
 // keptFields are the fields of pods that decisions and reports read.
 func keptFields() *sieve.Sieve {

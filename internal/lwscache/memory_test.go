@@ -164,7 +164,7 @@ func TestClaimKeys(t *testing.T) {
 		{"a worker of a set whose name ends in a number", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0-1-2"}}, []string{"group:w-0", "name:w-0-1"}},
 		{"without owner", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Labels: labels}}, []string{"name:w"}},
 		{"no ordinal", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w", Labels: labels}}, nil},
-		{"a name that no StatefulSet gives", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-007", Labels: labels}}, nil},
+		{"a name that no StatefulSet gives", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-007", Labels: labels}}, []string{"misspelt:w"}},
 		{"the workers of a group", &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Labels: labels}}, []string{"group:w"}},
 		{"the Service of a group", &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Labels: labels}}, []string{"group:w"}},
 		{"the Service of a set", &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w", Labels: labels}}, nil},

@@ -103,37 +103,42 @@ func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
 	return err
 }
 
-// fillGroups reads the groups of leaders, and the objects of others that have no leader.
+// fillGroups reads the groups of leaders, and the objects of others that have no leader. Each is filled in its place: a
+// set has many, and is read at each event.
 func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
-	var led []lws.Group
+	w.Groups = make([]lws.Group, 0, len(w.Leaders.Owned))
 	for _, leader := range w.Leaders.Owned {
-		led = append(led, lws.Group{Identity: workload.Of(leader), Leader: leader})
+		w.Groups = append(w.Groups, lws.Group{Identity: workload.Of(leader), Leader: leader})
 	}
 	byIndex := func(a, b lws.Group) int { return a.Index - b.Index }
-	slices.SortFunc(led, byIndex)
-	vacant, err := r.vacantGroups(ctx, led)
+	slices.SortFunc(w.Groups, byIndex)
+	vacant, err := r.vacantGroups(ctx, w.Groups)
 	known := map[string]bool{}
-	for _, g := range append(led, vacant...) {
+	fill := func(g *lws.Group) {
+		known[g.LeaderName] = true
+		if err = r.fillGroup(ctx, g); err == nil && r.lacksWorkers(g) {
+			err = r.fillPods(ctx, g)
+		}
+		w.GangMissing = cmp.Or(w.GangMissing, g.GangMissing)
+	}
+	for i := 0; i < len(w.Groups) && err == nil; i++ {
+		fill(&w.Groups[i])
+	}
+	for i := range vacant {
+		g := &vacant[i]
 		if known[g.LeaderName] || err != nil {
 			continue
 		}
-		known[g.LeaderName] = true
-		if err = r.fillGroup(ctx, &g); err == nil && r.lacksWorkers(&g) {
-			err = r.fillPods(ctx, &g)
-		}
-		w.GangMissing = cmp.Or(w.GangMissing, g.GangMissing)
-		switch {
-		case g.Leader != nil:
-			w.Groups = append(w.Groups, g)
-		case !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty():
-			w.Vacant = append(w.Vacant, g)
+		if fill(g); !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty() {
+			w.Vacant = append(w.Vacant, *g)
 		}
 	}
 	slices.SortFunc(w.Vacant, byIndex)
-	if err == nil && mayBeMisspelt(w) {
-		err = r.fillMisspelt(ctx, w)
+	misspelt, unread := r.podsWith(ctx, r.set.Namespace, misspelt(r.set.Name))
+	for _, pod := range misspelt {
+		addMisspelt(w, pod)
 	}
-	return err
+	return cmp.Or(err, unread)
 }
 
 // vacantGroups returns the groups under whose names there may be objects without a leader: those of pods that have a key, and
@@ -150,9 +155,13 @@ func (r *reading) vacantGroups(ctx context.Context, led []lws.Group) (vacant []l
 	if wanted == 0 || len(led) >= wanted && led[wanted-1].Index == wanted-1 { // none is vacant
 		return nil, nil
 	}
+	isLed := map[int]bool{}
+	for i := range led {
+		isLed[led[i].Index] = true
+	}
 	indices, err := r.GroupsWithObjects(ctx, client.ObjectKeyFromObject(r.set))
 	for _, index := range indices {
-		if index < wanted {
+		if index < wanted && !isLed[index] {
 			vacant = append(vacant, lws.Group{Identity: workload.Identity{Index: index, LeaderName: identity.LeaderName(r.set.Name, index)}})
 		}
 	}
@@ -190,35 +199,16 @@ func (o *Observer) GroupsWithObjects(ctx context.Context, set types.NamespacedNa
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// mayBeMisspelt reports whether a StatefulSet of a set counts more pods than it has, or than it made.
-func mayBeMisspelt(w *lws.SetSnapshot) bool {
-	own := w.StatefulSet.Own()
-	return own != nil && (int(own.Status.Replicas) > len(w.Leaders.Owned)+len(w.Leaders.Previous) || slices.ContainsFunc(w.Groups, hasAdopted))
-}
-
-func hasAdopted(g lws.Group) bool {
-	sts := g.Workers.Own()
-	return sts != nil && sts.Status.Replicas > sts.Status.UpdatedReplicas
-}
-
-// fillMisspelt reads the pods that StatefulSets adopted under another spelling of a name.
-func (r *reading) fillMisspelt(ctx context.Context, w *lws.SetSnapshot) error {
-	pods, err := listed[*corev1.Pod](ctx, r.cached, &corev1.PodList{}, fmt.Sprintf("pods of set %q", r.set.Name),
-		client.InNamespace(r.set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: r.set.Name}, client.DisableReadYourWritesConsistency)
-	for _, pod := range pods {
-		if !lws.IsMisspelt(pod.Name) {
-			continue
-		}
-		if metav1.IsControlledBy(pod, w.StatefulSet.Own()) {
-			w.Misspelt = append(w.Misspelt, pod)
-		}
-		for i := range w.Groups {
-			if sts := w.Groups[i].Workers.Own(); sts != nil && metav1.IsControlledBy(pod, sts) {
-				w.Groups[i].Misspelt = append(w.Groups[i].Misspelt, pod)
-			}
+// addMisspelt adds a pod that a StatefulSet adopted under another spelling of a name.
+func addMisspelt(w *lws.SetSnapshot, pod *corev1.Pod) {
+	if own := w.StatefulSet.Own(); own != nil && metav1.IsControlledBy(pod, own) {
+		w.Misspelt = append(w.Misspelt, pod)
+	}
+	for i := range w.Groups {
+		if sts := w.Groups[i].Workers.Own(); sts != nil && metav1.IsControlledBy(pod, sts) {
+			w.Groups[i].Misspelt = append(w.Groups[i].Misspelt, pod)
 		}
 	}
-	return err
 }
 
 func (r *reading) fillService(ctx context.Context, w *lws.SetSnapshot) (err error) {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,7 +67,7 @@ func (g *gate) enter(r *http.Request, body *body, review *weight) (leave func(),
 	if err != nil {
 		return nil, err
 	}
-	size, err := review.of(bytes.NewReader(text), mostWeight)
+	size, err := review.of(text, mostWeight)
 	if err != nil {
 		return nil, err
 	}
@@ -169,13 +170,13 @@ func whole(t reflect.Type) *weight {
 
 // of returns the weight of a body. It stops at the limit, with errHeavy. It reads JSON alone: a library that is given
 // something else would try YAML, whose aliases multiply.
-func (w *weight) of(body io.Reader, limit int64) (int64, error) {
+func (w *weight) of(body []byte, limit int64) (int64, error) {
 	left := limit
-	d := json.NewDecoder(body)
-	if token, err := d.Token(); err != nil || token != json.Delim('{') {
+	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if d.PeekKind() != '{' {
 		return 0, errForm
 	}
-	err := w.members(d, true, &left)
+	err := w.members(d, &left)
 	if left < 0 {
 		return 0, errHeavy
 	}
@@ -187,37 +188,37 @@ func (w *weight) of(body io.Reader, limit int64) (int64, error) {
 
 // value reads one value, whose nesting is bounded by that of its type. What the type lacks is skipped by the decoder,
 // which bounds nesting itself.
-func (w *weight) value(d *json.Decoder, left *int64) error {
+func (w *weight) value(d *jsontext.Decoder, left *int64) error {
 	if w == nil {
-		var skipped json.RawMessage
-		return d.Decode(&skipped)
+		return d.SkipValue()
 	}
 	if *left -= w.size; *left < 0 {
 		return errHeavy
 	}
-	token, err := d.Token()
-	if opens, nests := token.(json.Delim); err == nil && nests {
-		return w.members(d, opens == '{', left)
+	if kind := d.PeekKind(); kind != '{' && kind != '[' {
+		return d.SkipValue()
 	}
-	return err
+	return w.members(d, left)
 }
 
-func (w *weight) members(d *json.Decoder, keyed bool, left *int64) error {
-	for d.More() {
+func (w *weight) members(d *jsontext.Decoder, left *int64) error {
+	opened, err := d.ReadToken()
+	isKeyed := opened.Kind() == '{'
+	for err == nil && d.PeekKind() != '}' && d.PeekKind() != ']' {
 		in := w.each
-		if keyed {
-			key, err := d.Token()
+		if isKeyed {
+			key, err := d.ReadToken()
 			if err != nil {
 				return err
 			}
 			if w.named != nil {
-				in = w.named[key.(string)] // the decoder takes only strings for keys
+				in = w.named[key.String()]
 			}
 		}
-		if err := in.value(d, left); err != nil {
-			return err
-		}
+		err = in.value(d, left)
 	}
-	_, err := d.Token()
+	if err == nil {
+		_, err = d.ReadToken()
+	}
 	return err
 }

@@ -42,6 +42,7 @@ func (t *Table) tabulate() {
 	for _, index := range slices.Sorted(maps.Keys(known)) {
 		groups = append(groups, lws.Group{Identity: workload.Identity{Index: index}})
 	}
+	t.Rows = make([]Row, 0, len(t.Groups))
 	for i := range groups {
 		if r := t.newRow(&groups[i], taken); r.Leader != nil {
 			t.Rows = append(t.Rows, r)
