@@ -195,7 +195,7 @@ var statusFields = func() (names []string) {
 	return names
 }()
 
-// create creates an object. No read waits for the cache to show objects of kinds that may not be served.
+// create creates an object. No read waits for the cache to show objects of kinds that it may not have.
 func (a *Actor) create(ctx context.Context, what action.Create) error {
 	if err := a.alive(ctx, what.Owner); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (a *Actor) create(ctx context.Context, what action.Create) error {
 	}
 	mayBeUnserved := what.Target().APIVersion != ""
 	options := []client.CreateOption{client.FieldOwner(fieldOwner)}
-	if mayBeUnserved {
+	if isUncached(what.Target()) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
 	err := a.writer.Create(ctx, object, options...)

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
 	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,10 +50,15 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) error {
 		return err
 	}
 	options := []client.ApplyOption{client.FieldOwner(what.FieldOwner), client.ForceOwnership}
-	if what.Onto.APIVersion != "" {
+	if isUncached(what.Onto) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
 	return quiet(a.writer.Apply(ctx, fields, options...))
+}
+
+// isUncached reports whether no read waits for the cache to show the object: the kind may not be served, or not be watched.
+func isUncached(what identity.Ref) bool {
+	return what.APIVersion != "" || what.Kind == identity.KindPodDisruptionBudget
 }
 
 // ownAsApplied turns the fields that a create left to its manager into applied ones, and returns the version then.
@@ -91,6 +98,8 @@ func applied(object action.Object, onto identity.Ref, version string) (runtime.A
 		fields = &appsv1ac.ControllerRevisionApplyConfiguration{}
 	case identity.KindService:
 		fields = &corev1ac.ServiceApplyConfiguration{}
+	case identity.KindPodDisruptionBudget:
+		fields = &policyv1ac.PodDisruptionBudgetApplyConfiguration{}
 	default:
 		return nil, fmt.Errorf("apply %s: no such kind", onto)
 	}
@@ -120,6 +129,10 @@ func encode(object action.Object, onto identity.Ref, version string) ([]byte, er
 		}
 	case *corev1.Service:
 		if equality.Semantic.DeepEqual(object.Spec, corev1.ServiceSpec{}) {
+			delete(fields, "spec")
+		}
+	case *policyv1.PodDisruptionBudget:
+		if object.Spec.Selector == nil {
 			delete(fields, "spec")
 		}
 	case *appsv1.ControllerRevision:

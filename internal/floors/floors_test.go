@@ -69,11 +69,12 @@ var floors = map[string]floor{
 	"internal/pvc":           f2,
 	"internal/pvc/workloads": f2,
 
-	"internal/lwscache":  f3,
-	"internal/gangcache": f3,
-	"internal/pvccache":  f3,
-	"internal/apply":     f3,
-	"internal/report":    f3,
+	"internal/lwscache":    f3,
+	"internal/gangcache":   f3,
+	"internal/budgetcache": f3,
+	"internal/pvccache":    f3,
+	"internal/apply":       f3,
+	"internal/report":      f3,
 
 	"internal/reconcile":               f4,
 	"internal/controller/lws":          f4,
@@ -113,7 +114,7 @@ var beside = map[string][]string{
 	"internal/action":         {"internal/identity"},
 	"internal/lws/...":        {"internal/lws/..."},
 	"internal/report":         {"internal/apply"},
-	"internal/lwscache":       {"internal/gangcache"},
+	"internal/lwscache":       {"internal/budgetcache", "internal/gangcache"},
 	"internal/controller/lws": {"internal/reconcile"},
 	"internal/webhook":        {"internal/webhook/certs"},
 	"internal/pvc":            {"internal/pvc/workloads"},
@@ -129,6 +130,7 @@ var wings = map[string]string{
 	"internal/lws/...":                 "sets",
 	"internal/lwscache":                "sets",
 	"internal/gangcache":               "sets",
+	"internal/budgetcache":             "sets",
 	"internal/reconcile":               "sets",
 	"internal/controller/lws":          "sets",
 	"internal/pvc/...":                 "PVCs",
@@ -389,7 +391,7 @@ func calls(t *testing.T, methods ...string) map[string][]string {
 func TestOnlyTheirPackagesWriteAndList(t *testing.T) {
 	for _, tt := range []struct{ methods, packages []string }{
 		{[]string{"Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}, []string{"internal/apply"}},
-		{[]string{"List"}, []string{"internal/lwscache", "internal/gangcache", "internal/pvccache"}},
+		{[]string{"List"}, []string{"internal/lwscache", "internal/budgetcache", "internal/gangcache", "internal/pvccache"}},
 	} {
 		found := calls(t, tt.methods...)
 		for _, name := range tt.packages {

@@ -31,6 +31,7 @@ const (
 	KindControllerRevision Kind = "ControllerRevision"
 
 	KindPersistentVolumeClaim Kind = "PersistentVolumeClaim"
+	KindPodDisruptionBudget   Kind = "PodDisruptionBudget"
 	KindNamespace             Kind = "Namespace"
 	KindPersistentVolume      Kind = "PersistentVolume"
 
@@ -81,6 +82,7 @@ func (r Ref) String() string {
 var apiVersions = map[Kind]string{
 	KindLeaderWorkerSet: lwsv1.GroupVersion.String(),
 	KindStatefulSet:     "apps/v1", KindDeployment: "apps/v1", KindReplicaSet: "apps/v1", KindControllerRevision: "apps/v1",
+	KindPodDisruptionBudget: "policy/v1",
 }
 
 // APIVersion returns the group and version of a kind that every API server serves, or of LeaderWorkerSets.

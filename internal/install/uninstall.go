@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lease"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/webhook/certs"
@@ -45,6 +47,14 @@ func Uninstall(ctx context.Context, o Options) error {
 	}
 	// Beside protection alone, or another implementation, the names of a whole installation are another's.
 	isWhole := has(found, managerRole) || foreign == nil && !has(found, standaloneProxyRole)
+	budgets, err := c.list(ctx, policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), // they would keep drains waiting
+		client.MatchingLabels{workload.ManagedByLabelKey: workload.ManagedByValue}, client.HasLabels{lwsv1.SetNameLabelKey})
+	for i := range budgets {
+		found = append(found, &budgets[i])
+	}
+	if err != nil {
+		return err
+	}
 	r := c.removal(found, func(u *unstructured.Unstructured) bool { return (isWhole || isStandalone(u)) && o.removes(u) })
 	r.strips, r.frees = !o.KeepProtection, isWhole
 	if isWhole && !o.KeepSets {

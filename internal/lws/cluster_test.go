@@ -50,6 +50,8 @@ type cluster struct {
 	// scheduler places sets with spec.scheduling, or is empty.
 	scheduler string
 	events    *events.FakeRecorder
+	// budgets returns what reads PodDisruptionBudgets: nothing, as long as no set wants one.
+	budgets func(context.Context, bool) (client.Reader, error)
 	// slow is how far the operator's clock is behind that of the API server.
 	slow time.Duration
 	// woken counts how often the set was woken.
@@ -62,6 +64,7 @@ func newCluster(t fatal) *cluster {
 		t.Fatalf("index: %v", err)
 	}
 	c := &cluster{Controllers: fakeapi.Control(store), t: t, cached: store.Cached(), events: &events.FakeRecorder{}}
+	c.budgets = func(context.Context, bool) (client.Reader, error) { return nil, nil }
 	c.writer = func(w reconcile.Writer) reconcile.Writer { return mustWrite{t, w} }
 	c.Added, c.cached.Trim = c.tieLeader, trim
 	c.awake()
@@ -81,7 +84,7 @@ func trim(object client.Object) {
 func (c *cluster) awake() {
 	c.memory = lwscache.NewMemory()
 	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
-	c.observer.Scheduler = c.scheduler
+	c.observer.Scheduler, c.observer.Budgets.Reader = c.scheduler, c.budgets
 	c.actor = apply.New(c.Server, c.Live()).Surveying(c.observer.Standing)
 	c.loop = &reconcile.Loop{
 		Observer: c.observer,

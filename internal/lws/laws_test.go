@@ -145,6 +145,7 @@ var verbs = map[identity.Kind]string{
 	identity.KindService:               "create apply delete",
 	identity.KindControllerRevision:    "create apply relabel delete",
 	identity.KindPersistentVolumeClaim: "set-owner delete",
+	identity.KindPodDisruptionBudget:   "create apply delete",
 }
 
 // checkWrite checks that a write has a reason, stays in the namespace, and names an incarnation

@@ -85,6 +85,7 @@ const (
 	CodeRestart              = "Restart"
 	CodeParallel             = "ParallelTermination"
 	CodePreviousGone         = "PreviousIncarnationGone"
+	CodeHeld                 = "HeldAfterEviction"
 	CodeBackoff              = "RestartBackOff"
 	CodeAdmitted             = "GroupReplacementAdmitted"
 	CodeDeferred             = "GroupReplacementDeferred"

@@ -62,6 +62,8 @@ type SetSnapshot struct {
 	LeaderVolumes identity.Claim[*volumes.PVC]
 	// PVCs are those of the set's leaders and workers.
 	PVCs identity.Claim[*volumes.PVC]
+	// Evictions is what limits evictions of the set's pods. It is nil where neither the set nor this process asks for it.
+	Evictions *workload.Evictions
 	// Draining are the groups beyond the StatefulSet's replicas that still have pods and PVCs.
 	Draining map[int]bool
 
@@ -113,6 +115,8 @@ type GroupSnapshot struct {
 	Vigil      Vigil
 	// KeepsLogs is set where the logs of failed containers are kept.
 	KeepsLogs bool
+	// HoldsNames is set if no pod under the names of the group is scheduled for a while after one was evicted.
+	HoldsNames bool
 }
 
 // Group is one leader and what bears the names derived from it.

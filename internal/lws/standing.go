@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Standing is the progress of a set, counted as its status counts.
@@ -32,6 +34,8 @@ type Standing struct {
 	// Accelerators are the extended resources that the pods of one group request. It is nil while
 	// all wanted groups are ready.
 	Accelerators map[corev1.ResourceName]resource.Quantity
+	// Allowance is nil for a set whose evictions are not limited.
+	Allowance *workload.Allowance
 	// Conditions are those of the status as it is to be.
 	Conditions []metav1.Condition
 

@@ -105,6 +105,7 @@ func (w *world) deliver() {
 	for _, kind := range kinds {
 		w.cached.Deliver(kind)
 	}
+	w.cached.Deliver(identity.KindPodDisruptionBudget)
 }
 
 // restart starts a new process, whose caches show some kinds as they were a while ago.

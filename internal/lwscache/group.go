@@ -49,6 +49,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if err := r.fillLeader(ctx, &w); err != nil {
 		return w, err
 	}
+	w.HoldsNames = !r.isHash && workload.LimitsEvictions(set, o.Budgets.ByDefault)
 	if set.DeletionTimestamp == nil {
 		if w.Beyond, err = r.beyond(ctx, w.LeaderSet); err != nil || len(w.Beyond) > 0 {
 			return w, err

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/budgetcache"
 	"lockstep.dev/lockstep/internal/gangcache"
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -38,6 +39,8 @@ type Observer struct {
 	Scheduler string
 	// Workloads and PodGroups hold objects of Kubernetes' own scheduler. Without them, each read asks the API server.
 	Workloads, PodGroups gangcache.Objects
+	// Budgets reads what limits evictions.
+	Budgets budgetcache.Budgets
 	// PodStore is the store of the cache itself, or nil: the cache copies each pod, and a set that comes has the pods of
 	// all its groups listed at each event.
 	PodStore toolscache.Indexer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,8 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Kin reads the set, the leader and the group of a pod that is being created. For the first two it does not
@@ -35,9 +38,10 @@ func (k *Kin) Leader(ctx context.Context, worker *corev1.Pod) (*corev1.Pod, erro
 	return kin(ctx, k, types.NamespacedName{Namespace: worker.Namespace, Name: worker.Annotations[lwsv1.LeaderPodNameAnnotationKey]}, &corev1.Pod{})
 }
 
-// HasGroup reports whether a worker of an earlier leader with the name of a new leader is still there. It reads the
-// cache alone, once that is filled: where it does not show one, the leader is scheduled at once.
-func (k *Kin) HasGroup(ctx context.Context, leader *corev1.Pod) (bool, error) {
+// MustWait reports whether a worker of an earlier leader with the name of a new leader is still there, or the name is
+// held after an eviction. It reads the cache alone, once that is filled: where it shows neither, the leader is scheduled
+// at once.
+func (k *Kin) MustWait(ctx context.Context, leader *corev1.Pod) (bool, error) {
 	if k.cached == nil || leader.Name == "" {
 		return false, nil
 	}
@@ -45,11 +49,16 @@ func (k *Kin) HasGroup(ctx context.Context, leader *corev1.Pod) (bool, error) {
 	if err := k.cached.List(ctx, &list, client.InNamespace(leader.Namespace), client.MatchingFields{indexClaim: byName(leader.Name)}); err != nil {
 		return false, fmt.Errorf("list pods under %q: %w", leader.Name, err)
 	}
-	return slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool {
+	if slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool {
 		owner := metav1.GetControllerOfNoCopy(&pod)
 		return owner != nil && owner.Kind == string(identity.KindStatefulSet) && owner.Name == leader.Name &&
 			pod.Labels[lwsv1.SetNameLabelKey] == leader.Labels[lwsv1.SetNameLabelKey]
-	}), nil
+	}) {
+		return true, nil
+	}
+	set := &lwsv1.LeaderWorkerSet{}
+	err := k.cached.Get(ctx, types.NamespacedName{Namespace: leader.Namespace, Name: leader.Labels[lwsv1.SetNameLabelKey]}, set)
+	return err == nil && time.Now().Before(restart.HeldUntil(set, workload.IndexOf(leader))), client.IgnoreNotFound(err)
 }
 
 func kin[T client.Object](ctx context.Context, k *Kin, key types.NamespacedName, into T) (T, error) {

@@ -76,6 +76,9 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 			return w, err
 		}
 	}
+	if w.Evictions, err = o.Budgets.Of(ctx, o.cached, o.live, set); err != nil {
+		return w, err
+	}
 	w.Refused = o.memory.refusedOf(set, func(leader string) (index int, isWanted bool) {
 		if i := slices.IndexFunc(w.Leaders.Owned, func(pod *corev1.Pod) bool { return pod.Name == leader }); i >= 0 {
 			return workload.IndexOf(w.Leaders.Owned[i]), true

@@ -127,6 +127,8 @@ var idlePolicies = map[v1alpha1.IdlePolicy]pvc.IdlePolicy{
 
 var initialHolds = map[v1alpha1.InitialHold]bool{v1alpha1.InitialHoldNone: false, v1alpha1.InitialHoldPending: true}
 
+var disruptionBudgets = map[string]bool{v1alpha1.DefaultDisruptionBudget: false, "Groups": true}
+
 // longest is a day in seconds, the longest time that can be configured.
 const longest = 86400
 
@@ -174,6 +176,7 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		unless(c.Webhook.ClientCA == "" || badAuthority == nil, field.Invalid(field.NewPath("webhook", "clientCA"), "", "must be certificates in PEM")),
 		invalid(management.Child("webhookServiceName"), *m.WebhookServiceName, validation.IsDNS1035Label(*m.WebhookServiceName)...),
 		invalid(management.Child("webhookSecretName"), *m.WebhookSecretName, validation.IsDNS1123Subdomain(*m.WebhookSecretName)...),
+		validateWord(c.Disruption.Budget, disruptionBudgets, field.NewPath("disruption", "budget")),
 		validateGates(c.FeatureGates, field.NewPath("featureGates")),
 		validateGangs(c.GangSchedulingManagement, field.NewPath("gangSchedulingManagement", "schedulerProvider")),
 		unless(*r.QPS > 0, field.Invalid(connection.Child("qps"), *r.QPS, "must be greater than 0")),

@@ -163,7 +163,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending 
 		}
 	}
 	if o.keepsSets() {
-		if err := lws.Setup(mgr, starter, o.scheduler(), o.CrashLogLines); err != nil {
+		if err := lws.Setup(mgr, starter, o.scheduler(), disruptionBudgets[o.Config.Disruption.Budget], o.CrashLogLines); err != nil {
 			return nil, fmt.Errorf("set up the controllers: %w", err)
 		}
 	}

@@ -52,7 +52,7 @@ func (l *Loop) CarryOut(ctx context.Context, r Request, plan lws.Plan) (ctrl.Res
 		case err == nil:
 		case errors.Is(err, apply.ErrStale):
 			return ctrl.Result{RequeueAfter: ReadAgain}, nil
-		case isIndependent(run[0]):
+		case isIndependent(run[0]), l.isRefusedBudget(run[0], err):
 			undone = append(undone, each(err)...)
 		case writesStatus:
 			return ctrl.Result{}, err
@@ -109,6 +109,12 @@ func deletes(a action.Action) bool {
 func isIndependent(a action.Action) bool {
 	kind := a.Target().Kind
 	return deletes(a) || kind == identity.KindPodGroup || kind == identity.KindService
+}
+
+// isRefusedBudget reports whether the API server refuses a PodDisruptionBudget. After another error, what follows waits.
+func (l *Loop) isRefusedBudget(a action.Action, err error) bool {
+	_, isRefused := lws.RefusalOf(err, l.Now())
+	return isRefused && a.Target().Kind == identity.KindPodDisruptionBudget
 }
 
 // comesAfter reports whether everything before an action is to be done first.

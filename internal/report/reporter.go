@@ -41,7 +41,7 @@ var (
 	actions = counter("lockstep_actions_total",
 		"Writes of the operator, by verb, kind, reason and outcome (done, stale, failed).", "verb", "kind", "reason", "outcome")
 	restarts = counter("lockstep_group_restarts_total",
-		"Failures of groups that are recreated, by cause (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted, "+
+		"Failures of groups that are recreated, by cause (PodRestarted, PodEnded, PodDeleted, PodEvicted, PodGone, StatefulSetDeleted, "+
 			"LeaderReplaced) and exit code (none, 0, 1-127, 137, 128-255).", "namespace", "name", "failure", "exit")
 )
 

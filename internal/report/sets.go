@@ -19,6 +19,7 @@ var (
 	leftDesc      = describeSet("rollout_groups_left", "Wanted groups from the partition on that are not at the revision of the spec.")
 	usedDesc      = describeSet("rollout_budget_used", "Wanted groups that are down, as the rollout counts them.")
 	allowedDesc   = describeSet("rollout_budget_allowed", "Groups that the rollout may have down: maxUnavailable, and each ready surge group.")
+	evictionsDesc = describeSet("evictions_allowed", "Groups that may be evicted now, of a set with lockstep.dev/disruption-budget: 0 or 1.")
 	beyondDesc    = describeSet("pods_beyond_need_total", "Pods of groups that were replaced or removed before all of their pods had run.")
 	idleDesc      = describeSet("accelerators_idle", "Extended resources that wanted groups request while they are not ready, by state of the group.", "resource", "state")
 	aloneDesc     = prometheus.NewDesc("lockstep_sets_unsupported",
@@ -105,7 +106,7 @@ func (f *setFigures) countBeyond(unstarted []lws.UnstartedGroup) {
 
 // Describe implements prometheus.Collector.
 func (s *sets) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{groupsDesc, servingDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, beyondDesc, idleDesc, aloneDesc} {
+	for _, desc := range []*prometheus.Desc{groupsDesc, servingDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, evictionsDesc, beyondDesc, idleDesc, aloneDesc} {
 		to <- desc
 	}
 }
@@ -142,5 +143,8 @@ func (f *setFigures) collect(to chan<- prometheus.Metric, key types.NamespacedNa
 	tell(leftDesc, prometheus.GaugeValue, float64(f.Target-f.TargetUpdated))
 	tell(usedDesc, prometheus.GaugeValue, float64(f.Down))
 	tell(allowedDesc, prometheus.GaugeValue, float64(f.Budget))
+	if f.Allowance != nil {
+		tell(evictionsDesc, prometheus.GaugeValue, float64(f.Allowance.Allowed))
+	}
 	tell(beyondDesc, prometheus.CounterValue, float64(f.beyond))
 }

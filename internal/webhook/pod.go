@@ -24,12 +24,12 @@ type Pods struct {
 	Kin Kin
 }
 
-// Kin returns the set and the leader of a pod, or nil. HasGroup reports whether a worker of an earlier
-// leader of that name is still there.
+// Kin returns the set and the leader of a pod, or nil. MustWait reports whether the name of a new leader is not free yet
+// for its group.
 type Kin interface {
 	Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error)
 	Leader(context.Context, *corev1.Pod) (*corev1.Pod, error)
-	HasGroup(context.Context, *corev1.Pod) (bool, error)
+	MustWait(context.Context, *corev1.Pod) (bool, error)
 }
 
 // include reports whether a new pod is placed with its group. A gang is whole or it is none: a worker goes where its
@@ -103,11 +103,11 @@ func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if !rule.IsLeader(pod) {
 		return nil
 	}
-	hasGroup, err := p.Kin.HasGroup(ctx, pod)
+	mustWait, err := p.Kin.MustWait(ctx, pod)
 	if err != nil {
 		return fmt.Errorf("find out whether the group before leader %s is gone: %w", pod.Name, err)
 	}
-	if hasGroup {
+	if mustWait {
 		rule.Gate(pod)
 	}
 	return nil

@@ -301,7 +301,7 @@ func (k *kin) Leader(context.Context, *corev1.Pod) (*corev1.Pod, error) {
 	return k.leader, k.err
 }
 
-func (k *kin) HasGroup(context.Context, *corev1.Pod) (bool, error) { return k.hasGroup, k.err }
+func (k *kin) MustWait(context.Context, *corev1.Pod) (bool, error) { return k.hasGroup, k.err }
 
 func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

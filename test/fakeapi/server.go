@@ -242,7 +242,7 @@ func (r *Reader) Deliver(kind identity.Kind) {
 
 func (r *Reader) shows(object client.Object) bool {
 	_, labelled := object.GetLabels()[lwsv1.SetNameLabelKey]
-	return labelled || !r.labelled || KindOf(object) == identity.KindLeaderWorkerSet
+	return labelled || !r.labelled || slices.Contains([]identity.Kind{identity.KindLeaderWorkerSet, identity.KindPodDisruptionBudget}, KindOf(object))
 }
 
 // kept is an object as a cache keeps it.

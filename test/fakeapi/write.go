@@ -12,6 +12,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -258,6 +259,11 @@ func (s *Server) replace(found, after client.Object) error {
 			is.Generation++
 		}
 	}
+	if was, ok := found.(*policyv1.PodDisruptionBudget); ok {
+		if is, _ := after.(*policyv1.PodDisruptionBudget); !equality.Semantic.DeepEqual(was.Spec, is.Spec) {
+			is.Generation++
+		}
+	}
 	if after.GetDeletionTimestamp() != nil && len(found.GetFinalizers()) > 0 && ends(after) {
 		s.Erase(after)
 		return nil
@@ -274,6 +280,9 @@ func (s *Server) Delete(_ context.Context, object client.Object, opts ...client.
 	o.ApplyOptions(opts)
 	if err := s.ask(Request{Verb: "delete", Of: NameOf(object), Waits: !o.DisableReadYourWritesConsistency}); err != nil {
 		return err
+	}
+	if o.GracePeriodSeconds != nil {
+		panic(fmt.Sprintf("%s is deleted with a grace period of its own", NameOf(object)))
 	}
 	if o.Preconditions == nil {
 		o.Preconditions = &metav1.Preconditions{}

@@ -45,6 +45,9 @@ type Configuration struct {
 	// spec.scheduling, which the scheduler in gangSchedulingManagement places.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 
+	// Disruption limits how many groups of a set may be evicted at a time.
+	Disruption Disruption `json:"disruption,omitempty"`
+
 	// Protection is how PersistentVolumeClaims in use are kept from being lost.
 	Protection Protection `json:"protection,omitempty"`
 }
@@ -115,6 +118,13 @@ type GangSchedulingManagement struct {
 	// SchedulerProvider is "volcano", or "kubernetes" for Kubernetes' own scheduler, which
 	// places sets with spec.scheduling only. Required when the block is present.
 	SchedulerProvider *string `json:"schedulerProvider,omitempty"`
+}
+
+// Disruption limits how many groups of a set may be evicted at a time.
+type Disruption struct {
+	// Budget is None or Groups, for sets without the annotation lockstep.dev/disruption-budget.
+	// Default None.
+	Budget string `json:"budget,omitempty"`
 }
 
 // ClientConnection bounds the requests sent to the API server.

@@ -20,6 +20,7 @@ const (
 	DefaultWebhookSecretName          = "lws-webhook-server-cert"
 	DefaultQPS                float32 = 500
 	DefaultBurst              int32   = 500
+	DefaultDisruptionBudget           = "None"
 	DefaultProtectionMode             = ProtectionBarrier
 	DefaultIdlePolicy                 = IdleWarn
 	DefaultGraceSeconds       int32   = 300
@@ -50,6 +51,7 @@ func SetDefaults(c *Configuration) {
 	c.InternalCertManagement.WebhookSecretName = orElse(c.InternalCertManagement.WebhookSecretName, DefaultWebhookSecretName)
 	c.ClientConnection.QPS = orElse(c.ClientConnection.QPS, DefaultQPS)
 	c.ClientConnection.Burst = orElse(c.ClientConnection.Burst, DefaultBurst)
+	c.Disruption.Budget = cmp.Or(c.Disruption.Budget, DefaultDisruptionBudget)
 	setProtectionDefaults(&c.Protection)
 }
 

@@ -53,6 +53,11 @@ type GroupRestarts struct {
 	// dueAt is from when on it is recreated for that.
 	DueAt metav1.Time `json:"dueAt"`
 
+	// heldUntil is until when no pod of the group is scheduled, because one was evicted and drains
+	// may retry it by its name. It is set only where evictions of the set are limited.
+	// +optional
+	HeldUntil *metav1.Time `json:"heldUntil,omitempty"`
+
 	// wholeAt is when all pods of the group that came after ran; absent until then.
 	// +optional
 	WholeAt *metav1.Time `json:"wholeAt,omitempty"`

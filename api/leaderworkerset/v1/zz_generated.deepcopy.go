@@ -38,6 +38,10 @@ func (in *GroupRestarts) DeepCopyInto(out *GroupRestarts) {
 	}
 	in.FailedAt.DeepCopyInto(&out.FailedAt)
 	in.DueAt.DeepCopyInto(&out.DueAt)
+	if in.HeldUntil != nil {
+		in, out := &in.HeldUntil, &out.HeldUntil
+		*out = (*in).DeepCopy()
+	}
 	if in.WholeAt != nil {
 		in, out := &in.WholeAt, &out.WholeAt
 		*out = (*in).DeepCopy()

@@ -121,6 +121,10 @@ kind: Configuration
 gangSchedulingManagement:
   schedulerProvider: {{ . }}
 {{- end }}
+{{- if eq ((.Values.disruption).budget | toString) "Groups" }}
+disruption:
+  budget: Groups
+{{- end }}
 {{- with .Values.featureGates }}
 featureGates: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -49,6 +49,8 @@ type SetStatus struct {
 
 	// Unattended is why no operator acts on the set; absent while one does, or where you may not see it.
 	Unattended *Wait `json:"unattended,omitempty"`
+	// Disruption is absent for a set whose evictions are not limited, or where you may not see it.
+	Disruption *workload.Allowance `json:"disruption,omitempty"`
 	// Conditions are those in the set's status.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Waiting is what the set itself waits for.
@@ -148,6 +150,7 @@ func Status(s clilws.Survey) *SetStatus {
 		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key, RevisionNumber: numberOf(s, s.Standing.Key),
 		Paused:     lws.Paused(set),
 		Unattended: unattended(s),
+		Disruption: s.Standing.Allowance,
 		Conditions: set.Status.Conditions,
 		Waiting:    append(waits(s, s.Plan), leadersRefused(s)...),
 		Due:        due(s),
@@ -298,6 +301,9 @@ func (s *SetStatus) header(p *page) {
 		state += ", being deleted for " + p.age(s.DeletedAt)
 	}
 	p.linef("revision %s, set created %s ago%s", dash(revision.Title(s.RevisionNumber, s.Revision)), p.age(&s.CreatedAt), state)
+	if s.Disruption != nil {
+		p.linef("evictions: %s", s.Disruption.Why)
+	}
 	if s.Unattended != nil {
 		p.linef("%s (%s)", s.Unattended.Message, s.Unattended.Reason)
 	}

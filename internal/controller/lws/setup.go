@@ -9,10 +9,12 @@ package lws
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +32,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/budgetcache"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/gangcache"
 	"lockstep.dev/lockstep/internal/kinds"
@@ -67,8 +70,8 @@ func ClientOptions() client.Options {
 // Setup adds the controllers to the manager. Its client must read its own writes. The starter
 // watches the objects of gang schedulers once it runs. Of the logs of failed containers, the last
 // lines are kept, or none.
-// scheduler places sets with spec.scheduling, or is empty.
-func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, crashLogLines int64) error {
+// scheduler places sets with spec.scheduling, or is empty. limitsEvictions holds for sets without the annotation.
+func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, limitsEvictions bool, crashLogLines int64) error {
 	if err := lwscache.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -80,6 +83,13 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, crashLogL
 	memory := lwscache.NewMemory()
 	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory)
 	watchGangs(starter, observer, scheduler, sets, groups)
+	watched := &budgetcache.Watch{Manager: mgr, Failed: report.WatchFailed, Changed: func(budget *policyv1.PodDisruptionBudget) {
+		named := budget.Labels[lwsv1.SetNameLabelKey] // none on a budget of a user, which concerns all sets beside it
+		sets.add(gather, slices.DeleteFunc(observer.SetNames(context.Background()), func(set types.NamespacedName) bool {
+			return set.Namespace != budget.Namespace || named != "" && named != set.Name
+		})...)
+	}}
+	observer.Budgets = budgetcache.Budgets{ByDefault: limitsEvictions, Reader: watched.Reader}
 	pods, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err

@@ -202,6 +202,7 @@ func checkAnnotations(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 		parse   func(value string) error
 	}{
 		{lwsv1.PausedAnnotationKey, []string{lwsv1.PausedValue, "false"}, nil},
+		{workload.DisruptionBudgetAnnotationKey, []string{workload.DisruptionByGroup, workload.UnlimitedDisruption}, nil},
 		{lwsv1.HistoryLimitAnnotationKey, nil, parseHistoryLimit},
 		{lwsv1.GangSchedulerAnnotationKey, []string{gang.Volcano, lwsv1.NoGangScheduler}, nil},
 		{backoff.AnnotationKey, nil, errorOf(backoff.Parse)},

@@ -25,7 +25,11 @@ func Warnings(set, old *lwsv1.LeaderWorkerSet) []string {
 }
 
 func warn(set *lwsv1.LeaderWorkerSet) []string {
-	return append(warnGangScheduler(set), warnAnnotations(set)...)
+	warnings := append(warnGangScheduler(set), warnAnnotations(set)...)
+	if unavailable, _ := workload.Budget(set); unavailable < 1 && workload.LimitsEvictions(set, false) {
+		warnings = append(warnings, "maxUnavailable is 0: evictions of this set's pods are always refused, so node drains wait")
+	}
+	return warnings
 }
 
 // warnStored warns of what a new set may not have. A stored set that has it may be changed all the same.

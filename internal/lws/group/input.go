@@ -58,7 +58,7 @@ func restore(g *input) (p lws.Plan, next bool) {
 
 // pods is the group of a leader as package restart reads it.
 func (g *input) pods(leader *corev1.Pod) restart.Group {
-	return restart.Group{Set: g.Set, Index: g.Index, Leader: leader, Workers: g.Workers, Pods: g.Pods, KeepsLogs: g.KeepsLogs}
+	return restart.Group{Set: g.Set, Index: g.Index, Leader: leader, Workers: g.Workers, Pods: g.Pods, KeepsLogs: g.KeepsLogs, HoldsNames: g.HoldsNames}
 }
 
 type ordinalMaker struct{ *input }
@@ -125,6 +125,11 @@ func (g ordinalMaker) ungate() (p lws.Plan, next bool) {
 	}
 	if left := lws.ObjectsOf(identity.KindPod, g.Pods.Previous); len(left) > 0 {
 		p.Wait(lws.GoneWait(g.Set, fmt.Sprintf("leader %s is scheduled once these are gone: ", g.Leader.Name), left, time.Time{}))
+		return p, false
+	}
+	if held := restart.HeldUntil(g.Set, g.Index); g.Now.Before(held) {
+		p.Await(held, lws.CodeHeld, fmt.Sprintf("leader %s is scheduled at %s: drains may still retry the old pods of its group",
+			g.Leader.Name, held.UTC().Format(time.RFC3339)))
 		return p, false
 	}
 	p.Do(action.Ungate{

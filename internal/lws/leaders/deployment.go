@@ -23,6 +23,10 @@ func (m *deploymentMaker) Desired() (action.Object, *corev1.PodTemplateSpec) {
 
 func (m *deploymentMaker) Differs(object action.Object, applied string) bool {
 	live, desired := m.Deployment.Own(), object.(*appsv1.Deployment)
+	grants := m.LeadersKey() != m.Target.Key || m.IsDisplaced || live.Spec.Paused && !desired.Spec.Paused
+	if grants && m.Limit != nil && m.Limit.Hold != nil { // closed before granted
+		return false
+	}
 	return !isLabelledAs(live, desired) || live.Annotations[lws.AppliedAnnotationKey] != applied || !lws.Contains(&live.Spec, &desired.Spec) || live.Spec.Paused != desired.Spec.Paused
 }
 
@@ -68,6 +72,24 @@ func (m *deploymentMaker) toUpdate() int32 {
 // rolls reports whether the Deployment replaces leaders. It may have more of them meanwhile.
 func (m *deploymentMaker) rolls() bool {
 	return m.superseded() > 0 || slices.ContainsFunc(m.LeadersAndLeaving(), m.LeadersOwner().Replaces)
+}
+
+// Moves implements Maker.
+func (m *deploymentMaker) Moves() bool {
+	return !m.HoldsRollout() && m.LeaderDeployment() != nil && (m.toUpdate() > 0 || m.rolls())
+}
+
+// Places implements Maker. No leader has the name of another one, and a Deployment that rolls has more of them.
+func (m *deploymentMaker) Places() (n int32, isPlace func(leader string) bool) {
+	n = workload.Replicas(m.Set)
+	if m.Moves() {
+		n += workload.Surge(m.Set)
+	}
+	isLed := map[string]bool{}
+	for i := range m.Rows {
+		isLed[m.Rows[i].LeaderName] = true
+	}
+	return n, func(leader string) bool { return isLed[leader] }
 }
 
 // superseded is how many leaders the Deployment has of templates before the present one.

@@ -240,6 +240,25 @@ func (m *statefulSetMaker) Correct(c *lws.Standing) {
 	}
 }
 
+// Moves implements Maker. The partition has granted some groups, and grants all others from the user's on unless the
+// rollout is paused.
+func (m *statefulSetMaker) Moves() bool {
+	r := m.Rollout
+	return slices.ContainsFunc(r.Places, func(p rollout.Place) bool {
+		return p.Outdated && p.Index >= r.Keep && p.Index < r.Replicas && (!r.Paused || p.Index >= r.Partition && !r.Changed)
+	})
+}
+
+// Places implements Maker: those of the spec, and surge groups. A leader has the same name again.
+func (m *statefulSetMaker) Places() (n int32, isPlace func(leader string) bool) {
+	n = max(workload.Replicas(m.Set), m.Course.Replicas)
+	if sts := m.LeaderStatefulSet(); sts != nil {
+		n = max(n, workload.PodsOf(sts))
+	}
+	names := action.Names{Base: m.Set.Name, End: n}
+	return n, names.Has
+}
+
 // Settle implements Maker. It marks the records of leaders that the rollout replaces. It does so before the partition
 // is lowered: a new template starts with no group replaced. They are unmarked once the StatefulSet controller has
 // observed a template that keeps them. Groups up to the last that exists or is wanted may come back.

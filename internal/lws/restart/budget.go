@@ -3,8 +3,10 @@ package restart
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -15,7 +17,7 @@ import (
 // the count then survives whatever ends. Where the status has no room for more groups it counts none.
 func IsCounted(set *lwsv1.LeaderWorkerSet, index int, decision *Decision) bool {
 	entry := Entry(set, index)
-	return set.Spec.LeaderWorkerTemplate.MaxGroupRestarts == nil || len(set.Status.Restarts) >= restartsAtMost ||
+	return set.Spec.LeaderWorkerTemplate.MaxGroupRestarts == nil && decision.HeldUntil == nil || len(set.Status.Restarts) >= restartsAtMost ||
 		entry != nil && entry.Leader == decision.Leader
 }
 
@@ -26,12 +28,21 @@ func NewlyCounted(before, after *lwsv1.LeaderWorkerSet) []int {
 	for i := range after.Status.Restarts {
 		now := &after.Status.Restarts[i]
 		was := ptr.Deref(Entry(before, int(now.Index)), lwsv1.GroupRestarts{})
-		isNew := after.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil && was.Leader != now.Leader
+		isNew := (after.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil || now.HeldUntil != nil) && was.Leader != now.Leader
 		if isNew || !ptr.Equal(was.Recreations, now.Recreations) {
 			indexes = append(indexes, int(now.Index))
 		}
 	}
 	return indexes
+}
+
+// heldFor is how long the names of a group stay unused after a pod of it was evicted. A drain that still waits for another
+// pod of the group evicts whatever has its name by then: kubectl retries after 5 s, and the cluster autoscaler after 10 s.
+const heldFor = 12 * time.Second
+
+// HeldUntil is when the pods of a group may be scheduled at the earliest, or zero.
+func HeldUntil(set *lwsv1.LeaderWorkerSet, index int) time.Time {
+	return ptr.Deref(ptr.Deref(Entry(set, index), lwsv1.GroupRestarts{}).HeldUntil, metav1.Time{}).Time
 }
 
 // IsRecovered reports whether a user recovers the group of a leader. The annotation is removed when

@@ -34,6 +34,8 @@ type Decision struct {
 	Exhausted bool `json:"exhausted,omitempty"`
 	// At is when the failure was found.
 	At metav1.Time `json:"at"`
+	// HeldUntil is when the next pods of the group may be scheduled at the earliest, or nil.
+	HeldUntil *metav1.Time `json:"heldUntil,omitempty"`
 	Failure
 }
 
@@ -69,6 +71,9 @@ func (g Group) Decide(failure *Failure, now time.Time) *Decision {
 	}
 	if !decision.Disrupted {
 		decision.Count++
+	}
+	if g.HoldsNames && failure.isEvicted {
+		decision.HeldUntil = new(metav1.NewTime(decision.At.Add(heldFor)))
 	}
 	if g.KeepsLogs {
 		decision.AwaitLogs()
@@ -120,7 +125,7 @@ const noteLength = 120
 
 // verbs say what became of a pod, by the reason of its disruption or of its failure. Any other pod failed.
 var verbs = map[string]string{
-	"EvictionByEvictionAPI":         "was drained",
+	reasonEvicted:                   "was drained",
 	"PreemptionByScheduler":         "was preempted",
 	"DeletionByTaintManager":        "lost its node",
 	"DeletionByPodGC":               "lost its node",

@@ -21,6 +21,8 @@ type Group struct {
 	Pods    identity.Claim[*corev1.Pod]
 	// KeepsLogs is set where the logs of failed containers are kept.
 	KeepsLogs bool
+	// HoldsNames is set if no pod under the names of the group is scheduled for a while after one was evicted.
+	HoldsNames bool
 }
 
 // Failure is why a group is to be recreated.
@@ -32,6 +34,8 @@ type Failure struct {
 	// Disrupted is set if a pod of the group was drained, preempted or evicted. The failure then counts neither for
 	// the back-off nor for maxGroupRestarts.
 	Disrupted bool `json:"disrupted,omitempty"`
+	// isEvicted is set if a pod of the group was evicted through the API, as a drain does.
+	isEvicted bool
 	// Disruption is the reason for which the pod that failed was disrupted, or empty.
 	Disruption string `json:"disruption,omitempty"`
 	// Containers are those that failed with the group.
@@ -43,6 +47,7 @@ const (
 	CodePodRestarted     = "PodRestarted"
 	CodePodEnded         = "PodEnded"
 	CodePodDeleted       = "PodDeleted"
+	CodePodEvicted       = "PodEvicted"
 	CodePodGone          = "PodGone"
 	CodeWorkersetDeleted = "StatefulSetDeleted"
 	CodeLeaderReplaced   = "LeaderReplaced"
@@ -68,6 +73,9 @@ func disruption(pod *corev1.Pod) string {
 	}
 	return ""
 }
+
+// reasonEvicted is the reason of a disruption by the eviction API.
+const reasonEvicted = "EvictionByEvictionAPI"
 
 // Recreates reports whether the policy of a set recreates groups when a pod of theirs fails.
 func Recreates(set *lwsv1.LeaderWorkerSet) bool {

@@ -50,12 +50,16 @@ func (g Group) FailureOfLeader(now time.Time) *Failure {
 func (f *Failure) of(members []member, now time.Time) *Failure {
 	for _, m := range members {
 		f.Disrupted = f.Disrupted || disruption(m.Pod) != ""
+		f.isEvicted = f.isEvicted || disruption(m.Pod) == reasonEvicted
 		f.Containers = append(f.Containers, containersOf(m.Pod, f, now)...)
 	}
 	slices.SortStableFunc(f.Containers, func(a, b lwsv1.ContainerFailure) int {
 		return cmp.Or(a.At.Compare(b.At.Time), cmp.Compare(len(a.Pod), len(b.Pod)), cmp.Compare(a.Pod, b.Pod))
 	})
 	f.Containers = f.Containers[:min(len(f.Containers), containersKept)]
+	if f.Code == CodePodDeleted && f.Disruption == reasonEvicted {
+		f.Code = CodePodEvicted
+	}
 	return f
 }
 

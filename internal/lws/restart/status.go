@@ -104,7 +104,7 @@ func (s *Status) entry(set *lwsv1.LeaderWorkerSet, index int, revision string, d
 	entry := lwsv1.GroupRestarts{
 		Index: int32(index), Leader: decision.Leader, Revision: revision,
 		Count: decision.Count, FailedAt: decision.At, DueAt: decision.Due(set), Containers: decision.Containers,
-		Recreations: decision.Recreations,
+		Recreations: decision.Recreations, HeldUntil: decision.HeldUntil,
 	}
 	last := Entry(set, index)
 	if last != nil {

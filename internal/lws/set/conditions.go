@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -139,6 +140,7 @@ func delayed(t *table.Table) action.Reason {
 
 // notices are what users are told beside the progress of a set.
 func notices(t *table.Table) []status.Notice {
+	lacks := ptr.Deref(t.Limit, table.Limit{}).Lacks
 	return []status.Notice{
 		{ // it says something only in leftAlone
 			Kind: lws.CodeUnsupported, OverReason: "Supported", Over: "this version of Lockstep knows all that the set has", Ended: "Supported",
@@ -169,6 +171,10 @@ func notices(t *table.Table) []status.Notice {
 		{
 			Kind: lws.CodeNameConflict, Says: t.Conflict, Again: lws.ConflictLook,
 			OverReason: "NoNameConflict", Over: "every name this set needs is its own or free", Ended: "NameConflictResolved",
+		},
+		{
+			Kind: ConditionBudgetMissing, Reason: lacks.Code, Says: lacks.Sentence, Again: lws.ConflictLook,
+			OverReason: "DisruptionBudgetFound", Over: "nothing keeps this set from the PodDisruptionBudget that it asks for", Ended: "DisruptionBudgetFound",
 		},
 	}
 }

@@ -18,6 +18,12 @@ var rules = []func(*table.Table) lws.Plan{
 	awaitEnds,    // look again when what the status says may have ended
 	helpPrevious, // delete garbage that the collector did not delete in time
 	func(t *table.Table) lws.Plan { return scheduling.Of(t).Keep() }, // create the Workload before any leader
+	func(t *table.Table) (p lws.Plan) { // keep the PodDisruptionBudget of the set
+		if t.Evictions != nil {
+			p = limitEvictions(t)
+		}
+		return p
+	},
 	leaders.Apply, // create or apply the StatefulSet or Deployment of the leaders
 	keepService,   // create or repair the shared Service
 	func(t *table.Table) lws.Plan { return t.Maker.Admit() }, // let gated leaders be scheduled

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -27,6 +28,7 @@ func helpPrevious(t *table.Table) (p lws.Plan) {
 		lws.ObjectsOf(identity.KindPod, t.Leaders.Previous),
 		lws.ObjectsOf(identity.KindService, t.Service.Previous),
 		lws.ObjectsOf(identity.KindControllerRevision, t.Revisions.Previous),
+		lws.ObjectsOf(identity.KindPodDisruptionBudget, ptr.Deref(t.Evictions, workload.Evictions{}).Budget.Previous),
 	))
 	if t.Waiting.Message != "" {
 		p.Await(t.Waiting.Until, lws.CodePreviousIncarnation, t.Waiting.Message)

@@ -133,7 +133,7 @@ func reconciling(t *table.Table, wanted []metav1.Condition) (reason, message str
 		return progressing.Reason, progressing.Message
 	}
 	for _, n := range notices(t) {
-		if n.Says != "" {
+		if n.Says != "" && n.Kind != ConditionBudgetMissing { // no group waits for it
 			return cmp.Or(n.Reason, n.Kind), n.Says
 		}
 	}

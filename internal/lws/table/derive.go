@@ -16,8 +16,11 @@ func Of(w lws.SetSnapshot, newMaker func(*Table) Maker) (*Table, lws.Plan) {
 	t.Set, t.Maker = t.set, newMaker(t)
 	t.ExhaustedBy = t.exhaustedLeaders()
 	t.RefusalText = w.RefusedSpec()
-	if len(w.Refused) > 0 {
-		t.Hindrance = lws.RefusedMessage(w.Refused...)
+	if len(t.Refused) > 0 {
+		t.takeRefused()
+	}
+	if len(t.Refused) > 0 {
+		t.Hindrance = lws.RefusedMessage(t.Refused...)
 	}
 	t.wait = awaitNames(t)
 	t.Held = t.RefusalText != "" || t.wait.holds || len(t.StatefulSet.Foreign)+len(t.Deployment.Foreign) > 0
@@ -29,6 +32,13 @@ func Of(w lws.SetSnapshot, newMaker func(*Table) Maker) (*Table, lws.Plan) {
 	t.Conflict = conflicts(t)
 	t.Rollout, t.Course = t.Maker.Rolling()
 	t.Standing = t.count()
+	if t.Evictions != nil && t.Evictions.IsAsked {
+		t.Limit = limit(t)
+		t.Standing.Allowance = &t.Limit.Allowance
+		if t.Limit.Hold != nil { // closed before granted
+			t.Course.Partition = max(t.Course.Partition, min(t.Rollout.Partition, t.Rollout.Replicas))
+		}
+	}
 	t.Maker.Settle(&t.Restarted)
 	t.Unresolved = unresolvedLeaders(t)
 	t.Delay = delays(t)

@@ -83,6 +83,10 @@ type Maker interface {
 	Correct(*lws.Standing)
 	// Rolling returns where a rolling update stands, and where it goes next.
 	Rolling() (rollout.State, rollout.Course)
+	// Moves reports whether a rollout replaces groups, or will without anybody's doing.
+	Moves() bool
+	// Places returns how many groups there are or will be, and whether the group of a leader without a row is one of them.
+	Places() (n int32, isPlace func(leader string) bool)
 	// Missing returns how many leaders cannot be created, and what should create them.
 	Missing() (code, object string, n int32)
 	// InService returns the sizes of the groups that are in the PodGroup of all pods, and how many more there is room for.
@@ -152,6 +156,9 @@ type Table struct {
 	// Rollout is where a rolling update stands, and Course where it goes next.
 	Rollout rollout.State
 	Course  rollout.Course
+	// Limit says how many pods of the set must stay, or is nil. budgetRefused is what is refused of its budget.
+	Limit         *Limit
+	budgetRefused string
 	// PVCsPending is set while PVCs would go with what owns them: no leader is replaced then.
 	PVCsPending bool
 }
