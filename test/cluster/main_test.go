@@ -148,6 +148,7 @@ var smoke = []struct {
 	{"strict mode waits for the operator", TestStrictWaitsForTheOperator},
 	{"an exclusive topology", TestExclusiveTopology},
 	{"gangs", TestGangs},
+	{"a drain takes one group at a time", TestADrainTakesOneGroupAtATime},
 	{"the operator's token is bounded", TestTheOperatorsTokenIsBounded},
 	{"a settled set is not written", TestSettledSetIsNotWritten},
 	{"uninstalled", TestUninstallWithProtectedClaims},
