@@ -81,7 +81,7 @@ func repairBudget(t *table.Table, own *policyv1.PodDisruptionBudget) (p lws.Plan
 	return p
 }
 
-// countedLeaders is that no leader lives beside those that were counted: a cache may not show one yet.
+// countedLeaders requires that no leader lives beside those that were counted: a cache may not show one yet.
 func countedLeaders(t *table.Table) action.Standing {
 	counted := action.Standing{
 		Kind: identity.KindPod, Namespace: t.Set.Namespace, Labels: workload.LeaderSelector(t.Set.Name),

@@ -83,7 +83,7 @@ type Maker interface {
 	Correct(*lws.Standing)
 	// Rolling returns where a rolling update stands, and where it goes next.
 	Rolling() (rollout.State, rollout.Course)
-	// Moves reports whether a rollout replaces groups, or will without anybody's doing.
+	// Moves reports whether a rollout replaces groups, or will without a change by a user.
 	Moves() bool
 	// Places returns how many groups there are or will be, and whether the group of a leader without a row is one of them.
 	Places() (n int32, isPlace func(leader string) bool)
