@@ -62,7 +62,7 @@ type SetSnapshot struct {
 	LeaderVolumes identity.Claim[*volumes.PVC]
 	// PVCs are those of the set's leaders and workers.
 	PVCs identity.Claim[*volumes.PVC]
-	// Evictions is what limits evictions of the set's pods. It is nil where neither the set nor this process asks for it.
+	// Evictions says what limits evictions of the set's pods. It is nil where no set of this process asks for a budget.
 	Evictions *workload.Evictions
 	// Draining are the groups beyond the StatefulSet's replicas that still have pods and PVCs.
 	Draining map[int]bool

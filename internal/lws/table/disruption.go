@@ -17,7 +17,7 @@ import (
 // Limit says how many pods of a set must stay. It is nil for a set that does not ask.
 type Limit struct {
 	workload.Allowance
-	// MinAvailable is what the PodDisruptionBudget is to say: all pods that exist or will, or one fewer.
+	// MinAvailable is the number of the PodDisruptionBudget: all pods that exist or will, or one fewer.
 	MinAvailable int32
 	// Counts is how many of these are of groups that are not wanted.
 	Counts int32

@@ -46,7 +46,7 @@ func DisruptionBudget(set *lwsv1.LeaderWorkerSet, minAvailable int32) *policyv1.
 	}
 }
 
-// Evictions is what limits the evictions of a set's pods.
+// Evictions says what limits evictions of a set's pods.
 type Evictions struct {
 	// IsAsked is set if the set asks for a PodDisruptionBudget.
 	IsAsked bool
