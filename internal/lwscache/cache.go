@@ -84,7 +84,11 @@ func setKeys(object client.Object) []string {
 	return nameKeys(object.GetLabels()[lwsv1.SetNameLabelKey])
 }
 
+// revisionKeys are none of a StatefulSet's own history, which has the labels of its template: a set has one of each group.
 func revisionKeys(object client.Object) []string {
+	if OfStatefulSet(object) {
+		return nil
+	}
 	return append(ownerKeys(object), setKeys(object)...)
 }
 

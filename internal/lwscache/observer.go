@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,9 +40,9 @@ type Observer struct {
 	Workloads, PodGroups gangcache.Objects
 	// Budgets reads what limits evictions.
 	Budgets budgetcache.Budgets
-	// PodStore is the store of the cache itself, or nil: the cache copies each pod, and a set that comes has the pods of
-	// all its groups listed at each event.
-	PodStore toolscache.Indexer
+	// Stores are those of the cache itself, by kind. Where one lacks, the cache lists copies: a set that starts has all
+	// its objects listed at each event.
+	Stores map[identity.Kind]toolscache.Indexer
 	// Logs is nil where no logs are kept.
 	Logs *Logs
 	// Definition is nil where all fields of sets are known.
@@ -52,7 +51,7 @@ type Observer struct {
 
 // New returns an Observer. cached must have CacheOptions and Index; live must not be a cache.
 func New(cached, live client.Reader, memory *Memory) *Observer {
-	return &Observer{cached: cached, live: live, memory: memory}
+	return &Observer{cached: cached, live: live, memory: memory, Stores: map[identity.Kind]toolscache.Indexer{}}
 }
 
 // reading is one read of a set or a group: what it finds out about owners serves all of it.
@@ -132,10 +131,24 @@ func (o *Observer) Pods(ctx context.Context, statefulSet types.NamespacedName) (
 
 // podsWith returns the cached pods with a key of the index.
 func (o *Observer) podsWith(ctx context.Context, namespace, key string) ([]*corev1.Pod, error) {
-	if o.PodStore != nil {
-		return storedPods(o.PodStore, namespace, key)
+	return stored[*corev1.Pod](ctx, o, identity.KindPod, &corev1.PodList{}, namespace, key)
+}
+
+// stored returns the cached objects of a kind with a key of the index. It does not wait.
+func stored[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, list client.ObjectList, namespace, key string) ([]T, error) {
+	if store := o.Stores[kind]; store != nil {
+		return indexed[T](store, namespace, key)
 	}
-	return listed[*corev1.Pod](ctx, o.cached, &corev1.PodList{}, "pods of "+strconv.Quote(key), client.InNamespace(namespace), keyed(key), client.DisableReadYourWritesConsistency)
+	return listed[T](ctx, o.cached, list, fmt.Sprintf("%ss of %q", kind, key), client.InNamespace(namespace), keyed(key), client.DisableReadYourWritesConsistency)
+}
+
+// indexed reads the index of Index by the name and the keys that the cache gives it.
+func indexed[T client.Object](store toolscache.Indexer, namespace, key string) (all []T, err error) {
+	found, err := store.ByIndex("field:"+indexClaim, namespace+"/"+key)
+	for _, object := range found {
+		all = append(all, object.(T))
+	}
+	return all, err
 }
 
 // keyed selects the objects that the index has under a key.
@@ -151,21 +164,6 @@ func listed[T client.Object](ctx context.Context, from client.Reader, list clien
 		return nil
 	})
 	return all, err
-}
-
-// storedPods reads the index of Index by the name and the keys that the cache gives it.
-func storedPods(store toolscache.Indexer, namespace, key string) ([]*corev1.Pod, error) {
-	found, err := store.ByIndex("field:"+indexClaim, namespace+"/"+key)
-	if err != nil {
-		return nil, fmt.Errorf("list pods of %q: %w", key, err)
-	}
-	pods := make([]*corev1.Pod, 0, len(found))
-	for _, object := range found {
-		if pod, ok := object.(*corev1.Pod); ok {
-			pods = append(pods, pod)
-		}
-	}
-	return pods, nil
 }
 
 // SetNames returns the keys of all cached sets. It does not wait.

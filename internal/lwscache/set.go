@@ -3,7 +3,6 @@ package lwscache
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -175,9 +174,8 @@ func (r *reading) vacantGroups(ctx context.Context, led []lws.Group) (vacant []l
 // owner, in rising order.
 func (o *Observer) GroupsWithObjects(ctx context.Context, set types.NamespacedName) ([]int, error) {
 	var names []string
-	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &corev1.ServiceList{}} {
-		objects, err := listed[client.Object](ctx, o.cached, list, fmt.Sprintf("the objects of groups of %q", set),
-			client.InNamespace(set.Namespace), keyed(ofGroups(set.Name)), client.DisableReadYourWritesConsistency)
+	for kind, list := range map[identity.Kind]client.ObjectList{identity.KindStatefulSet: &appsv1.StatefulSetList{}, identity.KindService: &corev1.ServiceList{}} {
+		objects, err := stored[client.Object](ctx, o, kind, list, set.Namespace, ofGroups(set.Name))
 		if err != nil {
 			return nil, err
 		}

@@ -11,12 +11,12 @@ package quantity
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilstrings "k8s.io/utils/strings"
@@ -33,66 +33,57 @@ func (p *Places) Check(data []byte) error {
 }
 
 func (p *Places) walk(data []byte, judge judge) error {
-	tokens := json.NewDecoder(bytes.NewReader(data))
-	tokens.UseNumber()
+	// Names that occur twice, and strings that are no UTF-8, are left to the decoder.
+	tokens := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	return walk{tokens, judge}.value(p, nil)
 }
 
 // judge is called with the first token of each quantity.
-type judge func(token json.Token, at *place) error
+type judge func(token jsontext.Token, at *place) error
 
 // walk reads JSON once. It skips values whose Go type has no quantity.
 type walk struct {
-	*json.Decoder
+	*jsontext.Decoder
 	judge judge
 }
 
 func (w walk) value(p *Places, at *place) error {
 	if p == nil {
-		var skipped json.RawMessage
-		return w.Decode(&skipped)
+		return w.SkipValue()
 	}
-	token, err := w.Token()
+	token, err := w.ReadToken()
 	if err != nil {
 		return err
 	}
+	opened := token.Kind() // the token is valid until the next one is read
 	if p.here {
 		if err := w.judge(token, at); err != nil {
 			return err
 		}
 	}
-	switch token {
-	case json.Delim('{'):
-		return w.object(p, at)
-	case json.Delim('['):
-		return w.list(p, at)
+	if opened != '{' && opened != '[' {
+		return nil
 	}
-	return nil
-}
-
-func (w walk) object(p *Places, at *place) error {
-	for w.More() {
-		key, err := w.Token()
-		if err != nil {
-			return err
-		}
-		name := key.(string) // the decoder accepts only strings before a colon
-		if err := w.value(p.below(name), &place{above: at, step: name, isKey: p.named == nil}); err != nil {
-			return err
+	for i := 0; err == nil && w.PeekKind() != '}' && w.PeekKind() != ']'; i++ {
+		if opened == '{' {
+			err = w.member(p, at)
+		} else {
+			err = w.value(p.each, &place{above: at, step: strconv.Itoa(i), isIndex: true})
 		}
 	}
-	_, err := w.Token()
+	if err == nil {
+		_, err = w.ReadToken()
+	}
 	return err
 }
 
-func (w walk) list(p *Places, at *place) error {
-	for i := 0; w.More(); i++ {
-		if err := w.value(p.each, &place{above: at, step: strconv.Itoa(i), isIndex: true}); err != nil {
-			return err
-		}
+func (w walk) member(p *Places, at *place) error {
+	key, err := w.ReadToken()
+	if err != nil {
+		return err
 	}
-	_, err := w.Token()
-	return err
+	at = &place{above: at, step: key.String(), isKey: p.named == nil}
+	return w.value(p.below(at.step), at)
 }
 
 // Places are the quantities in the JSON of one Go type. A nil *Places has none.
@@ -235,12 +226,12 @@ type Decimal struct {
 
 // Decimals returns the decimals of what Check lets pass, and the error of Check.
 func (p *Places) Decimals(data []byte) (found []Decimal, err error) {
-	err = p.walk(data, func(token json.Token, at *place) error {
-		text := fmt.Sprint(token)
+	err = p.walk(data, func(token jsontext.Token, at *place) error {
+		text := token.String()
 		if !Harmless(text) {
 			return field.Invalid(at.path(), utilstrings.ShortenString(text, mostShown), advice)
 		}
-		if _, isNumber := token.(json.Number); isNumber && strings.ContainsAny(text, ".eE") {
+		if token.Kind() == '0' && strings.ContainsAny(text, ".eE") {
 			if q, err := resource.ParseQuantity(text); err == nil {
 				found = append(found, Decimal{at.pointer(), q.String()})
 			}
@@ -252,9 +243,9 @@ func (p *Places) Decimals(data []byte) (found []Decimal, err error) {
 
 // Mistyped returns an error with the path of the first value that is no quantity, in JSON that Check lets pass, or nil.
 func (p *Places) Mistyped(data []byte) (mistyped *field.Error) {
-	_ = p.walk(data, func(token json.Token, at *place) error {
-		text := fmt.Sprint(token)
-		if _, err := resource.ParseQuantity(strings.TrimSpace(text)); err == nil || token == nil {
+	_ = p.walk(data, func(token jsontext.Token, at *place) error {
+		text := token.String()
+		if _, err := resource.ParseQuantity(strings.TrimSpace(text)); err == nil || token.Kind() == 'n' {
 			return nil
 		}
 		mistyped = field.TypeInvalid(at.path(), utilstrings.ShortenString(text, mostShown), "must be a quantity: write it like 500m, 1.5Gi or 1e3")

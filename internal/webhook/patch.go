@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	fastjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -68,14 +70,14 @@ func (p *patch) then(operation, path string, v any) {
 
 // value adds the operations for one value at path, which raw has. It decodes only the parts
 // of raw that lead to a change.
-func (p *patch) value(path string, raw json.RawMessage, before, after any) error {
+func (p *patch) value(path string, raw jsontext.Value, before, after any) error {
 	if reflect.DeepEqual(before, after) {
 		return nil
 	}
 	switch after := after.(type) {
 	case map[string]any:
 		if before, inBefore := before.(map[string]any); inBefore {
-			rawMap, err := decoded[map[string]json.RawMessage](raw)
+			rawMap, err := decoded[map[string]jsontext.Value](raw)
 			if err != nil {
 				return err
 			}
@@ -85,7 +87,7 @@ func (p *patch) value(path string, raw json.RawMessage, before, after any) error
 		}
 	case []any:
 		if before, inBefore := before.([]any); inBefore {
-			rawList, err := decoded[[]json.RawMessage](raw)
+			rawList, err := decoded[[]jsontext.Value](raw)
 			if err != nil {
 				return err
 			}
@@ -99,14 +101,14 @@ func (p *patch) value(path string, raw json.RawMessage, before, after any) error
 }
 
 // decoded returns nil for null.
-func decoded[T any](raw json.RawMessage) (into T, err error) {
-	if err := json.Unmarshal(raw, &into); err != nil {
+func decoded[T any](raw jsontext.Value) (into T, err error) {
+	if err := fastjson.Unmarshal(raw, &into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 		return into, fmt.Errorf("decode the object: %w", err)
 	}
 	return into, nil
 }
 
-func (p *patch) object(path string, raw map[string]json.RawMessage, before, after map[string]any) error {
+func (p *patch) object(path string, raw map[string]jsontext.Value, before, after map[string]any) error {
 	all := map[string]any{}
 	maps.Copy(all, before)
 	maps.Copy(all, after)
@@ -131,7 +133,7 @@ func (p *patch) object(path string, raw map[string]json.RawMessage, before, afte
 
 // list compares both lists once. If two elements differ, the old one stays if it comes later
 // in the new list, and is removed if not.
-func (p *patch) list(path string, raw []json.RawMessage, before, after []any) error {
+func (p *patch) list(path string, raw []jsontext.Value, before, after []any) error {
 	was, is := identities(before), identities(after)
 	last := make(map[string]int, len(is))
 	for j, id := range is {

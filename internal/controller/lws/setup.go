@@ -35,6 +35,7 @@ import (
 	"lockstep.dev/lockstep/internal/budgetcache"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/gangcache"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/volumes"
@@ -90,12 +91,14 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, limitsEvi
 		})...)
 	}}
 	observer.Budgets = budgetcache.Budgets{ByDefault: limitsEvictions, Reader: watched.Reader}
-	pods, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	if shared, ok := pods.(toolscache.SharedIndexInformer); ok {
-		observer.PodStore = shared.GetIndexer()
+	for kind, object := range map[identity.Kind]client.Object{identity.KindPod: &corev1.Pod{}, identity.KindStatefulSet: &appsv1.StatefulSet{}, identity.KindService: &corev1.Service{}} {
+		informer, err := mgr.GetCache().GetInformer(context.Background(), object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
+			observer.Stores[kind] = shared.GetIndexer()
+		}
 	}
 	definition := lwscache.NewDefinition(mgr.GetAPIReader())
 	observer.Definition = definition

@@ -40,7 +40,7 @@ func keepWorkers(g *input) (p lws.Plan, next bool) {
 	if !workload.LacksPods(sts) {
 		return p, false
 	}
-	p.TouchStalled(sts, g.Now, g.Stalled, g.IsFirstFree(sts))
+	p.TouchStalled(sts, g.Now, g.Stalled, !g.Stalled.IsZero() && g.IsFirstFree(sts))
 	return p, false
 }
 

@@ -35,7 +35,7 @@ func delays(t *Table) (found Delay) {
 		if g.IsReady {
 			continue
 		}
-		if sts := g.Workers.Own(); sts != nil && len(g.Conflicts(t.Set)) == 0 && g.IsFirstFree(sts) && t.Stalls(sts, g.Stalled) {
+		if sts := g.Workers.Own(); sts != nil && t.Stalls(sts, g.Stalled) && len(g.Conflicts(t.Set)) == 0 && g.IsFirstFree(sts) {
 			mine[lws.CodeFailedCreate] = "statefulset " + sts.Name
 		}
 		for _, pod := range g.AllPods() {

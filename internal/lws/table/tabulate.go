@@ -35,19 +35,23 @@ func (t *Table) tabulate() {
 		known[int(failed.Index)] = true
 	}
 	delete(known, identity.NoOrdinal)
-	groups := slices.Concat(t.Groups, t.Vacant)
-	for i := range groups {
-		delete(known, groups[i].Index)
+	parts := [][]lws.Group{t.Groups, t.Vacant, nil}
+	for _, groups := range parts {
+		for i := range groups {
+			delete(known, groups[i].Index)
+		}
 	}
 	for _, index := range slices.Sorted(maps.Keys(known)) {
-		groups = append(groups, lws.Group{Identity: workload.Identity{Index: index}})
+		parts[2] = append(parts[2], lws.Group{Identity: workload.Identity{Index: index}})
 	}
 	t.Rows = make([]Row, 0, len(t.Groups))
-	for i := range groups {
-		if r := t.newRow(&groups[i], taken); r.Leader != nil {
-			t.Rows = append(t.Rows, r)
-		} else {
-			t.vacant = append(t.vacant, r)
+	for _, groups := range parts { // each in its place: there are many
+		for i := range groups {
+			if r := t.newRow(&groups[i], taken); r.Leader != nil {
+				t.Rows = append(t.Rows, r)
+			} else {
+				t.vacant = append(t.vacant, r)
+			}
 		}
 	}
 	t.unknown = t.newRow(&lws.Group{Identity: workload.Identity{Index: math.MaxInt32}}, taken).state
