@@ -7,27 +7,9 @@ package config
 
 import "embed"
 
-// Access holds the operator's service account and every role.
+// Files holds, by directory: rbac, the service accounts and every role; deployment, the operator as it runs inside a
+// cluster, and the Services in front of it; protection, the admission policies that protect PVCs in use; webhook, the
+// configurations in the form that calls a Service; policy, those that protect labels and owners, and bound the operator.
 //
-//go:embed rbac/*.yaml
-var Access embed.FS
-
-// Webhooks holds the webhook configurations, in the form that calls a Service.
-//
-//go:embed webhook/*.yaml
-var Webhooks embed.FS
-
-// Deployment holds the operator itself, as it runs inside a cluster, and the Services in front of it.
-//
-//go:embed deployment/*.yaml
-var Deployment embed.FS
-
-// Policy holds the admission policies that protect labels and ownerReferences, and bound the operator.
-//
-//go:embed policy/*.yaml
-var Policy embed.FS
-
-// Protection holds the admission policies that protect claims in use.
-//
-//go:embed protection/*.yaml
-var Protection embed.FS
+//go:embed rbac/*.yaml deployment/*.yaml protection/*.yaml webhook/*.yaml policy/*.yaml
+var Files embed.FS

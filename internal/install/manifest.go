@@ -129,8 +129,9 @@ func (s shape) manifests() []*unstructured.Unstructured {
 	for _, u := range all {
 		u.SetLabels(map[string]string{nameLabel: setsLabel, "app.kubernetes.io/instance": setsLabel})
 	}
-	for _, files := range []fs.FS{crd.Files, config.Access, config.Deployment, config.Protection, config.Webhooks, config.Policy} {
-		all = append(all, read(files)...)
+	all = append(all, read(crd.Files, ".")...)
+	for _, dir := range []string{"rbac", "deployment", "protection", "webhook", "policy"} {
+		all = append(all, read(config.Files, dir)...)
 	}
 	all = slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool { return !s.wants(u) })
 	for _, u := range all {
@@ -262,9 +263,9 @@ func (o Options) print() error {
 	return nil
 }
 
-// read returns the objects of all YAML files, in the order of the files' names.
-func read(files fs.FS) (all []*unstructured.Unstructured) {
-	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+// read returns the objects of all YAML files of a directory, in the order of the files' names.
+func read(files fs.FS, dir string) (all []*unstructured.Unstructured) {
+	err := fs.WalkDir(files, dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -278,10 +279,7 @@ func read(files fs.FS) (all []*unstructured.Unstructured) {
 
 func decode(text []byte) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	if err := sigsyaml.Unmarshal(text, u); err != nil {
-		panic(err)
-	}
-	return u
+	return must(u, sigsyaml.Unmarshal(text, u))
 }
 
 // must returns what cannot fail for manifests.

@@ -295,7 +295,7 @@ func TestPrintedManifestsAreThoseApplied(t *testing.T) {
 	o := in("i", with("protection: {mode: Hold}"))
 	o.Print, o.Out = true, &out
 	expect.OK(t, Install(t.Context(), o))
-	printed := read(fstest.MapFS{"all.yaml": {Data: out.Bytes()}})
+	printed := read(fstest.MapFS{"all.yaml": {Data: out.Bytes()}}, ".")
 	expect.Equal(t, leaves(load(t, o)), leaves(printed))
 }
 

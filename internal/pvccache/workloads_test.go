@@ -264,11 +264,11 @@ func TestDeletedPoliciesAreMissing(t *testing.T) {
 
 func TestTheExpectedPoliciesAreInstalled(t *testing.T) {
 	var all strings.Builder
-	err := fs.WalkDir(config.Protection, ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(config.Files, "protection", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		content, err := fs.ReadFile(config.Protection, path)
+		content, err := fs.ReadFile(config.Files, path)
 		all.Write(content)
 		return err
 	})

@@ -98,7 +98,7 @@ func object(t *testing.T, text, patch []byte) *unstructured.Unstructured {
 // validator compiles a policy as the API server does, without the condition about who sent the request.
 func validator(t *testing.T, file string) validating.Validator {
 	t.Helper()
-	text, err := fs.ReadFile(config.Policy, "policy/"+file+".yaml")
+	text, err := fs.ReadFile(config.Files, "policy/"+file+".yaml")
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	if err == nil {
 		first, _, _ := bytes.Cut(text, []byte("\n---\n"))
