@@ -64,7 +64,7 @@ func (o *output) text(r render.Report, now time.Time) (string, error) {
 		return render.Text(r, now), nil
 	}
 	var text strings.Builder
-	err := o.printer.PrintObj(r, &text)
+	err := o.printer.PrintObj(render.Printed{Report: r}, &text)
 	return text.String(), err
 }
 

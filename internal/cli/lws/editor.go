@@ -125,17 +125,12 @@ func Restart(now time.Time) Decide {
 		if template.LeaderTemplate != nil {
 			metav1.SetMetaDataAnnotation(&template.LeaderTemplate.ObjectMeta, RestartedAtKey, moment)
 		}
-		return Change{Verb: "restarted", After: after}, notPaused("restart", set)
+		if lws.Paused(set) {
+			return Change{}, fmt.Errorf("cannot restart leaderworkerset %q while its rollout is paused; "+
+				"resume it first with: kubectl lockstep rollout resume %[1]s -n %s", set.Name, set.Namespace)
+		}
+		return Change{Verb: "restarted", After: after}, nil
 	}
-}
-
-// notPaused returns the error that a verb is refused while the rollout of the set is paused, or nil.
-func notPaused(verb string, set *lwsv1.LeaderWorkerSet) error {
-	if !lws.Paused(set) {
-		return nil
-	}
-	return fmt.Errorf("cannot %s leaderworkerset %q while its rollout is paused; resume it first with: kubectl lockstep rollout resume %s -n %s",
-		verb, set.Name, set.Name, set.Namespace)
 }
 
 // Undo restores the template of an earlier revision.

@@ -221,8 +221,7 @@ func leaders(ctx context.Context, observer *lwscache.Observer, w lws.SetSnapshot
 func indices(ctx context.Context, observer *lwscache.Observer, w lws.SetSnapshot) ([]int, error) {
 	found, err := observer.GroupsWithObjects(ctx, client.ObjectKeyFromObject(w.Set))
 	for _, pod := range slices.Concat(w.Leaders.Owned, w.Leaders.Previous, w.Leaders.Orphans, w.Leaders.Foreign) {
-		_, index := identity.ParentAndOrdinal(pod.Name)
-		found = append(found, index)
+		found = append(found, identity.Ordinal(pod.Name))
 	}
 	for _, failed := range w.Set.Status.Restarts {
 		found = append(found, int(failed.Index))

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"lockstep.dev/lockstep/internal/cli/check"
 )
@@ -17,9 +16,6 @@ type Checked struct {
 	Failures int          `json:"failures"`
 	Lines    []check.Line `json:"lines"`
 }
-
-// DeepCopyObject implements runtime.Object.
-func (c *Checked) DeepCopyObject() runtime.Object { copied := *c; return &copied }
 
 // Check returns the findings of a check.
 func Check(lines []check.Line) *Checked {

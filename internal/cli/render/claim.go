@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
@@ -67,12 +66,6 @@ type ClaimWhyList struct {
 	// Free is how many PVCs are not in use, and left out.
 	Free int `json:"free"`
 }
-
-// DeepCopyObject implements runtime.Object.
-func (c *ClaimWhy) DeepCopyObject() runtime.Object { w := *c; return &w }
-
-// DeepCopyObject implements runtime.Object.
-func (l *ClaimWhyList) DeepCopyObject() runtime.Object { w := *l; return &w }
 
 // Claim reports on one PVC.
 func Claim(found *clipvc.Found) *ClaimWhy {

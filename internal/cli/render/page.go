@@ -6,6 +6,7 @@ package render
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
@@ -30,9 +32,18 @@ const namedAtMost = 4
 
 // Report is a value that commands print: as it is for programs, and as text for people.
 type Report interface {
-	runtime.Object
+	GetObjectKind() schema.ObjectKind
 	write(p *page)
 }
+
+// Printed is a report in the form that printers take. They change nothing of it.
+type Printed struct{ Report }
+
+// DeepCopyObject implements runtime.Object.
+func (p Printed) DeepCopyObject() runtime.Object { return p }
+
+// MarshalJSON implements json.Marshaler.
+func (p Printed) MarshalJSON() ([]byte, error) { return json.Marshal(p.Report) }
 
 // Text returns a report as text. Ages are those at now.
 func Text(r Report, now time.Time) string { return textOf(now, r.write) }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/action"
@@ -84,12 +83,6 @@ type SetPlanList struct {
 
 	Items []SetPlan `json:"items"`
 }
-
-// DeepCopyObject implements runtime.Object.
-func (p *SetPlan) DeepCopyObject() runtime.Object { c := *p; return &c }
-
-// DeepCopyObject implements runtime.Object.
-func (l *SetPlanList) DeepCopyObject() runtime.Object { c := *l; return &c }
 
 // Plan returns the plan of a survey.
 func Plan(s clilws.Survey) *SetPlan {

@@ -151,9 +151,6 @@ type Revision struct {
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// DeepCopyObject implements runtime.Object.
-func (h *SetHistory) DeepCopyObject() runtime.Object { c := *h; return &c }
-
 // History returns the history of a set from its revisions by rising number.
 func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistory {
 	set := s.Set.Set

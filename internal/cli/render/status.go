@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -135,9 +134,6 @@ type GroupFailure struct {
 	// Containers are those that failed with the group when it failed last, the first to end first.
 	Containers []lwsv1.ContainerFailure `json:"containers,omitempty"`
 }
-
-// DeepCopyObject implements runtime.Object.
-func (s *SetStatus) DeepCopyObject() runtime.Object { c := *s; return &c }
 
 // Status returns the status of a survey.
 func Status(s clilws.Survey) *SetStatus {

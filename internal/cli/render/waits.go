@@ -223,21 +223,17 @@ func podsOf(g clilws.Group) []*corev1.Pod {
 	if g.Leader == nil {
 		return nil
 	}
+	ordinal := func(pod *corev1.Pod) int { return identity.Ordinal(pod.Name) }
 	workers := only(g.Pods.Owned, func(pod *corev1.Pod) bool { return ordinal(pod) >= 1 && ordinal(pod) < int(sizeOf(g)) })
 	slices.SortFunc(workers, func(a, b *corev1.Pod) int { return ordinal(a) - ordinal(b) })
 	return append([]*corev1.Pod{g.Leader}, workers...)
-}
-
-func ordinal(pod *corev1.Pod) int {
-	_, ordinal := identity.ParentAndOrdinal(pod.Name)
-	return ordinal
 }
 
 // firstMissing returns the names of the first workers that the pods of a group lack.
 func firstMissing(g clilws.Group, pods []*corev1.Pod) (names []string) {
 	next := 1
 	for index := 1; len(names) < min(namedAtMost, int(sizeOf(g))-len(pods)); index++ {
-		if next < len(pods) && ordinal(pods[next]) == index {
+		if next < len(pods) && identity.Ordinal(pods[next].Name) == index {
 			next++
 			continue
 		}
