@@ -134,6 +134,7 @@ func auditArguments(l Layout) []string {
 }
 
 func controllerManagerArguments(s Settings, p Ports, l Layout) []string {
+	burst := (3*s.ControllerQPS + 1) / 2 // one and a half times the rate, rounded up
 	args := []string{
 		"--bind-address=" + Loopback, fmt.Sprintf("--secure-port=%d", p.ControllerManager),
 		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
@@ -141,16 +142,13 @@ func controllerManagerArguments(s Settings, p Ports, l Layout) []string {
 		"--service-account-private-key-file=" + l.key(tokens), "--root-ca-file=" + l.cert(clusterCA),
 		"--cluster-signing-cert-file=" + l.cert(clusterCA), "--cluster-signing-key-file=" + l.key(clusterCA),
 		"--leader-elect=false", "--profiling=false",
-		fmt.Sprintf("--kube-api-qps=%d", s.ControllerQPS), fmt.Sprintf("--kube-api-burst=%d", burst(s.ControllerQPS)),
+		fmt.Sprintf("--kube-api-qps=%d", s.ControllerQPS), fmt.Sprintf("--kube-api-burst=%d", burst),
 		"--controllers=" + strings.Join(s.Controllers, ","),
 	}
 	args = append(args, delegated(l.kubeconfigOf(ControllerManager))...)
 	args = append(args, "--kubeconfig="+l.kubeconfigOf(ControllerManager))
 	return withFeatureGates(args, s)
 }
-
-// burst is one and a half times the rate, rounded up.
-func burst(qps int) int { return (3*qps + 1) / 2 }
 
 func schedulerArguments(s Settings, p Ports, l Layout) []string {
 	args := []string{

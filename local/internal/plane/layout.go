@@ -51,8 +51,6 @@ func (l Layout) Log(c Component) string { return l.inner("log", string(c)+".log"
 
 func (l Layout) state() string { return filepath.Join(l.Dir, "cluster.json") }
 
-func (l Layout) lock() string { return filepath.Join(l.Dir, ".lock") }
-
 func (l Layout) inner(elem ...string) string {
 	return filepath.Join(append([]string{l.Dir, "control-plane"}, elem...)...)
 }
@@ -158,7 +156,7 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 // acquire makes this the only command at work on a directory, waiting up to patience for another to finish. The kernel
 // gives the lock back when the holder ends, however it ends.
 func acquire(ctx context.Context, l Layout, patience time.Duration) (release func(), err error) {
-	file, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o644)
+	file, err := os.OpenFile(filepath.Join(l.Dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}

@@ -65,18 +65,6 @@ func createNode(ctx context.Context, client kubernetes.Interface, i int) error {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%03d", i) }
 
-// nodesReady returns nil when all simulated nodes take pods.
-func nodesReady(ctx context.Context, client kubernetes.Interface, want int) error {
-	ready, _, err := countNodes(ctx, client)
-	if err != nil {
-		return err
-	}
-	if ready < want {
-		return fmt.Errorf("%d of %d nodes are ready", ready, want)
-	}
-	return nil
-}
-
 func countNodes(ctx context.Context, client kubernetes.Interface) (ready, total int, err error) {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -190,7 +178,7 @@ func touch(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, ro
 func seed(ctx context.Context, client kubernetes.Interface, settings Settings) error {
 	for _, name := range []string{"class-local.yaml", "class-wait.yaml"} {
 		class := decoded[storagev1.StorageClass](name)
-		if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); existsNot(err) {
+		if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); unlessExists(err) != nil {
 			return err
 		}
 	}
@@ -202,9 +190,14 @@ func seed(ctx context.Context, client kubernetes.Interface, settings Settings) e
 	return seedNodes(ctx, client, settings.Nodes)
 }
 
-// existsNot is an error other than "already there": a create may have been
+// unlessExists returns an error other than "already there": a create may have been
 // carried out although its answer was lost.
-func existsNot(err error) bool { return err != nil && !apierrors.IsAlreadyExists(err) }
+func unlessExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
 
 // decoded returns the object of a manifest. It panics on a mistake in one, which is compiled in.
 func decoded[T any](name string) *T {
@@ -218,15 +211,12 @@ func decoded[T any](name string) *T {
 // seedGuard makes up for a difference between kwok and a kubelet: see its manifest.
 func seedGuard(ctx context.Context, admission admissionclient.AdmissionregistrationV1Interface) error {
 	policy := decoded[admissionv1.ValidatingAdmissionPolicy]("guard.yaml")
-	if _, err := admission.ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); existsNot(err) {
+	if _, err := admission.ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); unlessExists(err) != nil {
 		return err
 	}
 	binding := decoded[admissionv1.ValidatingAdmissionPolicyBinding]("guard-binding.yaml")
 	_, err := admission.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{})
-	if existsNot(err) {
-		return err
-	}
-	return nil
+	return unlessExists(err)
 }
 
 // seedNodes creates nodes 16 at a time, so that hundreds take seconds.
@@ -255,7 +245,7 @@ func seedAccounts(ctx context.Context, client kubernetes.Interface) error {
 		}
 		for _, subject := range binding.Subjects { // service accounts
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace, Name: subject.Name}}
-			if _, err := client.CoreV1().ServiceAccounts(subject.Namespace).Create(ctx, account, metav1.CreateOptions{}); existsNot(err) {
+			if _, err := client.CoreV1().ServiceAccounts(subject.Namespace).Create(ctx, account, metav1.CreateOptions{}); unlessExists(err) != nil {
 				return err
 			}
 		}

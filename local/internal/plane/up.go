@@ -114,23 +114,19 @@ func (c *Cluster) bringUp(ctx context.Context, state *State) error {
 	if err := run.await(ctx, Etcd, APIServer); err != nil {
 		return err
 	}
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	if err := seedAccounts(ctx, client); err != nil {
+	if err := seedAccounts(ctx, run.client); err != nil {
 		return run.explain(ctx, APIServer, err)
 	}
 	if err := run.start(ControllerManager, Scheduler, Kwok); err != nil {
 		return err
 	}
-	if err := seed(ctx, client, state.Settings); err != nil {
+	if err := seed(ctx, run.client, state.Settings); err != nil {
 		return run.explain(ctx, APIServer, err)
 	}
 	if err := run.await(ctx, ControllerManager, Scheduler, Kwok); err != nil {
 		return err
 	}
-	if err := run.awaitContent(ctx, client); err != nil {
+	if err := run.awaitContent(ctx); err != nil {
 		return err
 	}
 	c.tell("%d nodes ready; up after %s", state.Settings.Nodes, seconds(time.Since(began)))
@@ -157,6 +153,7 @@ type launch struct {
 	cluster *Cluster
 	state   *State
 	probe   *prober
+	client  kubernetes.Interface
 	cancel  context.CancelCauseFunc
 }
 
@@ -166,8 +163,12 @@ func newLaunch(ctx context.Context, c *Cluster, state *State) (*launch, context.
 	if err != nil {
 		return nil, nil, err
 	}
+	client, err := c.client()
+	if err != nil {
+		return nil, nil, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	return &launch{cluster: c, state: state, probe: probe, cancel: cancel}, ctx, nil
+	return &launch{cluster: c, state: state, probe: probe, client: client, cancel: cancel}, ctx, nil
 }
 
 // start starts components, and saves the identity of each before the next step can fail.
@@ -215,23 +216,27 @@ func (r *launch) await(ctx context.Context, components ...Component) error {
 }
 
 // awaitContent returns when pods can be created and find room.
-func (r *launch) awaitContent(ctx context.Context, client kubernetes.Interface) error {
-	if err := r.awaitNodes(ctx, client, r.state.Settings.Nodes); err != nil {
+func (r *launch) awaitContent(ctx context.Context) error {
+	if err := r.awaitNodes(ctx, r.state.Settings.Nodes); err != nil {
 		return err
 	}
 	return r.explain(ctx, ControllerManager, until(ctx, func(ctx context.Context) error {
-		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		_, err := r.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	}))
 }
 
 // awaitNodes returns when so many nodes take pods, and kwok stands for all that are its own.
-func (r *launch) awaitNodes(ctx context.Context, client kubernetes.Interface, count int) error {
+func (r *launch) awaitNodes(ctx context.Context, count int) error {
 	return r.explain(ctx, Kwok, until(ctx, func(ctx context.Context) error {
-		if err := nodesReady(ctx, client, count); err != nil {
+		ready, _, err := countNodes(ctx, r.client)
+		switch {
+		case err != nil:
 			return err
+		case ready < count:
+			return fmt.Errorf("%d of %d nodes are ready", ready, count)
 		}
-		return leasesHeld(ctx, client)
+		return leasesHeld(ctx, r.client)
 	}))
 }
 
@@ -367,12 +372,8 @@ func (c *Cluster) startAgain(ctx context.Context, component Component, state *St
 	if err != nil {
 		return err
 	}
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
 	if component == Kwok {
-		if err := freeLeases(ctx, client); err != nil {
+		if err := freeLeases(ctx, run.client); err != nil {
 			return fmt.Errorf("free the node leases of the former kwok: %w", err)
 		}
 	}
@@ -388,10 +389,10 @@ func (c *Cluster) startAgain(ctx context.Context, component Component, state *St
 	case component == APIServer && state.Processes[Kwok].Alive():
 		return c.renewNodes(ctx, state)
 	case component == Kwok:
-		if err := run.awaitNodes(ctx, client, 0); err != nil {
+		if err := run.awaitNodes(ctx, 0); err != nil {
 			return err
 		}
-		return replay(ctx, client)
+		return replay(ctx, run.client)
 	}
 	return nil
 }

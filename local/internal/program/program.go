@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -52,12 +53,7 @@ var programs = map[string]func() int{
 
 // Names lists the programs inside, sorted.
 func Names() []string {
-	names := make([]string, 0, len(programs))
-	for name := range programs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(programs))
 }
 
 // Select finds the program that a command line asks for: by the name it was
@@ -129,19 +125,15 @@ func runKwok() int {
 	ctx, _ := kwoklog.InitFlags(kwoksignals.SetupSignalContext(), early)
 	ctx, err := kwokconfig.InitFlags(ctx, early)
 	if err == nil {
-		err = executeKwok(ctx, early)
+		command := kwok.NewCommand(ctx)
+		command.PersistentFlags().AddFlagSet(early)
+		err = command.ExecuteContext(ctx)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kwok:", err)
 		return 1
 	}
 	return 0
-}
-
-func executeKwok(ctx context.Context, global *pflag.FlagSet) error {
-	command := kwok.NewCommand(ctx)
-	command.PersistentFlags().AddFlagSet(global)
-	return command.ExecuteContext(ctx)
 }
 
 // The version that Kubernetes reports lives in variables that its own build

@@ -66,7 +66,10 @@ func populate(ctx context.Context, client kubernetes.Interface, node string, out
 		return err
 	}
 	pods, synced := follow(ctx, client, node)
-	desired := tell(volumecache.NewDesiredStateOfWorld(plugins, util.NewSELinuxLabelTranslator()), out)
+	desired := &told{
+		DesiredStateOfWorld: volumecache.NewDesiredStateOfWorld(plugins, util.NewSELinuxLabelTranslator()),
+		out:                 json.NewEncoder(out), last: map[types.UID]string{},
+	}
 	translator := csitranslation.New()
 	populator.NewDesiredStateOfWorldPopulator(
 		client, loop, pods, pods, desired,
@@ -105,10 +108,6 @@ type told struct {
 	mu   sync.Mutex
 	out  *json.Encoder
 	last map[types.UID]string // the refusal told last, of each pod
-}
-
-func tell(state volumecache.DesiredStateOfWorld, out io.Writer) *told {
-	return &told{DesiredStateOfWorld: state, out: json.NewEncoder(out), last: map[types.UID]string{}}
 }
 
 func (t *told) AddPodToVolume(logger klog.Logger, name volumetypes.UniquePodName, pod *corev1.Pod, spec *volume.Spec,
