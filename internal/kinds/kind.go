@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -67,18 +69,12 @@ func (k *Kind) String() string {
 // Watched returns the informer of the kind, or nil while the kind is not known to be served.
 // It may not have synced yet.
 func (k *Kind) Watched() cache.SharedIndexInformer {
-	if now := k.now.Load(); now != nil {
-		return now.informer
-	}
-	return nil
+	return ptr.Deref(k.now.Load(), watching{}).informer
 }
 
 // Resource returns where the kind is served, or nothing while it is not known to be served.
 func (k *Kind) Resource() schema.GroupVersionResource {
-	if now := k.now.Load(); now != nil {
-		return now.resource
-	}
-	return schema.GroupVersionResource{}
+	return ptr.Deref(k.now.Load(), watching{}).resource
 }
 
 // IsAbsent reports whether the API server is known not to serve the kind.
@@ -164,50 +160,11 @@ func (k *Kind) ask() {
 	}
 }
 
-// Served returns the resource that the API server serves a kind as. The resource has no name
-// if the kind is not served. Any version will do: first the given one, then the preferred one.
-func Served(ctx context.Context, server rest.Interface, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-	resource, err := servedIn(ctx, server, kind)
-	if err != nil || resource.Resource != "" || kind.Group == "" {
-		return resource, err
-	}
-	group := &metav1.APIGroup{}
-	err = server.Get().AbsPath("/apis/" + kind.Group).Do(ctx).Into(group)
-	if apierrors.IsNotFound(err) {
-		return schema.GroupVersionResource{}, nil
-	}
-	for _, version := range append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...) {
-		if err != nil || resource.Resource != "" || version.Version == "" || version.Version == kind.Version {
-			continue
-		}
-		resource, err = servedIn(ctx, server, kind.GroupKind().WithVersion(version.Version))
-	}
-	return resource, err
-}
-
-func servedIn(ctx context.Context, server rest.Interface, kind schema.GroupVersionKind) (found schema.GroupVersionResource, err error) {
-	list := &metav1.APIResourceList{}
-	path := "/apis/" + kind.GroupVersion().String()
-	if kind.Group == "" {
-		path = "/api/" + kind.Version
-	}
-	err = server.Get().AbsPath(path).Do(ctx).Into(list)
-	if apierrors.IsNotFound(err) {
-		return found, nil
-	}
-	for i := range list.APIResources {
-		if r := &list.APIResources[i]; r.Kind == kind.Kind && !strings.Contains(r.Name, "/") {
-			found = kind.GroupVersion().WithResource(r.Name)
-		}
-	}
-	return found, err
-}
-
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // Starter follows CustomResourceDefinitions, and starts and stops the watches of kinds.
 type Starter struct {
-	discovery   rest.Interface
+	discovery   *discovery.DiscoveryClient
 	objects     dynamic.Interface
 	definitions metadata.Interface
 	kinds       []*Kind
@@ -217,12 +174,11 @@ type Starter struct {
 
 // New returns a Starter. It does nothing before Run.
 func New(config *rest.Config, httpClient *http.Client) (*Starter, error) {
-	s := &Starter{changed: map[string]func(metav1.Object){}}
 	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
-	s.discovery = discovery.RESTClient()
+	s := &Starter{discovery: discovery, changed: map[string]func(metav1.Object){}}
 	if s.objects, err = dynamic.NewForConfigAndClient(config, httpClient); err != nil {
 		return nil, err
 	}
@@ -295,7 +251,36 @@ func (s *Starter) informer(resource schema.GroupVersionResource, selector string
 		func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
 }
 
-// Served returns the resource that the API server serves a kind as, as the function does.
+// Served returns the resource that the API server serves a kind as. The resource has no name
+// if the kind is not served. Any version will do: first the given one, then the preferred one.
 func (s *Starter) Served(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-	return Served(ctx, s.discovery, kind)
+	resource, err := s.servedIn(ctx, kind)
+	if err != nil || resource.Resource != "" || kind.Group == "" {
+		return resource, err
+	}
+	group := &metav1.APIGroup{}
+	err = s.discovery.RESTClient().Get().AbsPath("/apis/" + kind.Group).Do(ctx).Into(group)
+	if apierrors.IsNotFound(err) {
+		return schema.GroupVersionResource{}, nil
+	}
+	for _, version := range append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...) {
+		if err != nil || resource.Resource != "" || version.Version == "" || version.Version == kind.Version {
+			continue
+		}
+		resource, err = s.servedIn(ctx, kind.GroupKind().WithVersion(version.Version))
+	}
+	return resource, err
+}
+
+func (s *Starter) servedIn(ctx context.Context, kind schema.GroupVersionKind) (found schema.GroupVersionResource, err error) {
+	list, err := s.discovery.ServerResourcesForGroupVersionWithContext(ctx, kind.GroupVersion().String())
+	if err != nil {
+		return found, client.IgnoreNotFound(err)
+	}
+	for i := range list.APIResources {
+		if r := &list.APIResources[i]; r.Kind == kind.Kind && !strings.Contains(r.Name, "/") {
+			found = kind.GroupVersion().WithResource(r.Name)
+		}
+	}
+	return found, nil
 }

@@ -30,19 +30,18 @@ func (o *Options) preflight(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, check := range []struct {
-		isNeeded bool
-		passes   func(context.Context, kubernetes.Interface) error
-	}{
-		{o.keepsSets(), o.checkKinds},
-		{o.elects() || (o.Webhooks && o.certDir() == ""), o.checkNamespace},
-		{o.keepsSets(), o.checkOthers},
-	} {
-		if check.isNeeded {
-			if err := check.passes(ctx, client); err != nil {
-				return err
-			}
+	if o.keepsSets() {
+		if err := o.checkKinds(ctx, client); err != nil {
+			return err
 		}
+	}
+	if o.elects() || o.Webhooks && o.certDir() == "" {
+		if err := o.checkNamespace(ctx, client); err != nil {
+			return err
+		}
+	}
+	if o.keepsSets() {
+		return o.checkOthers(ctx, client)
 	}
 	return nil
 }

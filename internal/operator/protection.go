@@ -71,12 +71,12 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 		Actor: p.actor, Recorder: mgr.GetEventRecorder(Protection), Log: log,
 	})
 	policies := report.NewPolicies(log)
-	register(report.HoldMetrics(), finalizers.Report().Metrics(), policies.Metrics())
+	register(report.HoldMetrics(), finalizers.Report.Metrics(), policies.Metrics())
 	if err := p.setupCaches(); err != nil {
 		return err
 	}
 	if p.Alone { // no built-in controller keeps volumes
-		if err := (&pvcfinalizer.Volumes{Cached: mgr.GetCache(), Actor: p.actor, Report: finalizers.Report()}).Setup(mgr); err != nil {
+		if err := (&pvcfinalizer.Volumes{Cached: mgr.GetCache(), Actor: p.actor, Report: finalizers.Report}).Setup(mgr); err != nil {
 			return fmt.Errorf("set up the protection of volumes: %w", err)
 		}
 	}
@@ -87,7 +87,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 		return err
 	}
 	gates := &podgate.Reconciler{
-		Settings: p.Settings, Pods: p.pods, Live: mgr.GetAPIReader(), Actor: p.actor, Report: finalizers.Report(),
+		Settings: p.Settings, Pods: p.pods, Live: mgr.GetAPIReader(), Actor: p.actor, Report: finalizers.Report,
 	}
 	if err := gates.Setup(mgr); err != nil {
 		return err

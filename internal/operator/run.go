@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -239,7 +238,7 @@ func (o *Options) lease() (resourcelock.Interface, error) {
 		return nil, nil
 	}
 	election := o.Config.LeaderElection
-	config := rest.CopyConfig(o.restConfig())
+	config := o.restConfig()
 	config.Timeout = max(election.RenewDeadline.Duration/2, time.Second)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

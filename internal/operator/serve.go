@@ -141,10 +141,10 @@ func expiryOf(config *tls.Config) func() (time.Time, error) {
 // guard serves metrics to authorised clients, with a certificate made at each start.
 func (o *Options) guard(figures http.Handler, config *tls.Config) (http.Handler, error) {
 	certificate, key, err := certutil.GenerateSelfSignedCertKeyWithFixtures("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil, "")
-	if err != nil {
-		return nil, fmt.Errorf("make the certificate of the metrics: %w", err)
+	var pair tls.Certificate
+	if err == nil {
+		pair, err = tls.X509KeyPair(certificate, key)
 	}
-	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		return nil, fmt.Errorf("make the certificate of the metrics: %w", err)
 	}
@@ -161,32 +161,23 @@ func (o *Options) webhooks(mgr ctrl.Manager, starter *kinds.Starter, ending <-ch
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	webhook.Register(crwebhook.NewServer(crwebhook.Options{WebhookMux: mux}), o.sets(asking, starter), o.pods(mgr, asking), ending)
-	return mux, nil
-}
-
-// sets returns what the set webhook knows of other objects. The history is not in the cache.
-func (o *Options) sets(asking client.Client, starter *kinds.Starter) webhook.Sets {
-	return webhook.Sets{
+	kin := lwscache.NewKin(nil, asking) // reads live where no controllers fill a cache
+	if o.keepsSets() {
+		kin = lwscache.NewKin(mgr.GetCache(), asking)
+	}
+	sets := webhook.Sets{
 		Scheduling: o.scheduling(starter),
 		Revisions: func(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
-			return lwscache.Revisions(ctx, asking, set)
+			return lwscache.Revisions(ctx, asking, set) // the history is not in the cache
 		},
 		DryRun: func(ctx context.Context, object client.Object) error {
 			return client.NewDryRunClient(asking).Create(ctx, object)
 		},
 	}
-}
-
-// pods returns what the pod webhook knows of other objects. It reads the controllers' cache, or
-// live where no controllers run.
-func (o *Options) pods(mgr ctrl.Manager, asking client.Reader) webhook.Pods {
-	kin := lwscache.NewKin(nil, asking)
-	if o.keepsSets() {
-		kin = lwscache.NewKin(mgr.GetCache(), asking)
-	}
-	return webhook.Pods{Kin: kin, Otherwise: o.gangProvider() == gang.Volcano, Scheduler: o.scheduler()}
+	pods := webhook.Pods{Kin: kin, Otherwise: o.gangProvider() == gang.Volcano, Scheduler: o.scheduler()}
+	mux := http.NewServeMux()
+	webhook.Register(crwebhook.NewServer(crwebhook.Options{WebhookMux: mux}), sets, pods, ending)
+	return mux, nil
 }
 
 // gangProvider is the gang scheduler of the configuration, or empty.

@@ -50,14 +50,10 @@ var (
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "by")
 	releases = counter("lockstep_protection_releases_total",
 		"Finalizers removed from PVCs, by finalizer.", "finalizer")
-	conflicts = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "lockstep_protection_conflicts_total",
-		Help: "Writes of protection that found the object changed.",
-	})
-	postponed = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "lockstep_protection_postponed_total",
-		Help: "Deletions of PVCs that were postponed because pods use them.",
-	})
+	conflicts = counter("lockstep_protection_conflicts_total",
+		"Writes of protection that found the object changed.").WithLabelValues()
+	postponed = counter("lockstep_protection_postponed_total",
+		"Deletions of PVCs that were postponed because pods use them.").WithLabelValues()
 )
 
 // Protection reports on the finalizers of PVCs. It is safe for concurrent use.

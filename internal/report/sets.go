@@ -72,16 +72,11 @@ func (r *Reporter) Stands(key types.NamespacedName, set *lwsv1.LeaderWorkerSet, 
 		f = &setFigures{uid: set.UID}
 		r.sets.known[key] = f
 	}
-	f.take(standing)
-}
-
-// take replaces the counts, and adds to the sum.
-func (f *setFigures) take(s *lws.Standing) {
-	f.Standing, f.wanted = *s, 0
-	for _, n := range s.States {
+	f.Standing, f.wanted = *standing, 0
+	for _, n := range standing.States {
 		f.wanted += n
 	}
-	f.countBeyond(s.Unstarted)
+	f.countBeyond(standing.Unstarted)
 }
 
 // countBeyond counts the pods of groups that had not started, and have another leader or are not wanted now. A

@@ -64,7 +64,8 @@ type Options struct {
 // Controller is the finalizing controller. It runs on the replica with the lease.
 type Controller struct {
 	Options
-	report *report.Protection
+	// Report has metrics for the manager.
+	Report *report.Protection
 	reader *pvccache.PodReader
 	// queue has the PVCs that wait for a pass, or for their retry.
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
@@ -82,13 +83,10 @@ func New(o Options) *Controller {
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)),
 	}
-	c.report = report.NewProtection(o.Recorder, time.Now, c.depth)
-	c.reader = &pvccache.PodReader{Pods: o.Pods, Live: o.Live, Report: c.report.Read}
+	c.Report = report.NewProtection(o.Recorder, time.Now, c.depth)
+	c.reader = &pvccache.PodReader{Pods: o.Pods, Live: o.Live, Report: c.Report.Read}
 	return c
 }
-
-// Report is what the controller reports to, for its metrics.
-func (c *Controller) Report() *report.Protection { return c.report }
 
 // NeedLeaderElection makes one replica do the work.
 func (c *Controller) NeedLeaderElection() bool { return true }

@@ -330,7 +330,7 @@ func TestVolumesGetAndLoseTheirFinalizer(t *testing.T) {
 			volume.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 		}
 		inWorld(t, alone, func(w *world) {
-			volumes, key := &Volumes{Cached: w.Caches, Actor: w.Actor, Report: w.report}, types.NamespacedName{Name: "v"}
+			volumes, key := &Volumes{Cached: w.Caches, Actor: w.Actor, Report: w.Report}, types.NamespacedName{Name: "v"}
 			for range 2 { // and when it is gone
 				expect.Value(volumes.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}))(t)
 			}
@@ -477,7 +477,7 @@ func (w *world) reads(want int) {
 // held compares how many PVCs are counted as held for a reason.
 func (w *world) held(reason string, want int) {
 	w.Helper()
-	if got := int(fakeapi.Metrics(w.T, w.report.Metrics()...)["protection_claims_held "+reason]); got != want {
+	if got := int(fakeapi.Metrics(w.T, w.Report.Metrics()...)["protection_claims_held "+reason]); got != want {
 		w.Errorf("%d PVCs are held for %s, want %d", got, reason, want)
 	}
 }

@@ -60,7 +60,7 @@ func (c *Controller) judge(ctx context.Context, keys []types.NamespacedName) *pa
 		if claim := p.claims[key]; claim != nil {
 			p.decide(ctx, claim)
 		} else {
-			p.report.Gone(key)
+			p.Report.Gone(key)
 		}
 	}
 	p.judgeLive(ctx)
@@ -100,7 +100,7 @@ func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 		verdict, mode = p.verdict(claim)
 	}
 	if mode == pvc.Off && !p.Settings.Alone && !isMarked(claim) {
-		p.report.Gone(client.ObjectKeyFromObject(claim))
+		p.Report.Gone(client.ObjectKeyFromObject(claim))
 		return
 	}
 	switch verdict.Step {
@@ -109,9 +109,9 @@ func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 	case pvc.Keep:
 		p.postponed(claim, verdict)
 	case pvc.AwaitPods:
-		p.report.Held(claim, report.HeldByOther)
+		p.Report.Held(claim, report.HeldByOther)
 	case pvc.Look:
-		p.report.Held(claim, report.HeldForWriting)
+		p.Report.Held(claim, report.HeldForWriting)
 		p.look = append(p.look, claim)
 	default:
 		p.leave(claim)
@@ -149,7 +149,7 @@ func isMarked(claim *corev1.PersistentVolumeClaim) bool {
 // leave does nothing about a PVC, unless a pod of its use record seems to be gone: then
 // pods are read live. Other finalizers may keep a terminating PVC.
 func (p *pass) leave(claim *corev1.PersistentVolumeClaim) {
-	p.report.Gone(client.ObjectKeyFromObject(claim))
+	p.Report.Gone(client.ObjectKeyFromObject(claim))
 	record, err := pvc.ParseRecord(claim.Annotations[pvc.UsersAnnotation])
 	gone := func(r pvc.Recorded) bool { return !p.Pods.Has(claim.Namespace, r.UID) }
 	if err == nil && slices.ContainsFunc(record, gone) {
@@ -160,10 +160,10 @@ func (p *pass) leave(claim *corev1.PersistentVolumeClaim) {
 // postponed reports that a PVC stays because pods use it.
 func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, verdict pvc.Verdict) {
 	if slices.Contains(claim.Finalizers, pvc.PodsFinalizer) {
-		p.report.Postponed(claim, verdict.Because)
+		p.Report.Postponed(claim, verdict.Because)
 		return
 	}
-	p.report.Slipped(claim, pvc.Named(verdict.Users))
+	p.Report.Slipped(claim, pvc.Named(verdict.Users))
 }
 
 // judgeLive reads pods live, once for all PVCs that need it.
@@ -193,7 +193,7 @@ func (p *pass) keep(ctx context.Context, k pvc.Kept) {
 	claim := p.claims[key]
 	switch {
 	case k.Err != nil:
-		p.report.Held(claim, report.HeldUnread)
+		p.Report.Held(claim, report.HeldUnread)
 		p.fail(ctx, k.Err, key)
 	case len(k.Users) > 0:
 		p.postponed(claim, pvc.Verdict{Users: k.Users, Because: pvc.InUse(k.Users)})
@@ -201,8 +201,8 @@ func (p *pass) keep(ctx context.Context, k pvc.Kept) {
 			p.queue.AddAfter(key, lookAgain)
 		}
 	default:
-		p.report.Postponed(claim, pvc.MayBeInUse(k.Recorded))
-		p.report.Held(claim, report.HeldByRecord)
+		p.Report.Postponed(claim, pvc.MayBeInUse(k.Recorded))
+		p.Report.Held(claim, report.HeldByRecord)
 		p.queue.AddAfter(key, lookAtRecords)
 	}
 }
@@ -243,11 +243,11 @@ func keyOf(a action.Action) types.NamespacedName {
 func (p *pass) carryOut(ctx context.Context, a action.Action) (again bool) {
 	claim := p.claims[keyOf(a)]
 	_, err := p.Actor.Do(ctx, a)
-	p.report.Wrote(ctx, a, err)
+	p.Report.Wrote(ctx, a, err)
 	switch {
 	case err == nil:
 		if r, ok := a.(pvc.Release); ok {
-			p.report.Released(claim, r.Takes(), r.Finalizers())
+			p.Report.Released(claim, r.Takes(), r.Finalizers())
 		}
 		return false
 	case errors.Is(err, apply.ErrGone):
@@ -255,7 +255,7 @@ func (p *pass) carryOut(ctx context.Context, a action.Action) (again bool) {
 	case errors.Is(err, apply.ErrStale) || ctx.Err() != nil:
 		return true
 	}
-	p.report.Held(claim, report.HeldUnwritten)
+	p.Report.Held(claim, report.HeldUnwritten)
 	logr.FromContextOrDiscard(ctx).Error(err, "trying again", "claim", keyOf(a).String())
 	return true
 }
