@@ -39,12 +39,7 @@ func NameOf(pod metav1.Object) string {
 
 // Tie ties a pod, or a template of pods, to a PodGroup.
 func Tie(pod metav1.Object, podGroup string) {
-	annotations := pod.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[PodGroupAnnotationKey] = podGroup
-	pod.SetAnnotations(annotations)
+	annotate(pod, PodGroupAnnotationKey, podGroup)
 }
 
 // IsTied reports whether a pod is tied to the PodGroup of its group. A pod that its user tied

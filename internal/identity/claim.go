@@ -53,10 +53,6 @@ const (
 // Claimant holds the UIDs whose controller references make an object owned. The empty claimant owns nothing.
 type Claimant []types.UID
 
-func (c Claimant) owns(owner *metav1.OwnerReference) bool {
-	return owner.UID != "" && slices.Contains(c, owner.UID)
-}
-
 // Classify returns the class of an object. ours reports whether its labels are those that the claimant would have given
 // it. Only an object without a controller is passed to ours.
 //
@@ -70,7 +66,7 @@ func Classify[T metav1.Object](obj T, claimant Claimant, ours func(T) bool, live
 		return Orphan
 	case owner == nil:
 		return Foreign
-	case claimant.owns(owner):
+	case owner.UID != "" && slices.Contains(claimant, owner.UID):
 		return Owned
 	case lives[owner.UID] == Doomed, lives[owner.UID] == Gone:
 		return Previous

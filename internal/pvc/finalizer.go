@@ -176,11 +176,8 @@ func (s Settings) takes(pvc *corev1.PersistentVolumeClaim) string {
 }
 
 // Names are the names of the PVCs: pods that use none of them need not be read.
-func (b Batch) Names() (names []string) {
-	for _, pvc := range b.pvcs {
-		names = append(names, pvc.Name)
-	}
-	return names
+func (b Batch) Names() []string {
+	return each(b.pvcs, func(pvc *corev1.PersistentVolumeClaim) string { return pvc.Name })
 }
 
 // Recorded are the pods of the use records.

@@ -64,13 +64,7 @@ func (r Record) Without(gone func(Recorded) bool) Record {
 	return slices.DeleteFunc(slices.Clone(r), gone)
 }
 
-func (r Record) String() string {
-	entries := make([]string, len(r))
-	for i, pod := range r {
-		entries[i] = pod.String()
-	}
-	return strings.Join(entries, ",")
-}
+func (r Record) String() string { return strings.Join(each(r, Recorded.String), ",") }
 
 // recording writes a use record onto the version of a PVC that was read. An empty record is removed.
 func recording(pvc *corev1.PersistentVolumeClaim, record Record) action.Annotate {

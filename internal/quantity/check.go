@@ -68,7 +68,7 @@ func (w walk) value(p *Places, at *place) error {
 		if opened == '{' {
 			err = w.member(p, at)
 		} else {
-			err = w.value(p.each, &place{above: at, step: strconv.Itoa(i), isIndex: true})
+			err = w.value(p.each, &place{above: at, step: strconv.Itoa(i), isKey: true})
 		}
 	}
 	if err == nil {
@@ -190,9 +190,9 @@ func short(text string) bool {
 
 // place is where a value is: a step below another place. nil is the whole.
 type place struct {
-	above          *place
-	step           string
-	isKey, isIndex bool // of a map, of a list
+	above *place
+	step  string
+	isKey bool // of a map or a list
 }
 
 // path is the place as errors name it.
@@ -200,7 +200,7 @@ func (at *place) path() *field.Path {
 	switch {
 	case at == nil:
 		return nil
-	case at.isIndex, at.isKey:
+	case at.isKey:
 		return at.above.path().Key(utilstrings.ShortenString(at.step, mostShown))
 	}
 	return at.above.path().Child(at.step)

@@ -15,14 +15,12 @@ type Room struct {
 }
 
 // Admit is how many of the gated leaders of a set may be scheduled.
-func (r Room) Admit(gated int) int { return max(0, min(r.free(gated), gated)) }
-
-// free is how many of the gated leaders there is room for.
-func (r Room) free(gated int) int {
+func (r Room) Admit(gated int) int {
+	free := int(r.Allowed - r.Active - r.Holding)
 	if r.Immediate {
-		return gated - int(r.Stopped)
+		free = gated - int(r.Stopped)
 	}
-	return int(r.Allowed - r.Active - r.Holding)
+	return max(0, min(free, gated))
 }
 
 // Surplus is how many groups that are stopped have no place beside those that run.

@@ -37,7 +37,7 @@ func FeatureGates() []string { return []string{WorkloadAwareScheduling} }
 // SetDefaults fills every field that is left out. GangSchedulingManagement and
 // TLS stay absent: their absence means something.
 func SetDefaults(c *Configuration) {
-	c.Webhook.Port = orElse(c.Webhook.Port, DefaultWebhookPort)
+	c.Webhook.Port = cmp.Or(c.Webhook.Port, new(DefaultWebhookPort))
 	c.Webhook.CertDir = cmp.Or(c.Webhook.CertDir, DefaultWebhookCertDir)
 	c.LeaderElection.ResourceLock = cmp.Or(c.LeaderElection.ResourceLock, DefaultResourceLock)
 	componentbase.RecommendedDefaultLeaderElectionConfiguration(&c.LeaderElection)
@@ -46,31 +46,20 @@ func SetDefaults(c *Configuration) {
 	c.Health.HealthProbeBindAddress = cmp.Or(c.Health.HealthProbeBindAddress, DefaultHealthProbeAddress)
 	c.Health.ReadinessEndpointName = cmp.Or(c.Health.ReadinessEndpointName, DefaultReadinessEndpoint)
 	c.Health.LivenessEndpointName = cmp.Or(c.Health.LivenessEndpointName, DefaultLivenessEndpoint)
-	c.InternalCertManagement.Enable = orElse(c.InternalCertManagement.Enable, true)
-	c.InternalCertManagement.WebhookServiceName = orElse(c.InternalCertManagement.WebhookServiceName, DefaultWebhookServiceName)
-	c.InternalCertManagement.WebhookSecretName = orElse(c.InternalCertManagement.WebhookSecretName, DefaultWebhookSecretName)
-	c.ClientConnection.QPS = orElse(c.ClientConnection.QPS, DefaultQPS)
-	c.ClientConnection.Burst = orElse(c.ClientConnection.Burst, DefaultBurst)
+	c.InternalCertManagement.Enable = cmp.Or(c.InternalCertManagement.Enable, new(true))
+	c.InternalCertManagement.WebhookServiceName = cmp.Or(c.InternalCertManagement.WebhookServiceName, new(DefaultWebhookServiceName))
+	c.InternalCertManagement.WebhookSecretName = cmp.Or(c.InternalCertManagement.WebhookSecretName, new(DefaultWebhookSecretName))
+	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, new(DefaultQPS))
+	c.ClientConnection.Burst = cmp.Or(c.ClientConnection.Burst, new(DefaultBurst))
 	c.Disruption.Budget = cmp.Or(c.Disruption.Budget, DefaultDisruptionBudget)
-	setProtectionDefaults(&c.Protection)
-}
-
-func setProtectionDefaults(p *Protection) {
-	p.Enabled = orElse(p.Enabled, true)
+	p := &c.Protection
+	p.Enabled = cmp.Or(p.Enabled, new(true))
 	p.Mode = cmp.Or(p.Mode, DefaultProtectionMode)
 	p.Idle = cmp.Or(p.Idle, DefaultIdlePolicy)
 	p.InitialHold = cmp.Or(p.InitialHold, InitialHoldNone)
-	p.GraceSeconds = orElse(p.GraceSeconds, DefaultGraceSeconds)
-	p.ReleaseTTLSeconds = orElse(p.ReleaseTTLSeconds, DefaultReleaseTTLSeconds)
+	p.GraceSeconds = cmp.Or(p.GraceSeconds, new(DefaultGraceSeconds))
+	p.ReleaseTTLSeconds = cmp.Or(p.ReleaseTTLSeconds, new(DefaultReleaseTTLSeconds))
 	if p.ExemptNamespaces == nil {
 		p.ExemptNamespaces = []string{DefaultExemptNamespace}
 	}
-}
-
-// orElse keeps a value that was written, even a zero one.
-func orElse[T any](written *T, otherwise T) *T {
-	if written != nil {
-		return written
-	}
-	return &otherwise
 }
