@@ -28,7 +28,7 @@ import (
 // 44 allows 650 lines. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_951
+	wholeAtMost = 40_811
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -42,13 +42,13 @@ const (
 var largePackages = map[string]int{
 	"internal/lws":           1_399,
 	"internal/lwscache":      2_259,
-	"internal/pvc":           2_248,
-	"internal/install":       2_089,
-	"local/internal/plane":   1_777,
-	"internal/cli/render":    1_836,
+	"internal/pvc":           2_239,
+	"internal/install":       2_087,
+	"local/internal/plane":   1_764,
+	"internal/cli/render":    1_818,
 	"internal/lws/admission": 1_449,
 	"internal/cli":           1_422,
-	"internal/operator":      1_557,
+	"internal/operator":      1_546,
 }
 
 // largeTypes are types above the ceiling.
