@@ -7,9 +7,10 @@ package config
 
 import "embed"
 
-// Files holds, by directory: rbac, the service accounts and every role; deployment, the operator as it runs inside a
-// cluster, and the Services in front of it; protection, the admission policies that protect PVCs in use; webhook, the
-// configurations in the form that calls a Service; policy, those that protect labels and owners, and bound the operator.
+// Files holds the manifests by directory: rbac has the operator's service account and every role. deployment has the
+// operator itself, as it runs inside a cluster, and the Services in front of it. protection has the admission policies
+// that protect PVCs in use, and policy those that protect labels and ownerReferences, and bound the operator. webhook
+// has the webhook configurations, in the form that calls a Service.
 //
 //go:embed rbac/*.yaml deployment/*.yaml protection/*.yaml webhook/*.yaml policy/*.yaml
 var Files embed.FS

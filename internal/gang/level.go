@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"math"
 
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
@@ -74,22 +75,23 @@ func (u *Unit) IsConstrained() bool { return u.Constraints != nil && len(u.Const
 // Units returns the units of a level, for groups of the given number and size. A template of the
 // Workload is described by the same fields at each level.
 func Units(s *lwsv1.Scheduling, level Level, replicas, size int32) []Unit {
-	replica := s.Replica
-	if replica == nil {
-		replica = &lwsv1.ReplicaScheduling{}
-	}
+	replica := cmp.Or(s.Replica, &lwsv1.ReplicaScheduling{})
 	switch level {
 	case SetLevel:
 		return []Unit{{
 			Name: "lws", Members: product(replicas, size), Mixed: size > 1,
-			Policy: leafPolicy(s.SchedulingPolicy), Constraints: leafConstraints(s.SchedulingConstraints), Disruption: leafDisruption(s.DisruptionMode),
+			Policy:      leafPolicy(s.SchedulingPolicy),
+			Constraints: (*schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints)(s.SchedulingConstraints),
+			Disruption:  leafDisruption(s.DisruptionMode),
 		}}
 	case RoleLevel:
 		return []Unit{roleUnit("leader", replica.Leader, 1), roleUnit("worker", replica.Worker, size-1)}
 	}
 	return []Unit{{
 		Name: "replica", Path: []string{"replica"}, Members: size, Mixed: size > 1, isGang: true,
-		Policy: leafPolicy(replica.SchedulingPolicy), Constraints: leafConstraints(replica.SchedulingConstraints), Disruption: leafDisruption(replica.DisruptionMode),
+		Policy:      leafPolicy(replica.SchedulingPolicy),
+		Constraints: (*schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints)(replica.SchedulingConstraints),
+		Disruption:  leafDisruption(replica.DisruptionMode),
 	}}
 }
 
@@ -110,9 +112,8 @@ func leafPolicy(p *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy)
 	if p == nil {
 		return nil
 	}
-	leaf := &schedulingv1alpha3.WorkloadPodGroupSchedulingPolicy{}
-	if p.Basic != nil {
-		leaf.Basic = &schedulingv1alpha3.WorkloadPodGroupBasicSchedulingPolicy{}
+	leaf := &schedulingv1alpha3.WorkloadPodGroupSchedulingPolicy{
+		Basic: (*schedulingv1alpha3.WorkloadPodGroupBasicSchedulingPolicy)(p.Basic),
 	}
 	if p.Gang != nil {
 		leaf.Gang = &schedulingv1alpha3.WorkloadPodGroupGangSchedulingPolicy{}
@@ -120,23 +121,12 @@ func leafPolicy(p *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy)
 	return leaf
 }
 
-func leafConstraints(c *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingConstraints) *schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints {
-	if c == nil {
-		return nil
-	}
-	return &schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints{Topology: c.Topology}
-}
-
 func leafDisruption(m *schedulingv1alpha3.WorkloadCompositePodGroupDisruptionMode) *schedulingv1alpha3.WorkloadPodGroupDisruptionMode {
 	if m == nil {
 		return nil
 	}
-	leaf := &schedulingv1alpha3.WorkloadPodGroupDisruptionMode{}
-	if m.Single != nil {
-		leaf.Single = &schedulingv1alpha3.WorkloadPodGroupSingleDisruptionMode{}
+	return &schedulingv1alpha3.WorkloadPodGroupDisruptionMode{
+		Single: (*schedulingv1alpha3.WorkloadPodGroupSingleDisruptionMode)(m.Single),
+		All:    (*schedulingv1alpha3.WorkloadPodGroupAllDisruptionMode)(m.All),
 	}
-	if m.All != nil {
-		leaf.All = &schedulingv1alpha3.WorkloadPodGroupAllDisruptionMode{}
-	}
-	return leaf
 }

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 
@@ -109,10 +110,8 @@ func (u *Unit) item(set *lwsv1.LeaderWorkerSet, at *field.Path) *workloadbuilder
 
 // priorityClass is the class that all pods of a set have.
 func priorityClass(set *lwsv1.LeaderWorkerSet) string {
-	if leader := set.Spec.LeaderWorkerTemplate.LeaderTemplate; leader != nil {
-		return leader.Spec.PriorityClassName
-	}
-	return set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.PriorityClassName
+	template := &set.Spec.LeaderWorkerTemplate
+	return cmp.Or(template.LeaderTemplate, &template.WorkerTemplate).Spec.PriorityClassName
 }
 
 func untyped(object any, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {

@@ -272,7 +272,8 @@ func (s *Starter) Served(ctx context.Context, kind schema.GroupVersionKind) (sch
 	return resource, err
 }
 
-func (s *Starter) servedIn(ctx context.Context, kind schema.GroupVersionKind) (found schema.GroupVersionResource, err error) {
+func (s *Starter) servedIn(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	found := schema.GroupVersionResource{}
 	list, err := s.discovery.ServerResourcesForGroupVersionWithContext(ctx, kind.GroupVersion().String())
 	if err != nil {
 		return found, client.IgnoreNotFound(err)

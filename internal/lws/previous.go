@@ -54,7 +54,7 @@ func ObjectsOf[T metav1.Object](kind identity.Kind, objects []T) (all []Object) 
 // Below returns the objects whose ordinals are in the range.
 func Below(all []Object, first int, end int32) []Object {
 	return slices.DeleteFunc(all, func(p Object) bool {
-		_, ordinal := identity.ParentAndOrdinal(p.Name)
+		ordinal := identity.Ordinal(p.Name)
 		return ordinal < first || int32(ordinal) >= end
 	})
 }
@@ -85,8 +85,7 @@ func (g *Group) Previous(size int32) []Object {
 func OrdinalsOf(all []Object) map[int]bool {
 	ordinals := map[int]bool{}
 	for _, p := range all {
-		_, ordinal := identity.ParentAndOrdinal(p.Name)
-		ordinals[ordinal] = true
+		ordinals[identity.Ordinal(p.Name)] = true
 	}
 	return ordinals
 }

@@ -76,7 +76,8 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 		return err
 	}
 	if p.Alone { // no built-in controller keeps volumes
-		if err := (&pvcfinalizer.Volumes{Cached: mgr.GetCache(), Actor: p.actor, Report: finalizers.Report}).Setup(mgr); err != nil {
+		volumes := &pvcfinalizer.Volumes{Cached: mgr.GetCache(), Actor: p.actor, Report: finalizers.Report}
+		if err := volumes.Setup(mgr); err != nil {
 			return fmt.Errorf("set up the protection of volumes: %w", err)
 		}
 	}

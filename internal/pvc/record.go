@@ -1,6 +1,7 @@
 package pvc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -131,10 +132,8 @@ func (s Settings) recorded(pod *corev1.Pod, live Claims, namespaceLabels map[str
 		if volume.PersistentVolumeClaim == nil {
 			continue
 		}
-		pvc := live[volume.PersistentVolumeClaim.ClaimName]
-		if pvc == nil {
-			pvc = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace}}
-		}
+		missing := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace}}
+		pvc := cmp.Or(live[volume.PersistentVolumeClaim.ClaimName], missing)
 		if s.ModeOf(pvc, namespaceLabels) >= Barrier {
 			only.Spec.Volumes = append(only.Spec.Volumes, volume)
 		}

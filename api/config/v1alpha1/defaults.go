@@ -46,9 +46,10 @@ func SetDefaults(c *Configuration) {
 	c.Health.HealthProbeBindAddress = cmp.Or(c.Health.HealthProbeBindAddress, DefaultHealthProbeAddress)
 	c.Health.ReadinessEndpointName = cmp.Or(c.Health.ReadinessEndpointName, DefaultReadinessEndpoint)
 	c.Health.LivenessEndpointName = cmp.Or(c.Health.LivenessEndpointName, DefaultLivenessEndpoint)
-	c.InternalCertManagement.Enable = cmp.Or(c.InternalCertManagement.Enable, new(true))
-	c.InternalCertManagement.WebhookServiceName = cmp.Or(c.InternalCertManagement.WebhookServiceName, new(DefaultWebhookServiceName))
-	c.InternalCertManagement.WebhookSecretName = cmp.Or(c.InternalCertManagement.WebhookSecretName, new(DefaultWebhookSecretName))
+	m := &c.InternalCertManagement
+	m.Enable = cmp.Or(m.Enable, new(true))
+	m.WebhookServiceName = cmp.Or(m.WebhookServiceName, new(DefaultWebhookServiceName))
+	m.WebhookSecretName = cmp.Or(m.WebhookSecretName, new(DefaultWebhookSecretName))
 	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, new(DefaultQPS))
 	c.ClientConnection.Burst = cmp.Or(c.ClientConnection.Burst, new(DefaultBurst))
 	c.Disruption.Budget = cmp.Or(c.Disruption.Budget, DefaultDisruptionBudget)

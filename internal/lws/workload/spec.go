@@ -27,10 +27,7 @@ func Size(set *lwsv1.LeaderWorkerSet) int32 {
 
 // Subdomain returns the policy that decides which Services a set has.
 func Subdomain(set *lwsv1.LeaderWorkerSet) lwsv1.SubdomainPolicy {
-	if set.Spec.NetworkConfig == nil {
-		return lwsv1.SubdomainShared
-	}
-	return ptr.Deref(set.Spec.NetworkConfig.SubdomainPolicy, lwsv1.SubdomainShared)
+	return ptr.Deref(ptr.Deref(set.Spec.NetworkConfig, lwsv1.NetworkConfig{}).SubdomainPolicy, lwsv1.SubdomainShared)
 }
 
 // HasHashIdentity reports whether a group of the set is known by a random key, and not by an index.

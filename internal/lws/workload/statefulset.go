@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -49,10 +50,7 @@ func LeaderStatefulSet(set *lwsv1.LeaderWorkerSet, key string, replicas, partiti
 
 // WrittenForLeaders is the user's template of leaders.
 func WrittenForLeaders(set *lwsv1.LeaderWorkerSet) *corev1.PodTemplateSpec {
-	if leader := set.Spec.LeaderWorkerTemplate.LeaderTemplate; leader != nil {
-		return leader
-	}
-	return &set.Spec.LeaderWorkerTemplate.WorkerTemplate
+	return cmp.Or(set.Spec.LeaderWorkerTemplate.LeaderTemplate, &set.Spec.LeaderWorkerTemplate.WorkerTemplate)
 }
 
 func leaderTemplate(set *lwsv1.LeaderWorkerSet, key string) corev1.PodTemplateSpec {

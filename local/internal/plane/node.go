@@ -178,7 +178,7 @@ func touch(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, ro
 func seed(ctx context.Context, client kubernetes.Interface, settings Settings) error {
 	for _, name := range []string{"class-local.yaml", "class-wait.yaml"} {
 		class := decoded[storagev1.StorageClass](name)
-		if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); unlessExists(err) != nil {
+		if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); existsNot(err) {
 			return err
 		}
 	}
@@ -190,14 +190,9 @@ func seed(ctx context.Context, client kubernetes.Interface, settings Settings) e
 	return seedNodes(ctx, client, settings.Nodes)
 }
 
-// unlessExists returns an error other than "already there": a create may have been
+// existsNot is an error other than "already there": a create may have been
 // carried out although its answer was lost.
-func unlessExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}
+func existsNot(err error) bool { return err != nil && !apierrors.IsAlreadyExists(err) }
 
 // decoded returns the object of a manifest. It panics on a mistake in one, which is compiled in.
 func decoded[T any](name string) *T {
@@ -211,12 +206,15 @@ func decoded[T any](name string) *T {
 // seedGuard makes up for a difference between kwok and a kubelet: see its manifest.
 func seedGuard(ctx context.Context, admission admissionclient.AdmissionregistrationV1Interface) error {
 	policy := decoded[admissionv1.ValidatingAdmissionPolicy]("guard.yaml")
-	if _, err := admission.ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); unlessExists(err) != nil {
+	if _, err := admission.ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); existsNot(err) {
 		return err
 	}
 	binding := decoded[admissionv1.ValidatingAdmissionPolicyBinding]("guard-binding.yaml")
 	_, err := admission.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{})
-	return unlessExists(err)
+	if existsNot(err) {
+		return err
+	}
+	return nil
 }
 
 // seedNodes creates nodes 16 at a time, so that hundreds take seconds.
@@ -245,7 +243,7 @@ func seedAccounts(ctx context.Context, client kubernetes.Interface) error {
 		}
 		for _, subject := range binding.Subjects { // service accounts
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace, Name: subject.Name}}
-			if _, err := client.CoreV1().ServiceAccounts(subject.Namespace).Create(ctx, account, metav1.CreateOptions{}); unlessExists(err) != nil {
+			if _, err := client.CoreV1().ServiceAccounts(subject.Namespace).Create(ctx, account, metav1.CreateOptions{}); existsNot(err) {
 				return err
 			}
 		}

@@ -182,18 +182,12 @@ func (c *Cluster) bringBack(ctx context.Context, state *State, r *Recording) err
 	if err != nil {
 		return err
 	}
-	if err := run.start(Etcd); err != nil {
-		return err
-	}
-	if err := run.await(ctx, Etcd); err != nil {
+	if err := run.bring(ctx, Etcd); err != nil {
 		return err
 	}
 	if err := r.load(ctx, c.Layout, state.Ports); err != nil {
 		return err
 	}
 	c.tell("%d objects loaded", len(r.stored))
-	if err := run.start(APIServer); err != nil {
-		return err
-	}
-	return run.await(ctx, APIServer)
+	return run.bring(ctx, APIServer)
 }

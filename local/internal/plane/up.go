@@ -108,10 +108,7 @@ func (c *Cluster) bringUp(ctx context.Context, state *State) error {
 		return err
 	}
 	c.tell("control plane in %s, API server at https://%s", c.Dir, address(state.Ports.APIServer))
-	if err := run.start(Etcd, APIServer); err != nil {
-		return err
-	}
-	if err := run.await(ctx, Etcd, APIServer); err != nil {
+	if err := run.bring(ctx, Etcd, APIServer); err != nil {
 		return err
 	}
 	if err := seedAccounts(ctx, run.client); err != nil {
@@ -213,6 +210,14 @@ func (r *launch) await(ctx context.Context, components ...Component) error {
 		r.cluster.tell("%s ready after %s", component, seconds(time.Since(began)))
 	}
 	return nil
+}
+
+// bring starts components, and returns when they are ready.
+func (r *launch) bring(ctx context.Context, components ...Component) error {
+	if err := r.start(components...); err != nil {
+		return err
+	}
+	return r.await(ctx, components...)
 }
 
 // awaitContent returns when pods can be created and find room.
@@ -377,10 +382,7 @@ func (c *Cluster) startAgain(ctx context.Context, component Component, state *St
 			return fmt.Errorf("free the node leases of the former kwok: %w", err)
 		}
 	}
-	if err := run.start(component); err != nil {
-		return err
-	}
-	if err := run.await(ctx, component); err != nil {
+	if err := run.bring(ctx, component); err != nil {
 		return err
 	}
 	switch {
