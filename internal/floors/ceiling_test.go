@@ -28,7 +28,7 @@ import (
 // 44 allows 650 lines. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_811
+	wholeAtMost = 40_788
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -40,15 +40,15 @@ const (
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           1_399,
+	"internal/lws":           1_398,
 	"internal/lwscache":      2_259,
-	"internal/pvc":           2_239,
+	"internal/pvc":           2_238,
 	"internal/install":       2_087,
-	"local/internal/plane":   1_764,
+	"local/internal/plane":   1_758,
 	"internal/cli/render":    1_818,
 	"internal/lws/admission": 1_449,
 	"internal/cli":           1_422,
-	"internal/operator":      1_546,
+	"internal/operator":      1_547,
 }
 
 // largeTypes are types above the ceiling.
