@@ -20,10 +20,11 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -32,18 +33,17 @@ type Budget = *policyv1.PodDisruptionBudget
 // byGroup asks for a PodDisruptionBudget.
 var byGroup = fakeapi.Annotation(workload.DisruptionBudgetAnnotationKey, workload.DisruptionByGroup)
 
-// limited lets the operator read budgets as its cache shows them, and holds the names of evicted groups.
+// limited lets the operator read budgets as its cache shows them, and the pod webhook gate pods.
 func (c *cluster) limited() {
 	c.budgets = func(context.Context, bool) (client.Reader, error) { return c.cached, nil }
 	gangs := c.Added
 	c.Added = func(object client.Object) {
 		gangs(object)
-		set, pod := fakeapi.Find[Set](c.Server, "w"), Pod(nil)
-		if pod, _ = object.(Pod); pod == nil || set == nil || !workload.IsLeader(pod, "w") {
-			return
-		}
-		if c.Now.Before(restart.HeldUntil(set, workload.IndexOf(pod))) {
-			fakeapi.Edit(c.Server, pod.Name, admission.Gate)
+		pod, is := object.(Pod)
+		if is && expect.Value(lwscache.NewKin(c.cached, c.Live(), false).MustWait(ctx, pod, c.Now))(c.t) && !workload.IsGated(pod) {
+			fakeapi.Edit(c.Server, pod.Name, func(pod Pod) {
+				pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate})
+			})
 		}
 	}
 	c.awake()
@@ -113,13 +113,13 @@ func (c *cluster) count(name string) {
 }
 
 // groupsDown are the groups of the leader StatefulSet that are not whole and ready.
-func (w *world) groupsDown() (down []int) {
-	sts := fakeapi.Find[StatefulSet](w.Server, "w")
+func (c *cluster) groupsDown() (down []int) {
+	sts := fakeapi.Find[StatefulSet](c.Server, "w")
 	for i := range int(workload.PodsOf(sts)) {
-		leader := fakeapi.Find[Pod](w.Server, identity.LeaderName("w", i))
+		leader := fakeapi.Find[Pod](c.Server, identity.LeaderName("w", i))
 		isReady := leader != nil && leader.DeletionTimestamp == nil && fakeapi.Ready(leader)
-		for j := 1; isReady && j < int(workload.SizeOf(leader, find[Set](w.cluster, "w"))); j++ {
-			worker := fakeapi.Find[Pod](w.Server, identity.LeaderName(leader.Name, j))
+		for j := 1; isReady && j < int(workload.SizeOf(leader, find[Set](c, "w"))); j++ {
+			worker := fakeapi.Find[Pod](c.Server, identity.LeaderName(leader.Name, j))
 			isReady = worker != nil && worker.DeletionTimestamp == nil && fakeapi.Ready(worker)
 		}
 		if !isReady {
@@ -362,9 +362,19 @@ func (c *cluster) checkBudgets(want string) {
 }
 
 // A drain retries a pod by its name, on whatever node it is by then: kubectl after 5 s, and the cluster autoscaler after
-// 10 s. Two drains of the two pods of each group meet none of the pods that come next.
+// 10 s. Two drains of the two pods of each group meet none of the pods that come next, and take one group down at a time,
+// also where a pod ends at once, and another one has its name before the operator looks.
 func TestNoDrainMeetsTheNextPodsOfAGroup(t *testing.T) {
-	for name, pause := range map[string]int{"kubectl": 5, "the cluster autoscaler": 10} {
+	type drain struct {
+		pause  int
+		vanish bool
+	}
+	for name, tt := range map[string]drain{
+		"kubectl":                            {pause: 5},
+		"the cluster autoscaler":             {pause: 10},
+		"workers vanish from kubectl":        {pause: 5, vanish: true},
+		"leaders vanish from the autoscaler": {pause: 10, vanish: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := limitedCluster(t, 2, 2)
 			c.count("w.groups")
@@ -378,20 +388,23 @@ func TestNoDrainMeetsTheNextPodsOfAGroup(t *testing.T) {
 					t.Fatalf("pods %v are not drained", targets)
 				}
 				for _, name := range slices.Sorted(maps.Keys(targets)) {
-					if second%pause != len(name)%pause { // the drain of workers is late
+					if second%tt.pause != len(name)%tt.pause { // one of the drains is late
 						continue
 					}
 					pod := fakeapi.Find[Pod](c.Server, name)
 					if pod != nil && pod.DeletionTimestamp == nil {
-						if c.evict(pod) {
-							evicted++
-						}
 						if pod.UID != targets[name] && pod.Status.Phase == corev1.PodRunning {
 							t.Fatalf("after %d s a drain meets pod %s, which came after the one that it saw", second, name)
 						}
+						if c.evict(pod) {
+							evicted++
+							if tt.vanish {
+								c.vanish(name)
+							}
+						}
 						pod = fakeapi.Find[Pod](c.Server, name)
 					}
-					if pod == nil || pod.DeletionTimestamp != nil {
+					if pod == nil || pod.DeletionTimestamp != nil || pod.UID != targets[name] {
 						delete(targets, name)
 					}
 				}
@@ -402,16 +415,36 @@ func TestNoDrainMeetsTheNextPodsOfAGroup(t *testing.T) {
 				c.reconcileSet()
 				c.others()
 				c.count("w.groups")
+				if down := c.groupsDown(); len(down) > 1 {
+					t.Fatalf("after %d s groups %v are down", second, down)
+				}
 				c.pass(time.Second)
 			}
 			if evicted != 2 {
 				t.Errorf("%d evictions were admitted, want one for each group", evicted)
 			}
 			for _, entry := range c.status().Restarts {
-				if len(entry.Failures) != 1 || entry.Count != 0 || entry.HeldUntil == nil {
+				if len(entry.Failures) != 1 || entry.HeldUntil == nil || entry.Count != 0 && !tt.vanish {
 					t.Errorf("group %d: %+v", entry.Index, entry)
 				}
 			}
 		})
+	}
+}
+
+// vanish ends a pod that is terminating, and starts its successor. Only groups are reconciled so far.
+func (c *cluster) vanish(name string) {
+	c.count("w.groups")
+	fakeapi.Drop[Pod](c.Server, name)
+	for range 3 {
+		c.others()
+		c.count("w.groups")
+	}
+	if !workload.IsLeader(find[Pod](c, name), "w") {
+		return
+	}
+	for range 3 {
+		c.reconcileGroup(name)
+		c.others()
 	}
 }

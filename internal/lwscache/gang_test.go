@@ -128,7 +128,7 @@ func TestKinIsReadLiveWhenTheCacheIsLate(t *testing.T) {
 	e, _, _ := chained(t)
 	lagging := e.Lagging()
 	fakeapi.Add(e.Server, fakeapi.Set("late", 1, 2))
-	for _, k := range []*lwscache.Kin{lwscache.NewKin(lagging, e.live), lwscache.NewKin(nil, e.live)} {
+	for _, k := range []*lwscache.Kin{lwscache.NewKin(lagging, e.live, false), lwscache.NewKin(nil, e.live, false)} {
 		for name, there := range map[string]bool{"w": true, "late": true, "missing": false, "": false} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: name}}}
 			if found, err := k.Set(context.Background(), pod); err != nil || (found != nil) != there {

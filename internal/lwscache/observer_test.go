@@ -264,7 +264,9 @@ func TestStandingIsReadLive(t *testing.T) {
 
 // A new leader finds the workers that a StatefulSet of its name controls, in its set and namespace alone.
 func TestALeaderFindsTheGroupBeforeIt(t *testing.T) {
-	leader := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
+	leader := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0", Labels: map[string]string{
+		lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0",
+	}}}
 	for name, tt := range map[string]struct {
 		worker, set, owner string
 		elsewhere          bool
@@ -288,11 +290,12 @@ func TestALeaderFindsTheGroupBeforeIt(t *testing.T) {
 			pod.Namespace = "elsewhere"
 		}
 		fakeapi.Add(store, pod)
-		kin := lwscache.NewKin(store.Cached(), store.Live())
+		fakeapi.Add(store, fakeapi.Set("w", 1, 2))
+		kin := lwscache.NewKin(store.Cached(), store.Live(), false)
 		if name == "without a cache, never" {
-			kin = lwscache.NewKin(nil, store.Live())
+			kin = lwscache.NewKin(nil, store.Live(), false)
 		}
-		if got, err := kin.MustWait(t.Context(), leader); err != nil || got != tt.want {
+		if got, err := kin.MustWait(t.Context(), leader, store.Now); err != nil || got != tt.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}

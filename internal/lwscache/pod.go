@@ -22,11 +22,15 @@ import (
 // Kin reads the set, the leader and the group of a pod that is being created. For the first two it does not
 // wait for caches: the API server waits for the webhook.
 type Kin struct {
-	cached, live client.Reader
+	cached, live    client.Reader
+	limitsEvictions bool
 }
 
-// NewKin returns a Kin that reads cached, unless nil, and live what that does not show.
-func NewKin(cached, live client.Reader) *Kin { return &Kin{cached: cached, live: live} }
+// NewKin returns a Kin that reads cached, unless nil, and live what that does not show. limitsEvictions holds for sets
+// without the annotation.
+func NewKin(cached, live client.Reader, limitsEvictions bool) *Kin {
+	return &Kin{cached, live, limitsEvictions}
+}
 
 // Set returns the set of a pod's label, or nil.
 func (k *Kin) Set(ctx context.Context, pod *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) {
@@ -38,27 +42,28 @@ func (k *Kin) Leader(ctx context.Context, worker *corev1.Pod) (*corev1.Pod, erro
 	return kin(ctx, k, types.NamespacedName{Namespace: worker.Namespace, Name: worker.Annotations[lwsv1.LeaderPodNameAnnotationKey]}, &corev1.Pod{})
 }
 
-// MustWait reports whether a worker of an earlier leader with the name of a new leader is still there, or the name is
-// held after an eviction. It reads the cache alone, once that is filled: where it shows neither, the leader is scheduled
-// at once.
-func (k *Kin) MustWait(ctx context.Context, leader *corev1.Pod) (bool, error) {
-	if k.cached == nil || leader.Name == "" {
+// MustWait reports whether a new pod is not to be scheduled yet: a leader whose name is held, or beside a worker of an
+// earlier leader of its name, and where evictions are limited a worker that replaces one of a group that ran: it would
+// allow another eviction before its group is recreated. It reads the cache alone, once that is filled.
+func (k *Kin) MustWait(ctx context.Context, pod *corev1.Pod, now time.Time) (bool, error) {
+	if k.cached == nil || pod.Name == "" {
 		return false, nil
 	}
-	var list corev1.PodList
-	if err := k.cached.List(ctx, &list, client.InNamespace(leader.Namespace), client.MatchingFields{indexClaim: byName(leader.Name)}); err != nil {
-		return false, fmt.Errorf("list pods under %q: %w", leader.Name, err)
+	set, err := k.Set(ctx, pod)
+	switch {
+	case err != nil || set == nil:
+		return false, err
+	case !workload.IsLeader(pod, set.Name) && workload.LimitsEvictions(set, k.limitsEvictions) && restart.Recreates(set):
+		leader, err := k.Leader(ctx, pod)
+		return leader != nil && restart.HasStarted(set, workload.IndexOf(leader), leader), err
+	case !workload.IsLeader(pod, set.Name):
+		return false, nil
 	}
-	if slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool {
-		owner := metav1.GetControllerOfNoCopy(&pod)
-		return owner != nil && owner.Kind == string(identity.KindStatefulSet) && owner.Name == leader.Name &&
-			pod.Labels[lwsv1.SetNameLabelKey] == leader.Labels[lwsv1.SetNameLabelKey]
-	}) {
-		return true, nil
-	}
-	set := &lwsv1.LeaderWorkerSet{}
-	err := k.cached.Get(ctx, types.NamespacedName{Namespace: leader.Namespace, Name: leader.Labels[lwsv1.SetNameLabelKey]}, set)
-	return err == nil && time.Now().Before(restart.HeldUntil(set, workload.IndexOf(leader))), client.IgnoreNotFound(err)
+	former, err := listed[*corev1.Pod](ctx, k.cached, &corev1.PodList{}, fmt.Sprintf("pods under %q", pod.Name), client.InNamespace(pod.Namespace), client.MatchingFields{indexClaim: byName(pod.Name)})
+	return now.Before(restart.HeldUntil(set, workload.IndexOf(pod))) || slices.ContainsFunc(former, func(worker *corev1.Pod) bool {
+		owner := metav1.GetControllerOfNoCopy(worker)
+		return owner != nil && owner.Kind == string(identity.KindStatefulSet) && owner.Name == pod.Name && workload.BearsName(worker, set.Name)
+	}), err
 }
 
 func kin[T client.Object](ctx context.Context, k *Kin, key types.NamespacedName, into T) (T, error) {
@@ -66,16 +71,13 @@ func kin[T client.Object](ctx context.Context, k *Kin, key types.NamespacedName,
 	if key.Name == "" || len(key.Name) > validation.DNS1123SubdomainMaxLength {
 		return none, nil
 	}
-	if k.cached != nil {
-		if err := k.cached.Get(ctx, key, into); err == nil {
-			return into, nil
-		} // the cache may be late, or not have started
+	if k.cached != nil && k.cached.Get(ctx, key, into) == nil { // else the cache may be late, or not have started
+		return into, nil
 	}
-	err := k.live.Get(ctx, key, into)
-	if apierrors.IsNotFound(err) {
+	switch err := k.live.Get(ctx, key, into); {
+	case apierrors.IsNotFound(err):
 		return none, nil
-	}
-	if err != nil {
+	case err != nil:
 		return none, fmt.Errorf("read %T %q: %w", into, key, err)
 	}
 	return into, nil

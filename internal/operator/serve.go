@@ -161,9 +161,9 @@ func (o *Options) webhooks(mgr ctrl.Manager, starter *kinds.Starter, ending <-ch
 	if err != nil {
 		return nil, err
 	}
-	kin := lwscache.NewKin(nil, asking) // reads live where no controllers fill a cache
+	kin := lwscache.NewKin(nil, asking, false) // reads live where no controllers fill a cache
 	if o.keepsSets() {
-		kin = lwscache.NewKin(mgr.GetCache(), asking)
+		kin = lwscache.NewKin(mgr.GetCache(), asking, disruptionBudgets[o.Config.Disruption.Budget])
 	}
 	sets := webhook.Sets{
 		Scheduling: o.scheduling(starter),

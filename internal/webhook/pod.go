@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
@@ -14,7 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// Pods completes the pods of sets. It finds out whether a new pod is part of a gang, and whether a leader has to wait.
+// Pods completes the pods of sets. It finds out whether a new pod is part of a gang, and whether it has to wait.
 type Pods struct {
 	// Otherwise is set if groups of sets that name no scheduler are gangs.
 	Otherwise bool
@@ -24,12 +25,11 @@ type Pods struct {
 	Kin Kin
 }
 
-// Kin returns the set and the leader of a pod, or nil. MustWait reports whether the name of a new leader is not free yet
-// for its group.
+// Kin returns the set and the leader of a pod, or nil. MustWait reports whether a new pod is not to be scheduled yet.
 type Kin interface {
 	Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error)
 	Leader(context.Context, *corev1.Pod) (*corev1.Pod, error)
-	MustWait(context.Context, *corev1.Pod) (bool, error)
+	MustWait(context.Context, *corev1.Pod, time.Time) (bool, error)
 }
 
 // include reports whether a new pod is placed with its group. A gang is whole or it is none: a worker goes where its
@@ -76,7 +76,7 @@ func (p Pods) leave(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // mutatePod completes a pod of a set. A pod whose gang cannot be found out is refused: it would be
-// placed alone, or wait for the others forever. A leader beside pods of the group before it is gated.
+// placed alone, or wait for the others forever. A pod that has to wait is gated.
 func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if _, isOfSet := pod.Labels[lwsv1.SetNameLabelKey]; !isOfSet {
 		return nil
@@ -100,12 +100,9 @@ func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	case gang.IsHanded(pod):
 		gang.Join(pod, utilrand.String(gang.IncarnationLength))
 	}
-	if !rule.IsLeader(pod) {
-		return nil
-	}
-	mustWait, err := p.Kin.MustWait(ctx, pod)
+	mustWait, err := p.Kin.MustWait(ctx, pod, time.Now())
 	if err != nil {
-		return fmt.Errorf("find out whether the group before leader %s is gone: %w", pod.Name, err)
+		return fmt.Errorf("find out whether pod %s has to wait: %w", pod.Name, err)
 	}
 	if mustWait {
 		rule.Gate(pod)

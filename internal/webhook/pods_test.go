@@ -384,7 +384,7 @@ func TestFurtherCallsChangeNoPod(t *testing.T) {
 		if rapid.Bool().Draw(t, "spec.scheduling") {
 			set.Spec.Scheduling = &lwsv1.Scheduling{}
 		}
-		webhook := Pods{Scheduler: rapid.SampledFrom([]string{"", gang.Volcano, gang.Kubernetes}).Draw(t, "scheduler"), Otherwise: rapid.Bool().Draw(t, "gangs"), Kin: &kin{set: set, hasGroup: rapid.Bool().Draw(t, "a group before")}}
+		webhook := Pods{Scheduler: rapid.SampledFrom([]string{"", gang.Volcano, gang.Kubernetes}).Draw(t, "scheduler"), Otherwise: rapid.Bool().Draw(t, "gangs"), Kin: &kin{set: set, mustWait: rapid.Bool().Draw(t, "a group before")}}
 		expect.OK(t, webhook.mutatePod(t.Context(), pod))
 		if _, byVolcano := pod.Annotations[gang.PodGroupAnnotationKey]; byVolcano && pod.Spec.SchedulingGroup != nil && pod.Annotations[gang.PodGroupAnnotationKey] != "users" {
 			t.Fatalf("two schedulers place the pod: %v, %v", pod.Annotations, pod.Spec.SchedulingGroup)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -286,10 +287,9 @@ func TestAnUpdateIsAdmittedAsAnUndo(t *testing.T) {
 }
 
 type kin struct {
-	set    *lwsv1.LeaderWorkerSet
-	leader *corev1.Pod
-	// hasGroup is set while workers of an earlier leader are there.
-	hasGroup bool
+	set      *lwsv1.LeaderWorkerSet
+	leader   *corev1.Pod
+	mustWait bool
 	err      error
 }
 
@@ -301,7 +301,9 @@ func (k *kin) Leader(context.Context, *corev1.Pod) (*corev1.Pod, error) {
 	return k.leader, k.err
 }
 
-func (k *kin) MustWait(context.Context, *corev1.Pod) (bool, error) { return k.hasGroup, k.err }
+func (k *kin) MustWait(context.Context, *corev1.Pod, time.Time) (bool, error) {
+	return k.mustWait, nil
+}
 
 func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -352,9 +354,9 @@ func TestPodsGetThePodGroup(t *testing.T) {
 	}
 }
 
-// A leader beside workers of the group before it is gated, once, however often the webhook is called. A worker, a pod
-// with a node and a leader of a first group are not.
-func TestLeadersWaitForTheGroupBeforeThem(t *testing.T) {
+// A leader beside workers of the group before it is gated, once, however often the webhook is called, and so is a worker
+// that replaces another one. A pod with a node and a leader of a first group are not.
+func TestPodsWaitForTheGroupBeforeThem(t *testing.T) {
 	leader := func(pod *corev1.Pod) {
 		pod.Name, pod.Labels[lwsv1.WorkerIndexLabelKey] = "w-0", "0"
 		delete(pod.Annotations, lwsv1.LeaderPodNameAnnotationKey)
@@ -362,16 +364,16 @@ func TestLeadersWaitForTheGroupBeforeThem(t *testing.T) {
 	placed := func(pod *corev1.Pod) { pod.Spec.NodeName = "n" }
 	for name, tt := range map[string]struct {
 		pod      *corev1.Pod
-		hasGroup bool
+		mustWait bool
 		want     int
 	}{
 		"beside a former worker": {worker(leader), true, 1},
 		"of a first group":       {worker(leader), false, 0},
 		"with a node":            {worker(leader, placed), true, 0},
-		"a worker":               {worker(), true, 0},
+		"a worker":               {worker(), true, 1},
 	} {
 		for calls := 1; calls <= 3; calls++ {
-			expect.OK(t, (Pods{Kin: &kin{hasGroup: tt.hasGroup}}).mutatePod(t.Context(), tt.pod))
+			expect.OK(t, (Pods{Kin: &kin{mustWait: tt.mustWait}}).mutatePod(t.Context(), tt.pod))
 			expect.Equalf(t, tt.want, len(tt.pod.Spec.SchedulingGates), "%s, after %d calls: gates", name, calls)
 		}
 	}

@@ -46,12 +46,12 @@ func MutatePod(pod *corev1.Pod) error {
 	return nil
 }
 
-// Gate holds a leader back until the pods of the group before it are gone: an old worker would join the new leader, and
-// the leader would take room that the group is about to leave. A pod that has a node already takes no gate.
-func Gate(leader *corev1.Pod) {
+// Gate holds a pod back until the pods of the group before it are gone: an old worker would join a new leader, and a
+// leader would take room that the group is about to leave. A pod that has a node already takes no gate.
+func Gate(pod *corev1.Pod) {
 	isGate := func(gate corev1.PodSchedulingGate) bool { return gate.Name == lwsv1.GroupReplacementGate }
-	if leader.Spec.NodeName == "" && !slices.ContainsFunc(leader.Spec.SchedulingGates, isGate) {
-		leader.Spec.SchedulingGates = append(leader.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate})
+	if pod.Spec.NodeName == "" && !slices.ContainsFunc(pod.Spec.SchedulingGates, isGate) {
+		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate})
 	}
 }
 

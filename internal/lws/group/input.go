@@ -127,6 +127,10 @@ func (g ordinalMaker) ungate() (p lws.Plan, next bool) {
 		p.Wait(lws.GoneWait(g.Set, fmt.Sprintf("leader %s is scheduled once these are gone: ", g.Leader.Name), left, time.Time{}))
 		return p, false
 	}
+	if g.HoldsNames && restart.ReplacesUncounted(g.Set, g.Index, g.Leader) {
+		p.Await(time.Time{}, lws.CodeHeld, fmt.Sprintf("leader %s is scheduled once the status counts the leader before it", g.Leader.Name))
+		return p, false
+	}
 	if held := restart.HeldUntil(g.Set, g.Index); g.Now.Before(held) {
 		p.Await(held, lws.CodeHeld, fmt.Sprintf("leader %s is scheduled at %s: drains may still retry the old pods of its group",
 			g.Leader.Name, held.UTC().Format(time.RFC3339)))

@@ -66,13 +66,13 @@ func (g Group) Decide(failure *Failure, now time.Time) *Decision {
 	if limit != nil && stays && !decision.Disrupted && !decision.Exhausted {
 		decision.Recreations = ptr.To(ptr.Deref(recreations, 0) + 1)
 	}
-	if replacesUncounted(g.Set, g.Index, g.Leader) {
+	if ReplacesUncounted(g.Set, g.Index, g.Leader) {
 		decision.Count++
 	}
 	if !decision.Disrupted {
 		decision.Count++
 	}
-	if g.HoldsNames && failure.isEvicted {
+	if g.HoldsNames && failure.isDrained {
 		decision.HeldUntil = new(metav1.NewTime(decision.At.Add(heldFor)))
 	}
 	if g.KeepsLogs {

@@ -185,7 +185,7 @@ func TestAGroupIsMarkedAsCountedByAField(t *testing.T) {
 	} {
 		set := startedSet(tt.record)
 		s := restart.Status{Started: set.Status.Started}
-		s.Count(set, []*corev1.Pod{leaderAt("b", "r")}, fakeapi.Epoch)
+		s.Count(set, []*corev1.Pod{leaderAt("b", "r")}, false, fakeapi.Epoch)
 		expect.Equalf(t, !tt.isCounted, len(s.Failures) > 0, "%s: another leader is a failure", name)
 		expect.Equalf(t, tt.isCounted, restart.IsReplaced(set, 0, leaderAt("a", "r")), "%s: a rollout replaces the leader", name)
 	}

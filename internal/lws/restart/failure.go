@@ -21,7 +21,7 @@ type Group struct {
 	Pods    identity.Claim[*corev1.Pod]
 	// KeepsLogs is set where the logs of failed containers are kept.
 	KeepsLogs bool
-	// HoldsNames is set if no pod under the names of the group is scheduled for a while after one was evicted.
+	// HoldsNames is set if no pod under the names of the group is scheduled for a while after one was drained.
 	HoldsNames bool
 }
 
@@ -34,8 +34,8 @@ type Failure struct {
 	// Disrupted is set if a pod of the group was drained, preempted or evicted. The failure then counts neither for
 	// the back-off nor for maxGroupRestarts.
 	Disrupted bool `json:"disrupted,omitempty"`
-	// isEvicted is set if a pod of the group was evicted through the API, as a drain does.
-	isEvicted bool
+	// isDrained is set if a pod of the group was evicted through the API, as a drain does, or is gone without evidence.
+	isDrained bool
 	// Disruption is the reason for which the pod that failed was disrupted, or empty.
 	Disruption string `json:"disruption,omitempty"`
 	// Containers are those that failed with the group.
@@ -55,7 +55,7 @@ const (
 
 // absent is the failure of a pod that left no evidence.
 func absent(code, pod string, now time.Time) *Failure {
-	return &Failure{Code: code, PodFailure: lwsv1.PodFailure{Pod: pod, Reason: code, At: moment(now)}}
+	return &Failure{Code: code, isDrained: true, PodFailure: lwsv1.PodFailure{Pod: pod, Reason: code, At: moment(now)}}
 }
 
 // TerminationTarget is the condition of a pod that Kueue is about to delete.

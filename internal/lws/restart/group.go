@@ -50,7 +50,7 @@ func (g Group) FailureOfLeader(now time.Time) *Failure {
 func (f *Failure) of(members []member, now time.Time) *Failure {
 	for _, m := range members {
 		f.Disrupted = f.Disrupted || disruption(m.Pod) != ""
-		f.isEvicted = f.isEvicted || disruption(m.Pod) == reasonEvicted
+		f.isDrained = f.isDrained || disruption(m.Pod) == reasonEvicted
 		f.Containers = append(f.Containers, containersOf(m.Pod, f, now)...)
 	}
 	slices.SortStableFunc(f.Containers, func(a, b lwsv1.ContainerFailure) int {

@@ -202,9 +202,8 @@ func recordOfLeader(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) r
 	return nil
 }
 
-// replacesUncounted reports whether the leader followed another one at an equal revision
-// and no restart was counted for that.
-func replacesUncounted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
+// ReplacesUncounted reports whether the leader followed another one at an equal revision, and nothing was counted for it.
+func ReplacesUncounted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
 	started, revision := startedAt(set, index), leader.Labels[lwsv1.RevisionKey]
 	return started != nil && started.Leader != leader.UID && !isCounted(started) && revision != "" &&
 		strings.HasSuffix(started.Pods, revisionSeparator+revision)

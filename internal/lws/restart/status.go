@@ -46,8 +46,8 @@ func (s *Status) Total() (total int32) {
 }
 
 // Count adds entries of leaders whose groups failed: by the decision on a leader, or because it replaced another one
-// without a decision. Records of these groups are marked: what is counted is not counted again.
-func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now time.Time) {
+// without a decision: holdsNames holds for its group. Records of these groups are marked, and not counted again.
+func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, holdsNames bool, now time.Time) {
 	var started []lwsv1.StartedGroup
 	var restarts []lwsv1.GroupRestarts
 	for _, leader := range leaders {
@@ -57,11 +57,11 @@ func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now ti
 			continue
 		}
 		if decision == nil {
-			if leader.DeletionTimestamp != nil || !replacesUncounted(set, index, leader) {
+			if leader.DeletionTimestamp != nil || !ReplacesUncounted(set, index, leader) {
 				s.forget(index, leader)
 				continue
 			}
-			decision = replaced(set, index, leader, now)
+			decision = replaced(Group{Set: set, Index: index, Leader: leader, HoldsNames: holdsNames}, now)
 			s.Failures = append(s.Failures, action.Failure{Code: CodeLeaderReplaced})
 		}
 		entry := s.entry(set, index, leader.Labels[lwsv1.RevisionKey], decision)
@@ -118,14 +118,14 @@ func (s *Status) entry(set *lwsv1.LeaderWorkerSet, index int, revision string, d
 	return entry
 }
 
-// replaced stands for the decision on a leader that left no evidence: it ended while no
-// operator ran, or a user deleted it.
-func replaced(set *lwsv1.LeaderWorkerSet, index int, by *corev1.Pod, now time.Time) *Decision {
-	return &Decision{
-		Leader: startedAt(set, index).Leader, At: moment(now), Recreations: recreations(set, index, by),
-		Count:   inARow(set, index, by.Labels[lwsv1.RevisionKey], now) + 1,
-		Failure: Failure{Disrupted: true, PodFailure: absent(CodeLeaderReplaced, by.Name, now).PodFailure},
-	}
+// replaced stands for the decision on a leader that left no evidence: it ended while no operator ran, or too soon, or a
+// user deleted it. Another one leads the group.
+func replaced(g Group, now time.Time) *Decision {
+	failure := absent(CodeLeaderReplaced, g.Leader.Name, now)
+	failure.Disrupted = true
+	decision := g.Decide(failure, now)
+	decision.Leader = startedAt(g.Set, g.Index).Leader
+	return decision
 }
 
 // Started is the record of a group all of whose pods run. forgives reports whether the

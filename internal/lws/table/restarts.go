@@ -51,7 +51,7 @@ func restartStatus(t *Table) restart.Status {
 		return restart.Status{Restarts: restarts}
 	}
 	next := restart.Status{Started: status.Started, Restarts: status.Restarts, Since: t.since()}
-	next.Count(t.Live, t.LeadersAndLeaving(), t.Now)
+	next.Count(t.Live, t.LeadersAndLeaving(), t.Evictions != nil && t.Evictions.IsAsked, t.Now)
 	var started []lwsv1.StartedGroup
 	for i := range t.Rows {
 		r := &t.Rows[i]
