@@ -24,6 +24,7 @@ import (
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/reconcile"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -133,11 +134,11 @@ func (c *cluster) groupsDown() (down []int) {
 func TestDrainsTakeOneGroupAtATime(t *testing.T) {
 	inWorlds(t, 1, func(t *rapid.T, m *met) {
 		set := fakeapi.Set("w", rapid.Int32Range(1, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size"),
-			byGroup, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
+			byGroup, fakeapi.Policy(rapid.SampledFrom(append(restartPolicies, recreating...)).Draw(t, "policy")))
 		if rapid.Bool().Draw(t, "surge") {
 			rollingOf(set).MaxSurge = intstr.FromInt32(1)
 		}
-		w := newWorld(t, m, scenario{changes: []string{"workers", "undo", "size", "fewer replicas", "replicas", "pause", "resume", "partition", "startup", "network"}, mostEdits: 4}, set)
+		w := newWorld(t, m, scenario{changes: []string{"workers", "undo", "size", "fewer replicas", "replicas", "pause", "resume", "partition", "startup", "network", "budget"}, mostEdits: 4}, set)
 		w.limited()
 		w.settle()
 		w.lag()
@@ -177,17 +178,29 @@ func TestDrainsTakeOneGroupAtATime(t *testing.T) {
 			rollingOf(set).Partition = new(int32(0))
 			rollingOf(set).MaxUnavailable = intstr.FromInt32(1)
 		})
+		targets := map[types.UID]bool{} // of a drain of all nodes
 		turn := func() {
 			w.reconcileAll(false)
 			w.controllers()
 			w.count("w.groups")
+			for _, pod := range fakeapi.All[Pod](w.Objects) {
+				if targets[pod.UID] {
+					w.evict(pod)
+				}
+			}
 			w.pass(3 * time.Second)
 		}
-		for range 2 { // an eviction that Kubernetes' controller did not see counts for 2 min
+		for range 3 { // an eviction that Kubernetes' controller did not see counts for 2 min
 			if !w.still(12, 600, turn) {
 				w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
 			}
 			w.pass(2 * time.Minute)
+			for _, pod := range fakeapi.All[Pod](w.Objects) {
+				if targets[pod.UID] {
+					w.t.Fatalf("pod %s is not drained\n%s", pod.Name, w.all())
+				}
+				targets[pod.UID] = true
+			}
 		}
 		w.checkAtRest()
 		own := fakeapi.Find[Budget](w.Server, "w.groups")
@@ -284,6 +297,42 @@ func TestAPodThatIsNotReadyMayBeEvicted(t *testing.T) {
 	}
 }
 
+// A drained group neither backs off nor is stopped, however often it is drained (D7).
+func TestADrainedGroupIsNeverStopped(t *testing.T) {
+	c := limitedCluster(t, 1, 2, func(set Set) { set.Spec.LeaderWorkerTemplate.MaxGroupRestarts = new(int32(0)) })
+	for range 4 {
+		c.count("w.groups")
+		c.evict(find[Pod](c, "w-0-1"))
+		c.settle()
+		if entry := c.status().Restarts[0]; entry.Count != 0 || !entry.DueAt.Equal(&entry.FailedAt) || len(c.groupsDown()) > 0 {
+			t.Fatalf("groups %v are down: %+v", c.groupsDown(), entry)
+		}
+	}
+}
+
+func TestAHigherBudgetIsWrittenBeforeTheLeaders(t *testing.T) {
+	c := limitedCluster(t, 2, 2)
+	user(func(set Set) { *set.Spec.Replicas = 3 })(c)
+	if first := c.decideSet().Actions[0].Target(); first.Kind != identity.KindPodDisruptionBudget {
+		t.Errorf("%s is written first", first)
+	}
+}
+
+// The number does not fall below what lives: a cache may lack a leader that is new.
+func TestALowerBudgetReliesOnTheLeadersThatWereCounted(t *testing.T) {
+	c := limitedCluster(t, 2, 2)
+	c.cached = c.Lagging()
+	c.awake()
+	c.writer = func(w reconcile.Writer) reconcile.Writer { return w }
+	fakeapi.Edit(c.Server, "w.groups", func(budget Budget) { budget.Spec.MinAvailable = new(intstr.FromInt32(5)) })
+	c.cached.Deliver(identity.KindPodDisruptionBudget)
+	fakeapi.Add(c.Server, fakeapi.Edited(find[Pod](c, "w-1").DeepCopy(), func(pod Pod) { pod.Name, pod.UID = "w-2", "new" }))
+	_, _, _ = c.loop.Set(ctx, request("w")) // it looks again
+	if n := find[Budget](c, "w.groups").Spec.MinAvailable.IntVal; n != 5 {
+		t.Errorf("minAvailable is %d beside a leader that was not counted", n)
+	}
+}
+
 // A set that never ran has no budget: it would block drains.
 func TestASetThatNeverRanBlocksNoDrain(t *testing.T) {
 	c := newCluster(t)
@@ -314,6 +363,7 @@ func TestTheBudgetGivesWay(t *testing.T) {
 		"a user's budget over a label":       {budgetOver("team", map[string]string{"team": "a"}), "OtherBudget", "team"},
 		"a user's budget over the namespace": {budgetOver("team", nil), "OtherBudget", "team"},
 		"a budget over other pods":           {budgetOver("team", ofOthers), "", "team w.groups"},
+		"the budget of another set":          {budgetOver("v.groups", map[string]string{lwsv1.SetNameLabelKey: "v"}), "", "v.groups w.groups"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := limitedCluster(t, 2, 2)
@@ -323,7 +373,7 @@ func TestTheBudgetGivesWay(t *testing.T) {
 			if got := condition(c.status(), lwsset.ConditionBudgetMissing); got.Reason != tt.reason {
 				t.Errorf("the condition has reason %q, want %q: %s", got.Reason, tt.reason, got.Message)
 			}
-			gone[Budget]("team")(c)
+			gone[Budget](tt.budget.Name)(c)
 			c.settle()
 			c.checkBudgets("w.groups")
 			if got := condition(c.status(), lwsset.ConditionBudgetMissing); got.Status == metav1.ConditionTrue {

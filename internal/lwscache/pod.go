@@ -22,15 +22,13 @@ import (
 // Kin reads the set, the leader and the group of a pod that is being created. For the first two it does not
 // wait for caches: the API server waits for the webhook.
 type Kin struct {
-	cached, live    client.Reader
-	limitsEvictions bool
+	cached, live client.Reader
+	limits       bool
 }
 
-// NewKin returns a Kin that reads cached, unless nil, and live what that does not show. limitsEvictions holds for sets
-// without the annotation.
-func NewKin(cached, live client.Reader, limitsEvictions bool) *Kin {
-	return &Kin{cached, live, limitsEvictions}
-}
+// NewKin returns a Kin that reads cached, unless nil, and live what that does not show. limits says whether evictions of sets
+// without the annotation are limited.
+func NewKin(cached, live client.Reader, limits bool) *Kin { return &Kin{cached, live, limits} }
 
 // Set returns the set of a pod's label, or nil.
 func (k *Kin) Set(ctx context.Context, pod *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) {
@@ -53,7 +51,7 @@ func (k *Kin) MustWait(ctx context.Context, pod *corev1.Pod, now time.Time) (boo
 	switch {
 	case err != nil || set == nil:
 		return false, err
-	case !workload.IsLeader(pod, set.Name) && workload.LimitsEvictions(set, k.limitsEvictions) && restart.Recreates(set):
+	case !workload.IsLeader(pod, set.Name) && workload.LimitsEvictions(set, k.limits) && restart.Recreates(set):
 		leader, err := k.Leader(ctx, pod)
 		return leader != nil && restart.HasStarted(set, workload.IndexOf(leader), leader), err
 	case !workload.IsLeader(pod, set.Name):
