@@ -194,8 +194,8 @@ func remedy(p Object) string {
 	case isPod && pod.DeletionTimestamp != nil && pod.Spec.NodeName != "":
 		// Not a forced deletion: a machine that is cut off, but runs, would go on to write on
 		// its volumes beside the next pod.
-		return fmt.Sprintf("%s goes when node %s confirms that it ended; if that machine is off for certain: kubectl taint node %s %s=nodeshutdown:NoExecute",
-			p, pod.Spec.NodeName, pod.Spec.NodeName, corev1.TaintNodeOutOfService)
+		return fmt.Sprintf("%s goes when node %s confirms that it ended. If %s is powered off: kubectl taint nodes %s %s=nodeshutdown:NoExecute",
+			p, pod.Spec.NodeName, pod.Spec.NodeName, pod.Spec.NodeName, corev1.TaintNodeOutOfService)
 	case p.Object.GetDeletionTimestamp() == nil:
 		return fmt.Sprintf("%s goes when the garbage collector deletes it", p)
 	}

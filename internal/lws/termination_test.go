@@ -331,7 +331,7 @@ func TestAStuckPodOfThePreviousIncarnation(t *testing.T) {
 	}{
 		"a finalizer": {[]string{"pod w-1", "example.com/a, example.com/b"}, leaving[Pod]("w-1", "example.com/a", "example.com/b")},
 		"a thousand":  {[]string{"pod w-1", "example.com/long"}, leaving[Pod]("w-1", many...)},
-		"a node":      {[]string{"kubectl taint node node-0 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"}, leaving[Pod]("w-1")},
+		"a node":      {[]string{"If node-0 is powered off: kubectl taint nodes node-0 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"}, leaving[Pod]("w-1")},
 		"one owner too many": {[]string{"pod w-1", "garbage collector"}, on("w-1", func(pod Pod) {
 			pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "x"})
 		})},

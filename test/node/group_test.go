@@ -194,7 +194,7 @@ func TestALostNode(t *testing.T) {
 
 	s.Eventually("the node is not ready", s.nodeLost)
 	s.Eventually("status says what the group waits for and what to do", func() error {
-		return lacks(s.say("status", "a"), "pod a-0 goes", "pod a-0-1 goes", "pod a-0-2 goes", "kubectl taint node "+nodeName)
+		return lacks(s.say("status", "a"), "pod a-0 goes", "pod a-0-1 goes", "pod a-0-2 goes", "kubectl taint nodes "+nodeName)
 	})
 	if plan := s.say("plan", "a"); strings.Contains(plan, "write") {
 		t.Errorf("the plugin shows writes that the operator should have made:\n%s", plan)
