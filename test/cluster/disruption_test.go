@@ -2,38 +2,71 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// drained is the label of the pods that a drain of these tests evicts, whatever else is on the node.
-const drained = "drained-by"
+// ofScene is the taint of nodes that take the pods of one scene alone.
+const ofScene = "test.lockstep.dev/scene"
+
+// lendNodes lends the scene nodes that take its pods alone: what becomes of them disturbs no other scene.
+func (s *scene) lendNodes(n int) (names []string) {
+	like := &corev1.Node{}
+	s.Check("read a node", s.Client.Get(s.Context(), client.ObjectKey{Name: s.aNode()}, like))
+	taints := []corev1.Taint{{Key: ofScene, Value: s.Namespace, Effect: corev1.TaintEffectNoSchedule}}
+	for i := range n {
+		name := fmt.Sprintf("%s-node-%d", s.Namespace, i)
+		node := &corev1.Node{Status: like.Status, Spec: corev1.NodeSpec{Taints: taints}, ObjectMeta: metav1.ObjectMeta{
+			Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}, Labels: map[string]string{corev1.LabelHostname: name},
+		}}
+		s.Lend(node)
+		s.awaitTaints(name, 1)
+		names = append(names, name)
+	}
+	return names
+}
+
+// awaitTaints waits until a node has so many taints, its own included.
+func (s *scene) awaitTaints(name string, want int) {
+	s.Eventually(fmt.Sprintf("node %s has %d taints", name, want), func() error {
+		node := &corev1.Node{}
+		err := s.Client.Get(s.Context(), client.ObjectKey{Name: name}, node)
+		return errors.Join(err, drill.Lacking("taints", want, len(node.Spec.Taints)))
+	})
+}
 
 // byGroup limits evictions of a set.
 func byGroup(set *lwsv1.LeaderWorkerSet) {
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, workload.DisruptionBudgetAnnotationKey, workload.DisruptionByGroup)
 }
 
-// spreadOver places one pod of each group on each of some nodes, while they can take pods.
+// spreadOver places one pod of each group on each of some nodes of the scene, while they can take pods.
 func (s *scene) spreadOver(names ...string) edit {
 	return func(set *lwsv1.LeaderWorkerSet) {
 		template := &set.Spec.LeaderWorkerTemplate.WorkerTemplate
-		metav1.SetMetaDataLabel(&template.ObjectMeta, drained, s.Namespace)
+		template.Spec.Tolerations = append(template.Spec.Tolerations, corev1.Toleration{Key: ofScene, Value: s.Namespace})
 		template.Spec.Affinity = &corev1.Affinity{
 			NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
 				Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -42,50 +75,36 @@ func (s *scene) spreadOver(names ...string) edit {
 			}}},
 			PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 				TopologyKey:    corev1.LabelHostname,
-				LabelSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{drained: s.Namespace}},
+				LabelSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{lwsv1.SetNameLabelKey: set.Name}},
 				MatchLabelKeys: []string{lwsv1.GroupIndexLabelKey},
 			}}},
 		}
 	}
 }
 
-// drain runs kubectl drain, and uncordons the nodes when the test ends.
+// drain runs kubectl drain.
 func (s *scene) drain(names ...string) error {
 	local, err := drill.Program("lockstep-local")
 	if err != nil {
 		return err
 	}
-	s.Cleanup(func() {
-		for _, name := range names {
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			_ = s.Client.Patch(context.Background(), node, drill.Merge(`{"spec":{"unschedulable":null}}`))
-		}
-	})
 	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Minute)
 	defer cancel()
 	kubectl := exec.CommandContext(ctx, local, append([]string{"kubectl", "--kubeconfig", bed.Plane.Kubeconfig(), "drain",
-		"--ignore-daemonsets", "--delete-emptydir-data", "--force", "--pod-selector", drained + "=" + s.Namespace}, names...)...)
+		"--ignore-daemonsets", "--delete-emptydir-data", "--force"}, names...)...)
 	if said, err := kubectl.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	return nil
 }
 
-// watchReady returns the lowest number of ready groups so far.
-func (s *scene) watchReady(set *lwsv1.LeaderWorkerSet) *atomic.Int32 {
-	lowest := &atomic.Int32{}
-	lowest.Store(workload.Replicas(set))
-	go func() {
-		for s.Context().Err() == nil {
-			change := s.Next()
-			lowest.Store(min(lowest.Load(), int32(len(s.readyGroups(set)))))
-			select {
-			case <-change:
-			case <-s.Context().Done():
-			}
-		}
-	}()
-	return lowest
+// drainEach drains nodes at once, each by a command of its own, and returns what waits for the ends.
+func (s *scene) drainEach(names ...string) (wait func()) {
+	var drains sync.WaitGroup
+	for _, name := range names {
+		drains.Go(func() { s.Want("drain node "+name, s.drain(name)) })
+	}
+	return drains.Wait
 }
 
 // limited creates a set whose evictions are limited, and waits until one is allowed.
@@ -109,107 +128,444 @@ func (s *scene) awaitAllowed(want int32) {
 	})
 }
 
-// drainAll drains nodes at once, each by a command of its own, and checks that each group was recreated once, one
-// after the other. A leader that was evicted while it was gated had no node: it does not count.
-func drainAll(s *scene, replicas, size int32, vanish string, names ...string) {
-	set := s.limited(s.newSet("a", replicas, size, imageA, byGroup, slowly(vanish), s.spreadOver(names...)))
-	s.wantDrained(set, vanish != "", func() {
-		var drains sync.WaitGroup
-		for _, name := range names {
-			drains.Go(func() { s.Want("drain node "+name, s.drain(name)) })
-		}
-		drains.Wait()
-	})
+// witness is what a scene sees of a set whose evictions are limited.
+type witness struct {
+	*scene
+	set    *lwsv1.LeaderWorkerSet
+	mark   int
+	lowest atomic.Int32 // ready groups
+	most   atomic.Int32 // disruptions allowed
 }
 
-// wantDrained drains nodes that host a pod of each group of a set, and checks the rest.
-func (s *scene) wantDrained(set *lwsv1.LeaderWorkerSet, isSlow bool, drain func()) {
-	replicas, size := workload.Replicas(set), workload.Size(set)
-	mark, lowest := s.Changes(), s.watchReady(set)
-	drain()
-	s.awaitSettled(set)
-	s.awaitAllowed(1)
-	if n := lowest.Load(); n < replicas-1 {
-		s.Errorf("only %d groups were ready, want %d", n, replicas-1)
+// witness begins to watch a set.
+func (s *scene) witness(set *lwsv1.LeaderWorkerSet) *witness {
+	w := &witness{scene: s, set: set, mark: s.Changes()}
+	w.lowest.Store(workload.Replicas(set))
+	go func() {
+		for s.Context().Err() == nil {
+			change := s.Next()
+			w.lowest.Store(min(w.lowest.Load(), int32(len(s.readyGroups(set)))))
+			select {
+			case <-change:
+			case <-s.Context().Done():
+			}
+		}
+	}()
+	s.Check("watch budgets", drill.Watch(s.Context(), s.Client, s.Namespace, []client.ObjectList{&policyv1.PodDisruptionBudgetList{}}, func(o client.Object, _ bool) {
+		w.most.Store(max(w.most.Load(), o.(*policyv1.PodDisruptionBudget).Status.DisruptionsAllowed))
+	}))
+	return w
+}
+
+// settles waits until the set is settled, and one group may be evicted. Fewer groups were never ready, and evictions of
+// more than one pod were never allowed.
+func (w *witness) settles(least int32) {
+	w.set = w.awaitSettled(w.set)
+	w.awaitAllowed(1)
+	if n := w.lowest.Load(); n < least {
+		w.Errorf("only %d groups were ready, want %d", n, least)
 	}
-	placed := map[string]int{}
-	for _, pod := range s.Pick(func(r *drill.Record) bool { return r.Kind == "Pod" && r.Born > mark && r.Bound > 0 }) {
+	if n := w.most.Load(); n > 1 {
+		w.Errorf("%d evictions were allowed at once", n)
+	}
+}
+
+// recreated checks that each group was recreated once, one after the other. A leader that was evicted while it was gated
+// had no node: it does not count. Of so many groups a pod may be gone before the operator reads it: it leaves no evidence,
+// and its StatefulSet may replace it before the group is deleted.
+func (w *witness) recreated(unread int) {
+	replicas, size := int(workload.Replicas(w.set)), int(workload.Size(w.set))
+	w.settles(int32(replicas) - 1)
+	placed, spare := map[string]int{}, unread
+	for _, pod := range w.Pick(func(r *drill.Record) bool { return r.Kind == "Pod" && r.Born > w.mark && r.Bound > 0 }) {
 		placed[pod.Last.GetLabels()[lwsv1.GroupIndexLabelKey]]++
 	}
 	for group, n := range placed {
-		if n > int(size)+1 || n > int(size) && isSlow { // a pod that is gone at once is replaced before the group is deleted
-			s.Errorf("%d pods of group %s were scheduled, want %d", n, group, size)
+		if spare -= n - size; n < size || spare < 0 {
+			w.Errorf("%d pods of group %s were scheduled, want %d", n, group, size)
 		}
 	}
-	if len(placed) != int(replicas) {
-		s.Errorf("groups %v were recreated, want all %d", placed, replicas)
+	if len(placed) != replicas {
+		w.Errorf("groups %v were recreated, want all %d", placed, replicas)
 	}
-	for _, r := range s.Set("a").Status.Restarts {
-		if len(r.Failures) != 1 || isSlow && r.HeldUntil == nil { // a pod that is gone leaves no evidence of its eviction
-			s.Errorf("group %d failed %d times, and is held until %s", r.Index, len(r.Failures), r.HeldUntil)
+	for _, r := range w.set.Status.Restarts {
+		isHeld := r.HeldUntil != nil || w.set.Spec.GroupIdentity == lwsv1.HashGroupIdentity
+		if unread -= int(lws.One(!isHeld || r.Count > 0)); len(r.Failures) != 1 || unread < 0 {
+			w.Errorf("group %d failed %d times, counts %d, and is held until %s", r.Index, len(r.Failures), r.Count, r.HeldUntil)
 		}
 	}
+}
+
+// drainAll drains nodes at once that host a pod of each group, each by a command of its own, and checks that each group
+// was recreated once, one after the other.
+func drainAll(s *scene, replicas, size int32, vanish string, edits ...edit) {
+	names := s.lendNodes(max(2, int(size)))
+	w := s.witness(s.limited(s.newSet("a", replicas, size, imageA, append(append([]edit{slowly(vanish)}, edits...), byGroup, s.spreadOver(names...))...)))
+	s.drainEach(names...)()
+	w.recreated(0)
 }
 
 // Two nodes that each host a pod of both groups are drained at once.
-func TestADrainTakesOneGroupAtATime(t *testing.T) {
-	drainAll(newScene(t), 2, 2, "1s", "node-018", "node-019")
+func TestADrainTakesOneGroupAtATime(t *testing.T) { drainAll(asideScene(t), 2, 2, "1s") }
+
+// Nodes that each host a pod of every group are drained at once: without a budget, no group stays ready.
+func TestDrainsTakeOneGroupAtATime(t *testing.T) {
+	aside(t)
+	type row struct {
+		replicas, size int32
+		edit           edit
+	}
+	each(t, map[string]row{
+		"four nodes":         {4, 4, nil},
+		"ready after a time": {2, 2, readyAfter("5s")},
+		"workers later":      {2, 2, func(set *lwsv1.LeaderWorkerSet) { set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy }},
+		"no workers":         {3, 1, nil},
+		"no restart allowed": {2, 2, limited(new(int32(0)))},
+		"with keys":          {2, 2, withKeys},
+	}, func(s *scene, row row) { drainAll(s, row.replicas, row.size, "3s", row.edit) })
 }
 
-// Four nodes that each host a pod of every group are drained at once: none of four groups stays ready without a budget.
-func TestFourDrainsTakeOneGroupAtATime(t *testing.T) {
-	drainAll(newScene(t), 4, 4, "3s", "node-016", "node-017", "node-018", "node-019")
+// readyAfter lets the pods of a template take a while until they are ready.
+func readyAfter(time string) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		metav1.SetMetaDataAnnotation(&set.Spec.LeaderWorkerTemplate.WorkerTemplate.ObjectMeta, "local.lockstep.dev/ready-after", time)
+	}
 }
 
 // Four nodes of one group are drained by one command, and then one node that hosts a pod of each of three groups.
 func TestADrainRecreatesEachGroupOnce(t *testing.T) {
-	s := newScene(t)
-	names := []string{"node-016", "node-017", "node-018", "node-019"}
-	set := s.limited(s.newSet("a", 1, 4, imageA, byGroup, slowly("1s"), s.spreadOver(names...)))
-	s.wantDrained(set, true, func() { s.Want("drain four nodes", s.drain(names...)) })
-
-	s = newScene(t)
-	set = s.limited(s.newSet("a", 3, 2, imageA, byGroup, slowly("1s"), s.spreadOver("node-015")))
-	s.wantDrained(set, true, func() { s.Want("drain one node", s.drain("node-015")) })
+	aside(t)
+	type row struct {
+		replicas int32
+		nodes    int
+	}
+	each(t, map[string]row{"four nodes": {1, 4}, "one node": {3, 1}}, func(s *scene, row row) {
+		names := s.lendNodes(row.nodes)
+		w := s.witness(s.limited(s.newSet("a", row.replicas, int32(max(2, row.nodes)), imageA, byGroup, slowly("1s"), s.spreadOver(names...))))
+		s.Want("drain", s.drain(names...))
+		w.recreated(0)
+	})
 }
 
 // An operator that is killed after an eviction was admitted recreates that group once, and no other is evicted before.
 func TestADrainOutlivesTheOperator(t *testing.T) {
 	s := newScene(t)
-	names := []string{"node-018", "node-019"}
-	set := s.limited(s.newSet("a", 2, 2, imageA, byGroup, slowly("3s"), s.spreadOver(names...)))
-	s.wantDrained(set, false, func() {
-		var drains sync.WaitGroup
-		for _, name := range names {
-			drains.Go(func() { s.Want("drain node "+name, s.drain(name)) })
+	names := s.lendNodes(2)
+	w := s.witness(s.limited(s.newSet("a", 2, 2, imageA, byGroup, slowly("3s"), s.spreadOver(names...))))
+	wait := s.drainEach(names...)
+	s.Until("a pod is evicted", func() bool { return len(s.readyGroups(w.set)) < 2 })
+	s.Check("kill the operator", bed.Operator.Kill())
+	s.Until("the pod is gone", func() bool { return len(s.Pods()) < 4 }) // no webhook admits another one
+	s.Check("start the operator", bed.Operator.Start())
+	wait()
+	w.recreated(2)
+}
+
+// Drains begin beside changes of a set. Its rollout replaces no more groups than without them, and its budget never allows
+// two evictions.
+func TestDrainsBesideChanges(t *testing.T) {
+	aside(t)
+	const pausedNoMore = `{"metadata":{"annotations":{"lockstep.dev/paused":null}}}`
+	type row struct {
+		edit    edit
+		least   int32    // ready groups of four
+		changes []string // while the drains wait
+		then    string
+	}
+	each(t, map[string]row{
+		"a rollout":                     {budget(1, 0, 0), 3, []string{pull(imageB)}, ""},
+		"a rollout of two groups each":  {budget(2, 0, 0), 2, []string{pull(imageB)}, ""},
+		"a rollout with surge":          {budget(1, 1, 0), 3, []string{pull(imageB)}, ""},
+		"a rollout of groups with keys": {together(withKeys, budget(1, 1, 0)), 3, []string{pull(imageB)}, ""},
+		"a rollout that is undone":      {budget(1, 0, 0), 3, []string{pull(imageB), pull(imageA)}, ""},
+		"a paused rollout":              {together(annotated(lwsv1.PausedAnnotationKey, "true"), budget(1, 0, 0)), 3, []string{pull(imageB)}, pausedNoMore},
+		"a scaling":                     {nil, 1, []string{`{"spec":{"replicas":8}}`, `{"spec":{"replicas":2}}`}, ""},
+		"pods that come back alone":     {restartPolicy(lwsv1.NoneRestartPolicy), 3, nil, ""},
+		"another size":                  {budget(1, 0, 0), 0, []string{`{"spec":{"leaderWorkerTemplate":{"size":1}}}`}, ""},
+	}, func(s *scene, row row) {
+		names := s.lendNodes(2)
+		w := s.witness(s.limited(s.newSet("a", 4, 2, imageA, row.edit, byGroup, slowly("1s"), s.spreadOver(names...))))
+		ends := s.drainEach(names...)
+		s.Until("a group is evicted", func() bool { return len(s.readyGroups(w.set)) < 4 })
+		for _, change := range row.changes {
+			s.Patch(w.set, change)
+			outlast(s.T)
 		}
-		s.Until("a pod is evicted", func() bool { return len(s.readyGroups(set)) < 2 })
-		s.Check("kill the operator", bed.Operator.Kill())
-		s.Until("the pod is gone", func() bool { return len(s.Pods()) < 4 }) // no webhook admits another one
-		s.Check("start the operator", bed.Operator.Start())
-		drains.Wait()
+		ends()
+		if row.then != "" {
+			same(s.T, "groups of the new template", 0, s.groupsBy(w.set)[imageB])
+			s.Patch(w.set, row.then)
+		}
+		w.set = s.Set("a")
+		w.settles(row.least)
 	})
 }
 
-// A budget of a user takes the place of ours, and a set without the annotation has none.
-func TestABudgetOfAUserTakesThePlaceOfOurs(t *testing.T) {
-	s := asideScene(t)
-	set := s.limited(s.newSet("a", 2, 2, imageA, byGroup))
-	theirs := &policyv1.PodDisruptionBudget{ObjectMeta: s.Meta("team"), Spec: *workload.DisruptionBudget(set, 1).Spec.DeepCopy()}
-	s.Create(theirs)
-	s.awaitBudget("team", "OtherBudget")
-	s.prints("not limited: PodDisruptionBudget team", "status", "a")
-	s.Remove(theirs)
-	s.awaitBudget("a.groups", "")
-	s.prints("1 group may go", "status", "a")
+// A deletion asks no budget. The group is recreated once and at once, and no other may be evicted until it is whole.
+func TestADeletionAsksNoBudget(t *testing.T) {
+	aside(t)
+	type row struct {
+		count int32 // a preemption is no failure
+		lose  func(s *scene, victim *corev1.Pod)
+	}
+	each(t, map[string]row{
+		"a deletion": {1, func(s *scene, victim *corev1.Pod) { s.Remove(victim) }},
+		"preemption": {0, func(s *scene, victim *corev1.Pod) {
+			class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}, Value: 1000}
+			s.Lend(class)
+			first := &corev1.Pod{ObjectMeta: s.Meta("first"), Spec: template(imageA).Spec}
+			first.Spec.PriorityClassName, first.Spec.Tolerations = class.Name, victim.Spec.Tolerations
+			first.Spec.NodeSelector = map[string]string{corev1.LabelHostname: victim.Spec.NodeName}
+			first.Spec.Containers[0].Resources = victim.Spec.Containers[0].Resources
+			s.Create(first)
+		}},
+	}, func(s *scene, row row) {
+		names := s.lendNodes(4)
+		most := func(set *lwsv1.LeaderWorkerSet) { // of a node
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200")}
+		}
+		w := s.witness(s.limited(s.newSet("a", 2, 2, imageA, byGroup, slowly("2s"), s.spreadOver(names...), most)))
+		victim := s.Pod("a-1-1")
+		row.lose(s, victim)
+		s.awaitAllowed(0)
+		drill.Another(s.Scene, victim)
+		w.settles(1)
+		s.wantBorn(w.set.UID, w.mark, births{Pods: 2, StatefulSets: 1})
+		if r := w.set.Status.Restarts; len(r) != 1 || r[0].HeldUntil != nil || r[0].Count != row.count {
+			s.Errorf("restarts: %+v", r)
+		}
+	})
+}
 
-	s.Patch(s.Set("a"), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, workload.DisruptionBudgetAnnotationKey))
-	s.awaitBudget("", "")
+// A budget of another owner that selects pods of the set takes the place of ours, and one that has its name only does too.
+// A set without the annotation has none.
+func TestAnotherBudgetTakesThePlaceOfOurs(t *testing.T) {
+	aside(t)
+	theirs := func(s *scene, name, of string) client.Object {
+		o := workload.DisruptionBudget(s.newSet(of, 2, 2, imageA), 1)
+		return &policyv1.PodDisruptionBudget{ObjectMeta: s.Meta(name), Spec: o.Spec}
+	}
+	type row struct{ budget, of, reason, says string }
+	each(t, map[string]row{
+		"over its pods": {"team", "a", "OtherBudget", "not limited: PodDisruptionBudget team"},
+		"of its name":   {"a.groups", "b", lws.CodeNameConflict, "not limited: PodDisruptionBudget a.groups is not of this set"},
+	}, func(s *scene, row row) {
+		before := theirs(s, row.budget, row.of)
+		s.Create(before)
+		set := s.settled(s.newSet("a", 2, 2, imageA, byGroup))
+		s.awaitBudget(patience, row.budget, row.reason)
+		s.prints(row.says, "status", "a")
+		s.Remove(before)
+		s.awaitBudget(soon, "a.groups", "")
+		s.awaitAllowed(1)
+
+		during := theirs(s, "team", "a")
+		s.Create(during)
+		s.awaitBudget(soon, "team", "OtherBudget")
+		s.awaitSettled(s.become(set, `{"spec":{"replicas":3}}`))
+		s.Remove(during)
+		s.awaitBudget(soon, "a.groups", "")
+		s.prints("1 group may go", "status", "a")
+
+		s.Patch(s.Set("a"), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, workload.DisruptionBudgetAnnotationKey))
+		s.awaitBudget(soon, "", "")
+	})
+}
+
+// soon is how long pods may have two budgets, or none.
+const soon = 5 * time.Second
+
+// A set whose budget a quota refuses says so. It is scaled and rolled all the same.
+func TestAQuotaRefusesTheBudget(t *testing.T) {
+	s := asideScene(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: s.Meta("none"), Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"count/poddisruptionbudgets.policy": resource.MustParse("0")},
+	}}
+	s.Create(quota)
+	s.Eventually("the quota is known", func() error {
+		return errors.Join(s.Read(quota), drill.Lacking("limits", 1, len(quota.Status.Hard)))
+	})
+	s.goesOn(s.settled(s.newSet("a", 2, 2, imageA, byGroup)))
+	s.Remove(quota)
+	s.awaitBudget(patience, "a.groups", "")
+}
+
+// goesOn checks that a set whose budget is refused says so, and is scaled and rolled.
+func (s *scene) goesOn(set *lwsv1.LeaderWorkerSet) {
+	s.awaitBudget(patience, "", lws.CodeRefused)
+	set = s.awaitSettled(s.become(set, `{"spec":{"replicas":3}}`))
+	s.awaitSettled(s.become(set, pull(imageB)))
+	s.awaitBudget(patience, "", lws.CodeRefused)
+}
+
+// An operator without the right to read budgets runs the set, and says what it lacks. It goes on by itself once it has it.
+func TestTheRightToReadBudgetsIsMissing(t *testing.T) {
+	s := newScene(t)
+	t.Cleanup(func() { must(t, bed.Operator.Install()) })
+	role := &rbacv1.ClusterRole{}
+	s.Check("read the role", s.Client.Get(t.Context(), client.ObjectKey{Name: "lws-manager-role"}, role))
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "poddisruptionbudgets") })
+	s.Check("take the right", s.Client.Update(t.Context(), role))
+	s.RestartOperator()
+	s.goesOn(s.settled(s.newSet("a", 2, 2, imageA, byGroup)))
+	s.Check("give the right", bed.Operator.Install())
+	s.awaitBudget(patience, "a.groups", "")
+}
+
+// A set that is deleted with its pods left, and created again at once, takes over its budget with its groups. Uninstalling
+// deletes the budget and keeps the set.
+func TestABudgetPassesToTheNextSet(t *testing.T) {
+	s := newScene(t)
+	set := s.limited(s.newSet("a", 2, 2, imageA, byGroup))
+	before, was := s.UIDs(), &policyv1.PodDisruptionBudget{}
+	s.Check("read the budget", s.Get("a.groups", was))
+	next := s.recreate(set, s.newSet("a", 2, 2, imageA, byGroup), metav1.DeletePropagationOrphan).set
+	s.awaitSettled(next)
+	s.Eventually("the budget is of the next set", func() error {
+		is := &policyv1.PodDisruptionBudget{}
+		return errors.Join(s.Get("a.groups", is), drill.Lacking("UID", was.UID, is.UID), drill.Lacking("owned", true, metav1.IsControlledBy(is, next)))
+	})
+	s.awaitAllowed(1)
+	same(t, "pods", before, s.UIDs())
+
+	t.Cleanup(func() { must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start())) })
+	s.uninstalled()
+	s.awaitBudget(soon, "", "")
+	same(t, "pods", before, s.UIDs())
+}
+
+// A budget costs a set no write for a failure, an eviction or at rest, and two for a rollout: it is closed, and opened again.
+func TestABudgetCostsTwoWritesOfARollout(t *testing.T) {
+	both := map[bool]*scene{false: asideScene(t), true: newScene(t)}
+	for isLimited, s := range both {
+		set := s.newSet("a", 4, 2, imageA, slowly("1s"), budget(1, 0, 0))
+		if isLimited {
+			byGroup(set)
+		}
+		s.restful(set)
+	}
+	both[true].awaitAllowed(1)
+	for _, step := range []struct {
+		name    string
+		budgets int
+		do      func(s *scene, set *lwsv1.LeaderWorkerSet)
+	}{
+		{"a failure", 0, func(s *scene, set *lwsv1.LeaderWorkerSet) {
+			before := s.UIDs()
+			s.crash("a-1-1", 1)
+			s.awaitRecreated(set, before, 1)
+		}},
+		{"an eviction", 0, func(s *scene, set *lwsv1.LeaderWorkerSet) {
+			before := s.UIDs()
+			s.Check("evict a pod", s.askedToGo(s.Pod("a-2-1")))
+			s.awaitRecreated(set, before, 2)
+		}},
+		{"a rollout", 2, func(s *scene, set *lwsv1.LeaderWorkerSet) { s.awaitSettled(s.become(set, pull(imageB))) }},
+	} {
+		wrote := map[bool]map[string]int{}
+		for isLimited, s := range both {
+			since := bed.Position()
+			step.do(s, s.Set("a"))
+			outlast(s.T)
+			wrote[isLimited] = map[string]int{}
+			for _, r := range s.LockstepWrote(since) {
+				wrote[isLimited][strings.Trim(r.Verb+" "+r.Resource+" "+r.Subresource, " ")]++
+			}
+		}
+		t.Logf("%s: without %v, with %v", step.name, wrote[false], wrote[true])
+		same(t, "writes of the budget for "+step.name, step.budgets, wrote[true]["patch poddisruptionbudgets"])
+	}
+	since := bed.Position()
+	outlast(t)
+	both[true].silent(since)
+}
+
+// Without Kubernetes' controller of budgets, nobody tells that an admitted eviction is over. A rollout waits for it no
+// longer than two minutes.
+func TestARolloutDoesNotWaitForTheControllerOfBudgets(t *testing.T) {
+	s := newScene(t)
+	set := s.limited(s.newSet("a", 2, 2, imageA, byGroup, slowly("1s")))
+	t.Cleanup(func() { must(t, bed.Plane.Restart(controllerManager, "--kcm-controllers", "*")) })
+	s.Check("stop the controller", bed.Plane.Restart(controllerManager, "--kcm-controllers", "*,-disruption-controller"))
+	before, admitted := s.UIDs(), time.Now()
+	s.Check("evict a pod", s.askedToGo(s.Pod("a-1-1")))
+	s.awaitRecreated(set, before, 1)
+	set = s.become(set, pull(imageB))
+	s.awaitRolled(set, 0)
+	if late := time.Since(admitted); late > 2*time.Minute+20*time.Second {
+		s.Errorf("the rollout ended %s after the eviction", late)
+	}
+}
+
+// silence takes the lease of a node from its kubelet: nobody reports the node, nor ends its pods.
+func (s *scene) silence(name string) {
+	taken := fmt.Sprintf(`{"spec":{"holderIdentity":"nobody","leaseDurationSeconds":3600,"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
+	s.Check("silence node "+name, s.Client.Patch(s.Context(), leaseOf(name), drill.Merge(taken)))
+}
+
+// leaseOf is the lease of a node. A kubelet creates it again.
+func leaseOf(node string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node}}
+}
+
+// A node that hosts a pod of each group does not answer for a minute: no group is recreated. Then its machine is lost for
+// good: groups with keys are replaced once its pods are deleted, and others once its Node object is.
+func TestALostNode(t *testing.T) {
+	aside(t)
+	immediate := func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupReplacementPolicy = lwsv1.ImmediateGroupReplacement }
+	each(t, map[string]edit{"ordinals": nil, "keys": together(withKeys, immediate)}, func(s *scene, edit edit) {
+		tolerates := func(set *lwsv1.LeaderWorkerSet) {
+			template := &set.Spec.LeaderWorkerTemplate.WorkerTemplate
+			for _, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady} {
+				template.Spec.Tolerations = append(template.Spec.Tolerations, corev1.Toleration{
+					Key: key, Effect: corev1.TaintEffectNoExecute, Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(30)),
+				})
+			}
+		}
+		names := s.lendNodes(2)
+		lost := names[0]
+		set := s.limited(s.newSet("a", 2, 2, imageA, edit, byGroup, s.spreadOver(names...), tolerates))
+		before := s.UIDs()
+		s.silence(lost)
+		s.awaitTaints(lost, 3) // its own, unreachable:NoSchedule and unreachable:NoExecute
+		s.awaitAllowed(0)
+		s.Remove(leaseOf(lost))
+		s.awaitTaints(lost, 1)
+		for _, pod := range s.on(lost) { // as its kubelet does
+			s.PatchStatus(pod, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+		}
+		s.awaitSettled(set)
+		s.awaitAllowed(1)
+		same(s.T, "pods", before, s.UIDs())
+		same(s.T, "restarts", 0, len(s.Set("a").Status.Restarts))
+
+		mark := s.Changes()
+		s.silence(lost)
+		s.Until("its pods are deleted", func() bool {
+			return !slices.ContainsFunc(s.on(lost), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
+		})
+		same(s.T, "pods that no kubelet ends", 2, len(s.on(lost)))
+		if edit != nil {
+			s.Until("other groups are ready", func() bool { return len(s.readyGroups(set)) == 2 })
+		}
+		gone := time.Now()
+		s.Check("delete the node", s.Client.Delete(s.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lost}}))
+		s.Within(80*time.Second, "the names of its pods are free", func() error { return drill.Lacking("pods", 0, len(s.on(lost))) })
+		s.Logf("pods of a deleted node are gone after %s", time.Since(gone))
+		s.awaitSettled(set)
+		s.awaitAllowed(1)
+		s.wantBorn(set.UID, mark, births{Pods: 4, StatefulSets: 2})
+	})
+}
+
+// on returns the pods of a node.
+func (s *scene) on(node string) []*corev1.Pod {
+	return slices.DeleteFunc(s.Pods(), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != node })
 }
 
 // awaitBudget waits until a namespace has one budget, or none, and set a says why it lacks its own.
-func (s *scene) awaitBudget(name, reason string) {
-	s.Eventually(fmt.Sprintf("the budget is %q", name), func() error {
+func (s *scene) awaitBudget(limit time.Duration, name, reason string) {
+	s.Within(limit, fmt.Sprintf("the budget is %q", name), func() error {
 		var list policyv1.PodDisruptionBudgetList
 		if err := s.Client.List(s.Context(), &list, client.InNamespace(s.Namespace)); err != nil {
 			return err

@@ -265,6 +265,11 @@ func (s *scene) unrecorded(leader string) error {
 const over = `{"metadata":{"uid":%q},"status":{"phase":"Failed","containerStatuses":[{"name":"serve","image":"x","imageID":"","restartCount":0,"ready":false,"started":false,
 "state":{"terminated":{"exitCode":143,"reason":"Error","finishedAt":%q}}}]}}`
 
+// askedToGo asks the API server to evict a pod, as a drain does.
+func (s *scene) askedToGo(pod *corev1.Pod) error {
+	return s.Client.SubResource("eviction").Create(s.Context(), pod.DeepCopy(), &policyv1.Eviction{ObjectMeta: s.Meta(pod.Name)})
+}
+
 // drained evicts a pod through the API, which sets the condition DisruptionTarget, and ends
 // it as a kubelet does: the pod has a deletion timestamp, then fails, then goes. A finalizer
 // keeps it until the operator has written its decision onto the leader.
@@ -275,8 +280,7 @@ func (s *scene) drained(name, leader string) {
 	}
 	decided := s.Pod(leader)
 	s.Patch(pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, foreign))
-	s.Check("evict "+name, s.Client.SubResource("eviction").Create(s.Context(), pod.DeepCopy(),
-		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}))
+	s.Check("evict "+name, s.askedToGo(pod))
 	s.Eventually("the decision is on leader "+leader, func() error {
 		has := func(r *drill.Record) bool {
 			return r.Last.GetUID() == decided.UID && r.Last.GetAnnotations()[restart.AnnotationKey] != ""
