@@ -15,6 +15,8 @@ SOAK_ROUNDS ?= 100
 RIGHTS := $(CURDIR)/bin/rights.json
 # Tests of test/cluster with targets of their own.
 NOT_DRILLS := ^Test(Smoke|Upgrade.*)$$
+# Drills that wait most of their time: many of them run beside each other.
+WAITING := ^($(shell grep -ho '^func Test[A-Za-z]*' test/cluster/disruption_test.go | cut -c6- | paste -sd '|'))$$
 FROM ?= c2f65eb
 FUZZTIME ?= 30s
 CHECKS ?= 2000
@@ -125,7 +127,8 @@ quick: ## Vet, and test the core and the rest on the fake API server, few worlds
 drills: build ## Run every drill on the local control plane (an hour), ROUNDS of each recreation, and compare rights
 	@rm -f $(RIGHTS)
 	$(MAKE) --no-print-directory upgrade # the version before uses rights as well
-	LOCKSTEP_RIGHTS=$(RIGHTS) LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h ./test/cluster -skip '$(NOT_DRILLS)'
+	LOCKSTEP_RIGHTS=$(RIGHTS) LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h ./test/cluster -skip '$(NOT_DRILLS)|$(WAITING)'
+	LOCKSTEP_RIGHTS=$(RIGHTS) go test -count=1 -timeout 30m -parallel 8 ./test/cluster -run '$(WAITING)'
 	LOCKSTEP_RIGHTS=$(RIGHTS) go test -count=1 ./test/rights
 	go -C release test -count=1 -timeout 20m -tags drills ./integrations
 
