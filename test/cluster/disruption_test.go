@@ -226,9 +226,9 @@ func TestDrainsTakeOneGroupAtATime(t *testing.T) {
 }
 
 // readyAfter lets the pods of a template take a while until they are ready.
-func readyAfter(time string) edit {
+func readyAfter(after string) edit {
 	return func(set *lwsv1.LeaderWorkerSet) {
-		metav1.SetMetaDataAnnotation(&set.Spec.LeaderWorkerTemplate.WorkerTemplate.ObjectMeta, "local.lockstep.dev/ready-after", time)
+		metav1.SetMetaDataAnnotation(&set.Spec.LeaderWorkerTemplate.WorkerTemplate.ObjectMeta, "local.lockstep.dev/ready-after", after)
 	}
 }
 
