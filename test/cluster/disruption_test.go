@@ -23,6 +23,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/drill"
@@ -247,18 +248,37 @@ func TestADrainRecreatesEachGroupOnce(t *testing.T) {
 	})
 }
 
-// An operator that is killed after an eviction was admitted recreates that group once, and no other is evicted before.
+// An operator is killed between its decision and the first delete, and before an eviction is admitted. A minute later it
+// goes on: each group is recreated once, and no other is evicted before it is whole. Of each set one pod is gone by then.
 func TestADrainOutlivesTheOperator(t *testing.T) {
-	s := newScene(t)
-	names := s.lendNodes(2)
-	w := s.witness(s.limited(s.newSet("a", 2, 2, imageA, byGroup, slowly("3s"), s.spreadOver(names...))))
-	wait := s.drainEach(names...)
-	s.Until("a pod is evicted", func() bool { return len(s.readyGroups(w.set)) < 2 })
-	s.Check("kill the operator", bed.Operator.Kill())
-	s.Until("the pod is gone", func() bool { return len(s.Pods()) < 4 }) // no webhook admits another one
-	s.Check("start the operator", bed.Operator.Start())
-	wait()
-	w.recreated(2)
+	var all [2]*witness
+	var nodes [2][]string
+	for i := range all {
+		s := newScene(t)
+		nodes[i] = s.lendNodes(2)
+		all[i] = s.witness(s.limited(s.newSet("a", 2, 2, imageA, byGroup, slowly("1s"), readyAfter("2s"), s.spreadOver(nodes[i]...))))
+	}
+	decided, hit := all[0], all[1]
+	since := bed.Position()
+	ends := []func(){decided.drainEach(nodes[0]...)}
+	decided.Until("a group is to be recreated", func() bool {
+		return slices.ContainsFunc(decided.Pods(), func(pod *corev1.Pod) bool { return pod.Annotations[restart.AnnotationKey] != "" })
+	})
+	decided.Check("kill the operator", bed.Operator.Kill())
+	down := time.Now()
+	if wrote := decided.LockstepWrote(since); slices.ContainsFunc(wrote, func(r drill.Request) bool { return r.Verb == "delete" }) {
+		t.Fatalf("invalid run: the operator deleted before it was killed: %v", wrote)
+	}
+	ends = append(ends, hit.drainEach(nodes[1]...))
+	for _, w := range all {
+		w.Until("a pod is gone", func() bool { return len(w.Pods()) < 4 }) // no webhook admits another one
+	}
+	time.Sleep(time.Until(down.Add(time.Minute)))
+	decided.Check("start the operator", bed.Operator.Start())
+	for i, w := range all {
+		ends[i]()
+		w.recreated(1)
+	}
 }
 
 // Drains begin beside changes of a set. Its rollout replaces no more groups than without them, and its budget never allows
