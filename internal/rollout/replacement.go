@@ -16,11 +16,10 @@ type Room struct {
 
 // Admit is how many of the gated leaders of a set may be scheduled.
 func (r Room) Admit(gated int) int {
-	free := int(r.Allowed - r.Active - r.Holding)
 	if r.Immediate {
-		free = gated - int(r.Stopped)
+		return max(0, gated-int(r.Stopped))
 	}
-	return max(0, min(free, gated))
+	return max(0, min(int(r.Allowed-r.Active-r.Holding), gated))
 }
 
 // Surplus is how many groups that are stopped have no place beside those that run.

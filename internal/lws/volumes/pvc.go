@@ -112,12 +112,13 @@ func WithTemplates(set *lwsv1.LeaderWorkerSet, templates []corev1.PersistentVolu
 // AsCreated is a set with the volumeClaimTemplates of its leader StatefulSet if their names
 // differ: PVCs are found by these names.
 func AsCreated(set *lwsv1.LeaderWorkerSet, leaders *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
-	hasSameName := func(a, b corev1.PersistentVolumeClaim) bool { return a.Name == b.Name }
 	if leaders == nil || slices.EqualFunc(leaders.Spec.VolumeClaimTemplates, Templates(set), hasSameName) {
 		return set
 	}
 	return WithTemplates(set, leaders.Spec.VolumeClaimTemplates)
 }
+
+func hasSameName(a, b corev1.PersistentVolumeClaim) bool { return a.Name == b.Name }
 
 // WhenScaledAnnotationKey on a PVC holds the UID of the set that deletes it when its group is scaled away.
 const WhenScaledAnnotationKey = "lockstep.dev/when-scaled"

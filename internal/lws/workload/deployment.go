@@ -2,10 +2,12 @@ package workload
 
 import (
 	"slices"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -27,7 +29,13 @@ func LeaderDeployment(set *lwsv1.LeaderWorkerSet, key string, paused bool) *apps
 		template.Spec.ReadinessGates = slices.Concat(template.Spec.ReadinessGates, gate) // those of the user are not changed
 	}
 	return &appsv1.Deployment{
-		ObjectMeta: ofLeaders(set, key),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       set.Namespace,
+			Name:            set.Name,
+			Labels:          labels.Merge(set.Labels, labels.Set{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}),
+			Annotations:     labels.Merge(copied(set), labels.Set{lwsv1.ReplicasAnnotationKey: strconv.Itoa(int(replicas))}),
+			OwnerReferences: OwnedBySet(set),
+		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: LeaderSelector(set.Name)},

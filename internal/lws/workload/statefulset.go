@@ -25,7 +25,13 @@ const tpuResource corev1.ResourceName = "google.com/tpu"
 func LeaderStatefulSet(set *lwsv1.LeaderWorkerSet, key string, replicas, partition int32) *appsv1.StatefulSet {
 	budget := intstr.FromInt32(MaxUnavailable(set))
 	return &appsv1.StatefulSet{
-		ObjectMeta: ofLeaders(set, key),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       set.Namespace,
+			Name:            set.Name,
+			Labels:          labels.Merge(set.Labels, labels.Set{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}),
+			Annotations:     labels.Merge(copied(set), labels.Set{lwsv1.ReplicasAnnotationKey: strconv.Itoa(int(Replicas(set)))}),
+			OwnerReferences: OwnedBySet(set),
+		},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:            &replicas,
 			ServiceName:         set.Name,
@@ -39,17 +45,6 @@ func LeaderStatefulSet(set *lwsv1.LeaderWorkerSet, key string, replicas, partiti
 			VolumeClaimTemplates:                 ClaimTemplates(set.Namespace, set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates),
 			PersistentVolumeClaimRetentionPolicy: retention(set),
 		},
-	}
-}
-
-// ofLeaders is the metadata of the StatefulSet or Deployment of the leaders of a set.
-func ofLeaders(set *lwsv1.LeaderWorkerSet, key string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace:       set.Namespace,
-		Name:            set.Name,
-		Labels:          labels.Merge(set.Labels, labels.Set{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}),
-		Annotations:     labels.Merge(copied(set), labels.Set{lwsv1.ReplicasAnnotationKey: strconv.Itoa(int(Replicas(set)))}),
-		OwnerReferences: OwnedBySet(set),
 	}
 }
 
