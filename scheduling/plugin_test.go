@@ -97,9 +97,8 @@ func TestHintsMatchThePodsOwnPVCs(t *testing.T) {
 		expect.Equalf(t, tt.want, hint, "%s: %v", tt.name, err)
 		expect.Equalf(t, tt.wrong, err != nil, "%s: %v", tt.name, err)
 	}
-	if fragments, status := s.plugin.SignPod(t.Context(), newPod("web", "data")); !status.IsSuccess() || len(fragments) != 1 {
-		t.Errorf("signature %v, %v", fragments, status)
-	}
+	fragments, status := s.plugin.SignPod(t.Context(), newPod("web", "data"))
+	expect.That(t, status.IsSuccess() && len(fragments) == 1, "signature %v, %v", fragments, status)
 }
 
 func TestAPodIsRecordedBeforeItIsBound(t *testing.T) {
@@ -211,9 +210,8 @@ func TestPodsThatShareAPVCDoNotRefuseEachOther(t *testing.T) {
 			if i%2 == 1 {
 				slices.Reverse(claims)
 			}
-			if status := s.schedule(newPod(fmt.Sprintf("web-%d", i), claims...)); !status.IsSuccess() {
-				t.Errorf("pod %d: %v", i, status)
-			}
+			status := s.schedule(newPod(fmt.Sprintf("web-%d", i), claims...))
+			expect.That(t, status.IsSuccess(), "pod %d: %v", i, status)
 		})
 	}
 	running.Wait()

@@ -108,9 +108,7 @@ func TestACommandEndsWhileItReads(t *testing.T) {
 			expect.OK(t, unix.Mkfifo(path, 0o600))
 			program.Ends(t, program.Command(t, "plan", "-f", path), signal, func() {
 				held, err := os.OpenFile(path, os.O_WRONLY, 0) // returns when the program has opened it
-				if err != nil {
-					t.Error(err)
-				}
+				expect.That(t, err == nil, "%v", err)
 				t.Cleanup(func() { _ = held.Close() })
 			})
 		})
@@ -170,8 +168,7 @@ func TestNoErrorSteersATerminal(t *testing.T) {
 	t.Cleanup(server.Close)
 	for _, args := range append(commands(t), []string{"plan", "-f", hostile}, []string{hostile}, []string{"status", hostile}, []string{"status", "--" + hostile}) {
 		text, _ := program.Command(t, append(args, "--server", server.URL)...).CombinedOutput()
-		if got := string(text); got != terminal.Escape(got) || !strings.Contains(got, `\u202eevil`) {
-			t.Errorf("%v printed %q", args, got)
-		}
+		got := string(text)
+		expect.That(t, got == terminal.Escape(got) && strings.Contains(got, `\u202eevil`), "%v printed %q", args, got)
 	}
 }

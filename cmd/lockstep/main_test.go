@@ -57,9 +57,7 @@ func TestACommandEndsWhileItReadsItsConfiguration(t *testing.T) {
 				c := program.Command(t, append(strings.Fields(command), "--config", path)...)
 				program.Ends(t, c, signal, func() {
 					held, err := os.OpenFile(path, os.O_WRONLY, 0)
-					if err != nil {
-						t.Error(err)
-					}
+					expect.That(t, err == nil, "%v", err)
 					t.Cleanup(func() { _ = held.Close() })
 				})
 			})

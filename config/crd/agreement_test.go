@@ -141,9 +141,8 @@ func TestDefinitionAndWebhookAgreeOnNewSets(t *testing.T) {
 		admission.Default(set)
 		byWebhook := inBoth(admission.Scheduling{}.ValidateCreate(set))
 		byDefinition := g.create(t, treeOf(rt, set))
-		if (len(byWebhook) == 0) != (len(byDefinition) == 0) {
-			rt.Fatalf("the webhook says %v, the definition %v", byWebhook, byDefinition)
-		}
+		expect.Must(rt, (len(byWebhook) == 0) == (len(byDefinition) == 0),
+			"the webhook says %v, the definition %v", byWebhook, byDefinition)
 	})
 }
 
@@ -171,9 +170,8 @@ func TestDefinitionAndWebhookAgreeOnUpdates(t *testing.T) {
 			cmp.Equal(set.Spec.RolloutStrategy, old.Spec.RolloutStrategy) {
 			return
 		}
-		if (len(byWebhook) == 0) != (len(byDefinition) == 0) {
-			rt.Fatalf("the webhook says %v, the definition %v", byWebhook, byDefinition)
-		}
+		expect.Must(rt, (len(byWebhook) == 0) == (len(byDefinition) == 0),
+			"the webhook says %v, the definition %v", byWebhook, byDefinition)
 	})
 }
 
@@ -189,9 +187,7 @@ func TestOldFaultsStopNoOtherChange(t *testing.T) {
 			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "new"
 		}
 		faults := append(inBoth(admission.Scheduling{}.ValidateUpdate(set, old)), g.update(t, treeOf(rt, set), treeOf(rt, old))...)
-		if len(faults) > 0 {
-			rt.Fatalf("refused: %v", faults)
-		}
+		expect.Must(rt, len(faults) == 0, "refused: %v", faults)
 	})
 }
 

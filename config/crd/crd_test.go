@@ -41,9 +41,7 @@ func property(t *testing.T, path string) apiextensionsv1.JSONSchemaProps {
 	at := *readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema
 	for step := range strings.SplitSeq(path, ".") {
 		next, found := at.Properties[step]
-		if !found {
-			t.Fatalf("no %q in %q", step, path)
-		}
+		expect.Must(t, found, "no %q in %q", step, path)
 		at = next
 	}
 	return at
@@ -88,9 +86,8 @@ const clientSideApplyLimit = 256 * 1024
 
 func TestDefinitionCanBeAppliedFromTheClientSide(t *testing.T) {
 	raw := expect.Value(json.Marshal(readCRD(t)))(t)
-	if len(raw) > clientSideApplyLimit*9/10 {
-		t.Errorf("the definition takes %d bytes, want at most nine tenths of %d", len(raw), clientSideApplyLimit)
-	}
+	expect.That(t, len(raw) <= clientSideApplyLimit*9/10,
+		"the definition takes %d bytes, want at most nine tenths of %d", len(raw), clientSideApplyLimit)
 }
 
 // unreadable are values that some Go type behind a leaf of the schema cannot hold.
@@ -121,17 +118,15 @@ func TestWhatTheDefinitionTakesCanBeRead(t *testing.T) {
 			}
 		})
 	}
-	if asked["number"] < 600 || asked["time"] < 60 || asked["other"] < 500 {
-		t.Fatalf("asked %v times: the schema is not what this test thinks", asked)
-	}
+	expect.Must(t, asked["number"] >= 600 && asked["time"] >= 60 && asked["other"] >= 500,
+		"asked %v times: the schema is not what this test thinks", asked)
 }
 
 func TestTimesThatClientsWriteAreTaken(t *testing.T) {
 	g := newGate(t)
 	for _, text := range []string{"2026-11-22T18:34:47Z", "2024-02-29T00:00:00Z", "2026-11-22T18:34:47.123456Z", "2026-11-22T18:34:47+05:30"} {
-		if !g.takes(t, []byte(`{"status":{"restartsSince":"`+text+`"}}`), "status.restartsSince") {
-			t.Errorf("%s is refused", text)
-		}
+		expect.That(t, g.takes(t, []byte(`{"status":{"restartsSince":"`+text+`"}}`), "status.restartsSince"),
+			"%s is refused", text)
 	}
 }
 
@@ -183,14 +178,11 @@ func TestADefaultOfTheSchemaMakesNoRevision(t *testing.T) {
 	for _, part := range []string{"leaderWorkerTemplate", "networkConfig"} {
 		defaults(spec.Properties[part], []string{part}, func(path []string, value json.RawMessage) {
 			found++
-			if !lwsrevision.SameMeaning(document(path, value), document(path, nil)) {
-				t.Errorf("%s: a set gets %s there when it is read, and a revision of its own by that", strings.Join(path, "."), value)
-			}
+			expect.That(t, lwsrevision.SameMeaning(document(path, value), document(path, nil)),
+				"%s: a set gets %s there when it is read, and a revision of its own by that", strings.Join(path, "."), value)
 		})
 	}
-	if found < 50 {
-		t.Fatalf("found %d defaults: the schema is not what this test thinks", found)
-	}
+	expect.Must(t, found >= 50, "found %d defaults: the schema is not what this test thinks", found)
 }
 
 func defaults(schema apiextensionsv1.JSONSchemaProps, path []string, found func([]string, json.RawMessage)) {
@@ -251,9 +243,8 @@ func TestEveryQuantityIsBounded(t *testing.T) {
 		patterns[schema["pattern"].(string)] = true
 		expect.Equalf[any](t, int64(64), schema["maxLength"], "a quantity has the length")
 	}
-	if places < 30 || len(patterns) != 1 {
-		t.Fatalf("%d quantities with the patterns %v, want at least 30 with one", places, patterns)
-	}
+	expect.Must(t, places >= 30 && len(patterns) == 1,
+		"%d quantities with the patterns %v, want at least 30 with one", places, patterns)
 	for pattern := range patterns {
 		matches := regexp.MustCompile(pattern)
 		texts := rapid.StringMatching(pattern)
@@ -262,9 +253,7 @@ func TestEveryQuantityIsBounded(t *testing.T) {
 			if len(text) > 64 || !matches.MatchString(text) {
 				return
 			}
-			if !quantity.Harmless(text) {
-				t.Fatalf("%q is taken and costly", text)
-			}
+			expect.Must(t, quantity.Harmless(text), "%q is taken and costly", text)
 			if _, err := resource.ParseQuantity(text); err != nil {
 				t.Fatalf("%q is taken and no quantity: %v", text, err)
 			}

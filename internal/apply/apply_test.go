@@ -51,9 +51,7 @@ func (s *scene) add(object client.Object) identity.Ref {
 // asked returns the only write that was asked for.
 func (s *scene) asked(t *testing.T) fakeapi.Request {
 	t.Helper()
-	if len(s.Requests) != 1 {
-		t.Fatalf("%d writes: %+v", len(s.Requests), s.Requests)
-	}
+	expect.Must(t, len(s.Requests) == 1, "%d writes: %+v", len(s.Requests), s.Requests)
 	return s.Requests[0]
 }
 
@@ -63,9 +61,7 @@ func object(name string) metav1.ObjectMeta {
 
 func parsed(t *testing.T, encoded string) (value map[string]any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(encoded), &value); err != nil {
-		t.Fatalf("%s: %v", encoded, err)
-	}
+	expect.OKf(t, json.Unmarshal([]byte(encoded), &value), "%s", encoded)
 	return value
 }
 
@@ -155,9 +151,8 @@ func TestPatchesNameTheVersionThatWasJudged(t *testing.T) {
 		metadata["uid"], metadata["resourceVersion"] = string(added.GetUID()), added.GetResourceVersion()
 		expect.Equalf(t, want, parsed(t, asked.Body), "%s", tt.name)
 		expect.Equalf(t, tt.waits, asked.Waits, "%s: waits", tt.name)
-		if _, again := s.Do(t.Context(), what); !errors.Is(again, ErrStale) && !errors.Is(again, ErrGone) {
-			t.Errorf("%s: a second time: %v", tt.name, again)
-		}
+		_, again := s.Do(t.Context(), what)
+		expect.That(t, errors.Is(again, ErrStale) || errors.Is(again, ErrGone), "%s: a second time: %v", tt.name, again)
 	}
 }
 
@@ -199,9 +194,8 @@ func TestOwnersThatAWebhookChangesAreAnError(t *testing.T) {
 	s.Webhook = func(object client.Object) {
 		fakeapi.OwnedBy(object, "apps/v1", fakeapi.Former(identity.KindStatefulSet, "w-0"))
 	}
-	if _, err := s.Do(t.Context(), action.SetOwner{Object: s.add(aPVC())}); err == nil || errors.Is(err, ErrStale) {
-		t.Errorf("got %v", err)
-	}
+	_, err := s.Do(t.Context(), action.SetOwner{Object: s.add(aPVC())})
+	expect.That(t, err != nil && !errors.Is(err, ErrStale), "got %v", err)
 }
 
 func aService() *corev1.Service { return &corev1.Service{ObjectMeta: object("w")} }
@@ -223,9 +217,8 @@ func TestNothingIsWrittenForAnOwnerThatIsNotAlive(t *testing.T) {
 			action.Apply{Object: aService(), Onto: owner, Adopter: &owner},
 			action.SetOwner{Object: onto, To: &owner},
 		} {
-			if _, err := s.Do(t.Context(), a); !errors.Is(err, ErrStale) || len(s.Requests) > 0 {
-				t.Errorf("%s: %s: %v", name, a.About().Verb, err)
-			}
+			_, err := s.Do(t.Context(), a)
+			expect.That(t, errors.Is(err, ErrStale) && len(s.Requests) == 0, "%s: %s: %v", name, a.About().Verb, err)
 		}
 	}
 }
@@ -234,9 +227,8 @@ func TestAnOwnerIsReadOnceAPass(t *testing.T) {
 	s := newScene()
 	missing := action.Create{Kind: identity.KindService, Object: aService(), Owner: fakeapi.Former(identity.KindPod, "w-0")}
 	once := s.ForReconcile()
-	if _, err := once.Do(t.Context(), missing); !errors.Is(err, ErrStale) {
-		t.Fatal(err)
-	}
+	_, err := once.Do(t.Context(), missing)
+	expect.Must(t, errors.Is(err, ErrStale), "%v", err)
 	owner := s.add(fakeapi.Pod("w-0", "w", 0)) // an owner found gone is read again
 	reads := s.live.Reads
 	for range 2 {
@@ -261,9 +253,8 @@ func TestAnOwnerWithoutItsGateIsReadOnlyIfItIsBeingDeleted(t *testing.T) {
 		expect.Value(once.Do(t.Context(), action.Ungate{Pod: owner, Gate: "a"}))(t)
 		reads := s.live.Reads
 		_, err := once.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner})
-		if isRead := s.live.Reads > reads; !errors.Is(err, want) || isRead != isDeleted {
-			t.Errorf("being deleted %t: read %t, %v", isDeleted, isRead, err)
-		}
+		isRead := s.live.Reads > reads
+		expect.That(t, errors.Is(err, want) && isRead == isDeleted, "being deleted %t: read %t, %v", isDeleted, isRead, err)
 	}
 }
 
@@ -330,9 +321,8 @@ func TestAnswersToACreate(t *testing.T) {
 			case errors.Is(err, ErrStale):
 				got = stale
 			}
-			if asked := s.asked(t); got != tt.want || asked.Waits != tt.waits {
-				t.Errorf("got %v, waits %t", err, asked.Waits)
-			}
+			asked := s.asked(t)
+			expect.That(t, got == tt.want && asked.Waits == tt.waits, "got %v, waits %t", err, asked.Waits)
 		})
 	}
 }
@@ -358,9 +348,8 @@ func TestAnApplyReadsBeforeItOnlyWhatACreateLeft(t *testing.T) {
 		s := newScene()
 		onto := s.add(aStatefulSet())
 		what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: onto, FieldOwner: fieldOwner, Applied: applied}
-		if _, err := s.Do(t.Context(), what); err != nil || s.live.Reads != want {
-			t.Errorf("applied %t: %d live reads, %v", applied, s.live.Reads, err)
-		}
+		_, err := s.Do(t.Context(), what)
+		expect.That(t, err == nil && s.live.Reads == want, "applied %t: %d live reads, %v", applied, s.live.Reads, err)
 		fakeapi.Edit(s.Server, "w", func(sts *appsv1.StatefulSet) { sts.Generation++ })
 		if _, err := s.Do(t.Context(), what); !errors.Is(err, ErrStale) {
 			t.Errorf("applied %t, onto another version: %v", applied, err)
@@ -382,9 +371,8 @@ func TestAPodGroupIsAppliedOntoTheVersionThatWasJudged(t *testing.T) {
 			"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "w-0", "uid": "leader"}},
 		},
 	}
-	if diff := cmp.Diff(want, parsed(t, s.asked(t).Body)); diff != "" || s.asked(t).Waits {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	diff := cmp.Diff(want, parsed(t, s.asked(t).Body))
+	expect.That(t, diff == "" && !s.asked(t).Waits, "(-want +got)\n%s", diff)
 	expect.Equalf(t, before, part, "the decision was changed")
 }
 
@@ -406,12 +394,9 @@ func TestADeleteNamesTheUIDAndTheVersionUnlessAnyWillDo(t *testing.T) {
 		}
 		what := action.Delete{Object: ref, AnyVersion: tt.anyVersion}
 		_, err := s.Do(t.Context(), what)
-		if !errors.Is(err, tt.want) || (fakeapi.Find[*corev1.Pod](s.Server, "w-0") == nil) != (tt.want == nil) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if s.asked(t).Waits {
-			t.Errorf("%s: reads wait for a cache that may never show the delete", name)
-		}
+		expect.That(t, errors.Is(err, tt.want) && (fakeapi.Find[*corev1.Pod](s.Server, "w-0") == nil) == (tt.want == nil),
+			"%s: %v", name, err)
+		expect.That(t, !s.asked(t).Waits, "%s: reads wait for a cache that may never show the delete", name)
 		if _, err := s.Do(t.Context(), what); tt.want == nil && !errors.Is(err, ErrGone) {
 			t.Errorf("%s: a second delete: %v", name, err)
 		}
@@ -439,9 +424,8 @@ func TestAGateGoesFromAnyVersionOfAPod(t *testing.T) {
 		if tt.change != nil {
 			fakeapi.Edit(s.Server, "w-0", tt.change)
 		}
-		if _, err := s.Do(t.Context(), action.Ungate{Pod: ref, Gate: "a", Annotations: tt.annotations}); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := s.Do(t.Context(), action.Ungate{Pod: ref, Gate: "a", Annotations: tt.annotations})
+		expect.That(t, errors.Is(err, tt.want), "%s: %v", name, err)
 		after := fakeapi.Find[*corev1.Pod](s.Server, "w-0")
 		_, costs := after.Annotations["cost"]
 		if gone := tt.want == nil; len(after.Spec.SchedulingGates) == 1 != gone || costs == (gone && tt.annotations != nil) || after.Annotations["mine"] != "1" {
@@ -463,15 +447,13 @@ func TestADeleteWaitsForItsOwnerToBeGone(t *testing.T) {
 		"it is not served": {apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{Resource: "pods"}, "w-0", "404 page not found", 0, true), false},
 	} {
 		s.live.Fail = func(fakeapi.Name) error { return tt.fails }
-		if _, err := s.Do(t.Context(), remove); err == nil || errors.Is(err, ErrStale) != tt.stale || len(s.Requests) > 0 {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := s.Do(t.Context(), remove)
+		expect.That(t, err != nil && errors.Is(err, ErrStale) == tt.stale && len(s.Requests) == 0, "%s: %v", name, err)
 	}
 	s.live.Fail = nil
 	other := identity.OwnerRef(fakeapi.Namespace, metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "w", UID: "u"})
-	if _, err := s.Do(t.Context(), action.Delete{Object: worker, OwnerGone: &other}); err != nil {
-		t.Errorf("an owner of another group: %v", err)
-	}
+	_, err := s.Do(t.Context(), action.Delete{Object: worker, OwnerGone: &other})
+	expect.That(t, err == nil, "an owner of another group: %v", err)
 }
 
 func TestAWriteIsNotTriedWhenWhatItReliesOnChanged(t *testing.T) {
@@ -536,9 +518,8 @@ func TestAWriteIsNotTriedWhenWhatItReliesOnChanged(t *testing.T) {
 	fakeapi.Edit(s.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas++ })
 	what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: sts, FieldOwner: fieldOwner, Applied: true, Relies: []action.Standing{{Kind: identity.KindPod}}}
 	s.Requests = nil
-	if _, err := s.Do(t.Context(), what); !errors.Is(err, ErrStale) || len(s.Requests) > 0 {
-		t.Errorf("onto another version: %v", err)
-	}
+	_, err := s.Do(t.Context(), what)
+	expect.That(t, errors.Is(err, ErrStale) && len(s.Requests) == 0, "onto another version: %v", err)
 }
 
 // The object is read before the list, which costs more, and after it: its status changes meanwhile.
@@ -584,8 +565,7 @@ func TestQuiet(t *testing.T) {
 		{"anything else", errors.New("x"), false},
 	} {
 		got := quiet(tt.err)
-		if errors.Is(got, ErrStale) != tt.stale || (tt.err != nil && !errors.Is(got, tt.err)) {
-			t.Errorf("%s: got %v", tt.name, got)
-		}
+		expect.That(t, errors.Is(got, ErrStale) == tt.stale && (tt.err == nil || errors.Is(got, tt.err)),
+			"%s: got %v", tt.name, got)
 	}
 }

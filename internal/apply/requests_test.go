@@ -106,9 +106,7 @@ func TestDeletesOfAGroupGoOutTogether(t *testing.T) {
 		begun.Wait() // for ever, if one of them waits for another
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	expect.That(t, err == nil, "%v", err)
 }
 
 func TestAnApplySendsWhatIsSetAndNothingElse(t *testing.T) {
@@ -157,7 +155,6 @@ func TestAnApplySendsWhatIsSetAndNothingElse(t *testing.T) {
 		got := expect.Value(json.Marshal(fields))(t)
 		expect.Equalf(t, parsed(t, tt.want), parsed(t, string(got)), "%s", tt.name)
 	}
-	if _, err := applied(&corev1.Pod{}, named("w-0"), "4"); err == nil {
-		t.Error("a pod was applied")
-	}
+	_, err := applied(&corev1.Pod{}, named("w-0"), "4")
+	expect.That(t, err != nil, "a pod was applied")
 }

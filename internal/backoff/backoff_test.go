@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lockstep.dev/lockstep/internal/backoff"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func TestParse(t *testing.T) {
@@ -14,8 +15,7 @@ func TestParse(t *testing.T) {
 		"first=1s,first=2s": "none of", "first=10m": "must not be longer", "off,first=1s": "none of", "10s": "none of",
 	} {
 		_, err := backoff.Parse(value)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %v, want %q", value, err, want)
-		}
+		expect.That(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)),
+			"%q: got %v, want %q", value, err, want)
 	}
 }

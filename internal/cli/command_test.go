@@ -46,18 +46,15 @@ func TestErrorsOfArguments(t *testing.T) {
 		args, want := lines[i], strings.TrimSpace(lines[i+1])
 		t.Run(args, func(t *testing.T) {
 			out, err := run(t, strings.Fields(args)...)
-			if err == nil || !strings.Contains(err.Error(), want) || out != "" {
-				t.Errorf("got %v, printed %q; want %q", err, out, want)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), want) && out == "",
+				"got %v, printed %q; want %q", err, out, want)
 		})
 	}
 }
 
 func TestVersionNeedsNoCluster(t *testing.T) {
 	out, err := run(t, "version")
-	if err != nil || !strings.HasPrefix(out, "Version: ") {
-		t.Errorf("got %q, %v", out, err)
-	}
+	expect.That(t, err == nil && strings.HasPrefix(out, "Version: "), "got %q, %v", out, err)
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
@@ -75,14 +72,11 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"no operator": {apierrors.NewInternalError(errors.New(`failed calling webhook "m": connection refused`)), "check that the operator runs", "role"},
 	} {
 		c := &cluster{config: &rest.Config{Host: "https://host"}, namespace: "ns"}
-		if got := c.explain(tt.err, "list this").Error(); !strings.Contains(got, tt.want) || strings.Contains(got, tt.not) {
-			t.Errorf("%s: got %q", name, got)
-		}
+		got := c.explain(tt.err, "list this").Error()
+		expect.That(t, strings.Contains(got, tt.want) && !strings.Contains(got, tt.not), "%s: got %q", name, got)
 	}
 	everywhere := &cluster{}
-	if got := everywhere.explain(forbidden, "list this").Error(); !strings.Contains(got, "with -n") {
-		t.Errorf("got %q", got)
-	}
+	expect.Says(t, everywhere.explain(forbidden, "list this").Error(), "with -n")
 }
 
 // An API server may accept connections and never answer.
@@ -91,9 +85,7 @@ func TestTimeoutIncludesTheFirstRequest(t *testing.T) {
 	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	t.Cleanup(func() { close(end); mute.Close() })
 	_, err := run(t, "rollout", "status", "a", "--server", mute.URL, "--timeout", "500ms")
-	if err == nil || !strings.Contains(err.Error(), "timed out after 500ms") {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorSays(t, err, "timed out after 500ms")
 }
 
 func TestNames(t *testing.T) {
@@ -127,9 +119,8 @@ func TestNames(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	out, err := run(t, Args([]string{"/bin/kubectl_complete-lockstep", "rollout", "re"})...)
-	if err != nil || !strings.Contains(out, "restart\t") || !strings.Contains(out, "resume\t") {
-		t.Errorf("got %q, %v", out, err)
-	}
+	expect.That(t, err == nil && strings.Contains(out, "restart\t") && strings.Contains(out, "resume\t"),
+		"got %q, %v", out, err)
 }
 
 // What may stand next is completed in the form that is typed, and never twice.
@@ -176,9 +167,7 @@ func TestACompletionIsSilentAndBounded(t *testing.T) {
 				words = append(words, "--server", server)
 			}
 			out, err := run(t, append(words, strings.Split(args, " ")...)...)
-			if err != nil || strings.TrimSpace(out) != ":4" {
-				t.Errorf("%q on %q: got %q, %v", args, server, out, err)
-			}
+			expect.That(t, err == nil && strings.TrimSpace(out) == ":4", "%q on %q: got %q, %v", args, server, out, err)
 		}
 	}
 }
@@ -221,9 +210,8 @@ func TestWhereAReportIsWritten(t *testing.T) {
 			expect.OK(t, errors.Join(os.WriteFile(other, []byte("kept"), 0o644), tt.before(other, report)))
 			err := writeFile(report, bytes.NewBufferString("new"), force)
 			expect.Equalf(t, want, err == nil, "%s, force %t: got %v", name, force, err)
-			if text, _ := os.ReadFile(other); string(text) != "kept" {
-				t.Errorf("%s, force %t: another file has %q", name, force, text)
-			}
+			text, _ := os.ReadFile(other)
+			expect.That(t, string(text) == "kept", "%s, force %t: another file has %q", name, force, text)
 			if _, err := os.Stat(other + ".none"); err == nil {
 				t.Errorf("%s, force %t: a link made a file", name, force)
 			}
@@ -232,9 +220,8 @@ func TestWhereAReportIsWritten(t *testing.T) {
 			}
 		}
 	}
-	if err := writeFile(filepath.Join(t.TempDir(), "none", "report"), bytes.NewBufferString("new"), false); err == nil {
-		t.Error("a directory was made")
-	}
+	expect.That(t, writeFile(filepath.Join(t.TempDir(), "none", "report"), bytes.NewBufferString("new"), false) != nil,
+		"a directory was made")
 }
 
 // The directory of a report may be a link: the user chose it.
@@ -291,13 +278,10 @@ func TestTheClockOfAReplay(t *testing.T) {
 	for name, want := range map[string]time.Time{"": {}, "replay": time.Date(2026, 11, 26, 4, 36, 50, 123456789, time.UTC)} {
 		o := &options{flags: genericclioptions.NewConfigFlags(true)}
 		*o.flags.KubeConfig, *o.flags.Context = path, name
-		if err := o.readClock(); err != nil || !o.at.Equal(want) {
-			t.Errorf("context %q: the clock stands at %s, %v", name, o.at, err)
-		}
+		err := o.readClock()
+		expect.That(t, err == nil && o.at.Equal(want), "context %q: the clock stands at %s, %v", name, o.at, err)
 	}
 	o := &options{flags: genericclioptions.NewConfigFlags(true)}
 	*o.flags.KubeConfig, *o.flags.Context = path, "broken"
-	if err := o.readClock(); err == nil {
-		t.Error("a broken extension is no error")
-	}
+	expect.That(t, o.readClock() != nil, "a broken extension is no error")
 }

@@ -18,24 +18,21 @@ type zeros struct {
 }
 
 func (z *zeros) Read(p []byte) (int, error) {
-	if z.most -= len(p); z.most < 0 {
-		z.t.Fatal("it reads on")
-	}
+	z.most -= len(p)
+	expect.Must(z.t, z.most >= 0, "it reads on")
 	return len(p), nil
 }
 
 func TestReadAllIsBounded(t *testing.T) {
 	exact := bytes.Repeat([]byte("x"), 1<<20)
-	if text, err := ReadAll(bytes.NewReader(exact), 1); err != nil || !bytes.Equal(text, exact) {
-		t.Errorf("a MiB: got %d bytes, %v", len(text), err)
-	}
+	text, err := ReadAll(bytes.NewReader(exact), 1)
+	expect.That(t, err == nil && bytes.Equal(text, exact), "a MiB: got %d bytes, %v", len(text), err)
 	for name, from := range map[string]io.Reader{
 		"a byte more":    io.MultiReader(bytes.NewReader(exact), strings.NewReader("x")),
 		"without an end": &zeros{t, 2 << 20},
 	} {
-		if _, err := ReadAll(from, 1); err == nil || !strings.Contains(err.Error(), "more than 1 MiB") {
-			t.Errorf("%s: got %v", name, err)
-		}
+		_, err := ReadAll(from, 1)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "more than 1 MiB"), "%s: got %v", name, err)
 	}
 }
 
@@ -45,9 +42,8 @@ func TestReadTrustsNoSize(t *testing.T) {
 	expect.OK(t, os.WriteFile(path, []byte("text"), 0o600))
 	expect.Equal(t, "text", string(expect.Value(Read(path, 1))(t)))
 	expect.OK(t, os.Truncate(path, 1<<40))
-	if _, err := Read(path, 1); err == nil || !strings.HasPrefix(err.Error(), path) {
-		t.Errorf("got %v", err)
-	}
+	_, err := Read(path, 1)
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), path), "got %v", err)
 }
 
 func TestCheckYAML(t *testing.T) {

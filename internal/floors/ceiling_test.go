@@ -153,18 +153,14 @@ func TestFewLinesAskForTheIdentityOfASet(t *testing.T) {
 // below reports what is above its ceiling.
 func below(t *testing.T, name, unit string, n, most int) {
 	t.Helper()
-	if n > most {
-		t.Errorf("%s has %d %s, and may have %d: delete or simplify first", name, n, unit, most)
-	}
+	expect.That(t, n <= most, "%s has %d %s, and may have %d: delete or simplify first", name, n, unit, most)
 }
 
 // stillThere reports entries of a table that name nothing.
 func stillThere(t *testing.T, table, found map[string]int) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(table)) {
-		if found[name] == 0 {
-			t.Errorf("%s is in the table and not in the tree: take it out", name)
-		}
+		expect.That(t, found[name] != 0, "%s is in the table and not in the tree: take it out", name)
 	}
 }
 

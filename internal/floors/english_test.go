@@ -63,9 +63,7 @@ func pages(t *testing.T) map[string][]string {
 		return err
 	})
 	expect.OK(t, err)
-	if len(found) < 50 {
-		t.Fatalf("only %d pages were read", len(found))
-	}
+	expect.Must(t, len(found) >= 50, "only %d pages were read", len(found))
 	return found
 }
 
@@ -97,9 +95,7 @@ func TestSentencesOfPagesAreShort(t *testing.T) {
 					n++
 				}
 			}
-			if n > wordsAtMost {
-				t.Errorf("%s: %d words: %s", name, n, s)
-			}
+			expect.That(t, n <= wordsAtMost, "%s: %d words: %s", name, n, s)
 		}
 	}
 }

@@ -163,14 +163,10 @@ func list(t *testing.T, args string) []pkg {
 	var packages []pkg
 	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
 		var p pkg
-		if err := decoder.Decode(&p); err != nil {
-			t.Fatalf("go list %s: %v", args, err)
-		}
+		expect.OKf(t, decoder.Decode(&p), "go list %s", args)
 		packages = append(packages, p)
 	}
-	if len(packages) == 0 {
-		t.Fatalf("go list %s: no packages", args)
-	}
+	expect.Must(t, len(packages) > 0, "go list %s: no packages", args)
 	listed[args] = packages
 	return packages
 }
@@ -242,15 +238,13 @@ func TestImportsGoDownward(t *testing.T) {
 		}
 		for _, i := range p.Imports {
 			imported, ours := within(i)
-			if wrong := fault(importer, imported); ours && wrong != "" {
-				t.Error(wrong)
-			}
+			wrong := fault(importer, imported)
+			expect.That(t, !ours || wrong == "", "%v", wrong)
 		}
 	}
 	for name := range floors {
-		if !standing[name] && !strings.HasSuffix(name, "/...") {
-			t.Errorf("%s is in the table and not in the tree: take it out", name)
-		}
+		expect.That(t, standing[name] || strings.HasSuffix(name, "/..."),
+			"%s is in the table and not in the tree: take it out", name)
 	}
 }
 
@@ -298,9 +292,7 @@ func TestDecisionsArePure(t *testing.T) {
 	packages, files := on(t, f0, f2), 0
 	for _, p := range packages {
 		for _, imported := range p.Imports {
-			if matches(outside, imported) {
-				t.Errorf("%s imports %s", p.ImportPath, imported)
-			}
+			expect.That(t, !matches(outside, imported), "%s imports %s", p.ImportPath, imported)
 		}
 		for _, name := range p.GoFiles {
 			files++
@@ -309,9 +301,7 @@ func TestDecisionsArePure(t *testing.T) {
 			}
 		}
 	}
-	if len(packages) < 6 || files < 20 {
-		t.Fatalf("only %d packages and %d files were read", len(packages), files)
-	}
+	expect.Must(t, len(packages) >= 6 && files >= 20, "only %d packages and %d files were read", len(packages), files)
 }
 
 func TestClocksAreFound(t *testing.T) {
@@ -395,23 +385,18 @@ func TestOnlyTheirPackagesWriteAndList(t *testing.T) {
 	} {
 		found := calls(t, tt.methods...)
 		for _, name := range tt.packages {
-			if len(found[name]) == 0 {
-				t.Errorf("no %v was found in %s: the test has gone blind", tt.methods, name)
-			}
+			expect.That(t, len(found[name]) > 0, "no %v was found in %s: the test has gone blind", tt.methods, name)
 		}
 		for name, where := range found {
-			if !slices.Contains(tt.packages, name) && len(where) > 0 {
-				t.Errorf("%s has %v", name, where)
-			}
+			expect.That(t, slices.Contains(tt.packages, name) || len(where) == 0, "%s has %v", name, where)
 		}
 	}
 }
 
 func TestOnlyTheLocalModuleKnowsKubernetesItself(t *testing.T) {
 	for _, p := range list(t, "-deps -test ./...") {
-		if matches([]string{"k8s.io/kubernetes/..."}, p.ImportPath) {
-			t.Errorf("%s is a dependency of the module", p.ImportPath)
-		}
+		expect.That(t, !matches([]string{"k8s.io/kubernetes/..."}, p.ImportPath),
+			"%s is a dependency of the module", p.ImportPath)
 	}
 }
 
@@ -419,9 +404,8 @@ func TestTheAPIKnowsNothingOfOurs(t *testing.T) {
 	allowed := []string{"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/utils/...", "k8s.io/component-base/config/v1alpha1"}
 	for _, p := range list(t, "./api/...") {
 		for _, imported := range p.Imports {
-			if strings.Contains(imported, ".") && !matches(allowed, imported) {
-				t.Errorf("%s imports %s", p.ImportPath, imported)
-			}
+			expect.That(t, !strings.Contains(imported, ".") || matches(allowed, imported),
+				"%s imports %s", p.ImportPath, imported)
 		}
 	}
 }
@@ -452,9 +436,7 @@ func TestLinksInDocumentsResolve(t *testing.T) {
 		return nil
 	})
 	expect.OK(t, err)
-	if links < 20 {
-		t.Errorf("found %d links: the documents are not where this test reads", links)
-	}
+	expect.That(t, links >= 20, "found %d links: the documents are not where this test reads", links)
 }
 
 // resolve reports what is wrong with a link in the document at path, or returns "".

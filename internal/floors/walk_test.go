@@ -57,9 +57,8 @@ func TestWalksAreShort(t *testing.T) {
 		if decided := touched["internal/lws/group/decide.go Decide"]; name == "failed worker" && (decided == 0 || decided > decidesAtMost) {
 			t.Errorf("the walk %q decides about the group %d times", name, decided)
 		}
-		if derived := touched["internal/lws/table/derive.go Of"]; name == "survey" && derived != 1 {
-			t.Errorf("the walk %q derives the values of the set %d times", name, derived)
-		}
+		derived := touched["internal/lws/table/derive.go Of"]
+		expect.That(t, name != "survey" || derived == 1, "the walk %q derives the values of the set %d times", name, derived)
 	}
 }
 
@@ -98,9 +97,7 @@ func walked(t *testing.T, program, name string) map[block]int {
 			delete(with, b)
 		}
 	}
-	if len(with) == 0 {
-		t.Fatalf("the walk %q covers nothing", name)
-	}
+	expect.Must(t, len(with) > 0, "the walk %q covers nothing", name)
 	return with
 }
 
@@ -194,9 +191,7 @@ func TestWalksOfPagesNameFunctions(t *testing.T) {
 			}
 		}
 	}
-	if checked < 40 {
-		t.Errorf("only %d names were checked", checked)
-	}
+	expect.That(t, checked >= 40, "only %d names were checked", checked)
 }
 
 // namesOfWalk returns the names at the beginning of a line: what follows two spaces, or an arrow, is for people.

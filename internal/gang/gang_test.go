@@ -100,9 +100,7 @@ func TestAPodGroupWithoutRequestsHasEmptyMinResources(t *testing.T) {
 	expect.Equalf[any](t, want, bare.Object["spec"], "spec")
 	without := bare.DeepCopy()
 	unstructured.RemoveNestedField(without.Object, "spec", "minResources")
-	if InStep(without, bare) {
-		t.Error("a PodGroup without minResources is not corrected")
-	}
+	expect.That(t, !InStep(without, bare), "a PodGroup without minResources is not corrected")
 }
 
 func TestDriftOfAPodGroup(t *testing.T) {
@@ -133,21 +131,14 @@ func TestDriftOfAPodGroup(t *testing.T) {
 		expect.Equalf(t, tt.want, InStep(have, want), "%s: in step", tt.name)
 	}
 	queued := Object(group(func(g *Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" }))
-	if InStep(Object(group()), queued) {
-		t.Error("a queue that is missing goes unnoticed")
-	}
-	if InStep(queued, Object(group())) {
-		t.Error("a queue that the set does not name any more goes unnoticed")
-	}
+	expect.That(t, !InStep(Object(group()), queued), "a queue that is missing goes unnoticed")
+	expect.That(t, !InStep(queued, Object(group())), "a queue that the set does not name any more goes unnoticed")
 	silent := group(func(g *Group) { g.Annotations = nil })
-	if InStep(Object(group()), Object(silent)) {
-		t.Error("an annotation that the set does not have any more goes unnoticed")
-	}
+	expect.That(t, !InStep(Object(group()), Object(silent)),
+		"an annotation that the set does not have any more goes unnoticed")
 	inherited := Object(group())
 	inherited.SetAnnotations(map[string]string{"volcano.sh/x": "1"})
-	if !InStep(inherited, Object(group())) {
-		t.Error("one that another implementation made is written for nothing")
-	}
+	expect.That(t, InStep(inherited, Object(group())), "one that another implementation made is written for nothing")
 }
 
 func asks(requests, limits string) corev1.Container {
@@ -196,9 +187,8 @@ func TestResourcesAreThoseOfTheWholeGroup(t *testing.T) {
 	} {
 		before := tt.leader.DeepCopy()
 		got := Resources(tt.leader, tt.worker, tt.size)
-		if cpu := got[corev1.ResourceCPU]; cpu.Cmp(resource.MustParse(tt.want)) != 0 {
-			t.Errorf("%s: got %s, want %s", tt.name, cpu.String(), tt.want)
-		}
+		cpu := got[corev1.ResourceCPU]
+		expect.That(t, cpu.Cmp(resource.MustParse(tt.want)) == 0, "%s: got %s, want %s", tt.name, cpu.String(), tt.want)
 		expect.Equalf(t, before, tt.leader, "%s: the template was changed", tt.name)
 	}
 	expect.Equalf(t, 0, len(Resources(template(nil, []corev1.Container{{}}), one, 0)), "who asks for nothing")
@@ -250,9 +240,8 @@ func TestPodsJoinPodGroups(t *testing.T) {
 		Join(worker, "fghij")
 		for pod, want := range map[*corev1.Pod]string{leader: test.leader, worker: test.worker} {
 			got := *pod.Spec.SchedulingGroup.PodGroupName
-			if !regexp.MustCompile("^" + regexp.QuoteMeta(WorkloadName(set)) + want + "$").MatchString(got) {
-				t.Errorf("%s: pod is in %s, want …%s", level, got, want)
-			}
+			expect.That(t, regexp.MustCompile("^"+regexp.QuoteMeta(WorkloadName(set))+want+"$").MatchString(got),
+				"%s: pod is in %s, want …%s", level, got, want)
 		}
 		objects := expect.Value(GroupPodGroups(set, &metav1.ObjectMeta{Name: WorkloadName(set), UID: "wl"}, leader, 4))(t)
 		var names []string
@@ -261,9 +250,8 @@ func TestPodsJoinPodGroups(t *testing.T) {
 		}
 		expect.Equalf(t, test.objects, len(names), "%s: PodGroups", level)
 		expect.Equalf(t, PodGroupNames(leader), names, "%s", level)
-		if level != "lws" && !slices.Contains(names, *worker.Spec.SchedulingGroup.PodGroupName) {
-			t.Errorf("%s: the worker waits for none of %v", level, names)
-		}
+		expect.That(t, level == "lws" || slices.Contains(names, *worker.Spec.SchedulingGroup.PodGroupName),
+			"%s: the worker waits for none of %v", level, names)
 		next := podOf(set, "0")
 		if Join(next, "klmno"); level != "lws" && *next.Spec.SchedulingGroup.PodGroupName == *leader.Spec.SchedulingGroup.PodGroupName {
 			t.Errorf("%s: the next leader has the PodGroup of its predecessor", level)
@@ -314,9 +302,7 @@ func TestOnlyCountsAndLabelsArePatched(t *testing.T) {
 	set, workload := nativeSet(wholeSet), &metav1.ObjectMeta{Name: "wl", UID: "wl"}
 	have := expect.Value(SetPodGroup(set, workload, 8))(t)
 	want, _ := SetPodGroup(set, workload, 4)
-	if IsOutdated(have, have) || !IsOutdated(have, want) {
-		t.Error("counts are not compared")
-	}
+	expect.That(t, !IsOutdated(have, have) && IsOutdated(have, want), "counts are not compared")
 	expect.Equalf(t, Fixed(want), Fixed(have), "counts are fixed")
 	spec := map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(4)}}}
 	expect.Equal[any](t, spec, Part(want).Object["spec"])
@@ -358,16 +344,13 @@ func TestMinCountIsNeverMoreThanCanExist(t *testing.T) {
 			can, least = can+each, least+smallest
 		}
 		got := MinCount(replicas, size, inService, serving-int32(len(inService)), slices.Min(slices.Collect(maps.Keys(known))))
-		if got < 1 || got > max(1, min(replicas*size, can)) {
-			t.Fatalf("%d pods are waited for, %d are asked for and %d can exist", got, replicas*size, can)
-		}
-		if got < min(replicas*size, least) {
-			t.Fatalf("%d pods are waited for, %d are asked for and at least %d will exist", got, replicas*size, least)
-		}
+		expect.Must(t, got >= 1 && got <= max(1, min(replicas*size, can)),
+			"%d pods are waited for, %d are asked for and %d can exist", got, replicas*size, can)
+		expect.Must(t, got >= min(replicas*size, least),
+			"%d pods are waited for, %d are asked for and at least %d will exist", got, replicas*size, least)
 		isPlain := serving >= replicas && len(known) == 1 && !slices.Contains(slices.Collect(maps.Values(stopped)), true)
-		if isPlain && got != max(1, replicas*size) {
-			t.Fatalf("%d pods are waited for, %d are asked for", got, replicas*size)
-		}
+		expect.Must(t, !isPlain || got == max(1, replicas*size),
+			"%d pods are waited for, %d are asked for", got, replicas*size)
 	})
 }
 
@@ -375,7 +358,6 @@ func TestMinCountIsNeverMoreThanCanExist(t *testing.T) {
 func TestMinCountOfGroupsThatDoNotExist(t *testing.T) {
 	start := time.Now()
 	expect.Equal(t, 16_000_000, MinCount(2_000_000, 8, []int32{4, 0, 0}, 1_000_000_000, 4))
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("it took %s", took)
-	}
+	took := time.Since(start)
+	expect.That(t, took <= time.Second, "it took %s", took)
 }

@@ -1,6 +1,10 @@
 package help
 
-import "testing"
+import (
+	"testing"
+
+	"lockstep.dev/lockstep/test/expect"
+)
 
 func TestCommandHasItsTexts(t *testing.T) {
 	const texts = `== sets
@@ -29,7 +33,6 @@ v
 	if cmd = Command(texts, "sets"); cmd.Use != "show NAME" || cmd.Short != "Print something." || cmd.Long+cmd.Example != "" {
 		t.Errorf("got %q %q %q %q", cmd.Use, cmd.Short, cmd.Long, cmd.Example)
 	}
-	if cmd = Command(texts, "other"); cmd.Use != "" {
-		t.Errorf("got %q of no command", cmd.Use)
-	}
+	cmd = Command(texts, "other")
+	expect.That(t, cmd.Use == "", "got %q of no command", cmd.Use)
 }

@@ -50,13 +50,10 @@ func TestNamesCanBeTakenApart(t *testing.T) {
 		worker := rapid.IntRange(1, math.MaxInt32).Draw(t, "worker")
 
 		leader, j := identity.ParentAndOrdinal(identity.LeaderName(identity.LeaderName(set, group), worker))
-		if leader != identity.LeaderName(set, group) || j != worker {
-			t.Fatalf("worker of %q: got leader %q, index %d", set, leader, j)
-		}
+		expect.Must(t, leader == identity.LeaderName(set, group) && j == worker,
+			"worker of %q: got leader %q, index %d", set, leader, j)
 		parent, i := identity.ParentAndOrdinal(leader)
-		if parent != set || i != group {
-			t.Fatalf("leader %q: got set %q, group %d", leader, parent, i)
-		}
+		expect.Must(t, parent == set && i == group, "leader %q: got set %q, group %d", leader, parent, i)
 	})
 }
 

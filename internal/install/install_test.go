@@ -114,12 +114,10 @@ func TestAnotherInstallAtTheSameTime(t *testing.T) {
 		})
 		u := Bare("v1", "ServiceAccount", "prod", "lws")
 		u.SetLabels(map[string]string{"ours": "yes"})
-		if _, err := c.apply(t.Context(), u); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if live := must(Live(t.Context(), c.client, u)); live == nil || live.GetLabels()["ours"] != "yes" {
-			t.Errorf("%s: got %v", name, live)
-		}
+		_, err := c.apply(t.Context(), u)
+		expect.That(t, err == nil, "%s: %v", name, err)
+		live := must(Live(t.Context(), c.client, u))
+		expect.That(t, live != nil && live.GetLabels()["ours"] == "yes", "%s: got %v", name, live)
 	}
 }
 
@@ -137,9 +135,8 @@ func TestAWebhookURLIsCheckedFirst(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := Install(t.Context(), Options{WebhookURL: "http://h", Print: true, Out: &out}); err == nil || out.Len() > 0 {
-		t.Errorf("--print: got %v, printed %q", err, out.String())
-	}
+	err := Install(t.Context(), Options{WebhookURL: "http://h", Print: true, Out: &out})
+	expect.That(t, err != nil && out.Len() <= 0, "--print: got %v, printed %q", err, out.String())
 }
 
 // Without an operator, the last line says that no set can be created.
@@ -164,9 +161,8 @@ func TestAnInstallationWithoutAnOperatorSaysSo(t *testing.T) {
 		var out strings.Builder
 		c.Out = &out
 		s := must(tt.options.shape(nil))
-		if err := s.sayUnattended(t.Context(), c); err != nil || (out.Len() > 0) != tt.want {
-			t.Errorf("%s: got %v, said %q", name, err, out.String())
-		}
+		err := s.sayUnattended(t.Context(), c)
+		expect.That(t, err == nil && (out.Len() > 0) == tt.want, "%s: got %v, said %q", name, err, out.String())
 	}
 }
 
@@ -190,20 +186,16 @@ func TestTheConfigurationOfAnotherImplementation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, dropped, err := applicable(tt.text)
-			if err != nil || !strings.Contains(string(config), tt.kept) {
-				t.Fatalf("%v, kept:\n%s", err, config)
-			}
+			expect.Must(t, err == nil && strings.Contains(string(config), tt.kept), "%v, kept:\n%s", err, config)
 			expect.Equalf(t, tt.dropped, dropped, "left out")
 			c := expect.Value(operator.ParseConfig(config))(t)
-			if faults := operator.ValidateConfig(c); len(faults) > 0 || len(unfit(c)) > 0 {
-				t.Errorf("what is kept is refused: %v, %v", faults, unfit(c))
-			}
+			faults := operator.ValidateConfig(c)
+			expect.That(t, len(faults) == 0 && len(unfit(c)) == 0, "what is kept is refused: %v, %v", faults, unfit(c))
 		})
 	}
 	for _, text := range []string{"{", "apiVersion: v1\nkind: ConfigMap\n"} {
-		if _, _, err := applicable(text); err == nil {
-			t.Errorf("%q is taken over", text)
-		}
+		_, _, err := applicable(text)
+		expect.That(t, err != nil, "%q is taken over", text)
 	}
 }
 
@@ -256,9 +248,7 @@ func TestPVCsInUseWhoseOwnersAreGoneBlock(t *testing.T) {
 		err := (&cluster{Options: Options{Timeout: time.Minute}, client: c}).removal(nil, nil).refuse(t.Context())
 		expect.Equalf(t, tt.says != nil, err != nil, "%s: %v", name, err)
 		for _, part := range tt.says {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v lacks %q", name, err, part)
-			}
+			expect.ErrorSays(t, err, part, name)
 		}
 	}
 }
@@ -311,12 +301,8 @@ func TestPVCsThatLeaveInUseBlock(t *testing.T) {
 	}{"beside the built-in": {false, pvc.BarrierFinalizer}, "alone": {true, pvc.PodsFinalizer}} {
 		r := stage(t, claimWith("leaving", true, tt.finalizer), podOf("leaving"))
 		r.ours.Alone = tt.alone
-		if err := r.refuse(t.Context()); err == nil || !strings.Contains(err.Error(), "prod/leaving (is being deleted)") {
-			t.Errorf("%s: got %v", name, err)
-		}
-		if err := r.stripAll(t.Context()); err == nil || !strings.Contains(err.Error(), "prod/leaving") {
-			t.Errorf("%s: stripped: %v", name, err)
-		}
+		expect.ErrorSays(t, r.refuse(t.Context()), "prod/leaving (is being deleted)", name)
+		expect.ErrorSays(t, r.stripAll(t.Context()), "prod/leaving", name)
 		if err := r.client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: "leaving"}, &corev1.PersistentVolumeClaim{}); err != nil {
 			t.Errorf("%s: lost: %v", name, err)
 		}

@@ -196,9 +196,7 @@ func documentedVerbs(t *testing.T) (all []string) {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
 		role, resources, names, verbs, why := cells[0], cells[1], "", cells[2], cells[3]
-		if why == "" {
-			t.Errorf("no reason in %s", line)
-		}
+		expect.That(t, why != "", "no reason in %s", line)
 		if found := withNames.FindStringSubmatch(resources); found != nil {
 			resources, names = found[1], found[2]
 		}
@@ -215,9 +213,7 @@ func documentedVerbs(t *testing.T) (all []string) {
 func convert[T any](t *testing.T, u *unstructured.Unstructured) *T {
 	t.Helper()
 	v := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, v, true); err != nil {
-		t.Fatalf("%s: %v", title(u), err)
-	}
+	expect.OKf(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, v, true), "%s", title(u))
 	return v
 }
 
@@ -265,9 +261,8 @@ func TestProtectOnlyHasNamesOfItsOwn(t *testing.T) {
 	others := load(t, in("i", Options{NoProtection: true}))
 	for _, lacks := range [][]string{nil, {operator.MutatingPolicy}} {
 		for _, u := range load(t, in("i", Options{ProtectOnly: true}), lacks...) {
-			if isIn(u, others) || strings.Contains(string(must(u.MarshalJSON())), "lws-system") {
-				t.Errorf("%s is also installed for sets, or names lws-system", title(u))
-			}
+			expect.That(t, !isIn(u, others) && !strings.Contains(string(must(u.MarshalJSON())), "lws-system"),
+				"%s is also installed for sets, or names lws-system", title(u))
 		}
 	}
 }
@@ -284,9 +279,8 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 		"disabled by the file": {Options{ProtectOnly: true, Config: []byte(header + "protection: {enabled: false}")}, "drop one of them"},
 		"a Secret as workload": {with("protection: {kinds: [{apiVersion: v1, kind: Secret, podTemplates: [spec.template]}]}"), "no workload"},
 	} {
-		if _, err := c.options.shape(nil); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want %q", name, err, c.want)
-		}
+		_, err := c.options.shape(nil)
+		expect.That(t, err != nil && strings.Contains(err.Error(), c.want), "%s: got %v, want %q", name, err, c.want)
 	}
 }
 
@@ -342,7 +336,5 @@ func TestUpgradePrunesObsoleteObjects(t *testing.T) {
 			t.Errorf("%s would stay", object)
 		}
 	}
-	if compared < 50 {
-		t.Errorf("only %d objects were compared", compared)
-	}
+	expect.That(t, compared >= 50, "only %d objects were compared", compared)
 }

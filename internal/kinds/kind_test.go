@@ -96,8 +96,6 @@ func TestAKindComesAndGoes(t *testing.T) {
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
+		expect.Must(t, !time.Now().After(deadline), "not in time: %s", what)
 	}
 }

@@ -57,9 +57,8 @@ func TestHolders(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", nil)
 	})
 	own, err := Holders(t.Context(), client, name, "b", now)
-	if diff := cmp.Diff([]Holder{{"b", theirs}}, own); diff != "" || err != nil {
-		t.Errorf("without permission for all namespaces: %v (-want +got)\n%s", err, diff)
-	}
+	diff := cmp.Diff([]Holder{{"b", theirs}}, own)
+	expect.That(t, diff == "" && err == nil, "without permission for all namespaces: %v (-want +got)\n%s", err, diff)
 	if none, err := Holders(t.Context(), client, name, "d", now); err != nil || len(none) != 0 {
 		t.Errorf("without a lease: %v, %v", none, err)
 	}

@@ -108,18 +108,16 @@ func TestAGroupIsRecreatedAsOftenAsItMay(t *testing.T) {
 			if failures(1)(c); int32(i) == limit {
 				break
 			}
-			if find[Pod](c, "w-0").UID == before {
-				t.Errorf("maxGroupRestarts %d: failure %d did not recreate the group", limit, i+1)
-			}
+			expect.That(t, find[Pod](c, "w-0").UID != before,
+				"maxGroupRestarts %d: failure %d did not recreate the group", limit, i+1)
 			if limit > 0 && recreations(c) != int32(i+1) {
 				t.Errorf("maxGroupRestarts %d: %d counted after %d failures", limit, recreations(c), i+1)
 			}
 		}
 		expect.Equalf(t, want, recreations(c), "maxGroupRestarts %d: counted", limit)
 		stopped := lws.IsExhausted(find[Pod](c, "w-0"))
-		if stopped != (limit >= 0) || lws.IsExhausted(find[Pod](c, "w-1")) {
-			t.Errorf("maxGroupRestarts %d: stopped %t", limit, stopped)
-		}
+		expect.That(t, stopped == (limit >= 0) && !lws.IsExhausted(find[Pod](c, "w-1")),
+			"maxGroupRestarts %d: stopped %t", limit, stopped)
 		if stopped {
 			uids := uidsOf(c, "w-0", "w-0-1")
 			then(settled, after(24*time.Hour), settled)(c)
@@ -166,9 +164,8 @@ func TestAGroupThatExhaustsItsBudgetIsStopped(t *testing.T) {
 	c := budget(1, 3, 0)(t)
 	then(annotated("w-0", recover, "true"), on("w-0-1", crash))(c)
 	plan := c.decideGroup("w-0")
-	if got, want := short(plan), "set-finalizers pod w-0, set-finalizers pod w-0-1, set-finalizers pod w-0-2, delete pod w-0"; got != want {
-		t.Fatalf("got %q, want %q", got, want)
-	}
+	got, want := short(plan), "set-finalizers pod w-0, set-finalizers pod w-0-1, set-finalizers pod w-0-2, delete pod w-0"
+	expect.Must(t, got == want, "got %q, want %q", got, want)
 	event := plan.Actions[3].(action.Delete).Tell.Done[0]
 	if !event.Warning || event.Reason != "ReplicaRestartBudgetExceeded" || event.Action != "Delete" ||
 		event.Note != "Restart budget exhausted; terminated group 0 and stopped automatic recovery" {
@@ -243,9 +240,7 @@ func TestWhatEndsTheRetention(t *testing.T) {
 			case leader.UID == fleeting:
 				got = stays
 			}
-			if got != tt.want {
-				t.Fatalf("%s: it %s, want it %s", name, got, tt.want)
-			}
+			expect.Must(t, got == tt.want, "%s: it %s, want it %s", name, got, tt.want)
 			if got == recreated {
 				if set := fakeapi.Find[Set](c.Server, "w"); !lws.PodReady(leader) || recreations(c) > 0 || brief(set.Status)[available] != isAvailable {
 					t.Errorf("it is not whole: %v", brief(set.Status))
@@ -348,9 +343,7 @@ func TestAStoppedSurgeGroupIsTold(t *testing.T) {
 		c.turn()
 	}
 	then(on("w-4-1", crash), settled)(c)
-	if !lws.IsExhausted(find[Pod](c, "w-4")) {
-		t.Fatal("the surge group is not stopped")
-	}
+	expect.Must(t, lws.IsExhausted(find[Pod](c, "w-4")), "the surge group is not stopped")
 	degraded := meta.FindStatusCondition(c.status().Conditions, string(lwsv1.LeaderWorkerSetDegraded))
 	if degraded == nil || degraded.Status != metav1.ConditionTrue || !strings.Contains(degraded.Message, "kubectl annotate pod w-4 ") {
 		t.Errorf("the condition is %+v", degraded)
@@ -397,17 +390,15 @@ func TestConditionsOfAStoppedGroup(t *testing.T) {
 		for kind, want := range map[string]said{"Degraded": tt.degraded, "Available": tt.available, "Progressing": tt.progress, "UpdateInProgress": tt.updating} {
 			expect.Equalf(t, want, says(c, kind), "%s: %s", name, kind)
 		}
-		if got := says(c, "Stalled"); (got.Status == "True" && got.Reason == exceeded) != tt.isStalled {
-			t.Errorf("%s: Stalled is %+v", name, got)
-		}
+		got := says(c, "Stalled")
+		expect.That(t, (got.Status == "True" && got.Reason == exceeded) == tt.isStalled, "%s: Stalled is %+v", name, got)
 		states := lwsset.Stand(c.set()).States
 		expect.Equalf(t, tt.isStalled, states[lws.GroupExhausted] == 1, "%s: states %v", name, states)
 		if wait, found := waitFor(c.decideSet(), lws.CodePreviousIncarnation); found {
 			t.Errorf("%s: %s", name, wait.Sentence)
 		}
-		if plan := c.decideSet(); len(of[action.WriteStatus](plan)) > 0 && name != "another starts" {
-			t.Errorf("%s: the status is written again", name)
-		}
+		expect.That(t, len(of[action.WriteStatus](c.decideSet())) == 0 || name == "another starts",
+			"%s: the status is written again", name)
 	}
 }
 
@@ -418,17 +409,12 @@ func TestNoRevisionHasTheLimit(t *testing.T) {
 	data := expect.Value(rev.Data(set))(t)
 	atMost(7)(set)
 	again, err := rev.Data(set)
-	if err != nil || string(data) != string(again) {
-		t.Errorf("the data differs: %v", err)
-	}
+	expect.That(t, err == nil && string(data) == string(again), "the data differs: %v", err)
 	others := strings.Replace(string(data), `"leaderWorkerTemplate":{`, `"leaderWorkerTemplate":{"maxGroupRestarts":5,`, 1)
 	restored, err := rev.Restore(set, []byte(others))
-	if err != nil || *restored.Spec.LeaderWorkerTemplate.MaxGroupRestarts != 7 {
-		t.Errorf("restored %v, %v", restored, err)
-	}
-	if !rev.Same(set, []byte(others), again) {
-		t.Error("a revision that has the field differs")
-	}
+	expect.That(t, err == nil && *restored.Spec.LeaderWorkerTemplate.MaxGroupRestarts == 7,
+		"restored %v, %v", restored, err)
+	expect.That(t, rev.Same(set, []byte(others), again), "a revision that has the field differs")
 	uids := c.leaders()
 	then(user(atMost(7)), settled, user(atMost(-1)), settled)(c)
 	expect.Equalf(t, uids, c.leaders(), "a change of the limit rolls")

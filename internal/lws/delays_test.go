@@ -94,13 +94,11 @@ func TestASetSaysWhatItsGroupsWaitFor(t *testing.T) {
 			tt.happens(c)
 			c.pass(late)
 			set := told(c, nil)
-			if got := brief(set.Status)[progressing]; got != tt.want {
-				t.Fatalf("got %q, want %q", got, tt.want)
-			}
+			got := brief(set.Status)[progressing]
+			expect.Must(t, got == tt.want, "got %q, want %q", got, tt.want)
 			for _, said := range set.Status.Conditions {
-				if strings.Contains(said.Message, "nodes") || strings.Contains(said.Message, "registry") {
-					t.Errorf("words of others: %+v", said)
-				}
+				expect.That(t, !strings.Contains(said.Message, "nodes") && !strings.Contains(said.Message, "registry"),
+					"words of others: %+v", said)
 			}
 			checkForTools(t, set)
 			if _, found := waitFor(c.decideSet(), condition(set.Status, progressing).Reason); !found && tt.want != isProgressing && !strings.HasPrefix(tt.want, "False") {
@@ -130,9 +128,8 @@ func TestADelayIsWrittenOnce(t *testing.T) {
 	c.reconcileSet()
 	c.pass(time.Minute)
 	plan := c.decideSet()
-	if len(of[action.WriteStatus](plan)) != 1 || len(notes(one[action.WriteStatus](t, plan))) > 0 {
-		t.Fatalf("got %v", spelled(plan))
-	}
+	expect.Must(t, len(of[action.WriteStatus](plan)) == 1 && len(notes(one[action.WriteStatus](t, plan))) == 0,
+		"got %v", spelled(plan))
 	c.do(plan)
 	for _, happens := range []step{
 		on("w-1", pulls("ErrImagePull", false)), on("w-1", pulls("ImagePullBackOff", false)), on("w-2", pulls("ErrImagePull", false)), (*cluster).awake,
@@ -277,9 +274,8 @@ func TestGroupsThatCannotFindEachOtherAreNotAvailable(t *testing.T) {
 			c.pass(time.Minute)
 			set := told(c, nil)
 			got := condition(set.Status, available)
-			if is := string(got.Status) + " " + got.Reason; is != tt.want {
-				t.Fatalf("got %q, want %q: %+v", is, tt.want, set.Status.Conditions)
-			}
+			is := string(got.Status) + " " + got.Reason
+			expect.Must(t, is == tt.want, "got %q, want %q: %+v", is, tt.want, set.Status.Conditions)
 			isReady := condition(set.Status, ready)
 			if tt.want != found && (kstatus(set.Status, set.Generation) != failed || !strings.Contains(isReady.Message, "service "+tt.service)) {
 				t.Errorf("nothing says why: %+v", isReady)
@@ -387,9 +383,8 @@ func TestBackoff(t *testing.T) {
 			}
 			c.pass(11 * time.Minute)
 			wait := fail(c, crashes)
-			if r := c.status().Restarts[0]; wait != 0 || r.Count != 1 || len(r.Failures) != 3 {
-				t.Errorf("after ten minutes it waits %s: %+v", wait, r)
-			}
+			r := c.status().Restarts[0]
+			expect.That(t, wait == 0 && r.Count == 1 && len(r.Failures) == 3, "after ten minutes it waits %s: %+v", wait, r)
 		})
 	}
 }
@@ -403,9 +398,8 @@ func waiting(t *testing.T) (*cluster, lwsv1.GroupRestarts) {
 	crashes(c)
 	c.decided()
 	r := c.status().Restarts[0]
-	if wait := r.DueAt.Sub(c.Now); wait < 20*time.Second {
-		t.Fatalf("invalid run: it waits %s", wait)
-	}
+	wait := r.DueAt.Sub(c.Now)
+	expect.Must(t, wait >= 20*time.Second, "invalid run: it waits %s", wait)
 	return c, r
 }
 

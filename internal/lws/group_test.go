@@ -220,9 +220,7 @@ func TestEveryGroupOfAGangHasAPodGroup(t *testing.T) {
 		t.Errorf("got %v", all)
 	}
 	for _, pod := range fakeapi.All[Pod](c.Objects) {
-		if !gang.IsTied(pod) {
-			t.Errorf("pod %s is not tied to %q", pod.Name, gang.NameOf(pod))
-		}
+		expect.That(t, gang.IsTied(pod), "pod %s is not tied to %q", pod.Name, gang.NameOf(pod))
 	}
 	for _, waits := range []edit{fakeapi.LeaderReady, fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")} {
 		c := running(t, 1, 3, volcano, waits)

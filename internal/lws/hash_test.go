@@ -125,9 +125,8 @@ func TestASetWithKeysHasADeployment(t *testing.T) {
 		t.Errorf("template %+v", d.Spec.Template)
 	}
 	expect.Emptyf(t, spelled(c.decideSet()), "once created")
-	if alone := keyed(t, 1, 1); fakeapi.Find[Deployment](alone.Server, "w").Spec.Template.Spec.ReadinessGates != nil {
-		t.Error("a group of one has a readiness gate")
-	}
+	expect.That(t, fakeapi.Find[Deployment](keyed(t, 1, 1).Server, "w").Spec.Template.Spec.ReadinessGates == nil,
+		"a group of one has a readiness gate")
 }
 
 // Leaders are admitted as there is room, the oldest first. One of another revision comes last, and waits until the
@@ -138,9 +137,8 @@ func TestLeadersAreAdmittedByRoom(t *testing.T) {
 		c.lead(name, keyOf(fmt.Sprint(i)))
 	}
 	plan := c.decideSet()
-	if got := admittedBy(plan); !slices.Equal(got, []string{"w-r-b", "w-r-a"}) {
-		t.Fatalf("admitted %v", got)
-	}
+	got := admittedBy(plan)
+	expect.Must(t, slices.Equal(got, []string{"w-r-b", "w-r-a"}), "admitted %v", got)
 	c.do(plan)
 	first := find[Pod](c, "w-r-b")
 	expect.Emptyf(t, first.Spec.SchedulingGates, "gates")
@@ -258,9 +256,8 @@ func TestALeaderWaitsForAGroupThatEnds(t *testing.T) {
 	c.lead("w-r-c", keyOf("c"))
 	for range 2 {
 		plan := c.decideSet()
-		if got := admittedBy(plan); len(got) > 0 {
-			t.Fatalf("admitted %v", got)
-		}
+		got := admittedBy(plan)
+		expect.Must(t, len(got) == 0, "admitted %v", got)
 		i := slices.IndexFunc(plan.Waits, func(w lws.Wait) bool { return w.Code == lws.CodeDeferred })
 		if i < 0 || plan.Waits[i].Tell.Note != "Leader pod w-r-c waits for 1 terminating group(s) to be removed before scheduling" {
 			t.Fatalf("waits %+v", plan.Waits)
@@ -278,13 +275,11 @@ func TestTwoLeadersOfOneSecondTakeOnePlaceOnce(t *testing.T) {
 	made := find[Pod](c, "w-r-b").CreationTimestamp
 	c.lead("w-r-a", keyOf("a"), func(pod Pod) { pod.CreationTimestamp = made })
 	plan := c.decideSet()
-	if got := admittedBy(plan); !slices.Equal(got, []string{"w-r-a"}) {
-		t.Fatalf("admitted %v", got)
-	}
+	got := admittedBy(plan)
+	expect.Must(t, slices.Equal(got, []string{"w-r-a"}), "admitted %v", got)
 	fakeapi.Edit(c.Server, "w-r-b", runs) // in the reconcile before, which the cache did not show
-	if _, err := c.actor.Do(ctx, one[action.Ungate](t, plan)); !errors.Is(err, apply.ErrStale) {
-		t.Errorf("a second leader is admitted: %v", err)
-	}
+	_, err := c.actor.Do(ctx, one[action.Ungate](t, plan))
+	expect.That(t, errors.Is(err, apply.ErrStale), "a second leader is admitted: %v", err)
 }
 
 // With the policy Immediate, no leader waits for a group that ends.
@@ -311,9 +306,7 @@ func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 	c := keyed(t, 1, 1, func(set Set) { set.Annotations = map[string]string{lwsv1.HistoryLimitAnnotationKey: "0"} })
 	old := c.lead("w-r-a", keyOf("a"), runs)
 	c.reconcileSet()
-	if !c.isAvailable() {
-		t.Fatalf("conditions %+v", c.status().Conditions)
-	}
+	expect.Must(t, c.isAvailable(), "conditions %+v", c.status().Conditions)
 	image(c, "image:2")
 	dropped := func(plan lws.Plan) bool {
 		return slices.ContainsFunc(plan.Actions, func(a action.Action) bool {
@@ -322,9 +315,7 @@ func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 	}
 	for range 4 {
 		plan := c.decideSet()
-		if dropped(plan) {
-			t.Fatalf("the revision of %s goes: %v", old.Name, spelled(plan))
-		}
+		expect.Must(t, !dropped(plan), "the revision of %s goes: %v", old.Name, spelled(plan))
 		c.do(plan)
 	}
 	if c.isAvailable() || !meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
@@ -333,9 +324,8 @@ func TestNothingIsDoneThatTheDeploymentControllerHasNotSeen(t *testing.T) {
 	c.observed()
 	fakeapi.Terminate[Pod](c.Server, old.Name) // it still runs its revision
 	c.lead("w-s-a", keyOf("b"), runs)
-	if plan := c.decideSet(); dropped(plan) {
-		t.Fatalf("the revision of a terminating leader goes: %v", spelled(plan))
-	}
+	plan := c.decideSet()
+	expect.Must(t, !dropped(plan), "the revision of a terminating leader goes: %v", spelled(plan))
 	fakeapi.Drop[Pod](c.Server, old.Name)
 	for range 3 {
 		plan := c.decideSet()
@@ -378,9 +368,8 @@ func TestAGroupWithAKeyIsOfItsRevision(t *testing.T) {
 	if services := fakeapi.All[*corev1.Service](c.Objects); slices.ContainsFunc(services, func(s *corev1.Service) bool { return s.Name != "w" }) {
 		t.Errorf("the group has a Service of its own: %v", services)
 	}
-	if sts := fakeapi.Find[StatefulSet](c.Server, "w-aaaaaaaa"); sts == nil || *sts.Spec.Replicas != 1 || sts.Spec.ServiceName != "w" {
-		t.Errorf("workers %+v", sts)
-	}
+	sts := fakeapi.Find[StatefulSet](c.Server, "w-aaaaaaaa")
+	expect.That(t, sts != nil && *sts.Spec.Replicas == 1 && sts.Spec.ServiceName == "w", "workers %+v", sts)
 }
 
 // The condition of a leader follows its workers, and is written only when it changes.
@@ -395,12 +384,10 @@ func TestALeaderShowsWhetherItsGroupIsReady(t *testing.T) {
 	condition := func(want corev1.ConditionStatus) {
 		t.Helper()
 		times(4, func() { c.reconcileGroup(leader.Name) })
-		if got := lws.GroupReadyOf(find[Pod](c, leader.Name)); got != want {
-			t.Fatalf("condition %q, want %q", got, want)
-		}
-		if plan := c.decideGroup(leader.Name); len(plan.Actions) > 0 {
-			t.Fatalf("written again: %v", spelled(plan))
-		}
+		got := lws.GroupReadyOf(find[Pod](c, leader.Name))
+		expect.Must(t, got == want, "condition %q, want %q", got, want)
+		plan := c.decideGroup(leader.Name)
+		expect.Must(t, len(plan.Actions) == 0, "written again: %v", spelled(plan))
 	}
 	condition(corev1.ConditionFalse)
 	workers := fakeapi.Find[StatefulSet](c.Server, "w-aaaaaaaa")
@@ -453,9 +440,8 @@ func TestWorkersLeftBehindAreNamed(t *testing.T) {
 	plan := c.decideSet()
 	expect.Equalf(t, []string{"w-s-b"}, admittedBy(plan), "admitted")
 	c.do(plan)
-	if got := condition(c.status(), lws.CodeNameConflict); got.Status == metav1.ConditionTrue {
-		t.Errorf("it stays: %s", got.Message)
-	}
+	got := condition(c.status(), lws.CodeNameConflict)
+	expect.That(t, got.Status != metav1.ConditionTrue, "it stays: %s", got.Message)
 }
 
 // A change of the exclusive topology replaces groups at an equal revision. Until then the rollout is not over.
@@ -467,9 +453,8 @@ func TestAnotherTopologyReplacesGroupsWithKeys(t *testing.T) {
 	times(2, c.reconcileSet)
 	annotations := fakeapi.Find[Deployment](c.Server, "w").Spec.Template.Annotations
 	expect.Equalf(t, "rack", annotations[lwsv1.ExclusiveKeyAnnotationKey], "the domain of the template")
-	if !meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
-		t.Errorf("conditions %+v", c.status().Conditions)
-	}
+	expect.That(t, meta.IsStatusConditionTrue(c.status().Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress)),
+		"conditions %+v", c.status().Conditions)
 }
 
 // What another implementation wrote into the template stays at an equal revision: a write would replace all groups.

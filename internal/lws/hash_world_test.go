@@ -22,6 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/reconcile"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -386,14 +387,11 @@ func (w *hashWorld) checkSettled() {
 	replicas, present := int(*fakeapi.Find[Set](w.Server, "w").Spec.Replicas), w.present()
 	leaders := w.leadersOf()
 	for _, leader := range leaders {
-		if !w.serves(leader) || !metav1.IsControlledBy(leader, present) {
-			w.t.Fatalf("%s: gates %v, conditions %v", leader.Name, leader.Spec.SchedulingGates, leader.Status.Conditions)
-		}
+		expect.Must(w.t, w.serves(leader) && metav1.IsControlledBy(leader, present),
+			"%s: gates %v, conditions %v", leader.Name, leader.Spec.SchedulingGates, leader.Status.Conditions)
 	}
-	if len(leaders) != replicas || len(w.pods()) != replicas*int(w.size) {
-		w.t.Fatalf("%d leaders and %d pods, of %d groups of %d", len(leaders), len(w.pods()), replicas, w.size)
-	}
-	if says := condition(w.status(), string(lwsv1.LeaderWorkerSetAvailable)); says.Status != metav1.ConditionTrue {
-		w.t.Fatalf("the set says %v", brief(w.status()))
-	}
+	expect.Must(w.t, len(leaders) == replicas && len(w.pods()) == replicas*int(w.size),
+		"%d leaders and %d pods, of %d groups of %d", len(leaders), len(w.pods()), replicas, w.size)
+	expect.Must(w.t, condition(w.status(), string(lwsv1.LeaderWorkerSetAvailable)).Status == metav1.ConditionTrue,
+		"the set says %v", brief(w.status()))
 }

@@ -16,6 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -241,9 +242,8 @@ func (w *world) checkWholeGroups() map[string]int {
 	images := map[string]int{}
 	for _, pod := range fakeapi.All[Pod](w.Objects) {
 		image, leader := pod.Spec.Containers[0].Image, w.leaderOf(pod)
-		if leader == nil || leader.Spec.Containers[0].Image != image {
-			w.t.Fatalf("pod %s has %s, its leader is %v", pod.Name, image, leader)
-		}
+		expect.Must(w.t, leader != nil && leader.Spec.Containers[0].Image == image,
+			"pod %s has %s, its leader is %v", pod.Name, image, leader)
 		if leader == pod {
 			images[image]++
 		}
@@ -270,27 +270,23 @@ func (w *world) checkAtRest() {
 	w.checkServices(set)
 	w.checkRevisions(set)
 	for _, d := range w.decideAll() {
-		if len(d.plan.Actions) > 0 {
-			w.t.Fatalf("at rest, yet %s", d)
-		}
+		expect.Must(w.t, len(d.plan.Actions) == 0, "at rest, yet %s", d)
 	}
 }
 
 func (w *world) checkPods(set Set) {
 	replicas, size := workload.Replicas(set), workload.Size(set)
 	pods := fakeapi.All[Pod](w.Objects)
-	if len(pods) != int(replicas*size) {
-		w.t.Fatalf("%d pods stand, want %d × %d\n%s", len(pods), replicas, size, w.all())
-	}
+	expect.Must(w.t, len(pods) == int(replicas*size),
+		"%d pods stand, want %d × %d\n%s", len(pods), replicas, size, w.all())
 	topology := set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
 	for _, pod := range pods {
 		group, worker := indexOf(pod.Name)
 		if int32(group) >= replicas || int32(worker) >= size || !fakeapi.Ready(pod) || w.incarnation(pod) != set.UID {
 			w.t.Fatalf("pod %s of %d × %d: %v", pod.Name, replicas, size, pod.Status)
 		}
-		if pod.Spec.Containers[0].Image != imageOf(set, worker) {
-			w.t.Fatalf("pod %s has %s, want %s\n%s", pod.Name, pod.Spec.Containers[0].Image, imageOf(set, worker), w.all())
-		}
+		expect.Must(w.t, pod.Spec.Containers[0].Image == imageOf(set, worker),
+			"pod %s has %s, want %s\n%s", pod.Name, pod.Spec.Containers[0].Image, imageOf(set, worker), w.all())
 		placed := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
 		if (worker == 0 || !w.orphaned) && (placed != topology || worker > 0 && topology != "" && pod.Spec.NodeSelector[topology] == "") {
 			w.t.Fatalf("pod %s is placed by %q and %v, want %q", pod.Name, placed, pod.Spec.NodeSelector, topology)
@@ -324,9 +320,8 @@ func (w *world) checkServices(set Set) {
 	}
 	for i := range int(workload.Replicas(set)) {
 		leader := find[Pod](w.cluster, identity.LeaderName("w", i))
-		if own := fakeapi.Find[Service](w.Server, leader.Name); own == nil || !metav1.IsControlledBy(own, leader) {
-			w.t.Fatalf("the service of %s is %+v", leader.Name, own)
-		}
+		own := fakeapi.Find[Service](w.Server, leader.Name)
+		expect.Must(w.t, own != nil && metav1.IsControlledBy(own, leader), "the service of %s is %+v", leader.Name, own)
 	}
 }
 
@@ -342,9 +337,7 @@ func (w *world) checkRevisions(set Set) {
 			w.t.Fatalf("revision %s is in use: %s\n%s", revision.Name, revision.Data.Raw, w.all())
 		}
 	}
-	if inUse == 0 || err != nil {
-		w.t.Fatalf("%d revisions are in use: %v", inUse, err)
-	}
+	expect.Must(w.t, inUse != 0 && err == nil, "%d revisions are in use: %v", inUse, err)
 }
 
 // all is what exists, in short.

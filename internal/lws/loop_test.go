@@ -116,16 +116,13 @@ func TestAForbiddenLeaderStatefulSetIsReportedAndRetried(t *testing.T) {
 		if got := condition(c.status(), progressing); got.Reason != lws.CodeRefused || !strings.Contains(got.Message, "exceeded quota") || c.status().ObservedGeneration != 1 {
 			t.Errorf("got %+v", c.status())
 		}
-		if tries, statuses := c.asked("create", identity.KindStatefulSet, ""), len(c.Asked("status")); tries != i+1 || statuses != 1 {
-			t.Errorf("%d tries, %d statuses; want %d and 1", tries, statuses, i+1)
-		}
+		tries, statuses := c.asked("create", identity.KindStatefulSet, ""), len(c.Asked("status"))
+		expect.That(t, tries == i+1 && statuses == 1, "%d tries, %d statuses; want %d and 1", tries, statuses, i+1)
 		c.pass(again)
 	}
 	c.Refuse = nil
 	c.run(5, "w-0")
-	if c.status().ObservedGeneration != 1 || !c.isAvailable() {
-		t.Errorf("with room for it: %+v", c.status())
-	}
+	expect.That(t, c.status().ObservedGeneration == 1 && c.isAvailable(), "with room for it: %+v", c.status())
 }
 
 func TestAnInvalidLeaderStatefulSetIsNotRetriedUntilTheSetChangesOrTimePasses(t *testing.T) {
@@ -165,14 +162,11 @@ func TestARefusedStatusIsRetried(t *testing.T) {
 	for _, refusal := range []error{invalid(), forbidden("no")} {
 		c := begun(t, 0, fakeapi.Set("w", 1, 1))
 		c.refuse("status", identity.KindLeaderWorkerSet, "", refusal)
-		if result, err := c.trySet(); !errors.Is(err, refusal) {
-			t.Errorf("no retry with a back-off, but %+v, %v", result, err)
-		}
+		result, err := c.trySet()
+		expect.That(t, errors.Is(err, refusal), "no retry with a back-off, but %+v, %v", result, err)
 		c.Refuse = nil
 		c.run(5, "w-0")
-		if c.status().ObservedGeneration != 1 || !c.isAvailable() {
-			t.Errorf("once it can be written: %+v", c.status())
-		}
+		expect.That(t, c.status().ObservedGeneration == 1 && c.isAvailable(), "once it can be written: %+v", c.status())
 	}
 }
 
@@ -190,9 +184,7 @@ func TestARefusedPodGroupKeepsNoWorkersBack(t *testing.T) {
 	if result, err := c.tryGroup("w-0"); err != nil || result.RequeueAfter != lws.RetryRefusedFirst || c.asked("create", identity.KindPodGroup, "") != 1 {
 		t.Errorf("no retry with a back-off: %+v, %v", result, err)
 	}
-	if fakeapi.Find[StatefulSet](c.Server, "w-0") == nil {
-		t.Error("the group has no workers")
-	}
+	expect.That(t, fakeapi.Find[StatefulSet](c.Server, "w-0") != nil, "the group has no workers")
 	c.Refuse = nil
 	c.reconcile("w-0")
 	expect.Equalf(t, 1, len(fakeapi.All[*unstructured.Unstructured](c.Objects)), "no longer refused: podgroups")
@@ -211,18 +203,15 @@ func TestARefusalWithAnotherMessageEachTimeIsRetriedInItsTime(t *testing.T) {
 	}
 	for i := range 4 {
 		result, err := c.trySet()
-		if err != nil || result.RequeueAfter < lws.RetryRefusedFirst || c.woken > 0 || tries != i+1 {
-			t.Fatalf("try %d of %d: got %+v, %v, woken %d times", i+1, tries, result, err, c.woken)
-		}
+		expect.Must(t, err == nil && result.RequeueAfter >= lws.RetryRefusedFirst && c.woken <= 0 && tries == i+1,
+			"try %d of %d: got %+v, %v, woken %d times", i+1, tries, result, err, c.woken)
 		c.pass(result.RequeueAfter)
 	}
-	if got := condition(c.status(), progressing); got.Reason != lws.CodeRefused {
-		t.Errorf("it is not reported: %+v", got)
-	}
+	got := condition(c.status(), progressing)
+	expect.That(t, got.Reason == lws.CodeRefused, "it is not reported: %+v", got)
 	c.Refuse = nil
-	if _, err := c.trySet(); err != nil || c.woken != 1 {
-		t.Errorf("its end is not reported: %v", err)
-	}
+	_, err := c.trySet()
+	expect.That(t, err == nil && c.woken == 1, "its end is not reported: %v", err)
 }
 
 func TestABusyAPIServerIsNoRefusal(t *testing.T) {
@@ -231,13 +220,11 @@ func TestABusyAPIServerIsNoRefusal(t *testing.T) {
 	busy := apierrors.NewTooManyRequests("too busy", 1)
 	c.refuse("create", identity.KindStatefulSet, "w-0", busy)
 	woken := c.woken
-	if _, err := c.tryGroup("w-0"); !errors.Is(err, busy) {
-		t.Errorf("got %v", err)
-	}
+	_, err := c.tryGroup("w-0")
+	expect.That(t, errors.Is(err, busy), "got %v", err)
 	c.run(1)
-	if got := condition(c.status(), progressing); got.Reason == lws.CodeRefused || c.woken != woken {
-		t.Errorf("got %+v", got)
-	}
+	got := condition(c.status(), progressing)
+	expect.That(t, got.Reason != lws.CodeRefused && c.woken == woken, "got %+v", got)
 }
 
 // recreatedSet is a set that was deleted, waited for its previous leaders, and runs again.
@@ -258,9 +245,7 @@ func recreatedSet(t *testing.T, slow time.Duration) *cluster {
 	}
 	c.Requests = nil
 	c.run(10, "w-0", "w-1")
-	if !c.isAvailable() {
-		t.Fatalf("the next incarnation is not available: %+v", c.status())
-	}
+	expect.Must(t, c.isAvailable(), "the next incarnation is not available: %+v", c.status())
 	return c
 }
 
@@ -281,9 +266,7 @@ func TestAForeignPodThatGoesTouchesTheStatefulSetOnce(t *testing.T) {
 		}
 		fakeapi.Drop[Pod](c.Server, "w-1")
 		c.run(20, "w-0", "w-1")
-		if c.touches() != 1 || !c.isAvailable() {
-			t.Errorf("%s behind: %d touches, %+v", slow, c.touches(), c.status())
-		}
+		expect.That(t, c.touches() == 1 && c.isAvailable(), "%s behind: %d touches, %+v", slow, c.touches(), c.status())
 	}
 }
 
@@ -317,9 +300,7 @@ func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
 	c.run(20, "w-0")
 	on("w-0", crash)(c)
 	c.reconcile("w-0")
-	if !isDeleted(c.leader()) {
-		t.Fatal("the leader was not deleted")
-	}
+	expect.Must(t, isDeleted(c.leader()), "the leader was not deleted")
 	late := func(pod Pod) { pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil }
 	fakeapi.Edit(c.Server, "w-0", late)
 	if result, err := c.tryGroup("w-0"); err != nil || result.RequeueAfter != 0 || isDeleted(c.leader()) {
@@ -327,9 +308,7 @@ func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
 	}
 	c.pass(time.Hour) // not the cache, but the API server shows an older state
 	c.reconcile("w-0")
-	if !isDeleted(c.leader()) {
-		t.Error("the leader that exists again was not deleted")
-	}
+	expect.That(t, isDeleted(c.leader()), "the leader that exists again was not deleted")
 }
 
 // Groups of a namespace that fail together are recreated at the pace of the namespace. That a group failed, and that a
@@ -345,9 +324,8 @@ func TestFailedGroupsAreRecreatedAtAPace(t *testing.T) {
 	second := func() Pod { return fakeapi.Find[Pod](c.Server, "w-1") }
 	fakeapi.Drop[Pod](c.Server, "w-1-1")
 	result, err := c.tryGroup("w-1")
-	if err != nil || !isDeleted(c.leader()) || isDeleted(second()) || result.RequeueAfter != time.Second {
-		t.Errorf("the second group waits for %s: %v", result.RequeueAfter, err)
-	}
+	expect.That(t, err == nil && isDeleted(c.leader()) && !isDeleted(second()) && result.RequeueAfter == time.Second,
+		"the second group waits for %s: %v", result.RequeueAfter, err)
 	c.pass(time.Second)
 	c.reconcile("w-1")
 	if decision := restart.Of(fakeapi.Find[Set](c.Server, "w"), second()); !isDeleted(second()) || !decision.Disrupted {
@@ -369,12 +347,9 @@ func TestALeaderStaysUntilTheWorkersWithoutOwnerAreDeleted(t *testing.T) {
 	for range 3 {
 		_, _ = c.tryGroup("w-0") // reports the refusal
 	}
-	if now := c.leader(); isDeleted(now) || now.UID != leader {
-		t.Error("the leader is deleted before a worker")
-	}
-	if !isDeleted(fakeapi.Find[Pod](c.Server, "w-0-2")) {
-		t.Error("a worker waits for another one")
-	}
+	now := c.leader()
+	expect.That(t, !isDeleted(now) && now.UID == leader, "the leader is deleted before a worker")
+	expect.That(t, isDeleted(fakeapi.Find[Pod](c.Server, "w-0-2")), "a worker waits for another one")
 	c.Refuse = nil
 	c.run(20, "w-0")
 	if now := c.leader(); now == nil || now.UID == leader {
@@ -394,16 +369,13 @@ func TestAGroupEndsWithoutItsSet(t *testing.T) {
 	}
 	fakeapi.Terminate[Pod](c.Server, "w-0", "example.com/held")
 	c.refuse("delete", identity.KindPod, "w-0-2", errors.New("not now"))
-	if _, err := c.tryGroup("w-0"); err == nil {
-		t.Error("the refusal is not tried again")
-	}
-	if c.Refuse = nil; fakeapi.Find[StatefulSet](c.Server, "w-0") != nil {
-		t.Error("the StatefulSet is there")
-	}
+	_, err := c.tryGroup("w-0")
+	expect.That(t, err != nil, "the refusal is not tried again")
+	c.Refuse = nil
+	expect.That(t, fakeapi.Find[StatefulSet](c.Server, "w-0") == nil, "the StatefulSet is there")
 	for name, ends := range map[string]bool{"w-0-1": true, "w-0-2": false} {
-		if pod := fakeapi.Find[Pod](c.Server, name); (pod == nil || pod.DeletionTimestamp != nil) != ends {
-			t.Errorf("pod %s ends: %t", name, !ends)
-		}
+		pod := fakeapi.Find[Pod](c.Server, name)
+		expect.That(t, (pod == nil || pod.DeletionTimestamp != nil) == ends, "pod %s ends: %t", name, !ends)
 	}
 	if result, err := c.tryGroup("w-0"); err != nil || !result.IsZero() {
 		t.Errorf("the rest is the garbage collector's: %v, %v", result, err)

@@ -141,9 +141,7 @@ func TestMinCountIsRaisedBeforeLeadersAreCreated(t *testing.T) {
 	user(replicas(4))(c)
 	plan := c.decideSet()
 	order := randomNames.ReplaceAllString(short(plan), "$1")
-	if !strings.Contains(order, "apply podgroup, apply statefulset w") {
-		t.Errorf("got %q", order)
-	}
+	expect.Says(t, order, "apply podgroup, apply statefulset w")
 	c.do(plan)
 	count := func() int64 { return nativeGroups(c)[gang.SetPodGroupName(find[Set](c, "w"))] }
 	expect.Equalf(t, 8, count(), "pods are waited for")
@@ -342,9 +340,8 @@ func TestPodGroupsOf011Stay(t *testing.T) {
 		})(c)
 	}
 	c.settle()
-	if fault := ungrouped(c); fault != "" {
-		t.Error(fault)
-	}
+	fault := ungrouped(c)
+	expect.That(t, fault == "", "%v", fault)
 	former := slices.Collect(maps.Keys(nativeGroups(c)))
 	removed[Pod]("w-0")(c)
 	c.settle()
@@ -377,9 +374,8 @@ func TestPodsAreNeverWaitedForInVain(t *testing.T) {
 				if available := condition(c.status(), string(lwsv1.LeaderWorkerSetAvailable)); available.Status != metav1.ConditionTrue {
 					t.Fatalf("pods are waited for in vain: %+v", available)
 				}
-				if fault := ungrouped(c); fault != "" {
-					t.Fatal(fault)
-				}
+				fault := ungrouped(c)
+				expect.Must(t, fault == "", "%v", fault)
 			})
 		})
 	}
@@ -446,7 +442,5 @@ func TestNewSetsWaitForTheirWorkload(t *testing.T) {
 		c.do(plan)
 	}
 	order := []int{slices.Index(created, "workload"), slices.Index(created, "podgroup"), slices.Index(created, "statefulset")}
-	if order[0] < 0 || !slices.IsSorted(order) {
-		t.Errorf("created %v", created)
-	}
+	expect.That(t, order[0] >= 0 && slices.IsSorted(order), "created %v", created)
 }

@@ -243,9 +243,8 @@ func TestReadyLaw(t *testing.T) {
 		}
 		m.when(what+": "+string(want), true)
 		set := told(c, obstacle.seen)
-		if got := kstatus(set.Status, set.Generation); got != want {
-			t.Fatalf("%s: it is %s, want %s: %+v", what, got, want, set.Status.Conditions)
-		}
+		got := kstatus(set.Status, set.Generation)
+		expect.Must(t, got == want, "%s: it is %s, want %s: %+v", what, got, want, set.Status.Conditions)
 		checkForTools(t, set)
 	}, "none: Current", "none: InProgress", "none: Failed", "spec refused: Failed", "webhook unreachable: InProgress", "part refused: Failed",
 		"part refused: Current", "Service of another: Current", "previous Service: InProgress", "previous Service stuck: Failed")

@@ -187,9 +187,7 @@ func TestTheEventOfARecreatedGroup(t *testing.T) {
 				continue
 			}
 			for _, part := range append(tt.want, role+failed+" ", "node "+find[Pod](c, failed).Spec.NodeName) {
-				if !strings.Contains(events[0].Note, part) {
-					t.Errorf("%s, %s: %q lacks %q", name, failed, events[0].Note, part)
-				}
+				expect.Says(t, events[0].Note, part, name, failed)
 			}
 		}
 	}
@@ -253,9 +251,8 @@ func TestARevertedRolloutIsNoFailure(t *testing.T) {
 				then(carriedOut, settled, after(time.Minute), settled)(c)
 				expect.Emptyf(t, c.status().Restarts, "a reverted rollout is counted")
 				then(gone[Pod]("w-3"), func(c *cluster) { c.Sync(find[StatefulSet](c, "w")) }, settled)(c)
-				if r := c.status().Restarts; len(r) != 1 || r[0].Count != 1 {
-					t.Errorf("the failure after it: %+v", r)
-				}
+				r := c.status().Restarts
+				expect.That(t, len(r) == 1 && r[0].Count == 1, "the failure after it: %+v", r)
 			})
 		}
 	}
@@ -273,9 +270,8 @@ func TestALeaderThatVanishesInAPausedRolloutIsCounted(t *testing.T) {
 	}
 	then(pause, settled, after(time.Hour), settled)(c)
 	then(gone[Pod]("w-0"), func(c *cluster) { c.Sync(find[StatefulSet](c, "w")) }, settled)(c)
-	if r := c.status().Restarts; len(r) != 1 || r[0].Count != 1 || r[0].Index != 0 {
-		t.Errorf("got %+v, images %v", r, imagesOf(c))
-	}
+	r := c.status().Restarts
+	expect.That(t, len(r) == 1 && r[0].Count == 1 && r[0].Index == 0, "got %+v, images %v", r, imagesOf(c))
 }
 
 func TestEvidence(t *testing.T) {
@@ -350,9 +346,8 @@ func TestEvidence(t *testing.T) {
 		c.decided()
 		f := c.status().Restarts[0].Failures[0]
 		got := fmt.Sprintf("%s %s %d %s", f.Container, f.Reason, *f.ExitCode, f.Message)
-		if got != tt.want || f.Pod != "w-0-1" || f.Node != fakeapi.Node {
-			t.Errorf("%s: got %.99q, want %.99q; %+v", name, got, tt.want, f)
-		}
+		expect.That(t, got == tt.want && f.Pod == "w-0-1" && f.Node == fakeapi.Node,
+			"%s: got %.99q, want %.99q; %+v", name, got, tt.want, f)
 	}
 }
 
@@ -463,13 +458,11 @@ func TestAGroupOfOnePodIsNotReadAgain(t *testing.T) {
 		c := running(t, 2, 1, onRestart, tt.edit)
 		on("w-0", crash)(c)
 		w, plan := c.groupPlan("w-0")
-		if w.Live != tt.readsIt || len(plan.Actions) == 0 {
-			t.Errorf("%s: live %t, and decided %s", name, w.Live, short(plan))
-		}
+		expect.That(t, w.Live == tt.readsIt && len(plan.Actions) > 0,
+			"%s: live %t, and decided %s", name, w.Live, short(plan))
 		on("w-0", func(pod Pod) { pod.Labels["changed"] = "since" })(c)
-		if _, err := c.actor.Do(ctx, plan.Actions[0]); !errors.Is(err, apply.ErrStale) {
-			t.Errorf("%s: the decision of a former version: %v", name, err)
-		}
+		_, err := c.actor.Do(ctx, plan.Actions[0])
+		expect.That(t, errors.Is(err, apply.ErrStale), "%s: the decision of a former version: %v", name, err)
 	}
 }
 
@@ -528,9 +521,7 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 		encoded := expect.Value(json.Marshal(status))(t)
 		detailed, withContainers := 0, 0
 		for i, r := range status.Restarts {
-			if i > 0 && status.Restarts[i-1].Index >= r.Index {
-				t.Fatalf("out of order at %d", i)
-			}
+			expect.Must(t, i <= 0 || status.Restarts[i-1].Index < r.Index, "out of order at %d", i)
 			if len(r.Failures) > 0 {
 				detailed++
 			}

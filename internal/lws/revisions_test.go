@@ -192,9 +192,7 @@ func TestUndoOfAPausedRolloutReplacesNoHealthyGroup(t *testing.T) {
 			}
 			then(pause, settled)(c)
 			before := healthy(c)
-			if len(before) != 3 {
-				t.Fatalf("%s: %d groups have the former template", name, len(before))
-			}
+			expect.Must(t, len(before) == 3, "%s: %d groups have the former template", name, len(before))
 			if ends(c); len(c.leaders()) != 4 {
 				t.Errorf("%s: %d groups", name, len(c.leaders()))
 			}

@@ -16,6 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -177,15 +178,12 @@ func checkDecisions(t *testing.T, decisions []decision) {
 				decide = func() lws.Plan { return c.decideGroup(d.about) }
 			}
 			plan := decide()
-			if got := short(plan); got != d.want {
-				t.Fatalf("got %q, want %q", got, d.want)
-			}
+			got := short(plan)
+			expect.Must(t, got == d.want, "got %q, want %q", got, d.want)
 			c.do(plan)
 			again := spelled(decide())
 			for _, done := range spelled(plan) {
-				if !strings.HasPrefix(done, "delete") && slices.Contains(again, done) {
-					t.Errorf("again: %s", done)
-				}
+				expect.That(t, strings.HasPrefix(done, "delete") || !slices.Contains(again, done), "again: %s", done)
 			}
 		})
 	}
@@ -246,9 +244,7 @@ func of[A action.Action](plan lws.Plan) []A {
 func one[A action.Action](t testing.TB, plan lws.Plan) A {
 	t.Helper()
 	found := of[A](plan)
-	if len(found) != 1 {
-		t.Fatalf("got %d actions %T, want 1: %s", len(found), *new(A), spelled(plan))
-	}
+	expect.Must(t, len(found) == 1, "got %d actions %T, want 1: %s", len(found), *new(A), spelled(plan))
 	return found[0]
 }
 

@@ -135,9 +135,8 @@ func TestAStatefulSetScaledBeyondMeasureIsScaledBack(t *testing.T) {
 		plan := c.decideSet()
 		runtime.ReadMemStats(&after)
 		expect.Equalf(t, 2, workload.PodsOf(one[action.Apply](t, plan).Object.(StatefulSet)), "%s: replicas", name)
-		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 64 {
-			t.Errorf("%s: the decision used %d MiB", name, used)
-		}
+		used := (after.TotalAlloc - before.TotalAlloc) >> 20
+		expect.That(t, used <= 64, "%s: the decision used %d MiB", name, used)
 	}
 }
 
@@ -205,17 +204,13 @@ func TestNameConflicts(t *testing.T) {
 				t.Errorf("got condition %+v, event %+v, %s", got, last, spelled(plan))
 			}
 			for _, part := range tt.says {
-				if !strings.Contains(got.Message, part) {
-					t.Errorf("%q does not name %q", got.Message, part)
-				}
+				expect.Says(t, got.Message, part)
 			}
-			if wait, ok := waitFor(plan, lws.CodeNameConflict); !ok || !wait.Until.Equal(c.Now.Add(10*time.Second)) {
-				t.Errorf("got waits %v", plan.Waits)
-			}
+			wait, ok := waitFor(plan, lws.CodeNameConflict)
+			expect.That(t, ok && wait.Until.Equal(c.Now.Add(10*time.Second)), "got waits %v", plan.Waits)
 			c.do(plan)
-			if again := of[action.WriteStatus](c.decideSet()); len(again) != 0 {
-				t.Errorf("reported again: %v", brief(again[0].Status))
-			}
+			again := of[action.WriteStatus](c.decideSet())
+			expect.That(t, len(again) == 0, "reported again: %v", brief(again[0].Status))
 			if name != "the shared Service" {
 				return
 			}
@@ -258,9 +253,7 @@ func TestScaleThatNoNameHoldsStallsTheSet(t *testing.T) {
 		write := decidedStatus(t, lws.SetSnapshot{Now: time.Now(), Set: set, HistoryRead: true})
 		stalled := condition(write, "Stalled")
 		if tt.limit == 0 {
-			if stalled.Status == metav1.ConditionTrue {
-				t.Errorf("%s: %+v", name, stalled)
-			}
+			expect.That(t, stalled.Status != metav1.ConditionTrue, "%s: %+v", name, stalled)
 			continue
 		}
 		if stalled.Reason != lwsset.CodeNameTooLong || !strings.Contains(stalled.Message, fmt.Sprintf(" %d;", tt.limit)) {
@@ -303,14 +296,12 @@ func TestAPodWithANameInAnotherSpellingIsAConflict(t *testing.T) {
 			if got := condition(set.Status, lws.CodeNameConflict); got.Status != "True" || !strings.Contains(got.Message, "pod "+tt.pod+" counts as "+tt.instead+";") {
 				t.Errorf("got %+v", got)
 			}
-			if got := condition(set.Status, ready); got.Reason != lws.CodeNameConflict || kstatus(set.Status, set.Generation) != failed {
-				t.Errorf("it is %+v", got)
-			}
+			got := condition(set.Status, ready)
+			expect.That(t, got.Reason == lws.CodeNameConflict && kstatus(set.Status, set.Generation) == failed, "it is %+v", got)
 			plan := c.decideSet()
 			for _, a := range plan.Actions {
-				if target := a.Target(); target.Name == tt.instead || target.Name == tt.pod {
-					t.Errorf("it writes %s", spelled(plan))
-				}
+				target := a.Target()
+				expect.That(t, target.Name != tt.instead && target.Name != tt.pod, "it writes %s", spelled(plan))
 			}
 			gone[Pod](tt.pod)(c)
 			settled(c)
@@ -359,9 +350,8 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	expect.Equalf(t, before, after, "the rest of the status")
 
 	set.Status = write.Status
-	if again := lwsset.Decide(w); len(again.Actions) > 0 || !again.IsUnsupported() {
-		t.Errorf("once more: %v", again.Actions)
-	}
+	again := lwsset.Decide(w)
+	expect.That(t, len(again.Actions) == 0 && again.IsUnsupported(), "once more: %v", again.Actions)
 	set.Generation++
 	if write := one[action.WriteStatus](t, lwsset.Decide(w)); write.Status.ObservedGeneration != set.Generation || len(write.Tell.Done) > 0 {
 		t.Errorf("another generation: %+v", write)
@@ -398,9 +388,8 @@ func TestWhatNoRuleMeetsIsLeftAlone(t *testing.T) {
 				expect.Emptyf(t, spelled(c.decideGroup(leader)), "%s: written to group %s", name, leader)
 			}
 		}
-		if plan := c.decideSet(); len(plan.Actions) > 0 || !plan.IsUnsupported() {
-			t.Errorf("%s: once told: %v", name, spelled(plan))
-		}
+		plan := c.decideSet()
+		expect.That(t, len(plan.Actions) == 0 && plan.IsUnsupported(), "%s: once told: %v", name, spelled(plan))
 		expect.Equalf(t, before, fakeapi.All[StatefulSet](c.Objects), "%s: StatefulSets", name)
 	}
 }
@@ -416,13 +405,9 @@ func TestEveryKeyIsWrittenDown(t *testing.T) {
 			source := expect.Value(os.ReadFile(file))(t)
 			for _, match := range key.FindAllStringSubmatch(string(source), -1) {
 				found++
-				if !strings.Contains(string(written), "`"+match[1]+"`") {
-					t.Errorf("docs/annotations.md says nothing of %s", match[1])
-				}
+				expect.Says(t, string(written), "`"+match[1]+"`", match[1])
 			}
 		}
 	}
-	if found < 30 {
-		t.Errorf("found %d keys: they are not where this test looks", found)
-	}
+	expect.That(t, found >= 30, "found %d keys: they are not where this test looks", found)
 }

@@ -123,16 +123,14 @@ func TestConditionsChange(t *testing.T) {
 			write := one[action.WriteStatus](t, c.decideSet())
 			expect.Equalf(t, tt.want, brief(write.Status), "conditions")
 			expect.Equalf(t, tt.event, strings.Join(notes(write), ", "), "events")
-			if write.Status.ReadyReplicas != tt.ready || write.Status.UpdatedReplicas != tt.updated {
-				t.Errorf("%d ready, %d updated, want %d, %d", write.Status.ReadyReplicas, write.Status.UpdatedReplicas, tt.ready, tt.updated)
-			}
+			expect.That(t, write.Status.ReadyReplicas == tt.ready && write.Status.UpdatedReplicas == tt.updated,
+				"%d ready, %d updated, want %d, %d", write.Status.ReadyReplicas, write.Status.UpdatedReplicas, tt.ready, tt.updated)
 			if strings.Contains(name, "selector") {
 				selector = "kept"
 			}
 			generation := find[Set](c, "w").Generation
-			if write.Status.HPAPodSelector != selector || write.Status.ObservedGeneration != generation {
-				t.Errorf("selector %q at generation %d", write.Status.HPAPodSelector, write.Status.ObservedGeneration)
-			}
+			expect.That(t, write.Status.HPAPodSelector == selector && write.Status.ObservedGeneration == generation,
+				"selector %q at generation %d", write.Status.HPAPodSelector, write.Status.ObservedGeneration)
 			checkTransitions(t, before.Conditions, write.Status.Conditions, generation, c.Now)
 		})
 	}
@@ -215,9 +213,8 @@ func TestTheLastLeaderThatArrivesIsWrittenAtOnce(t *testing.T) {
 	}
 	c.pass(time.Minute)
 	c.do(arrive(1))
-	if plan := arrive(2); len(plan.Actions) > 0 {
-		t.Fatalf("two of three: %s", spelled(plan))
-	}
+	plan := arrive(2)
+	expect.Must(t, len(plan.Actions) == 0, "two of three: %s", spelled(plan))
 	expect.Equal(t, 3, written(t, arrive(3)).Replicas)
 }
 
@@ -270,9 +267,8 @@ func TestRefusals(t *testing.T) {
 		"a server that fails":            {apierrors.NewInternalError(errors.New("etcd has no leader")), false},
 		"no connection":                  {errors.New("connection refused"), false},
 	} {
-		if _, got := lws.RefusalOf(fmt.Errorf("create statefulset w-1: %w", tt.err), fakeapi.Epoch); got != tt.want {
-			t.Errorf("%s: a refusal: %t", name, got)
-		}
+		_, got := lws.RefusalOf(fmt.Errorf("create statefulset w-1: %w", tt.err), fakeapi.Epoch)
+		expect.That(t, got == tt.want, "%s: a refusal: %t", name, got)
 	}
 }
 
@@ -425,9 +421,8 @@ func (w *world) checkStanding(d decided) {
 	for _, n := range standing.States {
 		sum += n
 	}
-	if want := *d.set.Set.Spec.Replicas; sum != want {
-		w.t.Fatalf("%s: %d groups have a state, %d are wanted: %v", d.what, sum, want, standing.States)
-	}
+	want := *d.set.Set.Spec.Replicas
+	expect.Must(w.t, sum == want, "%s: %d groups have a state, %d are wanted: %v", d.what, sum, want, standing.States)
 	for _, g := range standing.Unstarted {
 		name := identity.LeaderName(d.set.Set.Name, g.Index)
 		if leader := byUID(d.seen.owned, g.Leader); leader == nil || leader.GetName() != name {

@@ -134,18 +134,15 @@ func TestAGroupEndsAsItSaysOnceItsSetIsGone(t *testing.T) {
 			live := c.Live()
 			observer := lwscache.New(c.cached, live, lwscache.NewMemory()) // of a process that never saw the set
 			_, plan, err := groupPlan(observer, "w-0", c.Now)
-			if err != nil && !apierrors.IsNotFound(err) {
-				t.Fatalf("%s: %v", name, err)
-			}
+			expect.Must(t, err == nil || apierrors.IsNotFound(err), "%s: %v", name, err)
 			var got []string
 			for _, a := range of[action.Delete](plan) {
 				if a.OwnerGone == nil {
 					got = append(got, fmt.Sprintf("delete %s", a.Object))
 				}
 			}
-			if strings.Join(got, ", ") != want {
-				t.Errorf("%s: terminates %t: got %v, want %q", name, terminates, spelled(plan), want)
-			}
+			expect.That(t, strings.Join(got, ", ") == want,
+				"%s: terminates %t: got %v, want %q", name, terminates, spelled(plan), want)
 			if fakeapi.Find[Set](c.Server, "w") == nil && live.Reads > 0 {
 				t.Errorf("%s: the set is gone, and %d objects were read live", name, live.Reads)
 			}
@@ -170,9 +167,7 @@ func (w *world) checkEndedTogether(name string) {
 	for _, pod := range fakeapi.All[Pod](w.Objects) {
 		stays = stays || metav1.IsControlledBy(pod, sts) && pod.DeletionTimestamp == nil
 	}
-	if stays {
-		w.t.Fatalf("leader %s terminates, and its workers stay\n%s", name, w.all())
-	}
+	expect.Must(w.t, !stays, "leader %s terminates, and its workers stay\n%s", name, w.all())
 }
 
 // isParallel reports whether the policy of a leader's group is Parallel, by what exists.
@@ -308,13 +303,10 @@ func TestAnOrdinaryStepNamesNoPreviousIncarnation(t *testing.T) {
 		on("w", func(set Set) { at(set, 0) })(c)
 		tt.happens(c)
 		wait, ok := waitFor(c.decideGroup("w-0"), lws.CodePreviousIncarnation)
-		if !ok || strings.Contains(wait.Sentence, "previous incarnation") != tt.says {
-			t.Errorf("%s: got %+v", name, wait)
-		}
+		expect.That(t, ok && strings.Contains(wait.Sentence, "previous incarnation") == tt.says, "%s: got %+v", name, wait)
 		ofSet, ok := waitFor(c.decideSet(), lws.CodePreviousIncarnation)
-		if ok && ofSet.Ordinary == tt.says || wait.Ordinary == tt.says {
-			t.Errorf("%s: got %+v and %+v", name, wait, ofSet)
-		}
+		expect.That(t, (!ok || ofSet.Ordinary != tt.says) && wait.Ordinary != tt.says,
+			"%s: got %+v and %+v", name, wait, ofSet)
 	}
 }
 
@@ -341,25 +333,20 @@ func TestAStuckPodOfThePreviousIncarnation(t *testing.T) {
 			tt.happens(c)
 			carriedOut(c)
 			c.pass(time.Minute - time.Second)
-			if early := of[action.WriteStatus](c.decideSet()); len(early) > 0 {
-				t.Errorf("before a minute: %v", brief(early[0].Status))
-			}
+			early := of[action.WriteStatus](c.decideSet())
+			expect.That(t, len(early) == 0, "before a minute: %v", brief(early[0].Status))
 			c.pass(time.Second)
 			plan := c.decideSet()
 			write := one[action.WriteStatus](t, plan)
 			message := condition(write.Status, progressing).Message
 			for _, part := range tt.says {
-				if !strings.Contains(message, part) {
-					t.Errorf("%q does not say %q", message, part)
-				}
+				expect.Says(t, message, part)
 			}
-			if len(message) > messageLimit/2 || !utf8.ValidString(message) {
-				t.Errorf("the message has %d bytes, valid UTF-8: %t", len(message), utf8.ValidString(message))
-			}
+			expect.That(t, len(message) <= messageLimit/2 && utf8.ValidString(message),
+				"the message has %d bytes, valid UTF-8: %t", len(message), utf8.ValidString(message))
 			event := write.Tell.Done[len(write.Tell.Done)-1]
-			if !event.Warning || event.Reason != "PreviousIncarnationStuck" || !strings.Contains(event.Note, "w-1") {
-				t.Errorf("got event %+v", event)
-			}
+			expect.That(t, event.Warning && event.Reason == "PreviousIncarnationStuck" && strings.Contains(event.Note, "w-1"),
+				"got event %+v", event)
 			if wait, ok := waitFor(plan, lws.CodePreviousIncarnation); !ok || wait.Until.Sub(c.Now) != 10*time.Second || len(of[action.Delete](plan)) > 0 {
 				t.Errorf("got %s, waits %v", spelled(plan), plan.Waits)
 			}

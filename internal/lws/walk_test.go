@@ -8,6 +8,7 @@ import (
 
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -30,9 +31,8 @@ func TestWalk(t *testing.T) {
 			if os.Getenv(walkUnended) != "" {
 				return
 			}
-			if err := reconcile(); err != nil || !isDone() {
-				t.Errorf("the reconcile did not do what the walk is about: %v", err)
-			}
+			err := reconcile()
+			expect.That(t, err == nil && isDone(), "the reconcile did not do what the walk is about: %v", err)
 		})
 	}
 }

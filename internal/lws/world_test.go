@@ -348,9 +348,7 @@ func (w *world) settleAfter(d time.Duration) {
 		w.controllers()
 		w.pass(d)
 	}
-	if !w.still(12, 600, turn) {
-		w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
-	}
+	expect.Must(w.t, w.still(12, 600, turn), "never settles: %v; %v", brief(w.status()), w.decideAll())
 }
 
 // live is the set as a cache without lag shows it.
@@ -411,9 +409,7 @@ func otherWorlds(t *testing.T) {
 	if err == nil && seed != 0 {
 		err = given.Set(strconv.FormatUint(seed+1, 10))
 	}
-	if err != nil {
-		t.Fatalf("seed %q: %v", given, err)
-	}
+	expect.OKf(t, err, "seed %q", given)
 }
 
 // inWorlds checks a law in generated worlds, for that many rounds, and fails unless every

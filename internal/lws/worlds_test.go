@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/restart"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -199,9 +200,7 @@ func (w *rolling) checkHeld() {
 	w.Remove(rapid.SampledFrom(leaders).Draw(w.t, "lost"), metav1.DeletePropagationBackground)
 	w.settleAfter(time.Second)
 	for image := range w.checkWholeGroups() {
-		if images[image] == 0 {
-			w.t.Fatalf("a group came back with %s; there were %v", image, images)
-		}
+		expect.Must(w.t, images[image] != 0, "a group came back with %s; there were %v", image, images)
 	}
 }
 
@@ -235,9 +234,8 @@ func (w *rolling) checkServing() {
 			}
 		}
 	}
-	if least := workload.Replicas(set) - rolling.MaxUnavailable.IntVal - rolling.MaxSurge.IntVal; serving < least {
-		w.t.Fatalf("%d groups are ready, %d must be", serving, least)
-	}
+	least := workload.Replicas(set) - rolling.MaxUnavailable.IntVal - rolling.MaxSurge.IntVal
+	expect.Must(w.t, serving >= least, "%d groups are ready, %d must be", serving, least)
 }
 
 var restarts = scenario{
@@ -382,17 +380,13 @@ func TestASetDeletedAndCreatedAgain(t *testing.T) {
 			want = 0
 		}
 		set, created := find[Set](w.cluster, "w"), map[string]bool{}
-		if made[set.UID] != want {
-			t.Fatalf("%d pods of the next incarnation were created, want %d", made[set.UID], want)
-		}
+		expect.Must(t, made[set.UID] == want, "%d pods of the next incarnation were created, want %d", made[set.UID], want)
 		for _, r := range revisions(w.cluster) {
 			if w.incarnation(r) == set.UID && !r.CreationTimestamp.Before(&set.CreationTimestamp) {
 				created[r.Labels[lwsv1.RevisionKey]] = true // twice, if a cache shows the former's for a while
 			}
 		}
-		if len(created) > 1 {
-			t.Fatalf("the next incarnation created revisions %v", created)
-		}
+		expect.Must(t, len(created) <= 1, "the next incarnation created revisions %v", created)
 	}, "Background", "Foreground", "Orphan", "no garbage collector", "pods taken over", "a group ended in parallel", "a set gone before its group ended")
 }
 

@@ -46,9 +46,7 @@ func TestErrorsNameTheFileAndTheField(t *testing.T) {
 	o := parse(t, "--config="+file)
 	err := o.validate()
 	for _, want := range []string{file, "protection.kinds[0].podTemplates[0]", "spec.jobs.*.template"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		expect.ErrorSays(t, err, want)
 	}
 }
 
@@ -59,9 +57,8 @@ func TestNotEverythingCanBeSwitchedOff(t *testing.T) {
 		args, want := lines[i], strings.TrimSpace(lines[i+1])
 		o := parse(t, strings.Fields(args)...)
 		err := o.validate()
-		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: got %v, want %q", args, err, want)
-		}
+		expect.That(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)),
+			"%s: got %v, want %q", args, err, want)
 	}
 }
 
@@ -116,9 +113,8 @@ func must[T any](v T, err error) T {
 func TestClientHasUserAgentAndRate(t *testing.T) {
 	o := parse(t, "--kube-api-qps=7", "--kube-api-burst=8")
 	c := o.restConfig()
-	if c.UserAgent != "lockstep/"+version.Get().Version || c.QPS != 7 || c.Burst != 8 {
-		t.Errorf("got %q, %v, %d", c.UserAgent, c.QPS, c.Burst)
-	}
+	expect.That(t, c.UserAgent == "lockstep/"+version.Get().Version && c.QPS == 7 && c.Burst == 8,
+		"got %q, %v, %d", c.UserAgent, c.QPS, c.Burst)
 	expect.Equalf(t, "", o.REST.UserAgent, "the caller's own configuration was changed")
 }
 
@@ -147,9 +143,7 @@ func TestTheOperatorNeedsItsNamespace(t *testing.T) {
 	expect.OK(t, o.checkNamespace(t.Context(), fake.NewClientset(here)))
 	err := o.checkNamespace(t.Context(), fake.NewClientset())
 	for _, part := range []string{`"here"`, "lockstep install"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("got %v, want %q", err, part)
-		}
+		expect.ErrorSays(t, err, part)
 	}
 }
 
@@ -165,14 +159,10 @@ func TestEachKindIsInACacheOnce(t *testing.T) {
 		seen := map[schema.GroupVersionKind]bool{}
 		for object := range objects {
 			kind := expect.Value(apiutil.GVKForObject(object, scheme))(t)
-			if seen[kind] {
-				t.Errorf("%s is twice in the cache: %s", kind.Kind, name)
-			}
+			expect.That(t, !seen[kind], "%s is twice in the cache: %s", kind.Kind, name)
 			seen[kind] = true
 		}
-		if len(seen) == 0 {
-			t.Errorf("the cache is empty: %s", name)
-		}
+		expect.That(t, len(seen) > 0, "the cache is empty: %s", name)
 	}
 }
 
@@ -263,13 +253,11 @@ func TestReadErrorsNameTheFile(t *testing.T) {
 		"nothing at all":  {"", "wants apiVersion"},
 	} {
 		_, err := LoadConfig(write(t, c.text))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "config.yaml") {
-			t.Errorf("%s: got %v, want %q and the name of the file", name, err, c.want)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), c.want) && strings.Contains(err.Error(), "config.yaml"),
+			"%s: got %v, want %q and the name of the file", name, err, c.want)
 	}
-	if _, err := LoadConfig("/does/not/exist"); err == nil {
-		t.Error("no error for a missing file")
-	}
+	_, err := LoadConfig("/does/not/exist")
+	expect.That(t, err != nil, "no error for a missing file")
 }
 
 // Each configuration of the file is followed by the fault that names its field.
@@ -283,9 +271,8 @@ func TestFaultsNameTheirField(t *testing.T) {
 			continue
 		}
 		faults := ValidateConfig(c)
-		if len(faults) == 0 || !strings.Contains(faults.ToAggregate().Error(), want) {
-			t.Errorf("%s: got %v, want %q", text, faults, want)
-		}
+		expect.That(t, len(faults) > 0 && strings.Contains(faults.ToAggregate().Error(), want),
+			"%s: got %v, want %q", text, faults, want)
 	}
 }
 
@@ -307,26 +294,22 @@ func TestEachFlagChangesTheConfiguration(t *testing.T) {
 		"kube-api-qps": "4", "kube-api-burst": "5", "leader-elect": "false", "leader-elect-lease-duration": "6s",
 		"leader-elect-renew-deadline": "7s", "leader-elect-retry-period": "8s", "leader-elect-resource-lock": "l", "leader-elect-resource-name": "n",
 	} {
-		if cmp.Equal(parse(t).Config, parse(t, "--"+flag+"="+value).Config) {
-			t.Errorf("--%s=%s changes nothing", flag, value)
-		}
+		expect.That(t, !cmp.Equal(parse(t).Config, parse(t, "--"+flag+"="+value).Config),
+			"--%s=%s changes nothing", flag, value)
 	}
 }
 
 func settings(t *testing.T, text string) ProtectionSettings {
 	t.Helper()
 	c := must(LoadConfig(write(t, header+text)))
-	if faults := ValidateConfig(c); len(faults) > 0 {
-		t.Fatal(faults.ToAggregate())
-	}
+	faults := ValidateConfig(c)
+	expect.Must(t, len(faults) == 0, "%v", faults.ToAggregate())
 	return SettingsOf(c.Protection, "lws-system")
 }
 
 func TestProtectionDefaults(t *testing.T) {
 	c := must(LoadConfig(""))
-	if !*c.Protection.Enabled {
-		t.Error("it is off")
-	}
+	expect.That(t, *c.Protection.Enabled, "it is off")
 	want := ProtectionSettings{
 		Settings:   pvc.Settings{Mode: pvc.Barrier, Exempt: []string{"kube-system", "lws-system"}, Idle: pvc.IdleWarns},
 		Kinds:      []workloads.Kind{workloads.JobSet},
@@ -391,9 +374,8 @@ func TestAllModesCanBeConfigured(t *testing.T) {
 	for word, mode := range protectionModes {
 		expect.Equalf(t, strings.ToLower(string(word)), mode.String(), "%s is read as", word)
 	}
-	if len(protectionModes) != int(pvc.Strict)+1 || len(idlePolicies) != int(pvc.IdleFrees)+1 {
-		t.Error("a mode or an idle policy cannot be configured")
-	}
+	expect.That(t, len(protectionModes) == int(pvc.Strict)+1 && len(idlePolicies) == int(pvc.IdleFrees)+1,
+		"a mode or an idle policy cannot be configured")
 }
 
 // A configuration is an error, or it has its defaults, can be judged, and is the same when it is written and read again.
@@ -412,9 +394,7 @@ func FuzzParseConfig(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		config, err := ParseConfig(text)
-		if (err == nil) != (config != nil) {
-			t.Fatalf("a configuration %t and error %v", config != nil, err)
-		}
+		expect.Must(t, (err == nil) == (config != nil), "a configuration %t and error %v", config != nil, err)
 		if err != nil {
 			return
 		}
@@ -423,9 +403,7 @@ func FuzzParseConfig(f *testing.F) {
 		v1alpha1.SetDefaults(again)
 		expect.Equalf(t, config, again, "defaults that are filled in twice")
 		written := expect.Value(yaml.Marshal(config))(t)
-		if len(written) > 1<<20+16*len(text) {
-			t.Fatalf("%d bytes became %d", len(text), len(written))
-		}
+		expect.Must(t, len(written) <= 1<<20+16*len(text), "%d bytes became %d", len(text), len(written))
 		if text == nil {
 			return // without a text there is no kind
 		}
@@ -434,8 +412,7 @@ func FuzzParseConfig(f *testing.F) {
 			t.Fatalf("our own text is refused: %v\n%s", err, written)
 		}
 		expect.Equal(t, config, read)
-		if twice := ValidateConfig(read); len(judged) != len(twice) {
-			t.Fatalf("judged as %v, then as %v", judged, twice)
-		}
+		twice := ValidateConfig(read)
+		expect.Must(t, len(judged) == len(twice), "judged as %v, then as %v", judged, twice)
 	})
 }

@@ -70,17 +70,13 @@ func TestEveryServerIsBounded(t *testing.T) {
 		for what, bound := range map[string]time.Duration{
 			"headers": s.Server.ReadHeaderTimeout, "a request": s.Server.ReadTimeout, "an answer": s.Server.WriteTimeout,
 		} {
-			if most := 30 * time.Second; bound <= 0 || bound >= most {
-				t.Errorf("%s waits %s for %s", name, bound, what)
-			}
+			expect.That(t, bound > 0 && bound < 30*time.Second, "%s waits %s for %s", name, bound, what)
 		}
 		// An API server, which keeps connections for 90 s, must be the one that closes them.
-		if idle := s.Server.IdleTimeout; idle <= 90*time.Second || idle > 3*time.Minute {
-			t.Errorf("%s keeps idle connections for %s", name, idle)
-		}
-		if s.Server.MaxHeaderBytes > 64<<10 || s.Server.ErrorLog == nil {
-			t.Errorf("%s: %d bytes of headers", name, s.Server.MaxHeaderBytes)
-		}
+		idle := s.Server.IdleTimeout
+		expect.That(t, idle > 90*time.Second && idle <= 3*time.Minute, "%s keeps idle connections for %s", name, idle)
+		expect.That(t, s.Server.MaxHeaderBytes <= 64<<10 && s.Server.ErrorLog != nil,
+			"%s: %d bytes of headers", name, s.Server.MaxHeaderBytes)
 	}
 }
 
@@ -101,13 +97,11 @@ func TestMetricsAreOpenOnLoopbackOnly(t *testing.T) {
 		}
 		text, _ := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if answer.StatusCode != want || secure == strings.Contains(string(text), "go_goroutines") {
-			t.Errorf("%s answers %d: %.80s", address, answer.StatusCode, text)
-		}
+		expect.That(t, answer.StatusCode == want && secure != strings.Contains(string(text), "go_goroutines"),
+			"%s answers %d: %.80s", address, answer.StatusCode, text)
 	}
-	if serversOf(t, func(o *Options) { o.Config.Metrics.BindAddress = off })["metrics"] != nil {
-		t.Error("metrics are served though they are off")
-	}
+	expect.That(t, serversOf(t, func(o *Options) { o.Config.Metrics.BindAddress = off })["metrics"] == nil,
+		"metrics are served though they are off")
 }
 
 func TestLoopbackIsRecognised(t *testing.T) {
@@ -131,9 +125,8 @@ func TestTLSFollowsTheConfiguration(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		for _, suite := range got.CipherSuites {
-			if text := tls.CipherSuiteName(suite); !strings.Contains(text, "GCM") && !strings.Contains(text, "CHACHA20") {
-				t.Errorf("%s: %s", name, text)
-			}
+			text := tls.CipherSuiteName(suite)
+			expect.That(t, strings.Contains(text, "GCM") || strings.Contains(text, "CHACHA20"), "%s: %s", name, text)
 		}
 	}
 }
@@ -154,18 +147,13 @@ func TestFailedHandshakesHaveOneLineAMinute(t *testing.T) {
 	now.handshakes.Interval = time.Nanosecond
 	_, _ = fmt.Fprintf(now, "http: TLS handshake error from 10.0.0.2:1: tls: no cipher suite\n")
 	_, _ = fmt.Fprintf(now, "http: panic serving 10.0.0.2:1: oh\ngoroutine 1\n")
-	if len(lines) != 3 {
-		t.Fatalf("%d lines: %v", len(lines), lines)
-	}
-	if first, second := lines[0]["count"], lines[1]["count"]; first != 1.0 || second != 100.0 {
-		t.Errorf("counts %v and %v", first, second)
-	}
+	expect.Must(t, len(lines) == 3, "%d lines: %v", len(lines), lines)
+	first, second := lines[0]["count"], lines[1]["count"]
+	expect.That(t, first == 1.0 && second == 100.0, "counts %v and %v", first, second)
 	if lines[1]["server"] != "webhooks" || lines[1]["example"] != "http: TLS handshake error from 10.0.0.2:1: tls: no cipher suite" {
 		t.Errorf("got %v", lines[1])
 	}
-	if !strings.HasPrefix(fmt.Sprint(lines[2]["msg"]), "http: panic serving") {
-		t.Errorf("got %v", lines[2])
-	}
+	expect.That(t, strings.HasPrefix(fmt.Sprint(lines[2]["msg"]), "http: panic serving"), "got %v", lines[2])
 }
 
 // Without a keeper the webhooks present the certificate of a directory.
@@ -174,7 +162,6 @@ func TestWebhooksPresentTheCertificateOfADirectory(t *testing.T) {
 	go func() { _ = s.Server.Serve(s.Listener) }()
 	connection := expect.Value(tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}))(t)
 	defer func() { _ = connection.Close() }()
-	if name := connection.ConnectionState().PeerCertificates[0].DNSNames; len(name) != 1 || name[0] != "webhooks" {
-		t.Errorf("the certificate is that of %v", name)
-	}
+	name := connection.ConnectionState().PeerCertificates[0].DNSNames
+	expect.That(t, len(name) == 1 && name[0] == "webhooks", "the certificate is that of %v", name)
 }

@@ -146,9 +146,7 @@ func TestWhy(t *testing.T) {
 		if e.State != tt.state || strings.Join(holders, " ") != tt.holders || !slices.Equal(steps(e.Actions), tt.commands) {
 			t.Errorf("%s: got %s, %q, %q", tt.name, e.State, holders, steps(e.Actions))
 		}
-		if !strings.Contains(e.Summary, tt.summary) {
-			t.Errorf("%s: summary %q", tt.name, e.Summary)
-		}
+		expect.Says(t, e.Summary, tt.summary, tt.name)
 	}
 }
 
@@ -219,9 +217,8 @@ func TestWhyNotes(t *testing.T) {
 		"owned by StatefulSet/db (UID before)": caseOf(claim("data", ownedByDB), pvc.Hold, nil),
 		"--type=merge -p '" + pvc.Disown + "'": orphaned,
 	} {
-		if notes := pvc.Why(c).Notes; len(notes) != 1 || !strings.Contains(notes[0], says) {
-			t.Errorf("%q: got %q", says, notes)
-		}
+		notes := pvc.Why(c).Notes
+		expect.That(t, len(notes) == 1 && strings.Contains(notes[0], says), "%q: got %q", says, notes)
 	}
 }
 
@@ -257,9 +254,7 @@ func TestAnnotationsCannotControlATerminal(t *testing.T) {
 			texts = append(texts, a.Do, a.Command)
 		}
 		for _, text := range texts {
-			if strings.ContainsAny(text, "\x1b\n") || len(text) > 600 {
-				t.Errorf("%s: %q", key, text)
-			}
+			expect.That(t, !strings.ContainsAny(text, "\x1b\n") && len(text) <= 600, "%s: %q", key, text)
 		}
 	}
 }

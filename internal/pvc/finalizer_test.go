@@ -63,9 +63,8 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: writes %+v", tt.name, got.Write)
 		}
 		set, _ := got.Write.(action.SetFinalizers)
-		if diff := cmp.Diff(tt.finalizers, set.Finalizers, cmpEmpty); diff != "" {
-			t.Errorf("%s: finalizers (-want +got):\n%s", tt.name, diff)
-		}
+		diff := cmp.Diff(tt.finalizers, set.Finalizers, cmpEmpty)
+		expect.That(t, diff == "", "%s: finalizers (-want +got):\n%s", tt.name, diff)
 		if loses := set.Finalizers != nil && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(set.Finalizers, b); (cached.Step == pvc.NeedsLive) != loses {
 			t.Errorf("%s: by a cached namespace: step %d", tt.name, cached.Step)
 		}
@@ -93,9 +92,8 @@ func TestModeOf(t *testing.T) {
 		expect.Equalf(t, tt.want, settings.ModeOf(tt.claim, tt.labels), "%s", tt.name)
 	}
 	for m := pvc.Off; m <= pvc.Strict; m++ {
-		if got, ok := pvc.ParseMode(m.String()); !ok || got != m {
-			t.Errorf("%s is read as %s", m, got)
-		}
+		got, ok := pvc.ParseMode(m.String())
+		expect.That(t, ok && got == m, "%s is read as %s", m, got)
 	}
 }
 
@@ -105,9 +103,8 @@ func TestReasonsNameEightUsers(t *testing.T) {
 		pods = append(pods, pod(name, []string{"data"}))
 	}
 	got := pvc.Decide(pvc.View{Claim: claim("data", dying), Pods: index(pods...)}).Because
-	if got.Code != "InUse" || !strings.HasSuffix(got.Sentence, "pod g on node n1, pod h on node n1, +2") {
-		t.Errorf("got %+v", got)
-	}
+	expect.That(t, got.Code == "InUse" && strings.HasSuffix(got.Sentence, "pod g on node n1, pod h on node n1, +2"),
+		"got %+v", got)
 }
 
 func ephemeral(name string) func(*corev1.Pod) {
@@ -164,12 +161,8 @@ func TestRemoval(t *testing.T) {
 		}
 		took := tt.removal.Strip(&meta)
 		got := slices.Concat(meta.Finalizers, slices.Sorted(maps.Keys(meta.Annotations)), slices.Sorted(maps.Keys(meta.Labels)))
-		if !took || !slices.Equal(got, tt.stays) {
-			t.Errorf("%s: %t, got %q, want %q", name, took, got, tt.stays)
-		}
-		if tt.removal.Strip(&meta) {
-			t.Errorf("%s: the second time it took something", name)
-		}
+		expect.That(t, took && slices.Equal(got, tt.stays), "%s: %t, got %q, want %q", name, took, got, tt.stays)
+		expect.That(t, !tt.removal.Strip(&meta), "%s: the second time it took something", name)
 	}
 }
 
@@ -183,7 +176,6 @@ func TestForgetRemovesPodsThatAreGone(t *testing.T) {
 		t.Errorf("got %+v", writes)
 	}
 	expect.Emptyf(t, batch.Look(reading(errors.New("lost"), web)).Forget(), "after an error")
-	if releases, kept := batch.Look(reading(nil, web)).Judge(); len(releases)+len(kept) > 0 {
-		t.Errorf("living PVCs are judged: %v %v", releases, kept)
-	}
+	releases, kept := batch.Look(reading(nil, web)).Judge()
+	expect.That(t, len(releases)+len(kept) <= 0, "living PVCs are judged: %v %v", releases, kept)
 }

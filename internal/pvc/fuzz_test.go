@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // Whoever may annotate a PVC writes what is read here. It says the same when it is written and read again, what cannot
@@ -39,37 +41,27 @@ func FuzzAnnotations(f *testing.F) {
 
 func checkHolders(t *testing.T, text string) {
 	holders := ParseHolders(text)
-	if len(holders.Names) > len(text) {
-		t.Fatalf("%q has the names %q", text, holders.Names)
-	}
-	if text != "" && holders.String() == "" {
-		t.Fatalf("%q holds nothing", text)
-	}
+	expect.Must(t, len(holders.Names) <= len(text), "%q has the names %q", text, holders.Names)
+	expect.Must(t, text == "" || holders.String() != "", "%q holds nothing", text)
 	once := holders.String()
-	if again := ParseHolders(once); again.String() != once {
-		t.Fatalf("%q became %q, then %q", text, once, again.String())
-	}
+	again := ParseHolders(once)
+	expect.Must(t, again.String() == once, "%q became %q, then %q", text, once, again.String())
 }
 
 // checkToken applies what is decided of a token: the next decision changes nothing, and the token ends.
 func checkToken(t *testing.T, claim *corev1.PersistentVolumeClaim, now time.Time) {
 	const ttl = time.Hour
 	verdict := DecideToken(claim, now, ttl)
-	if verdict.Until.After(now.Add(ttl + 2*time.Second)) {
-		t.Fatalf("it lasts until %s", verdict.Until)
-	}
+	expect.Must(t, !verdict.Until.After(now.Add(ttl+2*time.Second)), "it lasts until %s", verdict.Until)
 	released := Released(claim)
-	if released != (claim.Annotations[ReleaseAnnotation] == "u") {
-		t.Fatalf("released: %t", released)
-	}
+	expect.Must(t, released == (claim.Annotations[ReleaseAnnotation] == "u"), "released: %t", released)
 	for key, value := range verdict.Annotations {
 		if claim.Annotations[key] = value; value == "" {
 			delete(claim.Annotations, key)
 		}
 	}
-	if again := DecideToken(claim, now, ttl); len(again.Annotations) > 0 {
-		t.Fatalf("decided again: %s", cmp.Diff(verdict, again))
-	}
+	again := DecideToken(claim, now, ttl)
+	expect.Must(t, len(again.Annotations) == 0, "decided again: %s", cmp.Diff(verdict, again))
 	if late := DecideToken(claim, now.Add(ttl+2*time.Second), ttl); released && !verdict.Expired && !late.Expired {
 		t.Fatalf("it has no end: %+v", late)
 	}

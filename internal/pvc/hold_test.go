@@ -159,9 +159,8 @@ func TestHoldsAreConfirmedHourly(t *testing.T) {
 	first := pvc.DecideHold(v)
 	v.Claim = applied(v.Claim, first)
 	v.Now = first.Next.Add(-time.Second)
-	if d := pvc.DecideHold(v); len(d.Annotations) > 0 || !d.Next.Equal(first.Next) {
-		t.Errorf("too early: %v, next %s", d.Annotations, d.Next)
-	}
+	d := pvc.DecideHold(v)
+	expect.That(t, len(d.Annotations) == 0 && d.Next.Equal(first.Next), "too early: %v, next %s", d.Annotations, d.Next)
 	v.Now = noon.Add(time.Hour)
 	expect.Equal(t, "2026-11-21T13:00:00Z", pvc.DecideHold(v).Annotations[pvc.VerifiedAnnotation])
 	// PVCs that are held together are confirmed apart.
@@ -170,9 +169,8 @@ func TestHoldsAreConfirmedHourly(t *testing.T) {
 		c := claim("data-db-0", func(c *corev1.PersistentVolumeClaim) { c.UID = fakeUID(i) })
 		in := pvc.DecideHold(holdView(c, wantOf(statefulSet("db", 1)))).Next.Sub(noon)
 		minutes[int(in.Minutes())]++
-		if in > time.Hour || in < 45*time.Minute || minutes[int(in.Minutes())] > 120 {
-			t.Fatalf("confirmed in %s, with %d others", in, minutes[int(in.Minutes())])
-		}
+		expect.Must(t, in <= time.Hour && in >= 45*time.Minute && minutes[int(in.Minutes())] <= 120,
+			"confirmed in %s, with %d others", in, minutes[int(in.Minutes())])
 	}
 }
 
@@ -184,9 +182,8 @@ func TestAHoldIsRenamedSlowly(t *testing.T) {
 	v.Claim = applied(v.Claim, pvc.DecideHold(v))
 	v.World = world(index(), db, other)
 	early := pvc.DecideHold(v)
-	if len(early.Annotations) > 0 || early.Next.After(noon.Add(time.Minute)) {
-		t.Errorf("at once: %v, next %s", early.Annotations, early.Next)
-	}
+	expect.That(t, len(early.Annotations) == 0 && !early.Next.After(noon.Add(time.Minute)),
+		"at once: %v, next %s", early.Annotations, early.Next)
 	v.Now = early.Next
 	expect.Equalf(t, "Deployment/webaa, StatefulSet/db", applied(v.Claim, pvc.DecideHold(v)).Annotations[pvc.HoldersAnnotation], "its holders")
 }
@@ -212,9 +209,8 @@ func TestHoldersAnnotationIsBounded(t *testing.T) {
 			wants = append(wants, wantOf(numberedDeployment(strings.Repeat("n", length), i)))
 		}
 		held := applied(claim("data"), pvc.DecideHold(holdView(claim("data"), wants...)))
-		if value := held.Annotations[pvc.HoldersAnnotation]; !strings.Contains(value, ", +9") {
-			t.Fatalf("it does not count the rest: %s", value)
-		}
+		value := held.Annotations[pvc.HoldersAnnotation]
+		expect.Must(t, strings.Contains(value, ", +9"), "it does not count the rest: %s", value)
 		if value := pvc.DecideHold(holdView(held)).Annotations[pvc.HoldersAnnotation]; !strings.HasPrefix(value, "cooling until ") || len(value) >= 1024 {
 			t.Fatalf("%d bytes: %s", len(value), value)
 		}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -42,9 +43,7 @@ func TestLaws(t *testing.T) {
 			m := met{}
 			rapid.Check(t, func(t *rapid.T) { law.check(t, m) })
 			for _, premise := range law.premises {
-				if m[premise] == 0 {
-					t.Errorf("the premise %q was never met", premise)
-				}
+				expect.That(t, m[premise] != 0, "the premise %q was never met", premise)
 			}
 		})
 	}
@@ -121,9 +120,8 @@ func cacheNeverReleases(t *rapid.T, m met) {
 		d := pvc.Decide(pvc.View{Claim: c, Pods: index(s.pods...), Mode: s.settings.Mode, Settings: s.settings})
 		m.when("not in the cache", d.Step == pvc.Look)
 		m.when("written", d.Step == pvc.Write)
-		if c.DeletionTimestamp != nil && d.Write != nil || s.bound(c.Name) && d.Step == pvc.Look {
-			t.Fatalf("%s: %+v", c.Name, d)
-		}
+		expect.Must(t, (c.DeletionTimestamp == nil || d.Write == nil) && (!s.bound(c.Name) || d.Step != pvc.Look),
+			"%s: %+v", c.Name, d)
 	}
 }
 
@@ -146,9 +144,8 @@ func onlyUnusedAreReleased(t *rapid.T, m met) {
 		}
 		judged[c.UID] = true
 		want := slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == r.Takes() })
-		if !slices.Equal(want, r.Finalizers()) || len(want) != len(c.Finalizers)-1 {
-			t.Fatalf("of %v, %v stay", c.Finalizers, r.Finalizers())
-		}
+		expect.Must(t, slices.Equal(want, r.Finalizers()) && len(want) == len(c.Finalizers)-1,
+			"of %v, %v stay", c.Finalizers, r.Finalizers())
 		if r.Takes() == b && slices.Contains(want, p) || r.Takes() == p && !s.settings.Alone || r.Takes() != p && r.Takes() != b {
 			t.Fatalf("takes %s of %v", r.Takes(), c.Finalizers)
 		}
@@ -178,9 +175,8 @@ func unusedGoes(t *rapid.T, m met) {
 		}
 	}
 	for _, c := range s.claims {
-		if slices.Contains(c.Finalizers, p) || slices.Contains(c.Finalizers, b) {
-			t.Fatalf("%s still has %v", c.Name, c.Finalizers)
-		}
+		expect.Must(t, !slices.Contains(c.Finalizers, p) && !slices.Contains(c.Finalizers, b),
+			"%s still has %v", c.Name, c.Finalizers)
 	}
 }
 
@@ -200,18 +196,16 @@ func strangersKeepNothing(t *rapid.T, m met) {
 		stranger.Spec.NodeName = ""
 	}
 	s.pods = append(s.pods, stranger)
-	if after, _ := s.judge(nil); len(before) != len(after) {
-		t.Fatalf("%d were released, and with a stranger %d", len(before), len(after))
-	}
+	after, _ := s.judge(nil)
+	expect.Must(t, len(before) == len(after), "%d were released, and with a stranger %d", len(before), len(after))
 	set, name := statefulSet("db", rapid.Int32Range(0, 5).Draw(t, "replicas")), "data-db-0"
 	if rapid.Bool().Draw(t, "in another namespace") {
 		set.Namespace = "other"
 	} else {
 		name = rapid.SampledFrom([]string{"data-db", "data-db-", "data-db-0-0", "data-db-5", "data-db--0", "xdata-db-0", "data-db-+0", "data-db-0x", ""}).Draw(t, "name")
 	}
-	if holders, _ := world(index(), wantOf(set)).Holders(claim(name)); len(holders) > 0 {
-		t.Fatalf("%q is held by %q", name, theNames(holders))
-	}
+	holders, _ := world(index(), wantOf(set)).Holders(claim(name))
+	expect.Must(t, len(holders) == 0, "%q is held by %q", name, theNames(holders))
 }
 
 func decisionsChangeNoInput(t *rapid.T, m met) {
@@ -229,9 +223,8 @@ func decisionsChangeNoInput(t *rapid.T, m met) {
 		pvc.DecideHold(pvc.HoldView{Claim: c, Mode: pvc.Hold, World: world(index(s.pods...)), Now: noon})
 		pvc.Why(caseOf(c, s.settings.Mode, s.pods))
 	}
-	if !reflect.DeepEqual(before.claims, s.claims) || !reflect.DeepEqual(before.pods, s.pods) {
-		t.Fatal("an input has changed")
-	}
+	expect.Must(t, reflect.DeepEqual(before.claims, s.claims) && reflect.DeepEqual(before.pods, s.pods),
+		"an input has changed")
 }
 
 func eachHolderHasOneStep(t *rapid.T, m met) {
@@ -254,9 +247,7 @@ func eachHolderHasOneStep(t *rapid.T, m met) {
 		}
 	}
 	for _, h := range e.Holders {
-		if h.Holds != (steps[h.Name] == 1) || steps[h.Name] > 1 {
-			t.Fatalf("%s has %d steps", h.Name, steps[h.Name])
-		}
+		expect.Must(t, h.Holds == (steps[h.Name] == 1) && steps[h.Name] <= 1, "%s has %d steps", h.Name, steps[h.Name])
 	}
 }
 
@@ -292,9 +283,8 @@ func gateOf(t *rapid.T, m met, settings pvc.Settings, o *corev1.Pod, live pvc.Cl
 	v := pvc.DecideGate(pvc.GateView{Pod: o, Live: live, NamespaceLabels: labels, Settings: settings})
 	lifts := v.Lift.Target().UID != ""
 	m.when("waits", v.Waits.Code != "")
-	if o.DeletionTimestamp == nil && lifts == (v.Waits.Code != "") || !lifts && len(v.Writes) > 0 {
-		t.Fatalf("%s: %+v", o.Name, v)
-	}
+	expect.Must(t, (o.DeletionTimestamp != nil || lifts != (v.Waits.Code != "")) && (lifts || len(v.Writes) == 0),
+		"%s: %+v", o.Name, v)
 	m.when("lifted with PVCs", lifts && len(protected) > 0)
 	m.when("lifted without", lifts && len(protected) == 0)
 	for _, name := range protected {

@@ -58,9 +58,7 @@ func TestRecord(t *testing.T) {
 	for i := 0; err == nil && i < 10_000; i++ {
 		r, err = r.With(pvc.Recorded{Name: "pod-with-a-rather-long-name-in-a-rather-large-set", UID: fakeUID(i)})
 	}
-	if !errors.Is(err, pvc.ErrFull) {
-		t.Errorf("a record without bound: %v", err)
-	}
+	expect.That(t, errors.Is(err, pvc.ErrFull), "a record without bound: %v", err)
 }
 
 func gated(gates ...string) func(*corev1.Pod) {
@@ -138,9 +136,8 @@ func TestDecideToken(t *testing.T) {
 		{"removed", claim("data", ends(soon)), pvc.TokenVerdict{Annotations: map[string]string{pvc.ReleaseUntilAnnotation: ""}}},
 		{"used", claim("data", token, ends(now), dying), pvc.TokenVerdict{}},
 	} {
-		if diff := cmp.Diff(tt.want, pvc.DecideToken(tt.claim, noon, time.Hour), cmpEmpty); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
+		diff := cmp.Diff(tt.want, pvc.DecideToken(tt.claim, noon, time.Hour), cmpEmpty)
+		expect.That(t, diff == "", "%s (-want +got):\n%s", tt.name, diff)
 	}
 }
 

@@ -66,9 +66,7 @@ func TestPodsAreFoundByThePVCsTheyName(t *testing.T) {
 	do(t, p.Store().Update(UsesOf(tenant("b", "5", "data", "logs"))))
 	do(t, p.Store().Delete(UsesOf(tenant("a", "6", "data"))))
 	expect.Equal(t, []string{"b"}, users(p, "data"))
-	if p.Has("ns", "a-uid") || !p.Has("ns", "b-uid") || p.Has("other", "b-uid") {
-		t.Error("pods are not found by UID")
-	}
+	expect.That(t, !p.Has("ns", "a-uid") && p.Has("ns", "b-uid") && !p.Has("other", "b-uid"), "pods are not found by UID")
 }
 
 func TestPodsAreDecodedAsFarAsTheyConcernPVCs(t *testing.T) {
@@ -91,9 +89,8 @@ func TestWhatIsKeptOfAPodDecidesAlike(t *testing.T) {
 		}
 		pods := podsOf(t, "1", whole)
 		kept := pods.by(indexUID, whole.Namespace+"/"+string(whole.UID))[0].Pod()
-		if diff := cmp.Diff(indexed(whole), indexed(kept), all); diff != "" {
-			t.Errorf("seed %d (-whole +kept)\n%s", seed, diff)
-		}
+		diff := cmp.Diff(indexed(whole), indexed(kept), all)
+		expect.That(t, diff == "", "seed %d (-whole +kept)\n%s", seed, diff)
 		gated := pods.Gated(client.ObjectKeyFromObject(whole))
 		if (gated != nil) != pvc.Gated(whole) || gated != nil && !slices.Equal(gated.Spec.SchedulingGates, whole.Spec.SchedulingGates) {
 			t.Errorf("seed %d: gated %+v", seed, gated)
@@ -183,18 +180,15 @@ func TestReadPods(t *testing.T) {
 			reader := &PodReader{Pods: p, Live: &tt.live, Report: func(by string, _ time.Duration, _ error) { answers = append(answers, by) }}
 			batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer)})
 			fails, view := tt.live.fail != nil && tt.arrives == nil, batch.Look(reader.For(t.Context(), batch))
-			if errors.Is(view.Err(), down) != fails {
-				t.Error(view.Err())
-			}
+			expect.That(t, errors.Is(view.Err(), down) == fails, "%v", view.Err())
 			releases, _ := view.Judge()
 			var released []string
 			for _, r := range releases {
 				released = append(released, r.Target().Name)
 			}
 			expect.Equal(t, tt.released, released)
-			if len(answers) != 1 || answers[0] != tt.by || tt.live.calls != tt.calls {
-				t.Errorf("%d calls, answered by %v", tt.live.calls, answers)
-			}
+			expect.That(t, len(answers) == 1 && answers[0] == tt.by && tt.live.calls == tt.calls,
+				"%d calls, answered by %v", tt.live.calls, answers)
 		})
 	}
 }

@@ -59,16 +59,12 @@ func emptyWorkloads(t *testing.T) *Workloads {
 	starter := expect.Value(kinds.New(config, server.Client()))(t)
 	client := expect.Value(kubernetes.NewForConfig(config))(t)
 	w := expect.Value(NewWorkloads(client, starter, []workloads.Kind{workloads.JobSet}, noneStarted, cache.DefaultWatchErrorHandler))(t)
-	if w.others[1].IsRead() {
-		t.Error("JobSets are known before discovery")
-	}
+	expect.That(t, !w.others[1].IsRead(), "JobSets are known before discovery")
 	var running sync.WaitGroup
 	running.Go(func() { _ = starter.Run(ctx) })
 	t.Cleanup(func() { stop(); server.CloseClientConnections(); running.Wait(); server.Close() })
 	for deadline := time.Now().Add(10 * time.Second); w.others[0].Watched() == nil || !w.others[1].IsRead(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("discovery is not read")
-		}
+		expect.Must(t, !time.Now().After(deadline), "discovery is not read")
 	}
 	return w
 }
@@ -256,9 +252,8 @@ func TestDeletedPoliciesAreMissing(t *testing.T) {
 		for i := range tt.want {
 			tt.want[i] += ours
 		}
-		if diff := cmp.Diff(tt.want, got); (err != nil) != tt.fails || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, diff)
-		}
+		diff := cmp.Diff(tt.want, got)
+		expect.That(t, (err != nil) == tt.fails && diff == "", "%s: %v (-want +got):\n%s", tt.name, err, diff)
 	}
 }
 
@@ -339,8 +334,7 @@ func TestALiveViewNeedsAllKinds(t *testing.T) {
 	for kind, complete := range map[string]bool{"": true, "*v1.PodList": false, "*v1.StatefulSetList": false} {
 		h := &Holds{Reader: Reader{Live: unreadable{kind: kind}}}
 		view, err := h.Live(t.Context(), pvc.HoldView{Claim: going("a")})
-		if (err == nil) != complete || view.Live != complete {
-			t.Errorf("without %q: live %t, error %v", kind, view.Live, err)
-		}
+		expect.That(t, (err == nil) == complete && view.Live == complete,
+			"without %q: live %t, error %v", kind, view.Live, err)
 	}
 }

@@ -36,14 +36,10 @@ var written = []string{
 
 func TestCostlyQuantitiesAreRefused(t *testing.T) {
 	for _, text := range costly {
-		if quantity.Harmless(text) {
-			t.Errorf("%.80q is harmless", text)
-		}
+		expect.That(t, !quantity.Harmless(text), "%.80q is harmless", text)
 	}
 	for _, text := range append(written, "", "e", "1e", "cpu", "1e1.5", "one") {
-		if !quantity.Harmless(text) {
-			t.Errorf("%q is refused", text)
-		}
+		expect.That(t, quantity.Harmless(text), "%q is refused", text)
 	}
 }
 
@@ -61,12 +57,8 @@ func TestWrittenFormOfHarmlessQuantityIsHarmless(t *testing.T) {
 			return
 		}
 		one := resource.MustParse("1500m")
-		if q.Cmp(one) != -one.Cmp(q) {
-			t.Fatalf("%q compares one way only", text)
-		}
-		if !quantity.Harmless(q.String()) {
-			t.Fatalf("%q is harmless and its form %q is not", text, &q)
-		}
+		expect.Must(t, q.Cmp(one) == -one.Cmp(q), "%q compares one way only", text)
+		expect.Must(t, quantity.Harmless(q.String()), "%q is harmless and its form %q is not", text, &q)
 	})
 }
 
@@ -85,9 +77,8 @@ func TestCheckFindsQuantitiesInAllPlaces(t *testing.T) {
 			{"env":[{"valueFrom":{"resourceFieldRef":{"divisor":` + bomb + `}}}]}]}}}`,
 	} {
 		err := inSets.Check([]byte(`{"kind":"LeaderWorkerSet","spec":{"replicas":1,"leaderWorkerTemplate":` + set + `}}`))
-		if err == nil || !strings.HasPrefix(err.Error(), path+": Invalid value: "+bomb+": ") {
-			t.Errorf("%s: got %v", path, err)
-		}
+		expect.That(t, err != nil && strings.HasPrefix(err.Error(), path+": Invalid value: "+bomb+": "),
+			"%s: got %v", path, err)
 	}
 }
 
@@ -107,9 +98,7 @@ func TestCheckCannotBeBypassed(t *testing.T) {
 		"beside a wrong type":       `{"cpu":{"a":["1"]},"memory":"1e-2147483647"}`,
 		"in a list where a map was": `["1e-2147483647"]`,
 	} {
-		if err := inPods.Check(limited(limit)); err == nil || !strings.Contains(err.Error(), "exponent") {
-			t.Errorf("%s: got %v", name, err)
-		}
+		expect.ErrorSays(t, inPods.Check(limited(limit)), "exponent", name)
 	}
 }
 
@@ -125,17 +114,14 @@ func TestOtherFieldsAreNotChecked(t *testing.T) {
 
 func TestBrokenJSONIsAnError(t *testing.T) {
 	for _, text := range []string{"", "{", `{"spec":`, `{"spec":{"containers":[}`, `{1:2}`, strings.Repeat(`[`, 1<<20), `{"unknown":` + strings.Repeat(`[`, 1<<20)} {
-		if err := inPods.Check([]byte(text)); err == nil {
-			t.Errorf("%.40q: no error", text)
-		}
+		expect.That(t, inPods.Check([]byte(text)) != nil, "%.40q: no error", text)
 	}
 }
 
 func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("9", 1<<20)
-	if err := inPods.Check(limited(`{"` + long + `":"` + long + `"}`)); err == nil || len(err.Error()) > 512 {
-		t.Errorf("got an error of %d bytes", len(fmt.Sprint(err)))
-	}
+	err := inPods.Check(limited(`{"` + long + `":"` + long + `"}`))
+	expect.That(t, err != nil && len(err.Error()) <= 512, "got an error of %d bytes", len(fmt.Sprint(err)))
 }
 
 func TestDecimalsAreWrittenAsKubernetesWritesThem(t *testing.T) {
@@ -148,14 +134,11 @@ func TestDecimalsAreWrittenAsKubernetesWritesThem(t *testing.T) {
 		if text != "" {
 			want = []quantity.Decimal{{Pointer: "/spec/containers/0/resources/limits/a~0b~1c", Text: text}}
 		}
-		if diff := cmp.Diff(want, found, cmpopts.EquateEmpty()); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", number, err, diff)
-		}
+		diff := cmp.Diff(want, found, cmpopts.EquateEmpty())
+		expect.That(t, err == nil && diff == "", "%s: %v (-want +got):\n%s", number, err, diff)
 	}
 	found, err := inPods.Decimals([]byte(`{"spec":{"activeDeadlineSeconds":0.5,"containers":[{"livenessProbe":{"httpGet":{"port":0.5}}}]}}`))
-	if err != nil || len(found) > 0 {
-		t.Errorf("other numbers are taken for quantities: %v, %v", found, err)
-	}
+	expect.That(t, err == nil && len(found) == 0, "other numbers are taken for quantities: %v, %v", found, err)
 }
 
 func TestMistypedQuantityIsNamed(t *testing.T) {
@@ -164,11 +147,9 @@ func TestMistypedQuantityIsNamed(t *testing.T) {
 		"0.5": false, "1": false, `" 1 "`: false, "null": false, `"500m"`: false,
 	} {
 		mistyped := inPods.Mistyped(limited(fmt.Sprintf(`{"memory":"1Gi","cpu":%s}`, value)))
-		if (mistyped != nil) != want || want && mistyped.Field != "spec.containers[0].resources.limits[cpu]" {
-			t.Errorf("%s: %v", value, mistyped)
-		}
+		expect.That(t, (mistyped != nil) == want && (!want || mistyped.Field == "spec.containers[0].resources.limits[cpu]"),
+			"%s: %v", value, mistyped)
 	}
-	if mistyped := inPods.Mistyped(limited(`{"cpu":"` + strings.Repeat("x", 1<<16) + `"}`)); len(mistyped.Error()) > 512 {
-		t.Errorf("the error has %d bytes", len(mistyped.Error()))
-	}
+	mistyped := inPods.Mistyped(limited(`{"cpu":"` + strings.Repeat("x", 1<<16) + `"}`))
+	expect.That(t, len(mistyped.Error()) <= 512, "the error has %d bytes", len(mistyped.Error()))
 }

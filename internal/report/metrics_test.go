@@ -55,9 +55,7 @@ var described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*)", unit
 func row(t *testing.T, desc *prometheus.Desc, kind string) string {
 	t.Helper()
 	parts := described.FindStringSubmatch(desc.String())
-	if parts == nil {
-		t.Fatalf("the description %s has another form", desc)
-	}
+	expect.Must(t, parts != nil, "the description %s has another form", desc)
 	labels := strings.FieldsFunc(parts[4], func(r rune) bool { return r == ',' })
 	for pair := range strings.SplitSeq(parts[3], ",") {
 		if name, _, constant := strings.Cut(pair, "="); constant {
@@ -124,9 +122,7 @@ func TestTableOfMetrics(t *testing.T) {
 	page := expect.Value(os.ReadFile(tablePage))(t)
 	before, rest, begun := strings.Cut(string(page), tableBegin)
 	written, after, ended := strings.Cut(rest, tableEnd)
-	if !begun || !ended {
-		t.Fatalf("%s has no table between %q and %q", tablePage, tableBegin, tableEnd)
-	}
+	expect.Must(t, begun && ended, "%s has no table between %q and %q", tablePage, tableBegin, tableEnd)
 	want := table(t)
 	if *update {
 		expect.OK(t, os.WriteFile(tablePage, []byte(before+tableBegin+want+tableEnd+after), 0o600))
@@ -144,16 +140,13 @@ func TestTableHasEveryMetric(t *testing.T) {
 		}
 		source, err := os.ReadFile(path)
 		for _, found := range names.FindAllStringSubmatch(string(source), -1) {
-			if !strings.Contains(rows, "| `"+found[1]+"` |") {
-				t.Errorf("%s names %s, which is not in the table", path, found[1])
-			}
+			expect.Says(t, rows, "| `"+found[1]+"` |", path, found[1])
 		}
 		return err
 	})
 	expect.OK(t, err)
-	if n := len(slices.Collect(strings.Lines(rows))); n < 20 {
-		t.Errorf("the table has %d lines", n)
-	}
+	n := len(slices.Collect(strings.Lines(rows)))
+	expect.That(t, n >= 20, "the table has %d lines", n)
 }
 
 func deleted(name string, at int64) *corev1.PersistentVolumeClaim {
@@ -197,13 +190,10 @@ func TestEventsOfADeletion(t *testing.T) {
 		p.Released(claim, pvc.BarrierFinalizer, []string{"example.com/x"})
 	}
 	want := [][2]string{{"Normal DeletionPostponed/", "pod x"}, {"Warning UsedWithoutProtection/", "pod y"}, {"Normal DeletionReleased/", "example.com/x"}}
-	if len(r.told) != len(want) {
-		t.Fatalf("got %q", r.told)
-	}
+	expect.Must(t, len(r.told) == len(want), "got %q", r.told)
 	for i, w := range want {
-		if !strings.HasPrefix(r.told[i], w[0]) || !strings.Contains(r.told[i], w[1]) {
-			t.Errorf("got %q, want %q", r.told[i], w)
-		}
+		expect.That(t, strings.HasPrefix(r.told[i], w[0]) && strings.Contains(r.told[i], w[1]),
+			"got %q, want %q", r.told[i], w)
 	}
 }
 
@@ -261,9 +251,7 @@ func TestUsesOfReleases(t *testing.T) {
 	h.Ends(namespace)
 	namespace.Annotations[pvc.ReleaseAnnotation] = "2"
 	h.Ends(namespace)
-	if len(r.told) != 3 || !strings.Contains(r.told[2], "3") {
-		t.Errorf("got %q", r.told)
-	}
+	expect.That(t, len(r.told) == 3 && strings.Contains(r.told[2], "3"), "got %q", r.told)
 }
 
 func TestMissingPoliciesAreLoggedOnceAndCounted(t *testing.T) {

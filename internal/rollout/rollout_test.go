@@ -180,9 +180,8 @@ func numbered(places ...Place) []Place {
 func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
 	old, done := Place{Outdated: true, Ready: true}, Place{Ready: true, Updated: true}
 	r := State{Replicas: 4, Running: 5, Applied: 4, Partition: 2, Unavailable: 1, Surge: 1, Places: numbered(old, old, old, done, done)}
-	if down, budget := r.Down(), r.Budget(5); down != 1 || budget != 2 {
-		t.Errorf("got %d down of %d, want 1 of 2", down, budget)
-	}
+	down, budget := r.Down(), r.Budget(5)
+	expect.That(t, down == 1 && budget == 2, "got %d down of %d, want 1 of 2", down, budget)
 	before := r.Next().Partition
 	if r.Observed = true; before != 2 || r.Next().Partition != 1 {
 		t.Errorf("the partition falls from 2 to %d, and to %d once it is seen", before, r.Next().Partition)
@@ -251,17 +250,11 @@ func TestLawsOfReplacement(t *testing.T) {
 		gated := count("gated")
 		admitted := int32(room.Admit(int(gated)))
 		deferred, now := gated-admitted, room.Active+room.Holding+admitted
-		if admitted < 0 || deferred < 0 {
-			t.Errorf("%d are admitted of %d", admitted, gated)
-		}
-		if admitted > 0 && now > room.Allowed {
-			t.Errorf("%d groups hold room, and %d may", now, room.Allowed)
-		}
-		if deferred > 0 && now < room.Allowed {
-			t.Errorf("%d groups wait, %d hold room, and %d may", deferred, now, room.Allowed)
-		}
-		if deferred > 0 && now < replicas {
-			t.Errorf("%d groups hold room below %d replicas, and %d wait", now, replicas, deferred)
-		}
+		expect.That(t, admitted >= 0 && deferred >= 0, "%d are admitted of %d", admitted, gated)
+		expect.That(t, admitted <= 0 || now <= room.Allowed, "%d groups hold room, and %d may", now, room.Allowed)
+		expect.That(t, deferred <= 0 || now >= room.Allowed,
+			"%d groups wait, %d hold room, and %d may", deferred, now, room.Allowed)
+		expect.That(t, deferred <= 0 || now >= replicas,
+			"%d groups hold room below %d replicas, and %d wait", now, replicas, deferred)
 	})
 }

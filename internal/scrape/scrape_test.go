@@ -93,9 +93,8 @@ func TestOnlyPermittedClientsReadMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			handler, api := guarded(t)
 			status, text := get(handler, c.path, c.authorization)
-			if status != c.status || !strings.Contains(text, c.text) {
-				t.Errorf("%d %q, want %d %q", status, text, c.status, c.text)
-			}
+			expect.That(t, status == c.status && strings.Contains(text, c.text),
+				"%d %q, want %d %q", status, text, c.status, c.text)
 			expect.Equalf(t, c.asked, api.asked, "asked")
 			if c.status != 200 {
 				return
@@ -122,9 +121,8 @@ func TestErrorsOfTheAPIServerRefuse(t *testing.T) {
 }
 
 func TestUnusableConfiguration(t *testing.T) {
-	if _, err := Readers(&rest.Config{Host: "::no host::"}, logr.Discard(), nil); err == nil || errors.Unwrap(err) == nil {
-		t.Errorf("error %v", err)
-	}
+	_, err := Readers(&rest.Config{Host: "::no host::"}, logr.Discard(), nil)
+	expect.That(t, err != nil && errors.Unwrap(err) != nil, "error %v", err)
 }
 
 // Guessed tokens cost the API server few reviews. Meanwhile a client that read metrics before reads them still.
@@ -135,13 +133,11 @@ func TestGuessedTokensAreRarelyReviewed(t *testing.T) {
 	api.asked = nil
 	for i := range 1000 {
 		status, _ := get(handler, "/metrics", fmt.Sprintf("Bearer guess-%d", i))
-		if i < guesses-1 && status != http.StatusUnauthorized || status == http.StatusOK {
-			t.Fatalf("guess %d: %d", i, status)
-		}
+		expect.Must(t, (i >= guesses-1 || status == http.StatusUnauthorized) && status != http.StatusOK,
+			"guess %d: %d", i, status)
 	}
-	if most := 100; len(api.asked) > most {
-		t.Errorf("%d reviews of 1000 guesses, at most %d are expected", len(api.asked), most)
-	}
+	most := 100
+	expect.That(t, len(api.asked) <= most, "%d reviews of 1000 guesses, at most %d are expected", len(api.asked), most)
 	status, text := get(handler, "/metrics", "Bearer a-new-one")
 	expect.Equalf(t, http.StatusTooManyRequests, status, "a guess in the storm: %q", text)
 	status, _ = get(handler, "/metrics", "Bearer secret")

@@ -28,9 +28,8 @@ func TestOtherKindsAreNotSifted(t *testing.T) {
 	for end := range data {
 		_, _, want := plain.Decode(bytes.Clone(data[:end]), nil, nil)
 		_, _, got := sifted.Decode(bytes.Clone(data[:end]), nil, nil)
-		if (want == nil) != (got == nil) {
-			t.Fatalf("cut off after %d of %d bytes: %v when sifted, %v when not", end, len(data), got, want)
-		}
+		expect.Must(t, (want == nil) == (got == nil),
+			"cut off after %d of %d bytes: %v when sifted, %v when not", end, len(data), got, want)
 	}
 }
 
@@ -41,9 +40,8 @@ func FuzzSieve(f *testing.F) {
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, s := range []*Sieve{Only(), Only(1).Within(2, Only(10)), Only().Within(1, Metadata())} {
-			if out, ok := s.sift(nil, data); ok && len(out) > len(data) {
-				t.Errorf("%d bytes became %d", len(data), len(out))
-			}
+			out, ok := s.sift(nil, data)
+			expect.That(t, !ok || len(out) <= len(data), "%d bytes became %d", len(data), len(out))
 		}
 	})
 }

@@ -26,9 +26,8 @@ func TestEscape(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		n, err := Writer(&out).Write([]byte(tt.text))
-		if out.String() != tt.want || n != len(tt.text) || err != nil {
-			t.Errorf("%s: got %q, %d, %v; want %q", name, out.String(), n, err, tt.want)
-		}
+		expect.That(t, out.String() == tt.want && n == len(tt.text) && err == nil,
+			"%s: got %q, %d, %v; want %q", name, out.String(), n, err, tt.want)
 	}
 }
 
@@ -43,17 +42,13 @@ func FuzzEscape(f *testing.F) {
 				t.Fatalf("%U passes in %q", r, escaped)
 			}
 		}
-		if again := Escape(escaped); again != escaped {
-			t.Fatalf("%q became %q", escaped, again)
-		}
-		if len(escaped) > 6*len(text) {
-			t.Fatalf("%d bytes became %d", len(text), len(escaped))
-		}
+		again := Escape(escaped)
+		expect.Must(t, again == escaped, "%q became %q", escaped, again)
+		expect.Must(t, len(escaped) <= 6*len(text), "%d bytes became %d", len(text), len(escaped))
 		encoded, _ := json.Marshal(text)
 		var want, got string
 		expect.OK(t, json.Unmarshal(encoded, &want))
-		if err := json.Unmarshal([]byte(Escape(string(encoded))), &got); err != nil || got != want {
-			t.Fatalf("%s became %s: %v", encoded, fmt.Sprint(Escape(string(encoded))), err)
-		}
+		err := json.Unmarshal([]byte(Escape(string(encoded))), &got)
+		expect.Must(t, err == nil && got == want, "%s became %s: %v", encoded, fmt.Sprint(Escape(string(encoded))), err)
 	})
 }

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 func of(namespace string, i int) request {
@@ -41,9 +43,8 @@ func TestNamespacesAreServedInTurn(t *testing.T) {
 	q.Add(of("b", 1))
 	q.Add(of("a", 0)) // it waits already
 	q.Add(of("", 0))
-	if got := served(q, 2); got != "a0 b0" || q.Len() != 5 {
-		t.Errorf("got %s, and %d wait", got, q.Len())
-	}
+	got := served(q, 2)
+	expect.That(t, got == "a0 b0" && q.Len() == 5, "got %s, and %d wait", got, q.Len())
 	q.Add(of("c", 0)) // it takes its turn behind those that wait
 	if got := served(q, 6); got != "0 a1 b1 c0 a2 a3" || q.Len() != 0 {
 		t.Errorf("got %s, and %d wait", got, q.Len())
@@ -61,9 +62,8 @@ func TestAHotNamespaceDelaysAnotherByOneRequest(t *testing.T) {
 		q.Add(r) // again while it is served
 		q.Done(r)
 		q.Add(of("b", i))
-		if got := served(q, 2); !strings.Contains(got, fmt.Sprint("b", i)) {
-			t.Fatalf("got %s", got)
-		}
+		got := served(q, 2)
+		expect.Must(t, strings.Contains(got, fmt.Sprint("b", i)), "got %s", got)
 	}
 }
 
@@ -103,8 +103,6 @@ func TestAPaceSpacesANamespace(t *testing.T) {
 			in := p.In(types.NamespacedName{Namespace: name[:1], Name: name})
 			waits = append(waits, fmt.Sprint(name, " ", in.Round(time.Millisecond)))
 		}
-		if got := strings.Join(waits, ", "); got != c.want {
-			t.Errorf("after %s: got %s, want %s", c.at, got, c.want)
-		}
+		expect.Equalf(t, c.want, strings.Join(waits, ", "), "after %s", c.at)
 	}
 }

@@ -26,9 +26,7 @@ func binary(t *testing.T) string {
 	if path == "" {
 		t.Fatal("LOCKSTEP_LOCAL is not set: build the binary with `make build`, then set LOCKSTEP_LOCAL to the absolute path of bin/lockstep-local")
 	}
-	if !filepath.IsAbs(path) {
-		t.Fatalf("LOCKSTEP_LOCAL is %q: give an absolute path", path)
-	}
+	expect.Must(t, filepath.IsAbs(path), "LOCKSTEP_LOCAL is %q: give an absolute path", path)
 	return path
 }
 
@@ -43,9 +41,8 @@ func run(t *testing.T, name string, args ...string) call {
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
+	err := cmd.Run()
+	expect.Must(t, err == nil || cmd.ProcessState != nil, "%v", err)
 	return call{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
@@ -53,9 +50,8 @@ func run(t *testing.T, name string, args ...string) call {
 func must(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	c := run(t, name, args...)
-	if c.code != 0 {
-		t.Fatalf("%s %s: exit %d\n%s%s", filepath.Base(name), strings.Join(args, " "), c.code, c.stdout, c.stderr)
-	}
+	expect.Must(t, c.code == 0,
+		"%s %s: exit %d\n%s%s", filepath.Base(name), strings.Join(args, " "), c.code, c.stdout, c.stderr)
 	return c.stdout
 }
 
@@ -65,9 +61,7 @@ func refused(t *testing.T, says []string, args ...string) {
 	c := run(t, binary(t), args...)
 	expect.Equalf(t, 1, c.code, "the exit code of %s", strings.Join(args, " "))
 	for _, part := range says {
-		if !strings.Contains(c.stderr, part) {
-			t.Errorf("%s: stderr does not say %q:\n%s", strings.Join(args, " "), part, c.stderr)
-		}
+		expect.Says(t, c.stderr, part, strings.Join(args, " "))
 	}
 }
 
@@ -78,9 +72,8 @@ type cluster struct{ dir string }
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{filepath.Join(t.TempDir(), "cluster")}
 	t.Cleanup(func() {
-		if out, err := exec.Command(binary(t), "down", "--dir", c.dir).CombinedOutput(); err != nil {
-			t.Errorf("down: %v\n%s", err, out)
-		}
+		out, err := exec.Command(binary(t), "down", "--dir", c.dir).CombinedOutput()
+		expect.That(t, err == nil, "down: %v\n%s", err, out)
 	})
 	return c
 }
@@ -184,22 +177,18 @@ func TestCluster(t *testing.T) {
 		{"down leaves nothing", downLeavesNothing},
 		{"up again is a fresh cluster", upAgainIsFresh},
 	} {
-		if !t.Run(step.name, func(t *testing.T) { step.run(t, c) }) {
-			t.Fatalf("%q failed: the later steps need it", step.name)
-		}
+		expect.Must(t, t.Run(step.name, func(t *testing.T) { step.run(t, c) }),
+			"%q failed: the later steps need it", step.name)
 	}
 }
 
 func everythingIsReady(t *testing.T, c *cluster) {
 	s, code := c.status(t)
-	if code != 0 || len(s.Components) != 5 || s.Nodes == nil || s.Nodes.Ready != 4 || s.Nodes.Total != 4 {
-		t.Errorf("status: exit %d, %+v", code, s)
-	}
+	expect.That(t, code == 0 && len(s.Components) == 5 && s.Nodes != nil && s.Nodes.Ready == 4 && s.Nodes.Total == 4,
+		"status: exit %d, %+v", code, s)
 	version := c.kubectl(t, "version")
 	for _, want := range []string{"Client Version: v1.37.1", "Server Version: v1.37.1"} {
-		if !strings.Contains(version, want) {
-			t.Errorf("kubectl version lacks %q:\n%s", want, version)
-		}
+		expect.Says(t, version, want)
 	}
 	c.kubectl(t, "get", "serviceaccount", "default")
 }
@@ -218,13 +207,9 @@ func pvcsBindAndPodsRun(t *testing.T, c *cluster) {
 
 func settingsReachTheComponents(t *testing.T, c *cluster) {
 	gates := c.kubectl(t, "get", "--raw", "/metrics")
-	if !strings.Contains(gates, `kubernetes_feature_enabled{name="MaxUnavailableStatefulSet",stage="BETA"} 1`) {
-		t.Error("the API server does not report the feature gate as enabled")
-	}
+	expect.Says(t, gates, `kubernetes_feature_enabled{name="MaxUnavailableStatefulSet",stage="BETA"} 1`)
 	// The disabled plugin would add tolerations to every pod.
-	if got := c.kubectl(t, "get", "pod", "web-0", "-o", "jsonpath={.spec.tolerations}"); got != "" {
-		t.Errorf("tolerations %s, want none without DefaultTolerationSeconds", got)
-	}
+	expect.Equalf(t, "", c.kubectl(t, "get", "pod", "web-0", "-o", "jsonpath={.spec.tolerations}"), "tolerations")
 }
 
 func requestsAreAudited(t *testing.T, c *cluster) {
@@ -270,14 +255,11 @@ func podsStayTerminating(t *testing.T, c *cluster) {
 func kwokEndsOnlyDeletedPods(t *testing.T, c *cluster) {
 	kwok := filepath.Join(c.dir, "control-plane", "config", "kwok.kubeconfig")
 	out := run(t, binary(t), "kubectl", "--kubeconfig", kwok, "delete", "pod", "web-0", "--grace-period=0")
-	if out.code == 0 || !strings.Contains(out.stderr, "successor of the same name") {
-		t.Errorf("delete of a live pod as kwok: exit %d, %s", out.code, out.stderr)
-	}
+	expect.That(t, out.code != 0 && strings.Contains(out.stderr, "successor of the same name"),
+		"delete of a live pod as kwok: exit %d, %s", out.code, out.stderr)
 	patch := `{"metadata":{"uid":"of-the-pod-before"},"status":{"phase":"Failed"}}`
 	out = run(t, binary(t), "kubectl", "--kubeconfig", kwok, "patch", "pod", "web-0", "--subresource=status", "-p", patch)
-	if out.code == 0 {
-		t.Error("a status for another UID was accepted")
-	}
+	expect.That(t, out.code != 0, "a status for another UID was accepted")
 	phase := c.kubectl(t, "get", "pod", "web-0", "-o", "jsonpath={.status.phase}")
 	expect.Equal(t, "Running", phase)
 }
@@ -286,9 +268,8 @@ func killAndRestart(t *testing.T, c *cluster) {
 	for _, component := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"} {
 		c.do(t, "kill", component)
 		s, code := c.status(t)
-		if got := s.state(component); code != 1 || got != "killed" {
-			t.Errorf("after kill: status exits %d and reports %s as %s", code, component, got)
-		}
+		got := s.state(component)
+		expect.That(t, code == 1 && got == "killed", "after kill: status exits %d and reports %s as %s", code, component, got)
 		refused(t, []string{component + " does not run", "lockstep-local restart " + component}, "kill", component, "--dir", c.dir)
 		c.do(t, "restart", component)
 		eventually(t, "all are ready after the restart of "+component, func() bool {
@@ -309,9 +290,8 @@ func kwokTakesOver(t *testing.T, c *cluster) {
 	c.do(t, "restart", "kwok")
 	c.kubectl(t, "wait", "pod/waits", "--for=condition=Ready", "--timeout=20s")
 	c.kubectl(t, "rollout", "status", "statefulset/web", "--timeout=20s")
-	if s, _ := c.status(t); s.Nodes == nil || s.Nodes.Ready != 4 {
-		t.Errorf("nodes: %+v, want 4 ready", s.Nodes)
-	}
+	s, _ := c.status(t)
+	expect.That(t, s.Nodes != nil && s.Nodes.Ready == 4, "nodes: %+v, want 4 ready", s.Nodes)
 }
 
 func garbageCollectorOffAndOn(t *testing.T, c *cluster) {
@@ -330,16 +310,14 @@ func downLeavesNothing(t *testing.T, c *cluster) {
 	s, _ := c.status(t)
 	c.do(t, "down")
 	for _, component := range s.Components {
-		if err := syscall.Kill(component.PID, 0); err == nil && !zombie(component.PID) {
-			t.Errorf("%s still runs as %d", component.Name, component.PID)
-		}
+		expect.That(t, syscall.Kill(component.PID, 0) != nil || zombie(component.PID),
+			"%s still runs as %d", component.Name, component.PID)
 	}
 	if !portsFree(c.port()) {
 		t.Errorf("ports from %d are still taken", c.port())
 	}
-	if _, err := os.Stat(filepath.Join(c.dir, "kubeconfig")); !os.IsNotExist(err) {
-		t.Errorf("the kubeconfig is still there: %v", err)
-	}
+	_, err := os.Stat(filepath.Join(c.dir, "kubeconfig"))
+	expect.That(t, os.IsNotExist(err), "the kubeconfig is still there: %v", err)
 	c.do(t, "down") // a second down succeeds too
 	refused(t, []string{"no cluster", "lockstep-local up"}, "status", "--dir", c.dir)
 }
@@ -353,9 +331,8 @@ func zombie(pid int) bool {
 func upAgainIsFresh(t *testing.T, c *cluster) {
 	c.up(t, "--nodes", "1")
 	expect.Equalf(t, "", c.kubectl(t, "get", "deployments,pvc", "-o", "name"), "objects of the earlier cluster")
-	if _, err := os.Stat(filepath.Join(c.dir, "audit.log")); !os.IsNotExist(err) {
-		t.Errorf("an audit log without --audit: %v", err)
-	}
+	_, err := os.Stat(filepath.Join(c.dir, "audit.log"))
+	expect.That(t, os.IsNotExist(err), "an audit log without --audit: %v", err)
 }
 
 // An interrupted up ends the processes that it started. After SIGKILL, down ends them.

@@ -37,9 +37,7 @@ func lifecycleOf(t *testing.T, stages, kind string) lifecycle.Lifecycle {
 		}
 	}
 	result, err := lifecycle.NewLifecycle(ofKind)
-	if err != nil || len(result) == 0 {
-		t.Fatalf("%d stages for %s, %v", len(result), kind, err)
-	}
+	expect.Must(t, err == nil && len(result) > 0, "%d stages for %s, %v", len(result), kind, err)
 	return result
 }
 
@@ -117,9 +115,7 @@ func TestPodStages(t *testing.T) {
 			continue
 		}
 		stage, err := lifecycles[c.stages].Match(context.Background(), event)
-		if err != nil || stage == nil {
-			t.Fatalf("%s: stage %v, %v", c.name, stage, err)
-		}
+		expect.Must(t, err == nil && stage != nil, "%s: stage %v, %v", c.name, stage, err)
 		if after, _, err := stage.Delay(context.Background(), event, time.Now()); err != nil || c.want != "pod-complete" && after != c.after {
 			t.Errorf("%s: after %s, %v; want %s", c.name, after, err, c.after)
 		}
@@ -131,17 +127,13 @@ func TestPodStages(t *testing.T) {
 func play(t *testing.T, l lifecycle.Lifecycle, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	stage, err := l.Match(context.Background(), podEvent(pod))
-	if err != nil || stage == nil {
-		t.Fatalf("stage %v, %v", stage, err)
-	}
+	expect.Must(t, err == nil && stage != nil, "stage %v, %v", stage, err)
 	renderer := gotpl.NewRenderer(gotpl.FuncMap{
 		"NodeIPsWith": func(string) []string { return []string{"10.64.0.1"} },
 		"PodIPsWith":  func(string, bool, string, string, string) []string { return []string{"10.128.0.1"} },
 	})
 	patch := func(patch *lifecycle.Patch) error {
-		if !strings.Contains(string(patch.Data), `"uid":"6e8-uid"`) {
-			t.Errorf("%s: patch %s lacks the pod's UID", stage.Name(), patch.Data)
-		}
+		expect.Says(t, string(patch.Data), `"uid":"6e8-uid"`, stage.Name())
 		before, err := json.Marshal(pod)
 		if err != nil {
 			return err
@@ -204,9 +196,8 @@ func TestPodSteps(t *testing.T) {
 	} {
 		pod := newPod(t, c.pod)
 		for _, want := range c.want {
-			if pod = play(t, l, pod); outline(pod) != want {
-				t.Errorf("%s: %s, want %s", name, outline(pod), want)
-			}
+			pod = play(t, l, pod)
+			expect.That(t, outline(pod) == want, "%s: %s, want %s", name, outline(pod), want)
 		}
 		expect.Equalf(t, "", possible(t, l, podEvent(pod)), "%s: next stage", name)
 	}

@@ -49,9 +49,8 @@ func bundleIn(t *testing.T, objects map[string]*unstructured.Unstructured) (bund
 	for _, hook := range hooks {
 		encoded, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "caBundle")
 		text, err := base64.StdEncoding.DecodeString(encoded)
-		if err != nil || bundle != "" && string(text) != bundle {
-			t.Fatalf("webhooks trust different certificates: %v", err)
-		}
+		expect.Must(t, err == nil && (bundle == "" || string(text) == bundle),
+			"webhooks trust different certificates: %v", err)
 		bundle = string(text)
 	}
 	return bundle
@@ -83,9 +82,7 @@ func TestTheChartMakesAnAuthority(t *testing.T) {
 // A Secret of a user has the certificate that webhooks trust.
 func TestTheAuthorityOfAUserHasACertificate(t *testing.T) {
 	_, err := renderOn(t, clusterWith(secretOf(nil, "")), namespace, values(t, ownCertificates))
-	if err == nil || !strings.Contains(err.Error(), "no ca.crt") {
-		t.Errorf("a Secret of a user without an authority: %v", err)
-	}
+	expect.ErrorSays(t, err, "no ca.crt")
 }
 
 // An upgrade to an authority of the user does not have Helm delete its Secret. Helm keeps what has the annotation.
@@ -108,13 +105,10 @@ func TestTheChartLeavesTheAuthorityToTheUser(t *testing.T) {
 		if (err != nil) != tt.refuses || err != nil && !strings.Contains(err.Error(), "helm.sh/resource-policy=keep") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if objects[authorityName] != nil {
-			t.Errorf("%s: the release has the Secret", name)
-		}
+		expect.That(t, objects[authorityName] == nil, "%s: the release has the Secret", name)
 	}
-	if _, err := renderAs(t, clusterWith(recreated), upgrade, values(t, ownCertificates)); err == nil {
-		t.Error("without certificates.caBundle, a Secret that was created again is deleted")
-	}
+	_, err := renderAs(t, clusterWith(recreated), upgrade, values(t, ownCertificates))
+	expect.That(t, err != nil, "without certificates.caBundle, a Secret that was created again is deleted")
 }
 
 var upgrade = common.ReleaseOptions{Name: "lockstep", Namespace: namespace, Revision: 2, IsUpgrade: true}
@@ -153,18 +147,14 @@ func TestTheChartRenewsItsAuthority(t *testing.T) {
 		live := trusting(string(tt.data[certs.AuthorityCert]))
 		live.Annotations = map[string]string{"meta.helm.sh/release-name": "lockstep"}
 		objects, err := renderAs(t, clusterWith(live, secret), tt.options, values(t, ownCertificates))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		expect.OKf(t, err, "%s", name)
 		before, bundle := string(tt.data[certs.AuthorityCert]), bundleIn(t, objects)
-		if !strings.Contains(bundle, strings.TrimSpace(before)) || (bundle != before) != tt.renews {
-			t.Errorf("%s: the webhooks trust %s", name, bundle)
-		}
+		expect.That(t, strings.Contains(bundle, strings.TrimSpace(before)) && (bundle != before) == tt.renews,
+			"%s: the webhooks trust %s", name, bundle)
 		data := authorityIn(t, objects)
 		kept := string(data[certs.AuthorityCert]) == before && string(data[certs.AuthorityKey]) == string(tt.data[certs.AuthorityKey])
-		if (data != nil) != (tt.owner == "lockstep") || data != nil && kept == tt.renews {
-			t.Errorf("%s: the Secret has %s", name, data[certs.AuthorityCert])
-		}
+		expect.That(t, (data != nil) == (tt.owner == "lockstep") && (data == nil || kept != tt.renews),
+			"%s: the Secret has %s", name, data[certs.AuthorityCert])
 		if made := objects[authorityName]; data != nil && (made.GetAnnotations()["lockstep.dev/made"] == time.Now().UTC().Format(time.DateOnly)) != tt.renews {
 			t.Errorf("%s: made %s", name, made.GetAnnotations())
 		}
@@ -194,12 +184,9 @@ func TestTheChartRefusesForeignWebhooks(t *testing.T) {
 			live.Annotations = map[string]string{"meta.helm.sh/release-name": tt.release}
 		}
 		_, err := renderAs(t, clusterWith(live), tt.options, values(t, ownCertificates))
-		if (err != nil) != tt.refuses {
-			t.Errorf("%s: %v", name, err)
-		}
-		if want := `--patch '{"webhooks":[{"$patch":"delete","name":"vpod.kb.io"}]}'`; err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v lacks %s", name, err, want)
-		}
+		expect.That(t, (err != nil) == tt.refuses, "%s: %v", name, err)
+		want := `--patch '{"webhooks":[{"$patch":"delete","name":"vpod.kb.io"}]}'`
+		expect.That(t, err == nil || strings.Contains(err.Error(), want), "%s: %v lacks %s", name, err, want)
 	}
 }
 
@@ -238,12 +225,9 @@ func TestTheChartKeepsOlderAuthorities(t *testing.T) {
 
 // Without a cluster the chart would make another authority each time, and refuses.
 func TestWithoutAClusterTheChartMakesNoAuthority(t *testing.T) {
-	if _, err := render(t, namespace, values(t, ownCertificates)); err == nil || !strings.Contains(err.Error(), "certificates.caBundle") {
-		t.Errorf("got %v", err)
-	}
+	_, err := render(t, namespace, values(t, ownCertificates))
+	expect.That(t, err != nil && strings.Contains(err.Error(), "certificates.caBundle"), "got %v", err)
 	for _, text := range []string{`{certificates: {source: CertManager}}`, `{certificates: {source: Operator}, protectOnly: true}`} {
-		if objects := mustRender(t, text); objects[authorityName] != nil {
-			t.Errorf("%s renders an authority", text)
-		}
+		expect.That(t, mustRender(t, text)[authorityName] == nil, "%s renders an authority", text)
 	}
 }

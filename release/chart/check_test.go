@@ -36,9 +36,8 @@ func TestCheckExpectsWhatTheChartInstalls(t *testing.T) {
 				}
 			}
 			expected := expect.Value(install.Expect(t.Context(), server.Build(), nil))(t)
-			if expected.Namespace != tt.in || expected.Command != "helm upgrade" || !expected.ConfigRead {
-				t.Errorf("namespace %q, command %q, configuration read: %t", expected.Namespace, expected.Command, expected.ConfigRead)
-			}
+			expect.That(t, expected.Namespace == tt.in && expected.Command == "helm upgrade" && expected.ConfigRead,
+				"namespace %q, command %q, configuration read: %t", expected.Namespace, expected.Command, expected.ConfigRead)
 			for _, want := range expected.Objects {
 				got := rendered[title(want)]
 				switch {

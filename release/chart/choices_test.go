@@ -26,9 +26,7 @@ func TestChoices(t *testing.T) {
 	for name, tt := range choices {
 		t.Run(name, func(t *testing.T) {
 			got := mustRender(t, string(tt.Values))[tt.Object]
-			if got == nil {
-				t.Fatalf("%s is not rendered", tt.Object)
-			}
+			expect.Must(t, got != nil, "%s is not rendered", tt.Object)
 			expect.Equalf[any](t, tt.Want, part(got.Object, tt.Want), "%s", tt.Object)
 		})
 	}
@@ -69,15 +67,12 @@ func TestAnotherNamespace(t *testing.T) {
 		`{protection: {exemptNamespaces: []}, metrics: {monitor: ServiceMonitor}, podDisruptionBudget: {enabled: true}}`)))(t)
 	for name, u := range objects {
 		text := expect.Value(u.MarshalJSON())(t)
-		if strings.Contains(string(text), "lws-system") {
-			t.Errorf("%s refers to lws-system", name)
-		}
+		expect.That(t, !strings.Contains(string(text), "lws-system"), "%s refers to lws-system", name)
 	}
 	policy := objects["MutatingAdmissionPolicyBinding /barrier.protection.lockstep.dev"]
 	selector, _, _ := unstructured.NestedFieldNoCopy(policy.Object, "spec", "matchResources", "namespaceSelector", "matchExpressions")
-	if text, _ := json.Marshal(selector); !strings.Contains(string(text), `"elsewhere"`) {
-		t.Errorf("the operator's namespace is not exempt: %s", text)
-	}
+	text, _ := json.Marshal(selector)
+	expect.That(t, strings.Contains(string(text), `"elsewhere"`), "the operator's namespace is not exempt: %s", text)
 }
 
 // TestAlertsIgnoreTheirSettings: each alert has its own severity and duration, and a name without an alert is an error.
@@ -101,9 +96,8 @@ func TestAlertsIgnoreTheirSettings(t *testing.T) {
 		})
 	})
 	for _, misspelt := range []string{`severities: {LockstepSetDwon: page}`, `durations: {LockstepSetDwon: 1h}`} {
-		if _, err := render(t, "lws-system", values(t, "{metrics: {alerts: true, "+misspelt+"}}")); err == nil || !strings.Contains(err.Error(), "LockstepSetDwon") {
-			t.Errorf("%s: %v", misspelt, err)
-		}
+		_, err := render(t, "lws-system", values(t, "{metrics: {alerts: true, "+misspelt+"}}"))
+		expect.That(t, err != nil && strings.Contains(err.Error(), "LockstepSetDwon"), "%s: %v", misspelt, err)
 	}
 }
 
@@ -113,9 +107,7 @@ func TestMonitoring(t *testing.T) {
 	rules := map[string]any{}
 	expect.OK(t, yaml.Unmarshal(readFile(t, filepath.Join(chartDir, "files/alerts.yaml")), &rules))
 	rule := objects["PrometheusRule lws-system/lws-controller-manager"]
-	if rule == nil {
-		t.Fatal("no PrometheusRule is rendered")
-	}
+	expect.Must(t, rule != nil, "no PrometheusRule is rendered")
 	expect.Equalf[any](t, rules, rule.Object["spec"], "rules")
 	expect.Equalf(t, "p", rule.GetLabels()["release"], "labels %v", rule.GetLabels())
 	files, err := filepath.Glob(filepath.Join(chartDir, "files/dashboards/*.json"))

@@ -95,13 +95,9 @@ func TestANewerDefinitionIsNotReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := renderAs(t, clusterWith(tt.cluster...), upgrade, values(t, ``))
-			if (err != nil) != (tt.lost != nil) {
-				t.Fatal(err)
-			}
+			expect.Must(t, (err != nil) == (tt.lost != nil), "%v", err)
 			for _, path := range tt.lost {
-				if !strings.Contains(err.Error(), "\n  "+path+"\n") {
-					t.Errorf("%s is not named: %v", path, err)
-				}
+				expect.Says(t, err.Error(), "\n  "+path+"\n", path)
 			}
 		})
 	}
@@ -129,11 +125,7 @@ func TestNoDefinitionIsDeleted(t *testing.T) {
 	} {
 		u := decode(t, name, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: `+name+`, annotations: `+annotations+`}}`)
 		_, err := renderAs(t, clusterWith(u), upgrade, values(t, ``))
-		if (err != nil) != refuses {
-			t.Errorf("annotations %s: %v", annotations, err)
-		}
-		if refuses && !strings.Contains(err.Error(), name) {
-			t.Errorf("the definition is not named: %v", err)
-		}
+		expect.That(t, (err != nil) == refuses, "annotations %s: %v", annotations, err)
+		expect.That(t, !refuses || strings.Contains(err.Error(), name), "the definition is not named: %v", err)
 	}
 }

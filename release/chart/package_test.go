@@ -19,9 +19,7 @@ func TestPackage(t *testing.T) {
 	expect.OK(t, os.CopyFS(again, os.DirFS(chartDir)))
 	release := Release{Version: "v1.2.3-4-gabc", Image: "registry.example:5000/lockstep:v1@sha256:00", Created: time.Unix(1700000000, 0)}
 	first, second := pack(t, release, chartDir), pack(t, release, again)
-	if !bytes.Equal(first, second) {
-		t.Fatal("the archives differ")
-	}
+	expect.Must(t, bytes.Equal(first, second), "the archives differ")
 	chart := expect.Value(loader.LoadArchive(bytes.NewReader(first)))(t)
 	expect.Equal(t, "1.2.3-4-gabc", chart.Metadata.Version)
 	expect.Equal(t, "v1.2.3-4-gabc", chart.Metadata.AppVersion)
@@ -30,9 +28,8 @@ func TestPackage(t *testing.T) {
 		t.Errorf("the image is %v", image)
 	}
 	former, err := helm3.LoadArchive(bytes.NewReader(first))
-	if err != nil || len(former.Templates) != len(chart.Templates) || len(former.Files) != len(chart.Files) {
-		t.Errorf("Helm 3 reads another chart: %v", err)
-	}
+	expect.That(t, err == nil && len(former.Templates) == len(chart.Templates) && len(former.Files) == len(chart.Files),
+		"Helm 3 reads another chart: %v", err)
 }
 
 func pack(t *testing.T, release Release, dir string) []byte {

@@ -92,9 +92,7 @@ func renderAs(t *testing.T, server engine.ClientProvider, options common.Release
 			if u == nil {
 				continue
 			}
-			if objects[title(u)] != nil {
-				t.Errorf("%s is rendered twice", title(u))
-			}
+			expect.That(t, objects[title(u)] == nil, "%s is rendered twice", title(u))
 			objects[title(u)] = u
 		}
 	}
@@ -110,9 +108,7 @@ func decode(t *testing.T, name, document string) *unstructured.Unstructured {
 	if len(u.Object) == 0 {
 		return nil
 	}
-	if u.GetKind() == "" || u.GetName() == "" {
-		t.Fatalf("%s: no object:\n%.500s", name, document)
-	}
+	expect.Must(t, u.GetKind() != "" && u.GetName() != "", "%s: no object:\n%.500s", name, document)
 	return u
 }
 

@@ -22,9 +22,8 @@ func budget(t *testing.T, figure string) float64 {
 	file := struct {
 		Figures map[string]struct{ Target float64 }
 	}{}
-	if err := yaml.Unmarshal(readFile(t, "../../test/bench/budget.yaml"), &file); err != nil || file.Figures[figure].Target == 0 {
-		t.Fatalf("no figure %s: %v", figure, err)
-	}
+	err := yaml.Unmarshal(readFile(t, "../../test/bench/budget.yaml"), &file)
+	expect.Must(t, err == nil && file.Figures[figure].Target != 0, "no figure %s: %v", figure, err)
 	return file.Figures[figure].Target
 }
 
@@ -34,21 +33,16 @@ var sizeRow = regexp.MustCompile(`(?m)^\| ([\d,]+) \| ([0-9]+[GM]i) \|`)
 func TestMemoryLimitHoldsTheBudget(t *testing.T) {
 	const benched = 8000 // pods of restart-1000x8
 	rows, isDefault := sizeRow.FindAllStringSubmatch(string(readFile(t, "../../docs/how-to/install.md")), -1), false
-	if len(rows) < 3 {
-		t.Fatalf("%d rows", len(rows))
-	}
+	expect.Must(t, len(rows) >= 3, "%d rows", len(rows))
 	operator := mustRender(t, `{}`)[operatorName]
 	containers, _, _ := unstructured.NestedSlice(operator.Object, "spec", "template", "spec", "containers")
 	limit, _, _ := unstructured.NestedString(containers[0].(map[string]any), "resources", "limits", "memory")
 	for _, row := range rows {
 		pods := expect.Value(strconv.Atoi(strings.ReplaceAll(row[1], ",", "")))(t)
 		memory, needed := resource.MustParse(row[2]), budget(t, "restart-1000x8.rss-mib")*float64(pods)/benched+budget(t, "release-1000.rss-mib-above-idle")+attack
-		if least := resource.NewQuantity(int64(needed)<<20, resource.BinarySI); memory.Cmp(*least) < 0 {
-			t.Errorf("%d pods: %s, and %s are needed", pods, row[2], least)
-		}
+		least := resource.NewQuantity(int64(needed)<<20, resource.BinarySI)
+		expect.That(t, memory.Cmp(*least) >= 0, "%d pods: %s, and %s are needed", pods, row[2], least)
 		isDefault = isDefault || row[2] == limit
 	}
-	if !isDefault {
-		t.Errorf("the limit of the chart, %q, has no row", limit)
-	}
+	expect.That(t, isDefault, "the limit of the chart, %q, has no row", limit)
 }

@@ -33,9 +33,7 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 		readme: withTable(t, readFile(t, readme), all), filepath.Join(chartDir, "values.schema.json"): schemaOf(t, all),
 	} {
 		if !*update {
-			if !bytes.Equal(want, readFile(t, path)) {
-				t.Errorf("%s is not current: run make generate", path)
-			}
+			expect.That(t, bytes.Equal(want, readFile(t, path)), "%s is not current: run make generate", path)
 			continue
 		}
 		expect.OK(t, os.WriteFile(path, want, 0o600))
@@ -75,9 +73,7 @@ func fields(t *testing.T, of *yaml.Node, path string) (all []value) {
 		key, node := of.Content[i], of.Content[i+1]
 		v := value{name: key.Value, path: strings.TrimPrefix(path+"."+key.Value, "."), node: node, marks: map[string]string{}}
 		v.comment(key.HeadComment)
-		if v.text == "" {
-			t.Fatalf("values.yaml:%d: %s has no comment", key.Line, v.path)
-		}
+		expect.Must(t, v.text != "", "values.yaml:%d: %s has no comment", key.Line, v.path)
 		if node.Kind == yaml.MappingNode && v.marks["type"] == "" {
 			v.fields = fields(t, node, v.path)
 		}
@@ -121,9 +117,7 @@ func TestManifestsAreCopies(t *testing.T) {
 		for _, source := range sources {
 			want, _ := os.ReadFile(source)
 			got, err := os.ReadFile(filepath.Join(chartDir, "files/manifests", dir, filepath.Base(source)))
-			if err != nil || !bytes.Equal(want, got) {
-				t.Errorf("%s is not current: run make generate (%v)", source, err)
-			}
+			expect.That(t, err == nil && bytes.Equal(want, got), "%s is not current: run make generate (%v)", source, err)
 		}
 	}
 }
@@ -141,9 +135,7 @@ func TestEveryValueIsRead(t *testing.T) {
 		if !isNested {
 			name = block
 		}
-		if !isPassedOn && !strings.Contains(templates, name) {
-			t.Errorf("no template reads %s", v.path)
-		}
+		expect.That(t, isPassedOn || strings.Contains(templates, name), "no template reads %s", v.path)
 	}
 }
 
@@ -175,16 +167,14 @@ func TestUnknownAndWrongValuesAreErrors(t *testing.T) {
 		`{affinity: {nodeAffinities: {}}}`, `{tolerations: [{keys: a}]}`, `{resources: {request: {}}}`, `{metrics: {labels: {a: 1}}}`,
 		`{nodeSelector: {a: true}}`, `{webhook: {url: "http://a"}}`, `{featureGates: {A: "yes"}}`, `{crashLogLines: -1}`,
 	} {
-		if _, err := render(t, namespace, values(t, text)); err == nil {
-			t.Errorf("accepted: %s", text)
-		}
+		_, err := render(t, namespace, values(t, text))
+		expect.That(t, err != nil, "accepted: %s", text)
 	}
 	for _, text := range []string{
 		`{image: {}}`, `{certificates: {source: Secret}}`, `{metrics: {monitor: PodMonitor}}`, `{protectOnly: true, protection: {enabled: false}}`,
 	} {
-		if _, err := render(t, namespace, values(t, text)); err == nil {
-			t.Errorf("accepted values that do not fit together: %s", text)
-		}
+		_, err := render(t, namespace, values(t, text))
+		expect.That(t, err != nil, "accepted values that do not fit together: %s", text)
 	}
 }
 
@@ -196,9 +186,7 @@ var table = regexp.MustCompile("(?s)" + begin + ".*" + end)
 // withTable returns a README with the table of values.
 func withTable(t *testing.T, readme []byte, all []value) []byte {
 	t.Helper()
-	if !table.Match(readme) {
-		t.Fatalf("README.md: want the lines %q and %q", begin, end)
-	}
+	expect.Must(t, table.Match(readme), "README.md: want the lines %q and %q", begin, end)
 	rows := []byte(begin + "| value | default | what it is |\n| --- | --- | --- |\n")
 	for _, v := range leaves(all) {
 		var byDefault any
@@ -281,9 +269,7 @@ func (v value) schema(t *testing.T) *jsonschema.Schema {
 	}
 	item, isList := strings.CutPrefix(cmp.Or(v.marks["type"], v.node.Tag), "[]")
 	of, found := types[item]
-	if !found {
-		t.Fatalf("values.yaml: %s: no type %q: write a line +type=…", v.path, item)
-	}
+	expect.Must(t, found, "values.yaml: %s: no type %q: write a line +type=…", v.path, item)
 	if isList {
 		of = reflect.SliceOf(of)
 	}

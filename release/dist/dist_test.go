@@ -93,9 +93,8 @@ func (o Options) make(t *testing.T, private *ecdsa.PrivateKey) string {
 func TestTheSameSourcesGiveTheSameRelease(t *testing.T) {
 	private, _ := newKey(t)
 	one, other := options(t).make(t, private), options(t).make(t, private)
-	if made, err := os.ReadDir(one); err != nil || len(made) != 2*len(programs)*len(released)+4 {
-		t.Fatalf("%d files, %v", len(made), err)
-	}
+	made, err := os.ReadDir(one)
+	expect.Must(t, err == nil && len(made) == 2*len(programs)*len(released)+4, "%d files, %v", len(made), err)
 	if out, err := exec.Command("diff", "-r", one, other).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -128,17 +127,14 @@ func checkTar(t *testing.T, from io.Reader, want map[string][]byte) {
 	for range len(want) {
 		header := expect.Value(files.Next())(t)
 		text, err := io.ReadAll(files)
-		if err != nil || !bytes.Equal(text, want[header.Name]) {
-			t.Errorf("%s: %v", header.Name, err)
-		}
+		expect.That(t, err == nil && bytes.Equal(text, want[header.Name]), "%s: %v", header.Name, err)
 		executable := slices.Contains(programs, header.Name)
 		if header.Uid != 0 || header.Uname != "" || header.ModTime.Unix() != 1_700_000_000 || (header.Mode == 0o755) != executable {
 			t.Errorf("%+v", header)
 		}
 	}
-	if _, err := files.Next(); err != io.EOF {
-		t.Errorf("the archive goes on: %v", err)
-	}
+	_, err := files.Next()
+	expect.That(t, err == io.EOF, "the archive goes on: %v", err)
 }
 
 // verify runs the commands of the page in a directory, with a public key.
@@ -171,9 +167,7 @@ func blockWith(t *testing.T, text string) string {
 func TestAReleaseIsVerified(t *testing.T) {
 	for _, tool := range []string{"openssl", "sha256sum"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("CI") != "" {
-				t.Fatal(err)
-			}
+			expect.Must(t, os.Getenv("CI") == "", "%v", err)
 			t.Skipf("%s is not installed: the commands of the page do not run", tool)
 		}
 	}
@@ -204,9 +198,8 @@ func TestAReleaseIsVerified(t *testing.T) {
 		dir := t.TempDir()
 		expect.OK(t, os.CopyFS(dir, os.DirFS(made)))
 		expect.OK(t, c.change(dir))
-		if err := verify(t, dir, c.key); (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		err := verify(t, dir, c.key)
+		expect.That(t, (err == nil) == c.ok, "%s: %v", c.name, err)
 	}
 }
 
@@ -238,7 +231,6 @@ func TestKrewInstallsThePlugin(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	said, err := exec.Command(filepath.Join(os.Getenv("KREW_ROOT"), "bin", plugin)).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "here is "+plugin) {
-		t.Errorf("the installed plugin: %v\n%s", err, said)
-	}
+	expect.That(t, err == nil && strings.Contains(string(said), "here is "+plugin),
+		"the installed plugin: %v\n%s", err, said)
 }

@@ -42,36 +42,27 @@ func lifecycle(t *testing.T, h tool) {
 	authority := authorityOf(t)
 
 	unschedulable := merged(map[string]any{"nodeSelector": map[string]any{"no": "such-node"}, "replicas": 3})
-	if err := h.upgrade(release, namespace, chartDir, unschedulable, options{wait: 10 * time.Second}); err == nil {
-		t.Error("an upgrade whose operator cannot run is reported as well")
-	}
+	expect.That(t, h.upgrade(release, namespace, chartDir, unschedulable, options{wait: 10 * time.Second}) != nil,
+		"an upgrade whose operator cannot run is reported as well")
 	s.wantAll("failed upgrade")
 	must(t, "rollback", h.rollback(release, namespace, 2))
 	s.wantAll("rollback")
 	s.wantServed("rolled-back")
 
 	newerDefinition(t, h, s)
-	if !bytes.Equal(authorityOf(t), authority) {
-		t.Error("an upgrade made another authority")
-	}
+	expect.That(t, bytes.Equal(authorityOf(t), authority), "an upgrade made another authority")
 	rotated(t, h, s)
 	ownAuthority(t, h, s)
 
 	authority = authorityOf(t)
 	must(t, "uninstall", h.uninstall(release, namespace))
-	if crd(t, setsName) == nil {
-		t.Fatal("uninstall deleted the definition")
-	}
-	if !bytes.Equal(authorityOf(t), authority) {
-		t.Error("uninstall deleted the authority")
-	}
+	expect.Must(t, crd(t, setsName) != nil, "uninstall deleted the definition")
+	expect.That(t, bytes.Equal(authorityOf(t), authority), "uninstall deleted the authority")
 	s.wantAll("uninstall")
 	for kind, name := range map[string]string{
 		"MutatingWebhookConfiguration": "lws-mutating-webhook-configuration", "ValidatingAdmissionPolicy": "lockstep-labels",
 	} {
-		if get(t, "admissionregistration.k8s.io/v1", kind, "", name) != nil {
-			t.Errorf("uninstall left %s %s", kind, name)
-		}
+		expect.That(t, get(t, "admissionregistration.k8s.io/v1", kind, "", name) == nil, "uninstall left %s %s", kind, name)
 	}
 
 	must(t, "install again", h.install(release, namespace, chartDir, merged(nil), wait))
@@ -99,9 +90,7 @@ func upgradeFromFormer(t *testing.T, h tool) *scene {
 
 	values, o := merged(map[string]any{"replicas": 3}), options{wait: patience}
 	if err := h.upgrade(release, namespace, chartDir, values, o); err != nil {
-		if !h.is4 || !strings.Contains(err.Error(), "caBundle") {
-			t.Fatal(err)
-		}
+		expect.Must(t, h.is4 && strings.Contains(err.Error(), "caBundle"), "%v", err)
 		o.forces = true // the former operator owns the bundles
 		must(t, "upgrade", h.upgrade(release, namespace, chartDir, values, o))
 	}
@@ -128,9 +117,7 @@ func rotated(t *testing.T, h tool, s *scene) {
 	writes := drill.NewWrites(t.Context(), bed.Client, s.Set("plain"))
 	must(t, "delete the authority", bed.Client.Delete(t.Context(), authoritySecret()))
 	must(t, "upgrade", h.upgrade(release, namespace, chartDir, merged(nil), options{wait: patience}))
-	if bytes.Equal(authorityOf(t), before) {
-		t.Fatal("the authority is the same")
-	}
+	expect.Must(t, !bytes.Equal(authorityOf(t), before), "the authority is the same")
 	s.awaitSigned(bed.Operator.Webhooks)
 	must(t, "end the rotation", h.upgrade(release, namespace, chartDir, merged(map[string]any{"certificates": map[string]any{"dropOlder": true}}), options{wait: patience}))
 	hooks, _, _ := unstructured.NestedSlice(get(t, "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "lws-mutating-webhook-configuration").Object, "webhooks")
@@ -150,15 +137,12 @@ func ownAuthority(t *testing.T, h tool, s *scene) {
 	must(t, "create the authority", bed.Client.Create(t.Context(), secret))
 	given := merged(map[string]any{"certificates": map[string]any{"caBundle": string(secret.Data[certs.AuthorityCert])}})
 	err = h.upgrade(release, namespace, chartDir, given, options{wait: patience})
-	if err == nil || !strings.Contains(err.Error(), "helm.sh/resource-policy=keep") {
-		t.Fatalf("an upgrade that deletes the authority: %v", err)
-	}
+	expect.Must(t, err != nil && strings.Contains(err.Error(), "helm.sh/resource-policy=keep"),
+		"an upgrade that deletes the authority: %v", err)
 	keep := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"helm.sh/resource-policy":"keep"}}}`))
 	must(t, "keep the authority", bed.Client.Patch(t.Context(), authoritySecret(), keep))
 	must(t, "upgrade", h.upgrade(release, namespace, chartDir, given, options{wait: patience}))
-	if !bytes.Equal(authorityOf(t), secret.Data[certs.AuthorityCert]) {
-		t.Fatal("the upgrade changed the authority")
-	}
+	expect.Must(t, bytes.Equal(authorityOf(t), secret.Data[certs.AuthorityCert]), "the upgrade changed the authority")
 	s.awaitSigned(bed.Operator.Webhooks)
 }
 
@@ -195,17 +179,11 @@ func newerDefinition(t *testing.T, h tool, s *scene) {
 		return unstructured.SetNestedMap(version, map[string]any{"type": "string"}, newField...)
 	})
 	err := h.upgrade(release, namespace, chartDir, merged(nil), options{})
-	if err == nil || !strings.Contains(err.Error(), "spec.placement") {
-		t.Errorf("an upgrade that loses a field: %v", err)
-	}
-	if !hasNewField(t) {
-		t.Error("the refused upgrade removed the field")
-	}
+	expect.ErrorSays(t, err, "spec.placement")
+	expect.That(t, hasNewField(t), "the refused upgrade removed the field")
 	keep := merged(map[string]any{"crds": map[string]any{"keepFields": true}})
 	must(t, "upgrade that keeps fields", h.upgrade(release, namespace, chartDir, keep, options{wait: patience}))
-	if !hasNewField(t) {
-		t.Error("the upgrade removed the field that it was to keep")
-	}
+	expect.That(t, hasNewField(t), "the upgrade removed the field that it was to keep")
 	s.wantAll("upgrade over a newer definition")
 	editVersion(t, func(version map[string]any) error {
 		unstructured.RemoveNestedField(version, newField...)
@@ -240,9 +218,7 @@ func freed(t *testing.T, h tool, s *scene) {
 	must(t, "stop the operator", bed.Operator.Kill())
 	must(t, "lockstep uninstall", lockstep("uninstall", "--keep-sets"))
 	claims := s.Claims()
-	if len(claims) == 0 {
-		t.Error("no PVC is left to check")
-	}
+	expect.That(t, len(claims) > 0, "no PVC is left to check")
 	for name, claim := range claims {
 		s.Want("finalizers of "+name, drill.Lacking("barrier", false, strings.Contains(strings.Join(claim.Finalizers, " "), "protection.lockstep.dev")))
 	}

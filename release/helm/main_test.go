@@ -182,9 +182,7 @@ func remove(t *testing.T, name string) {
 
 func must(t *testing.T, what string, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	expect.OKf(t, err, "%s", what)
 }
 
 // lockstep runs the program against the control plane.

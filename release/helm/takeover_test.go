@@ -88,9 +88,8 @@ func upgraded(t *testing.T, h tool, former, dir string, set map[string]any) {
 	o := options{takes: true, wait: patience}
 	err := h.upgrade(former, namespace, chartDir, set, o)
 	if dir == "templates" {
-		if err == nil || !strings.Contains(err.Error(), otherName) {
-			t.Fatalf("an upgrade that deletes %s: %v", otherName, err)
-		}
+		expect.Must(t, err != nil && strings.Contains(err.Error(), otherName),
+			"an upgrade that deletes %s: %v", otherName, err)
 		keep := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"helm.sh/resource-policy":"keep"}}}`))
 		must(t, "keep the definition", bed.Client.Patch(t.Context(), crd(t, otherName), keep))
 		err = h.upgrade(former, namespace, chartDir, set, o)
@@ -103,9 +102,8 @@ func upgraded(t *testing.T, h tool, former, dir string, set map[string]any) {
 func installed(t *testing.T, h tool, set map[string]any) {
 	o := options{takes: true, wait: patience}
 	err := h.install(release, namespace, chartDir, set, o)
-	if err == nil || !strings.Contains(err.Error(), foreignWebhooks) {
-		t.Fatalf("an install that leaves webhooks: %v", err)
-	}
+	expect.Must(t, err != nil && strings.Contains(err.Error(), foreignWebhooks),
+		"an install that leaves webhooks: %v", err)
 	configuration := object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "lws-validating-webhook-configuration")
 	must(t, "remove the other's webhooks", bed.Client.Patch(t.Context(), configuration, client.RawPatch(types.StrategicMergePatchType, []byte(foreignWebhooks))))
 	o.forces = true // the other owns the bundles
@@ -120,9 +118,7 @@ func taken(t *testing.T, fullname string) {
 	deployment := get(t, "apps/v1", "Deployment", namespace, fullname+"-controller-manager")
 	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 	expect.Equalf[any](t, []any{"/lockstep"}, containers[0].(map[string]any)["command"], "what the Deployment runs")
-	if crd(t, setsName) == nil || crd(t, otherName) == nil {
-		t.Fatal("a definition is gone")
-	}
+	expect.Must(t, crd(t, setsName) != nil && crd(t, otherName) != nil, "a definition is gone")
 	strategy, _, _ := unstructured.NestedString(crd(t, setsName).Object, "spec", "conversion", "strategy")
 	expect.Equalf(t, "None", strategy, "how the definition converts")
 }

@@ -74,20 +74,16 @@ func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command("diff", "-r", first, second).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if blobs, _ := filepath.Glob(filepath.Join(first, "blobs", "*", "*")); len(blobs) < 8 {
-		t.Errorf("an image has only the blobs %v", blobs)
-	}
+	out, err := exec.Command("diff", "-r", first, second).CombinedOutput()
+	expect.That(t, err == nil, "%v\n%s", err, out)
+	blobs, _ := filepath.Glob(filepath.Join(first, "blobs", "*", "*"))
+	expect.That(t, len(blobs) >= 8, "an image has only the blobs %v", blobs)
 }
 
 func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 	o := options(t)
 	index, parts, err := read(o.layoutOf(t))
-	if err != nil || len(parts) != 1+len(architectures) {
-		t.Fatalf("%d parts, %v", len(parts), err)
-	}
+	expect.Must(t, err == nil && len(parts) == 1+len(architectures), "%d parts, %v", len(parts), err)
 	expect.OK(t, validate.Index(index))
 	for i, image := range platforms(t, index) {
 		file := expect.Value(image.ConfigFile())(t)
@@ -96,15 +92,12 @@ func TestAnImageHoldsTheProgramAlone(t *testing.T) {
 			t.Errorf("configuration %+v", file)
 		}
 		layers, err := image.Layers()
-		if err != nil || len(layers) != 1 {
-			t.Fatalf("%d layers, %v", len(layers), err)
-		}
+		expect.Must(t, err == nil && len(layers) == 1, "%d layers, %v", len(layers), err)
 		text := expect.Value(layers[0].Uncompressed())(t)
 		archive := tar.NewReader(text)
 		header, err := archive.Next()
-		if err != nil || header.Name != "lockstep" || header.Mode != 0o555 || header.Uid != 0 {
-			t.Errorf("the layer begins with %+v, %v", header, err)
-		}
+		expect.That(t, err == nil && header.Name == "lockstep" && header.Mode == 0o555 && header.Uid == 0,
+			"the layer begins with %+v, %v", header, err)
 		if _, err := archive.Next(); err != io.EOF {
 			t.Errorf("the layer goes on: %v", err)
 		}
@@ -179,9 +172,8 @@ func (s served) checkSigned(digest v1.Hash, key *ecdsa.PrivateKey) {
 	expect.OK(s.T, err)
 	text, sum := s.content(signed), sha256.Sum256(s.content(signed))
 	der, err := base64.StdEncoding.DecodeString(manifest.Layers[0].Annotations["dev.cosignproject.cosign/signature"])
-	if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, sum[:], der) {
-		s.Errorf("the signature of %s is not made with the key: %v", digest, err)
-	}
+	expect.That(s, err == nil && ecdsa.VerifyASN1(&key.PublicKey, sum[:], der),
+		"the signature of %s is not made with the key: %v", digest, err)
 	var statement struct {
 		Critical struct {
 			Image struct {
@@ -200,9 +192,7 @@ func (s served) materials(image v1.Hash) v1.Image {
 	index, err := remote.Referrers(s.Digest(image.String()), append(s.options, remote.WithFilter("artifactType", "application/spdx+json"))...)
 	expect.OK(s.T, err)
 	all, err := index.IndexManifest()
-	if err != nil || len(all.Manifests) != 1 {
-		s.Fatalf("referrers %+v, %v", all, err)
-	}
+	expect.Must(s, err == nil && len(all.Manifests) == 1, "referrers %+v, %v", all, err)
 	bill, err := remote.Image(s.Digest(all.Manifests[0].Digest.String()), s.options...)
 	expect.OK(s.T, err)
 	return bill
@@ -212,9 +202,7 @@ func (s served) materials(image v1.Hash) v1.Image {
 func (s served) content(artifact v1.Image) []byte {
 	s.Helper()
 	layers, err := artifact.Layers()
-	if err != nil || len(layers) != 1 {
-		s.Fatalf("%d layers, %v", len(layers), err)
-	}
+	expect.Must(s, err == nil && len(layers) == 1, "%d layers, %v", len(layers), err)
 	content, err := layers[0].Uncompressed()
 	expect.OK(s.T, err)
 	text, err := io.ReadAll(content)
@@ -276,16 +264,13 @@ func TestWhatIsNoImageIsRefused(t *testing.T) {
 	swapped := filepath.Join(t.TempDir(), "linux_arm64")
 	expect.OK(t, os.CopyFS(swapped, os.DirFS(o.Programs[0])))
 	for want, from := range map[string]string{"GOARCH=amd64": swapped, "no such file": filepath.Join(t.TempDir(), "linux_amd64")} {
-		if _, err := (Options{Programs: []string{from}}).Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		_, err := (Options{Programs: []string{from}}).Write(t.TempDir())
+		expect.That(t, err != nil && strings.Contains(err.Error(), want), "%v, want %q", err, want)
 	}
-	if _, err := Push(t.Context(), t.TempDir(), "registry.example/name:tag", nil); err == nil || !strings.Contains(err.Error(), "make image") {
-		t.Errorf("an empty directory: %v", err)
-	}
+	_, err := Push(t.Context(), t.TempDir(), "registry.example/name:tag", nil)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "make image"), "an empty directory: %v", err)
 	for _, tag := range []string{"", "lockstep", "host/name", "host/name@sha256:x"} {
-		if _, err := Push(t.Context(), o.layoutOf(t), tag, nil); err == nil || !strings.Contains(err.Error(), "HOST/NAME:TAG") {
-			t.Errorf("%q: %v", tag, err)
-		}
+		_, err := Push(t.Context(), o.layoutOf(t), tag, nil)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "HOST/NAME:TAG"), "%q: %v", tag, err)
 	}
 }

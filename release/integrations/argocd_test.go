@@ -54,9 +54,8 @@ func TestArgoCDAndKstatusJudgeSets(t *testing.T) {
 			t.Errorf("%s is %s to kstatus, and %s to Argo CD", name, got, want["status"])
 		}
 		ready := meta.FindStatusCondition(typed(t, set.Object).Status.Conditions, "Ready")
-		if ready == nil || ready.Message != want["message"] {
-			t.Errorf("%s has the condition Ready %+v, and the message %q", name, ready, want["message"])
-		}
+		expect.That(t, ready != nil && ready.Message == want["message"],
+			"%s has the condition Ready %+v, and the message %q", name, ready, want["message"])
 		delete(left, name)
 	}
 	expect.Emptyf(t, sorted(left), "what health_test.yaml lacks")
@@ -66,9 +65,8 @@ func TestArgoCDAndKstatusJudgeSets(t *testing.T) {
 // them.
 func TestArgoCDAndKstatusJudgeEditedSets(t *testing.T) {
 	for _, name := range sorted(edits) {
-		if got := run(t, "health.lua", edited(t, name)); got["status"] != "Progressing" || got["message"] == "" {
-			t.Errorf("%s: %v", name, got)
-		}
+		got := run(t, "health.lua", edited(t, name))
+		expect.That(t, got["status"] == "Progressing" && got["message"] != "", "%s: %v", name, got)
 	}
 	for name, want := range map[string]status.Status{
 		"new": status.InProgressStatus, "not observed": status.InProgressStatus, "being deleted": status.TerminatingStatus,
@@ -141,9 +139,7 @@ func restartedAt(t *testing.T, after map[string]any) time.Time {
 		return time.Now()
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Error(err)
-	}
+	expect.That(t, err == nil, "%v", err)
 	return at
 }
 
@@ -181,9 +177,8 @@ func TestArgoCDActionTests(t *testing.T) {
 		expect.Equalf(t, pruned(floats(t, want.Object)), pruned(got), "%s of %s", test.Action, test.InputPath)
 		done[test.Action] = true
 	}
-	if len(file.DiscoveryTests) == 0 || len(done) != 4 {
-		t.Errorf("%d discoveries, actions %v", len(file.DiscoveryTests), done)
-	}
+	expect.That(t, len(file.DiscoveryTests) > 0 && len(done) == 4,
+		"%d discoveries, actions %v", len(file.DiscoveryTests), done)
 }
 
 const scripts = "../../integrations/argocd/resource_customizations/leaderworkerset.x-k8s.io/LeaderWorkerSet"
@@ -225,17 +220,13 @@ func run(t *testing.T, script string, set *unstructured.Unstructured) map[string
 	}
 	source := expect.Value(os.ReadFile(filepath.Join(scripts, script)))(t)
 	state.SetGlobal("obj", gopherjson.DecodeValue(state, floats(t, set.Object)))
-	if err := state.DoString(string(source)); err != nil {
-		t.Fatalf("%s: %v", script, err)
-	}
+	expect.OKf(t, state.DoString(string(source)), "%s", script)
 	returned, err := gopherjson.Encode(state.Get(-1))
 	var result map[string]any
 	if err == nil {
 		err = json.Unmarshal(returned, &result)
 	}
-	if err != nil {
-		t.Fatalf("%s returns %s: %v", script, returned, err)
-	}
+	expect.OKf(t, err, "%s returns %s", script, returned)
 	return result
 }
 

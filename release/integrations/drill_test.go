@@ -117,18 +117,15 @@ func allRun(s *drill.Scene, image string, pods int) {
 	s.Check("list pods", s.Client.List(s.Context(), list, client.InNamespace(s.Namespace)))
 	for i := range list.Items {
 		pod := &list.Items[i]
-		if pod.Spec.Containers[0].Image != image || pod.DeletionTimestamp != nil || !drill.PodReady(pod) {
-			s.Errorf("pod %s runs %s: %+v", pod.Name, pod.Spec.Containers[0].Image, pod.Status.Conditions)
-		}
+		expect.That(s, pod.Spec.Containers[0].Image == image && pod.DeletionTimestamp == nil && drill.PodReady(pod),
+			"pod %s runs %s: %+v", pod.Name, pod.Spec.Containers[0].Image, pod.Status.Conditions)
 	}
 	expect.Equalf(s, pods, len(list.Items), "pods")
 }
 
 func want(s *drill.Scene, what string, got []status.Status, want ...status.Status) {
 	s.Helper()
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		s.Errorf("%s: kstatus found %v, want %v", what, got, want)
-	}
+	expect.That(s, fmt.Sprint(got) == fmt.Sprint(want), "%s: kstatus found %v, want %v", what, got, want)
 }
 
 // A set is in progress from its creation, and from each change, until all its groups are ready and run
@@ -147,9 +144,7 @@ func TestToolsFollowARollout(t *testing.T) {
 	want(s, "rollout", f.until(s, t, "a", 2), status.InProgressStatus, status.CurrentStatus)
 
 	out, err := kubectl(s, "get", "lws", "-o", "wide")
-	if err != nil || !strings.Contains(out, "AllGroupsReady") {
-		t.Errorf("kubectl get: %v\n%s", err, out)
-	}
+	expect.That(t, err == nil && strings.Contains(out, "AllGroupsReady"), "kubectl get: %v\n%s", err, out)
 	fmt.Fprint(os.Stderr, out)
 }
 
@@ -175,7 +170,6 @@ func TestToolsSeeAQuota(t *testing.T) {
 	s.Patch(quota, `{"spec":{"hard":{"count/statefulsets.apps":"9"}}}`)
 	waitReady(s, "b")
 	found := f.until(s, t, "b", 1)
-	if len(found) < 3 || found[0] != status.InProgressStatus || found[1] != status.FailedStatus {
-		t.Errorf("kstatus found %v", found)
-	}
+	expect.That(t, len(found) >= 3 && found[0] == status.InProgressStatus && found[1] == status.FailedStatus,
+		"kstatus found %v", found)
 }

@@ -114,9 +114,8 @@ func exported(t *testing.T, object map[string]any) map[string]float64 {
 	t.Helper()
 	var config customResources
 	read(t, "../../integrations/kube-state-metrics/config.yaml", &config)
-	if config.Kind != "CustomResourceStateMetrics" || len(config.Spec.Resources) != 1 {
-		t.Fatalf("configuration %+v", config)
-	}
+	expect.Must(t, config.Kind == "CustomResourceStateMetrics" && len(config.Spec.Resources) == 1,
+		"configuration %+v", config)
 	resource, labels := config.Spec.Resources[0], map[string]string{}
 	if kind := resource.GroupVersionKind; kind.Group+"/"+kind.Version != object["apiVersion"] || kind.Kind != object["kind"] {
 		t.Fatalf("configured for %+v", kind)
@@ -127,9 +126,7 @@ func exported(t *testing.T, object map[string]any) map[string]float64 {
 	all := map[string]float64{}
 	for _, m := range resource.Metrics {
 		samples, err := m.Each.Gauge.samples(object, labels)
-		if err != nil || m.Each.Type != "Gauge" || m.Help == "" {
-			t.Fatalf("%s of type %s: %v", m.Name, m.Each.Type, err)
-		}
+		expect.Must(t, err == nil && m.Each.Type == "Gauge" && m.Help != "", "%s of type %s: %v", m.Name, m.Each.Type, err)
 		for text, value := range samples {
 			all[resource.MetricNamePrefix+"_"+m.Name+text] = value
 		}
@@ -142,9 +139,8 @@ func TestKubeStateMetrics(t *testing.T) {
 	read(t, "testdata/samples.yaml", &want)
 	expect.Equal(t, want, exported(t, floats(t, recorded(t, "backing-off").Object)))
 	for _, name := range names(t) {
-		if n := len(exported(t, floats(t, recorded(t, name).Object))); n < 11 {
-			t.Errorf("%s has %d samples", name, n)
-		}
+		n := len(exported(t, floats(t, recorded(t, name).Object)))
+		expect.That(t, n >= 11, "%s has %d samples", name, n)
 	}
 	const ready = `kube_leaderworkerset_status_replicas_ready{leaderworkerset="w",namespace="ns"}`
 	for _, name := range []string{"new", "not judged at all"} { // a set that no operator has seen

@@ -24,9 +24,7 @@ func read(t *testing.T, file string, into any) {
 	if err == nil {
 		err = yaml.Unmarshal(data, into)
 	}
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
+	expect.OKf(t, err, "%s", file)
 }
 
 // recorded returns a recorded set.
@@ -41,9 +39,7 @@ func recorded(t *testing.T, name string) *unstructured.Unstructured {
 func names(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(records, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no records in %s: %v", records, err)
-	}
+	expect.Must(t, err == nil && len(files) > 0, "no records in %s: %v", records, err)
 	for i, file := range files {
 		files[i] = strings.TrimSuffix(filepath.Base(file), ".yaml")
 	}

@@ -43,11 +43,9 @@ func TestKeysOfAnotherKindAreRefused(t *testing.T) {
 	wider := expect.Value(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t)
 	other := expect.Value(rsa.GenerateKey(rand.Reader, 2048))(t)
 	for _, path := range []string{write(t, wider), write(t, other), filepath.Join(t.TempDir(), "none")} {
-		if key, err := Load(path); err == nil || key != nil {
-			t.Errorf("%s: %v, %v", path, key, err)
-		}
+		key, err := Load(path)
+		expect.That(t, err != nil && key == nil, "%s: %v, %v", path, key, err)
 	}
-	if key, err := Load(""); err != nil || key != nil {
-		t.Errorf("without a path: %v, %v", key, err)
-	}
+	key, err := Load("")
+	expect.That(t, err == nil && key == nil, "without a path: %v, %v", key, err)
 }

@@ -29,9 +29,8 @@ func TestFiguresAreComparedWithTargets(t *testing.T) {
 		{"most", 10, false}, {"most", 11, true}, {"least", 10, false}, {"least", 9, true}, {"other", 99, false},
 	} {
 		missed := b.print(io.Discard, figures{{tt.name, tt.value}})
-		if (missed != nil) != tt.missed || codeOf(missed) != map[bool]int{true: 1}[tt.missed] {
-			t.Errorf("%s of %v: %v", tt.name, tt.value, missed)
-		}
+		expect.That(t, (missed != nil) == tt.missed && codeOf(missed) == map[bool]int{true: 1}[tt.missed],
+			"%s of %v: %v", tt.name, tt.value, missed)
 	}
 	invalid := fmt.Errorf("idle: %w: nothing was touched", errInvalid)
 	expect.Equalf(t, 2, codeOf(errors.Join(b.judge(figure{"most", 11}), invalid)), "the code of an invalid run")
@@ -72,9 +71,7 @@ func TestAftermathDistinguishesIncarnations(t *testing.T) {
 		creates("a-2-1", 9), deletes("kwok", "a-2", 9, http.StatusOK), // in a group that lost no worker
 	}, 1, func(group int) bool { return group == 1 })
 	want := aftermath{hit: 1, leaders: 1, made: 2, most: 2, others: 2, late: 2}
-	if got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	expect.That(t, got == want, "got %+v, want %+v", got, want)
 }
 
 func TestAnswersAreDeletionsOfLeaders(t *testing.T) {
@@ -93,9 +90,8 @@ func TestAnswersAreDeletionsOfLeaders(t *testing.T) {
 
 func TestMedianOfEachFigure(t *testing.T) {
 	runs := []figures{{{"a", 1}, {"b", 9}}, {{"a", 3}, {"b", 7}}, {{"a", 2}, {"b", 8}}}
-	if diff := cmp.Diff(figures{{"a", 2}, {"b", 8}}, medians(runs), cmp.AllowUnexported(figure{})); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	diff := cmp.Diff(figures{{"a", 2}, {"b", 8}}, medians(runs), cmp.AllowUnexported(figure{}))
+	expect.That(t, diff == "", "(-want +got)\n%s", diff)
 }
 
 func seen(uid types.UID, name, group string, ready bool) *corev1.Pod {
@@ -114,20 +110,15 @@ func TestCensusCountsGroups(t *testing.T) {
 	} {
 		s.see(p, true)
 	}
-	if s.whole != 1 || s.allReady() {
-		t.Errorf("%d groups are whole", s.whole)
-	}
+	expect.That(t, s.whole == 1 && !s.allReady(), "%d groups are whole", s.whole)
 	s.see(seen("1-1", "a-1-1", "a-1", true), true)
 	s.fewest = s.whole
 	s.see(seen("0", "a-0", "a", true), true) // an update that changes nothing
-	if !s.allReady() || s.fewest != 2 {
-		t.Errorf("%d groups are whole, at least %d were", s.whole, s.fewest)
-	}
+	expect.That(t, s.allReady() && s.fewest == 2, "%d groups are whole, at least %d were", s.whole, s.fewest)
 	s.see(seen("0", "a-0", "a", true), false)
 	s.see(seen("0'", "a-0", "a", true), true)
-	if !s.allReady() || s.fewest != 1 || s.created != 5 {
-		t.Errorf("%d groups are whole, at least %d were; %d pods were created", s.whole, s.fewest, s.created)
-	}
+	expect.That(t, s.allReady() && s.fewest == 1 && s.created == 5,
+		"%d groups are whole, at least %d were; %d pods were created", s.whole, s.fewest, s.created)
 }
 
 func TestBareStatefulSetsAreCompleteByStatus(t *testing.T) {
@@ -138,16 +129,12 @@ func TestBareStatefulSetsAreCompleteByStatus(t *testing.T) {
 	for _, sts := range s.statefulSets() {
 		s.see(sts, true)
 	}
-	if s.complete() {
-		t.Error("complete without a status")
-	}
+	expect.That(t, !s.complete(), "complete without a status")
 	for _, sts := range s.statefulSets() {
 		sts.Status = appsv1.StatefulSetStatus{AvailableReplicas: *sts.Spec.Replicas, UpdatedReplicas: *sts.Spec.Replicas}
 		s.see(sts, true)
 	}
-	if !s.complete() {
-		t.Errorf("ready: %v", s.stss)
-	}
+	expect.That(t, s.complete(), "ready: %v", s.stss)
 }
 
 func TestReadsPodsCountsLists(t *testing.T) {
@@ -173,9 +160,8 @@ func TestLagIsFromDeletionOfPodToLastChangeOfPVC(t *testing.T) {
 		wrote("x-0", 1.2, http.StatusOK), wrote("x-0", 1.5, http.StatusOK), wrote("x-0", 1.7, http.StatusConflict), wrote("x-1", 2.2, http.StatusOK),
 	}
 	lags, err := lagsOf(requests, "x", 2)
-	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 500 * time.Millisecond}, lags); diff != "" || err != nil {
-		t.Errorf("%v (-want +got)\n%s", err, diff)
-	}
+	diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 500 * time.Millisecond}, lags)
+	expect.That(t, diff == "" && err == nil, "%v (-want +got)\n%s", err, diff)
 	if _, err := lagsOf(requests, "x", 3); !errors.Is(err, errInvalid) {
 		t.Errorf("a PVC without a release: %v", err)
 	}
@@ -190,7 +176,6 @@ func TestAddedAdmissionTimeIsAMedianOfRounds(t *testing.T) {
 	var f figures
 	tellAdmission(&f, "a", []sample{steady, stalled, steady})
 	want := figures{{"a-adds-ms-p50", 1}, {"a-without-ms-p50", 2}, {"a-adds-ms-p99", 2}, {"a-without-ms-p99", 7}}
-	if diff := cmp.Diff(want, f, cmp.AllowUnexported(figure{})); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	diff := cmp.Diff(want, f, cmp.AllowUnexported(figure{}))
+	expect.That(t, diff == "", "(-want +got)\n%s", diff)
 }

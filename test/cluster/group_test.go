@@ -16,6 +16,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -101,9 +102,8 @@ func TestAGroupHasABudgetOfRestarts(t *testing.T) {
 		if counted := entry.Recreations; (counted == nil) != (most == 0) || counted != nil && int(*counted) != most {
 			s.Errorf("counted %v, want %d", counted, most)
 		}
-		if last := entry.Failures[len(entry.Failures)-1]; entry.Leader != before["a-1"] || last.Reason != "OOMKilled" {
-			s.Errorf("the evidence is %+v", entry)
-		}
+		expect.That(s, entry.Leader == before["a-1"] && entry.Failures[len(entry.Failures)-1].Reason == "OOMKilled",
+			"the evidence is %+v", entry)
 		s.Eventually("the set stands still", func() error {
 			now := s.Set("a")
 			for _, c := range now.Status.Conditions {
@@ -242,9 +242,8 @@ func (s *scene) awaitEnd(before map[string]types.UID, parallel bool, leaders ...
 		}
 		first = s.Of(before[leader])
 		for _, rec := range pods {
-			if rec.Last.GetUID() != before[leader] && rec.Deleted < first.Died {
-				s.Errorf("pod %s was deleted before leader %s was gone", rec.Last.GetName(), leader)
-			}
+			expect.That(s, rec.Last.GetUID() == before[leader] || rec.Deleted >= first.Died,
+				"pod %s was deleted before leader %s was gone", rec.Last.GetName(), leader)
 		}
 	}
 }
@@ -308,9 +307,8 @@ func TestGroupsEndAsTheirPolicySays(t *testing.T) {
 		before = s.UIDs()
 		s.end(set, metav1.DeletePropagationForeground)
 		s.awaitEnd(before, true, "a-0", "a-1") // the garbage collector deletes all of them
-		if earlier := s.apart(); earlier < 2*2+2+2+2*2 {
-			s.Errorf("only %d workers of former groups were seen", earlier)
-		}
+		earlier := s.apart()
+		expect.That(s, earlier >= 2*2+2+2+2*2, "only %d workers of former groups were seen", earlier)
 	})
 }
 

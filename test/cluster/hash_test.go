@@ -85,9 +85,8 @@ func TestGroupsWithKeys(t *testing.T) {
 func (s *scene) readKeyed(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) {
 	status := s.answer(bed.Plane, "", "status", set.Name)
 	for _, leader := range leaders {
-		if key := leader.Labels[lwsv1.GroupUniqueHashLabelKey][:7]; !strings.Contains(status, key) {
-			s.Errorf("status does not name group %s:\n%s", key, status)
-		}
+		key := leader.Labels[lwsv1.GroupUniqueHashLabelKey][:7]
+		expect.That(s, strings.Contains(status, key), "status does not name group %s:\n%s", key, status)
 	}
 	for _, verb := range [][]string{{"plan", set.Name}, {"rollout", "status", set.Name}, {"rollout", "history", set.Name}} {
 		s.Logf("%v:\n%s", verb, s.answer(bed.Plane, "", verb...))
@@ -109,9 +108,8 @@ func (s *scene) scaleKeyed() {
 	s.unready(victim)
 	set = s.become(s.Set("a"), `{"spec":{"replicas":2}}`)
 	left := s.awaitKeyed(set)
-	if slices.ContainsFunc(left, func(pod *corev1.Pod) bool { return pod.UID == victim.UID }) {
-		s.Fatalf("the group that was not ready stayed: %v", podNames(left))
-	}
+	expect.Must(s, !slices.ContainsFunc(left, func(pod *corev1.Pod) bool { return pod.UID == victim.UID }),
+		"the group that was not ready stayed: %v", podNames(left))
 	set = s.become(s.Set("a"), `{"spec":{"replicas":0}}`)
 	s.awaitKeyed(set)
 	s.Until("no pod is left", func() bool { return len(s.podsOf(set)) == 0 })
@@ -400,9 +398,7 @@ func TestTakeoverOfGroupsWithKeys(t *testing.T) {
 		}
 	}
 	wrote := slices.DeleteFunc(s.LockstepWrote(since), func(r drill.Request) bool { return r.Resource != "deployments" })
-	if len(wrote) > len(all) {
-		t.Errorf("%d writes of Deployments: %v", len(wrote), wrote)
-	}
+	expect.That(t, len(wrote) <= len(all), "%d writes of Deployments: %v", len(wrote), wrote)
 	s.silentAfterARestart()
 	t.Run("handed back", func(t *testing.T) { keysHandedBack(t, s, other, all) })
 }

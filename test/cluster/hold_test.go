@@ -20,6 +20,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // guard gives the operator a grace of one second, and returns when the policies refuse deletions.
@@ -81,9 +82,7 @@ func refused(err error) bool { return deniedBy(err, "refuse-delete") }
 
 // wantRefused checks that a deletion was denied because of a holder.
 func (s *scene) wantRefused(err error) {
-	if !refused(err) {
-		s.Errorf("the deletion ended with %v", err)
-	}
+	expect.That(s, refused(err), "the deletion ended with %v", err)
 }
 
 // awaitHolders waits until a PVC has exactly these holders.
@@ -357,9 +356,7 @@ func strangersDoNotHold(s *scene) {
 	forged := s.claim("forged")
 	for _, key := range []string{pvc.HoldersAnnotation, pvc.HoldAnnotation, pvc.ReleaseAnnotation} {
 		err := mallory.Patch(s.Context(), forged.DeepCopy(), drill.Merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:"mine"}}}`, key)))
-		if !deniedBy(err, "guard") {
-			s.Errorf("forging %s ended with %v", key, err)
-		}
+		expect.That(s, deniedBy(err, "guard"), "forging %s ended with %v", key, err)
 	}
 	copied := s.newClaim("copied")
 	copied.Annotations = map[string]string{pvc.HoldersAnnotation: "StatefulSet/x", pvc.HoldAnnotation: "mine"}
@@ -442,9 +439,8 @@ func namespaceStays(s *scene) {
 	s.AwaitGone(loose)
 	s.awaitClaims("PVCs are the same", claims)
 	itself := s.awaitCounted()
-	if err := s.Client.Delete(s.Context(), itself.DeepCopy()); !deniedBy(err, "refuse-namespace") {
-		s.Fatalf("its deletion ended with %v", err)
-	}
+	err := s.Client.Delete(s.Context(), itself.DeepCopy())
+	expect.Must(s, deniedBy(err, "refuse-namespace"), "its deletion ended with %v", err)
 	s.Remove(set, propagation(metav1.DeletePropagationBackground))
 	s.Eventually("it may be deleted", func() error { return s.Client.Delete(s.Context(), itself.DeepCopy()) })
 	s.awaitNamespaceGone()
@@ -470,9 +466,8 @@ func mistakeInModeBarrier(s *scene) {
 	s.AwaitEvent("data-a-0-1", "Doomed")
 	found := s.Claims()
 	claim := found["data-a-0-1"]
-	if claim == nil || claim.DeletionTimestamp == nil || claim.Annotations[pvc.HoldersAnnotation] != "" {
-		s.Errorf("the PVC in use is %+v", claim)
-	}
+	expect.That(s, claim != nil && claim.DeletionTimestamp != nil && claim.Annotations[pvc.HoldersAnnotation] == "",
+		"the PVC in use is %+v", claim)
 }
 
 // holdsWithoutOperator: without the operator, a hold stays and can be released.
@@ -480,15 +475,13 @@ func holdsWithoutOperator(s *scene) {
 	claim, deployment := s.wanted()
 	s.Check("kill the operator", bed.Operator.Kill())
 	s.Remove(deployment, propagation(metav1.DeletePropagationBackground))
-	if err := s.Client.Delete(s.Context(), claim.DeepCopy()); !refused(err) || !strings.Contains(err.Error(), "Deployment/deploy") {
-		s.Errorf("the deletion ended with %v", err)
-	}
+	err := s.Client.Delete(s.Context(), claim.DeepCopy())
+	expect.That(s, refused(err) && strings.Contains(err.Error(), "Deployment/deploy"), "the deletion ended with %v", err)
 	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
 	s.Remove(claim)
 	found := s.Claims()
-	if left := found[claim.Name]; left != nil && left.DeletionTimestamp == nil {
-		s.Error("the released and deleted PVC has no deletionTimestamp")
-	}
+	left := found[claim.Name]
+	expect.That(s, left == nil || left.DeletionTimestamp != nil, "the released and deleted PVC has no deletionTimestamp")
 	s.Check("start the operator", bed.Operator.Start())
 	s.AwaitEvent(claim.Name, "Released")
 }

@@ -144,9 +144,7 @@ func TestUpgradeRefusesNoWrite(t *testing.T) {
 // of both.
 func (s *scene) withFormer() (former, present string) {
 	former, present = os.Getenv("LOCKSTEP_FROM"), bed.Operator.Program
-	if former == "" {
-		s.Fatal("LOCKSTEP_FROM: want the path of the former lockstep; run \"make upgrade\"")
-	}
+	expect.Must(s, former != "", "LOCKSTEP_FROM: want the path of the former lockstep; run \"make upgrade\"")
 	out, err := s.swapOperator(former)
 	s.Check("uninstall: "+out, err)
 	s.Cleanup(func() {
@@ -209,9 +207,7 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	}
 	policies := &admissionv1.MutatingAdmissionPolicyList{}
 	s.Check("list policies", s.Client.List(t.Context(), policies))
-	if len(policies.Items) == 0 {
-		t.Fatal("there was no policy to take away")
-	}
+	expect.Must(t, len(policies.Items) > 0, "there was no policy to take away")
 
 	s.Remove(pod, force)
 	out, err = uninstall()
@@ -284,8 +280,6 @@ func TestWithoutLaterFeatures(t *testing.T) {
 
 	found, _, _ := s.Plugin("", "check") // without leader election there is no leader
 	for _, missing := range []string{"MutatingAdmissionPolicy", "maxUnavailable"} {
-		if !strings.Contains(found, missing) {
-			t.Errorf("check does not name %s:\n%s", missing, found)
-		}
+		expect.Says(t, found, missing)
 	}
 }

@@ -80,22 +80,16 @@ func TestPluginOnlyReads(t *testing.T) {
 	expect.Equal(t, 2, status.Ready)
 	expect.Equalf(t, 2, len(status.Groups), "got %+v", status)
 	for _, g := range status.Groups {
-		if !g.Ready || g.ReadyPods != 3 || g.Pods != 3 || len(g.Waiting)+len(g.Ghosts) > 0 {
-			t.Errorf("got %+v", g)
-		}
+		expect.That(t, g.Ready && g.ReadyPods == 3 && g.Pods == 3 && len(g.Waiting)+len(g.Ghosts) <= 0, "got %+v", g)
 	}
 
 	living := s.ask(s.manifest(s.newSet("told", 2, 3, "two")), "plan", "-f", "-")
-	if !living.Exists || !living.has("create ControllerRevision") || !living.has("apply StatefulSet") {
-		t.Errorf("over the living set: got %+v", living)
-	}
+	expect.That(t, living.Exists && living.has("create ControllerRevision") && living.has("apply StatefulSet"),
+		"over the living set: got %+v", living)
 	unborn := s.ask(s.manifest(s.newSet("unborn", 2, 3, "two")), "plan", "-f", "-")
-	if unborn.Exists || !unborn.has("create StatefulSet") || !unborn.has("create Service") {
-		t.Errorf("for a set that is not there: got %+v", unborn)
-	}
-	if found := s.Set("unborn"); found != nil {
-		t.Error("a plan created the set")
-	}
+	expect.That(t, !unborn.Exists && unborn.has("create StatefulSet") && unborn.has("create Service"),
+		"for a set that is not there: got %+v", unborn)
+	expect.That(t, s.Set("unborn") == nil, "a plan created the set")
 	s.steer("status", "told")
 	s.steer("history", "told")
 	s.onlyWrites(func(r drill.Request) bool { return strings.Contains(r.URI, "dryRun=All") })
@@ -164,9 +158,7 @@ func (s *scene) onlyWrites(may func(drill.Request) bool) {
 			s.Errorf("%s %s", r.Verb, r.URI)
 		}
 	}
-	if writes == 0 {
-		s.Error("invalid run: the audit log has no write of the plugin")
-	}
+	expect.That(s, writes != 0, "invalid run: the audit log has no write of the plugin")
 }
 
 // byPlugin reports whether the plugin sent a request.
@@ -179,9 +171,7 @@ func (s *scene) steer(args ...string) string {
 
 // prints runs a command that must succeed and print something.
 func (s *scene) prints(want string, args ...string) {
-	if out := s.answer(bed.Plane, "", args...); !strings.Contains(out, want) {
-		s.Errorf("%v: printed %q, want it to say %q", args, out, want)
-	}
+	expect.Says(s, s.answer(bed.Plane, "", args...), want, args)
 }
 
 // says is prints for a rollout verb.
@@ -270,13 +260,10 @@ func TestRolloutByHand(t *testing.T) {
 	asked := func(number string) string {
 		return `{"metadata":{"annotations":{"` + lwsv1.UndoAnnotationKey + `":"` + number + `"}}}`
 	}
-	if err := s.Client.Patch(s.Context(), s.Set("a"), drill.Merge(asked("7"))); err == nil || !strings.Contains(err.Error(), "has no revision 7") {
-		t.Errorf("undo to revision 7: %v", err)
-	}
+	expect.ErrorSays(t, s.Client.Patch(s.Context(), s.Set("a"), drill.Merge(asked("7"))), "has no revision 7")
 	s.Patch(s.Set("a"), asked("0"))
-	if _, stays := s.Set("a").Annotations[lwsv1.UndoAnnotationKey]; stays {
-		t.Error("the annotation stays")
-	}
+	_, stays := s.Set("a").Annotations[lwsv1.UndoAnnotationKey]
+	expect.That(t, !stays, "the annotation stays")
 	s.awaitGroups("all groups are at the second template", set, map[string]int{imageB: 6})
 
 	// A restart replaces every pod by one of the same template.
@@ -327,9 +314,7 @@ func TestAPausedRolloutIsTakenBack(t *testing.T) {
 				before[leader.Name] = leader.UID
 			}
 		}
-		if len(before) == 0 || len(before) == 4 {
-			s.Fatalf("invalid run: %d groups have the good template", len(before))
-		}
+		expect.Must(s, len(before) > 0 && len(before) != 4, "invalid run: %d groups have the good template", len(before))
 		for _, end := range r.ends {
 			end(s)
 		}
@@ -418,7 +403,5 @@ func TestUsersLearnThatNoOperatorRuns(t *testing.T) {
 		})
 	}
 	out, _, err := s.Plugin("", "rollout", "status", "a", "--as", "viewer", "--as-group", "system:authenticated")
-	if err != nil || !strings.Contains(out, "b8b2488c.x-k8s.io") {
-		t.Errorf("rollout status: got %q, %v", out, err)
-	}
+	expect.That(t, err == nil && strings.Contains(out, "b8b2488c.x-k8s.io"), "rollout status: got %q, %v", out, err)
 }

@@ -133,9 +133,7 @@ func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
 				name = fmt.Sprintf("%s-%d", leader, worker)
 			}
 			pod := s.Pod(name)
-			if pod == nil {
-				t.Fatalf("there is no pod %s", name)
-			}
+			expect.Must(t, pod != nil, "there is no pod %s", name)
 			same(t, name+" labels", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: strconv.Itoa(index),
 				lwsv1.WorkerIndexLabelKey: strconv.Itoa(worker), lwsv1.GroupUniqueHashLabelKey: fmt.Sprintf("%x", sha1.Sum([]byte(s.Namespace+"/"+leader))), lwsv1.RevisionKey: key},
 				part(pod.Labels, "leaderworkerset.sigs.k8s.io/", true))

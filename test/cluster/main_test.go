@@ -99,9 +99,7 @@ func rounds(t *testing.T) int {
 		return 2
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("LOCKSTEP_ROUNDS=%q: want a number of at least 1", text)
-	}
+	expect.Must(t, err == nil && n >= 1, "LOCKSTEP_ROUNDS=%q: want a number of at least 1", text)
 	return n
 }
 
@@ -239,9 +237,7 @@ func (s *scene) settled(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
 func (s *scene) persist(what string, do func() error) {
 	s.Eventually(what, func() error {
 		err := do()
-		if err != nil && !passes(err) {
-			s.Fatalf("%s: %v", what, err)
-		}
+		expect.Must(s, err == nil || passes(err), "%s: %v", what, err)
 		return err
 	})
 }

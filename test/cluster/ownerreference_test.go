@@ -16,6 +16,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // nameConflict is the condition that a foreign object has a name of the set.
@@ -142,9 +143,8 @@ func (s *scene) squat(o client.Object) client.Object {
 // set to take the name.
 func (s *scene) heals(set *lwsv1.LeaderWorkerSet, foreign client.Object) {
 	now := s.Now(foreign)
-	if now == nil || now.GetResourceVersion() != foreign.GetResourceVersion() {
-		s.Fatalf("the foreign object was written: was %v, is %v", foreign, now)
-	}
+	expect.Must(s, now != nil && now.GetResourceVersion() == foreign.GetResourceVersion(),
+		"the foreign object was written: was %v, is %v", foreign, now)
 	resource := strings.ToLower(s.Of(foreign.GetUID()).Kind) + "s"
 	for _, w := range s.LockstepWrote(s.Audited) {
 		refused := w.Verb == "create" && w.Code == http.StatusConflict // the first write finds the name taken
@@ -221,9 +221,8 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	outlast(t)
 	s.silent(since)
 	s.unharmed(before)
-	if born := s.bornInto(set.UID, mark); born != (births{}) {
-		t.Fatalf("created because forged objects went: %+v", born)
-	}
+	born := s.bornInto(set.UID, mark)
+	expect.Must(t, born == (births{}), "created because forged objects went: %+v", born)
 	s.awaitSettled(set)
 }
 

@@ -19,6 +19,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/standin"
 )
 
@@ -156,9 +157,8 @@ func roomForOne(s *scene, scheduling string) {
 	loser := names[1-slices.Index(names, winner)]
 	checkNone := func() {
 		for _, pod := range s.Pods() {
-			if pod.Labels[lwsv1.SetNameLabelKey] == loser && pod.Spec.NodeName != "" {
-				s.Fatalf("pod %s of a gang without room has node %s", pod.Name, pod.Spec.NodeName)
-			}
+			expect.Must(s, pod.Labels[lwsv1.SetNameLabelKey] != loser || pod.Spec.NodeName == "",
+				"pod %s of a gang without room has node %s", pod.Name, pod.Spec.NodeName)
 		}
 	}
 	s.Eventually("the other set has all of its pods", func() error { return drill.Lacking("pods", 8, len(s.podsOf(s.Set(loser)))) })
@@ -212,9 +212,7 @@ func gangLife(s *scene, scheduling string, how ...edit) {
 	s.Remove(s.workerOf(s.leadersOf(set)[0]))
 	s.awaitGrouped("after a worker was lost", set)
 	for _, w := range s.LockstepWrote(mark) {
-		if w.Resource == "workloads" {
-			s.Errorf("the Workload was written though nothing changed: %s", w)
-		}
+		expect.That(s, w.Resource != "workloads", "the Workload was written though nothing changed: %s", w)
 	}
 	s.Remove(set)
 	s.awaitNoGangs()
@@ -269,9 +267,7 @@ func gangsTakenOver(t *testing.T, flags []string, level string) {
 	same(t, "pods and PodGroups", before, uids())
 	unchangedTemplates(t, s, templates)
 	for _, w := range s.LockstepWrote(mark) {
-		if w.Resource == "podgroups" || w.Resource == "workloads" {
-			t.Errorf("Lockstep wrote %s", w)
-		}
+		expect.That(t, w.Resource != "podgroups" && w.Resource != "workloads", "Lockstep wrote %s", w)
 	}
 	set := s.awaitGrouped("scaled", s.become(e.set, `{"spec":{"replicas":3}}`))
 	s.restartGroup(set, "a-0")
@@ -320,14 +316,11 @@ func TestVolcanoPlacesSetsWithScheduling(t *testing.T) {
 	s.restartGroup(set, "a-1")
 	s.Eventually("both groups are gangs again", func() error { return s.notGangs(set, 0, 1) })
 	for _, pod := range s.podsOf(set) {
-		if pod.Spec.SchedulingGroup != nil || pod.Annotations[lwsv1.WorkloadNameAnnotationKey] != "" {
-			t.Errorf("pod %s is in a PodGroup of Kubernetes: %v", pod.Name, pod.Spec.SchedulingGroup)
-		}
+		expect.That(t, pod.Spec.SchedulingGroup == nil && pod.Annotations[lwsv1.WorkloadNameAnnotationKey] == "",
+			"pod %s is in a PodGroup of Kubernetes: %v", pod.Name, pod.Spec.SchedulingGroup)
 	}
 	err := s.Client.Create(s.Context(), s.newSet("b", 2, 3, imageA, scheduledAs(levels["lws"])))
-	if err == nil || !strings.Contains(err.Error(), "the Volcano provider supports the typed API only at replica level") {
-		t.Errorf("a gang of the whole set: %v", err)
-	}
+	expect.ErrorSays(t, err, "the Volcano provider supports the typed API only at replica level")
 	s.Remove(set)
 	s.awaitNothing(set.UID)
 }
@@ -344,9 +337,8 @@ func recreatedLeader(s *scene) {
 		s.Remove(leader)
 		next := drill.Another(s.Scene, leader)
 		s.awaitSettled(set)
-		if *next.Spec.SchedulingGroup.PodGroupName == former.Name {
-			s.Fatalf("leader %s (%s) is in the PodGroup of its predecessor", next.Name, next.UID)
-		}
+		expect.Must(s, *next.Spec.SchedulingGroup.PodGroupName != former.Name,
+			"leader %s (%s) is in the PodGroup of its predecessor", next.Name, next.UID)
 		s.Eventually("the former PodGroup is deleted", func() error {
 			return drill.Lacking("is terminating", true, s.nativePodGroups()[former.Name].DeletionTimestamp != nil)
 		})

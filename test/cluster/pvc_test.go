@@ -18,6 +18,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -330,9 +331,8 @@ func withoutBuiltIn(t *testing.T) {
 	bare := newClaim(metav1.NamespaceDefault, "bare")
 	must(t, bed.Client.Create(t.Context(), bare))
 	bed.MayWrite(bare.Namespace)
-	if slices.Contains(bare.Finalizers, podProtection) {
-		t.Fatalf("invalid run: without us a claim has %v", bare.Finalizers)
-	}
+	expect.Must(t, !slices.Contains(bare.Finalizers, podProtection),
+		"invalid run: without us a claim has %v", bare.Finalizers)
 	must(t, errors.Join(bed.Operator.Start(configured(t, "protection: {alone: true}\n")...), bed.Client.Delete(t.Context(), bare)))
 }
 
@@ -409,18 +409,14 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 	s.Check("kill the operator", bed.Operator.Kill())
 	left := s.Claims()
 	s.Check("start the operator", bed.Operator.Start())
-	if len(left) <= len(used) {
-		t.Fatalf("invalid run: only %d claims were left when the operator was killed", len(left))
-	}
+	expect.Must(t, len(left) > len(used), "invalid run: only %d claims were left when the operator was killed", len(left))
 	s.Eventually("only what is used is left", func() error {
 		left, err := s.PVCs()
 		return errors.Join(err, drill.Lacking("claims", len(used), len(left)))
 	})
 	left = s.Claims()
 	for name, uid := range used {
-		if left[name] == nil || left[name].UID != uid {
-			t.Errorf("claim %s is lost under its pod", name)
-		}
+		expect.That(t, left[name] != nil && left[name].UID == uid, "claim %s is lost under its pod", name)
 	}
 	for _, pod := range pods {
 		s.Remove(pod, force)
@@ -470,9 +466,7 @@ func TestWhatWhyNamesFreesTheClaim(t *testing.T) {
 			s.Remove(claim)
 			s.stays(claim)
 			deeds := s.ask("", "why", "pvc/used").Actions
-			if len(deeds) != tt.deeds {
-				t.Fatalf("%d deeds are named, and %d do: %q", len(deeds), tt.deeds, deeds)
-			}
+			expect.Must(t, len(deeds) == tt.deeds, "%d deeds are named, and %d do: %q", len(deeds), tt.deeds, deeds)
 			for i, deed := range deeds {
 				if i > 0 {
 					s.stays(claim)

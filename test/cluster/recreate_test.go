@@ -172,9 +172,8 @@ func (s *scene) judge(l incarnation, want births) {
 		bornSince[*corev1.Service](s, l.mark), s.revisionsSince(l.mark)))
 	expect.Equalf(s, "", names(found), "created for the previous incarnation")
 	adopted := s.Pick(func(rec *drill.Record) bool { return rec.Born <= l.mark && slices.Contains(rec.Owners, l.set.UID) })
-	if len(adopted) > 0 && l.policy != metav1.DeletePropagationOrphan {
-		s.Fatalf("adopted from the previous incarnation: %s", names(adopted))
-	}
+	expect.Must(s, len(adopted) == 0 || l.policy == metav1.DeletePropagationOrphan,
+		"adopted from the previous incarnation: %s", names(adopted))
 	s.Check("read the audit log", bed.Audit.Sync())
 	created := bed.Audit.Kept(l.audited, func(r drill.Request) bool { return drill.CreatesPod(r) && r.Namespace == s.Namespace })
 	s.Until("the recorder has seen all pods", func() bool { return len(bornSince[*corev1.Pod](s, l.mark)) >= len(created) })
@@ -379,9 +378,8 @@ func stuckPod(t *testing.T, name string, there int, reported bool, held ...int) 
 			s.Eventually("so does the condition", func() error { return s.unnamed(l.set, len(held), name, foreign) })
 			for _, g := range s.ask("", "status", "a").Groups { // the plugin shows which object the group waits for
 				waits := g.ReadyPods == 0 && len(g.Ghosts) > 0 && g.Ghosts[0].Name == name && len(g.Waiting) > 0 && g.Waiting[0].Reason == waiting
-				if waits != (g.Index == held[0]) || g.Ready == slices.Contains(held, g.Index) {
-					t.Errorf("the plugin shows %+v", g)
-				}
+				expect.That(t, waits == (g.Index == held[0]) && g.Ready != slices.Contains(held, g.Index),
+					"the plugin shows %+v", g)
 			}
 			s.Check("the pod was not deleted by force", drill.Lacking("UID", pod.UID, s.Pod(name).UID))
 		}
@@ -493,9 +491,7 @@ func TestRestoreFromABackup(t *testing.T) {
 			now[u.GetUID()] = true
 		}
 		for _, u := range backup {
-			if !now[u.GetUID()] {
-				s.Errorf("%s %s was restored, and replaced", u.GetKind(), u.GetName())
-			}
+			expect.That(s, now[u.GetUID()], "%s %s was restored, and replaced", u.GetKind(), u.GetName())
 		}
 		same(s.T, "pods", 6, len(s.UIDs()))
 	})

@@ -16,6 +16,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // A set waits with a changed template, another lost a worker while no operator runs, and a third is in step. The report
@@ -62,9 +63,7 @@ func TestAReportReplays(t *testing.T) {
 	}
 	files := unpacked(t, archive)
 	for name, text := range files {
-		if strings.Contains(text, "hidden-value") {
-			t.Errorf("%s has a secret", name)
-		}
+		expect.That(t, !strings.Contains(text, "hidden-value"), "%s has a secret", name)
 	}
 
 	replay := &drill.Plane{Program: bed.Plane.Program, Dir: filepath.Join(dir, "replay"), Log: filepath.Join(dir, "local.log")}
@@ -86,9 +85,7 @@ func TestAReportReplays(t *testing.T) {
 			same(t, "why "+claim, asAnswered(text), asAnswered(s.answer(replay, "", "why", "pvc/"+claim)))
 		}
 	}
-	if explained < 18 {
-		t.Errorf("only %d PVCs are explained", explained)
-	}
+	expect.That(t, explained >= 18, "only %d PVCs are explained", explained)
 }
 
 // decided lists the writes of a plan, with the incarnations that they are for. Revisions have other names in a replay.

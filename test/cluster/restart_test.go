@@ -33,9 +33,7 @@ func restartPolicy(policy lwsv1.RestartPolicyType) edit {
 // crash reports the n-th restart of a pod's container.
 func (s *scene) crash(name string, n int) {
 	pod := s.Pod(name)
-	if pod == nil {
-		s.Fatalf("no pod %s to crash", name)
-	}
+	expect.Must(s, pod != nil, "no pod %s to crash", name)
 	s.PatchStatus(pod, fmt.Sprintf(crashed, n))
 }
 
@@ -70,9 +68,7 @@ func (s *scene) awaitRecreated(set *lwsv1.LeaderWorkerSet, before map[string]typ
 // wantKept checks that no pod was replaced, but some.
 func (s *scene) wantKept(before map[string]types.UID, but func(name string) bool) {
 	for name, uid := range s.UIDs() {
-		if uid != before[name] && !but(name) {
-			s.Fatalf("pod %s was replaced", name)
-		}
+		expect.Must(s, uid == before[name] || but(name), "pod %s was replaced", name)
 	}
 }
 
@@ -144,9 +140,8 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 			why = append(why, c.LogUnread)
 		}
 	}
-	if len(why) != 2 || !strings.Contains(why[0], "containerLogs") || why[1] == "" {
-		t.Errorf("why there are no logs: %q", why)
-	}
+	expect.That(t, len(why) == 2 && strings.Contains(why[0], "containerLogs") && why[1] != "",
+		"why there are no logs: %q", why)
 	s.prints("log not read: ", "status", "a")
 	s.prints("| no memory left", "status", "a")
 }
@@ -240,9 +235,7 @@ func TestCrashLoopBacksOff(t *testing.T) {
 	s.prints("recreated at", "status", "a")
 	s.awaitRecreated(set, before, 1)
 	for _, rec := range s.Pick(func(r *drill.Record) bool { return r.Last.GetUID() == before["a-1"] }) {
-		if rec.Gone.Before(due) {
-			t.Errorf("the leader went at %s, and was to go from %s on", rec.Gone, due)
-		}
+		expect.That(t, !rec.Gone.Before(due), "the leader went at %s, and was to go from %s on", rec.Gone, due)
 	}
 	s.Until("the set no longer says so", func() bool {
 		now := s.Set("a")
@@ -275,9 +268,7 @@ func (s *scene) askedToGo(pod *corev1.Pod) error {
 // keeps it until the operator has written its decision onto the leader.
 func (s *scene) drained(name, leader string) {
 	pod := s.Pod(name)
-	if pod == nil {
-		s.Fatalf("no pod %s to drain", name)
-	}
+	expect.Must(s, pod != nil, "no pod %s to drain", name)
 	decided := s.Pod(leader)
 	s.Patch(pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, foreign))
 	s.Check("evict "+name, s.askedToGo(pod))
@@ -316,17 +307,14 @@ func TestDrainedPodsDoNotCount(t *testing.T) {
 	now := s.Set("a")
 	same(t, "groups in the status", 2, len(now.Status.Restarts))
 	for i, r := range now.Status.Restarts {
-		if r.Count != 0 || r.Recreations != nil || r.DueAt.After(r.FailedAt.Time) || len(r.Failures) != 2 {
-			t.Errorf("status of group %d: %+v, want two failures that do not count", i, r)
-		}
+		expect.That(t, r.Count == 0 && r.Recreations == nil && !r.DueAt.After(r.FailedAt.Time) && len(r.Failures) == 2,
+			"status of group %d: %+v, want two failures that do not count", i, r)
 		for _, f := range r.Failures {
 			same(t, "evidence", lwsv1.PodFailure{Pod: []string{"a-0", "a-1-1"}[i], Reason: "PodDeleted"}, lwsv1.PodFailure{Pod: f.Pod, Reason: f.Reason})
 		}
 	}
 	for _, c := range now.Status.Conditions {
-		if c.Type == "RestartBackOff" && c.Status == metav1.ConditionTrue {
-			t.Errorf("a group waits: %s", c.Message)
-		}
+		expect.That(t, c.Type != "RestartBackOff" || c.Status != metav1.ConditionTrue, "a group waits: %s", c.Message)
 	}
 }
 
@@ -362,9 +350,7 @@ func TestARevertedRolloutIsNoFailure(t *testing.T) {
 		s.crash(s.workerOf(leader).Name, 1)
 		s.Until("the failure is counted", func() bool { return len(s.Set("a").Status.Restarts) > 0 })
 		r := s.Set("a").Status.Restarts[0]
-		if r.Count != 1 || r.DueAt.After(r.FailedAt.Time) {
-			s.Errorf("the first failure: %+v", r)
-		}
+		expect.That(s, r.Count == 1 && !r.DueAt.After(r.FailedAt.Time), "the first failure: %+v", r)
 	})
 }
 
@@ -396,9 +382,7 @@ func TestOlderDefinitionDropsTheRecord(t *testing.T) {
 	set := s.settled(s.newSet("a", 2, 2, imageA))
 	s.Eventually("the condition says so", func() error {
 		now := s.Set("a")
-		if len(now.Status.Started) > 0 {
-			t.Fatal("invalid run: the record is kept")
-		}
+		expect.Must(t, len(now.Status.Started) == 0, "invalid run: the record is kept")
 		return holds(now, "RestartsUnrecorded", "DefinitionTooOld")
 	})
 	before := s.UIDs()

@@ -20,6 +20,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // historyLabel is the label of revisions that no group runs.
@@ -78,9 +79,7 @@ func (s *scene) awaitRolled(set *lwsv1.LeaderWorkerSet, least int) {
 		return s.unsettled(set)
 	})
 	s.Logf("never fewer than %d groups were ready", fewest)
-	if fewest < least {
-		s.Fatalf("only %d groups were ready, %d must be", fewest, least)
-	}
+	expect.Must(s, fewest >= least, "only %d groups were ready, %d must be", fewest, least)
 }
 
 func (s *scene) rollTen() {
@@ -113,9 +112,7 @@ func (s *scene) rollTen() {
 		}
 	}
 	s.Logf("%v, and %d pods were deleted", count, len(ended))
-	if count["writes"] > 4*groups {
-		s.Errorf("%d writes, at most %d are needed: %v", count["writes"], 4*groups, wrote)
-	}
+	expect.That(s, count["writes"] <= 4*groups, "%d writes, at most %d are needed: %v", count["writes"], 4*groups, wrote)
 }
 
 func TestRollout(t *testing.T) {
@@ -126,9 +123,8 @@ func TestRollout(t *testing.T) {
 	s.AwaitEvent("a", "GroupsUpdating", "Update", "10 groups ready of total 10 groups")
 	s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "replica")
 	for _, event := range s.Events(set, "GroupsProgressing") {
-		if strings.Contains(event.Note, "10 groups ready of total 10 groups") {
-			t.Errorf("the set was available, and then not: %s", event.Note)
-		}
+		expect.That(t, !strings.Contains(event.Note, "10 groups ready of total 10 groups"),
+			"the set was available, and then not: %s", event.Note)
 	}
 }
 
@@ -296,9 +292,7 @@ func (s *scene) judgeDomains(set *lwsv1.LeaderWorkerSet, by, topology string, wa
 			s.Fatalf("pod %s of %s is in %s %q; %s is in %q, and there is %s", pod.Name, who, topology, where, who, domains[who], inhabitants[where])
 		}
 	}
-	if len(domains) != want {
-		s.Fatalf("%d domains, want %d", len(domains), want)
-	}
+	expect.Must(s, len(domains) == want, "%d domains, want %d", len(domains), want)
 }
 
 func TestExclusiveTopology(t *testing.T) {

@@ -60,9 +60,7 @@ func (s *scene) awaitScheduled(name string) *corev1.Pod {
 // awaitRefused waits until a pod has a reason for its missing node.
 func (s *scene) awaitRefused(name, why string) {
 	drill.Await(s.Scene, name, "is refused: "+why, func(pod *corev1.Pod) error {
-		if pod.Spec.NodeName != "" {
-			s.Fatalf("pod %s is bound to %s", name, pod.Spec.NodeName)
-		}
+		expect.Must(s, pod.Spec.NodeName == "", "pod %s is bound to %s", name, pod.Spec.NodeName)
 		if text := refusal(pod); !strings.Contains(text, why) {
 			return errors.New(text)
 		}
@@ -86,9 +84,7 @@ func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
 	s.Check("read the audit log", bed.Audit.Sync())
 	wrote := bed.Audit.Kept(s.Audited, func(r drill.Request) bool { return schedules(r) && r.Namespace == s.Namespace && r.Code < 300 })
 	bound := slices.IndexFunc(wrote, func(r drill.Request) bool { return r.Resource == "pods" && r.Name == pod.Name })
-	if bound < 0 {
-		s.Fatalf("the scheduler bound nothing: %v", wrote)
-	}
+	expect.Must(s, bound >= 0, "the scheduler bound nothing: %v", wrote)
 	for _, name := range claims {
 		on := slices.IndexFunc(wrote, func(r drill.Request) bool {
 			return r.Resource == "persistentvolumeclaims" && r.Verb == "patch" && r.Name == name
@@ -285,9 +281,8 @@ func TestGangs(t *testing.T) {
 	after := s.podGroups()
 	for name, object := range before {
 		was, is := object.GetUID(), after[name].GetUID()
-		if mine := after[name].GetLabels()[lwsv1.GroupIndexLabelKey] == "0"; mine == (was == is) {
-			t.Errorf("PodGroup %s was %s and is %s", name, was, is)
-		}
+		expect.That(t, after[name].GetLabels()[lwsv1.GroupIndexLabelKey] == "0" != (was == is),
+			"PodGroup %s was %s and is %s", name, was, is)
 	}
 
 	s.toldAndUntold(set)
@@ -300,9 +295,8 @@ func TestGangs(t *testing.T) {
 	s.Eventually("the group is a gang again", func() error { return s.notGangs(set, 0, 1) })
 	s.awaitSettled(set)
 	for _, w := range s.LockstepWrote(mark) {
-		if w.Resource == "podgroups" && w.Name == untouched.Annotations[tiedTo] {
-			t.Errorf("a restart of the operator and of another group touched %s", w)
-		}
+		expect.That(t, w.Resource != "podgroups" || w.Name != untouched.Annotations[tiedTo],
+			"a restart of the operator and of another group touched %s", w)
 	}
 
 	s.Remove(set)
@@ -430,7 +424,6 @@ func TestASetThatWaitsForQuota(t *testing.T) {
 	})
 	s.admit("a-0", "a-0-1")
 	s.awaitRecreated(set, before, 0)
-	if r := s.Set("a").Status.Restarts; len(r) != 1 || r[0].Count != 1 {
-		t.Errorf("restarts: %+v", r)
-	}
+	r := s.Set("a").Status.Restarts
+	expect.That(t, len(r) == 1 && r[0].Count == 1, "restarts: %+v", r)
 }

@@ -185,9 +185,8 @@ func TestLeaderReadyStartup(t *testing.T) {
 	s.Create(set)
 	s.Until("the leader is there", func() bool { return s.Pod("a-0") != nil })
 	outlast(t)
-	if have := s.StatefulSets(); len(have) != 1 {
-		t.Fatalf("there are %d statefulsets before the leader is ready, want its own only", len(have))
-	}
+	have := s.StatefulSets()
+	expect.Must(t, len(have) == 1, "there are %d statefulsets before the leader is ready, want its own only", len(have))
 	s.Patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.aNode()}}, fmt.Sprintf(`{"metadata":{"labels":{%q:"yes"}}}`, home))
 	s.awaitSettled(set)
 	leader := s.Pod("a-0")

@@ -20,6 +20,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/standin"
 )
 
@@ -137,18 +138,15 @@ func (e *standinSet) checkPlan() {
 			}
 		}
 	}
-	if e.tied() != (owners > 0) || e.tied() == (leaders > 0) {
-		e.Errorf("set %s: the plan applies %d StatefulSets and writes the owners of %d PVCs", e.name, leaders, owners)
-	}
+	expect.That(e, e.tied() == (owners > 0) && e.tied() != (leaders > 0),
+		"set %s: the plan applies %d StatefulSets and writes the owners of %d PVCs", e.name, leaders, owners)
 }
 
 // keepsItsClaims scales a set whose spec names other PVCs than its StatefulSet. The new group has those of
 // the StatefulSet, and a condition reports it.
 func keepsItsClaims(t *testing.T, e *standinSet) {
 	told := meta.FindStatusCondition(e.awaitSettled(e.set).Status.Conditions, lws.CodeVolumeClaimsDiffer)
-	if told == nil || told.Status != metav1.ConditionTrue {
-		t.Errorf("the user is told %+v", told)
-	}
+	expect.That(t, told != nil && told.Status == metav1.ConditionTrue, "the user is told %+v", told)
 	e.prints(lws.CodeVolumeClaimsDiffer, "status", e.name)
 	before := e.podsOf(e.set)[0].UID
 	e.awaitSettled(e.become(e.set, `{"spec":{"replicas":2}}`))
@@ -245,9 +243,8 @@ func fewWrites(t *testing.T, s *scene, all []*standinSet, since int) {
 		if refused[object] > 0 { // the StatefulSet controller wrote in between
 			allowed++
 		}
-		if writes > allowed {
-			t.Errorf("%d writes to %s, at most %d are needed; %d were refused", writes, object, allowed, refused[object])
-		}
+		expect.That(t, writes <= allowed,
+			"%d writes to %s, at most %d are needed; %d were refused", writes, object, allowed, refused[object])
 	}
 	t.Logf("writes to %d sets at rest and 2 in mid-rollout: %v", len(all), count)
 }

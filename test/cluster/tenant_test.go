@@ -82,9 +82,8 @@ func (s *scene) atRest(writes int) {
 	time.Sleep(rest)
 	used, wrote := s.cpu()-used, len(s.LockstepWrote(from))
 	s.Logf("the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
-	if used > rest/20 || wrote > writes {
-		s.Errorf("the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
-	}
+	expect.That(s, used <= rest/20 && wrote <= writes,
+		"the operator used %s of CPU in %s, and wrote %d times", used, rest, wrote)
 }
 
 // withoutControllerManager ends the controller manager until the test ends.
@@ -116,9 +115,8 @@ func TestAMillionGroupsCostWhatExists(t *testing.T) {
 		a.Until("statefulset "+name, func() bool { return a.StatefulSet(name) != nil })
 		a.PatchStatus(a.StatefulSet(name), fmt.Sprintf(`{"status":{"observedGeneration":1,"replicas":0,"updateRevision":%q,"currentRevision":%[1]q}}`, name))
 	}
-	if after := b.served("after", false); after > before+extra {
-		t.Errorf("a set waits for %s, and for %s where no other tenant has sets", after, before)
-	}
+	after := b.served("after", false)
+	expect.That(t, after <= before+extra, "a set waits for %s, and for %s where no other tenant has sets", after, before)
 	a.Until("the operator tells that no pod is created", func() bool {
 		return !slices.ContainsFunc(drill.Live[*lwsv1.LeaderWorkerSet](a.Recorder), func(set *lwsv1.LeaderWorkerSet) bool {
 			return holds(set, lwsv1.LeaderWorkerSetProgressing, "FailedCreate") != nil
@@ -133,9 +131,8 @@ func TestAMillionGroupsCostWhatExists(t *testing.T) {
 			s.Check(command, err)
 			took[of] = time.Since(start)
 		}
-		if took["w0"] > took[small.Name]+extra {
-			t.Errorf("%s takes %s, and %s for a set of three groups", command, took["w0"], took[small.Name])
-		}
+		expect.That(t, took["w0"] <= took[small.Name]+extra,
+			"%s takes %s, and %s for a set of three groups", command, took["w0"], took[small.Name])
 	}
 }
 
@@ -150,9 +147,7 @@ func TestATenantDelaysAnotherByASecond(t *testing.T) {
 			alone := beside(t, "c", c.control)
 			took := beside(t, "s", c.begin)
 			t.Logf("a set waits for %s, and for %s beside the same StatefulSets without an operator", took, alone)
-			if took > alone+extra {
-				t.Errorf("a set waits for %s, and may for %s", took, alone+extra)
-			}
+			expect.That(t, took <= alone+extra, "a set waits for %s, and may for %s", took, alone+extra)
 		})
 	}
 }

@@ -104,9 +104,7 @@ func (f *thief) try(a attempt) string {
 // counted checks that the drill sent requests.
 func (f *thief) counted() {
 	f.Logf("%d requests were sent", f.sent)
-	if f.sent < leastRequests {
-		f.Errorf("only %d requests were sent", f.sent)
-	}
+	expect.That(f, f.sent >= leastRequests, "only %d requests were sent", f.sent)
 }
 
 func (f *thief) tryAll(t *testing.T, what string, all []attempt) {

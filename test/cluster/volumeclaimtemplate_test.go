@@ -17,6 +17,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -96,9 +97,7 @@ func (s *scene) awaitOwner(kind string) {
 // restartGroup deletes a leader and waits until the set is settled without it.
 func (s *scene) restartGroup(set *lwsv1.LeaderWorkerSet, leader string) {
 	before := s.Pod(leader)
-	if before == nil {
-		s.Fatalf("there is no leader %s", leader)
-	}
+	expect.Must(s, before != nil, "there is no leader %s", leader)
 	s.Remove(before)
 	s.Until("leader "+leader+" is gone", func() bool { return s.Now(before) == nil })
 	s.awaitSettled(set)
@@ -262,9 +261,7 @@ func nextSet(s *scene, policy metav1.DeletionPropagation, image string) {
 	now := s.awaitBound(9)
 	s.stayHeld(now)
 	for name, uid := range now {
-		if former[name] == uid {
-			s.Errorf("PVC %s is of the former set", name)
-		}
+		expect.That(s, former[name] != uid, "PVC %s is of the former set", name)
 	}
 	s.judge(l, births{Pods: 9, StatefulSets: 4, Services: 1, Revisions: 1})
 }

@@ -50,9 +50,7 @@ func (p page) name() string { return strings.TrimSuffix(filepath.Base(p.path), "
 func pages(t *testing.T) (all []page) {
 	t.Helper()
 	files, err := filepath.Glob(root + "docs/how-to/*.md")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("found %d how-to pages: %v", len(files), err)
-	}
+	expect.Must(t, err == nil && len(files) >= 10, "found %d how-to pages: %v", len(files), err)
 	for _, file := range append([]string{root + "README.md", root + "docs/tutorial.md"}, files...) {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -336,9 +334,8 @@ func TestFixturesMatchPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if name := strings.TrimSuffix(filepath.Base(file), ".sh"); !slices.Contains(known, name) {
-			t.Errorf("%s is the fixture of no page", file)
-		}
+		expect.That(t, slices.Contains(known, strings.TrimSuffix(filepath.Base(file), ".sh")),
+			"%s is the fixture of no page", file)
 	}
 }
 
@@ -350,9 +347,7 @@ func planned(t *testing.T, p page) []part {
 		return nil
 	}
 	parts, err := plan(p, f)
-	if err != nil {
-		t.Error(err)
-	}
+	expect.That(t, err == nil, "%v", err)
 	return parts
 }
 
@@ -489,9 +484,7 @@ func (s *session) play(parts []part) {
 	_ = life.Close()
 	expect.OK(s.T, told.SetReadDeadline(time.Now().Add(drill.Patience)))
 	blocks, err := io.ReadAll(told)
-	if err != nil {
-		s.Errorf("%s: processes do not end: %v", s.page, err)
-	}
+	expect.That(s, err == nil, "%s: processes do not end: %v", s.page, err)
 	if fault != nil {
 		at := append([]string{"begin"}, strings.Fields(string(blocks))...)
 		s.Errorf("%s:%s: %v; the end of the output:\n%s", s.page, at[len(at)-1], fault, drill.LastLines(s.log, 60))
@@ -504,8 +497,6 @@ func output(t *testing.T, program string, args ...string) string {
 	command := exec.Command(program, args...)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("%s %q: %v", program, args, err)
-	}
+	expect.OKf(t, err, "%s %q", program, args)
 	return strings.TrimSpace(string(out))
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // Scene is the namespace of one test, with its recorder.
@@ -200,16 +201,12 @@ func Another[T client.Object](s *Scene, former T) T {
 
 // Check ends the test if err is not nil.
 func (s *Scene) Check(what string, err error) {
-	if err != nil {
-		s.Fatalf("%s: %v", what, err)
-	}
+	expect.OKf(s, err, "%s", what)
 }
 
 // Want fails the test if err is not nil, and goes on.
 func (s *Scene) Want(what string, err error) {
-	if err != nil {
-		s.Errorf("%s: %v", what, err)
-	}
+	expect.That(s, err == nil, "%s: %v", what, err)
 }
 
 // Lacking returns an error if want differs from have.
@@ -348,9 +345,8 @@ func (s *Scene) PluginOn(plane *Plane, in string, args ...string) (out, errOut s
 func (s *Scene) EndedTogether(pods []Record) {
 	first := slices.MinFunc(pods, func(a, b Record) int { return a.Died - b.Died })
 	for _, rec := range pods {
-		if rec.Deleted == 0 || first.Died == 0 || rec.Deleted > first.Died {
-			s.Errorf("pod %s was not deleted before pod %s was gone", rec.Last.GetName(), first.Last.GetName())
-		}
+		expect.That(s, rec.Deleted != 0 && first.Died != 0 && rec.Deleted <= first.Died,
+			"pod %s was not deleted before pod %s was gone", rec.Last.GetName(), first.Last.GetName())
 	}
 }
 

@@ -1,8 +1,10 @@
-// Package expect says in one line what most tests expect: no error, and a value that equals another.
+// Package expect says in one line what most tests expect: no error, a value that equals another, a part of a text, and
+// any other condition.
 package expect
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -16,8 +18,20 @@ type T interface {
 // OK ends a test that met an error.
 func OK(t T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
+	Must(t, err == nil, "%v", err)
+}
+
+// OKf is OK, and says of what.
+func OKf(t T, err error, of string, args ...any) {
+	t.Helper()
+	Must(t, err == nil, "%s: %v", fmt.Sprintf(of, args...), err)
+}
+
+// Must ends a test unless a condition holds.
+func Must(t T, holds bool, otherwise string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Fatalf(otherwise, args...)
 	}
 }
 
@@ -34,6 +48,27 @@ func Value[V any](value V, err error) func(T) V {
 type Checker interface {
 	T
 	Errorf(format string, args ...any)
+}
+
+// That checks a condition. A test for which it does not hold goes on.
+func That(t Checker, holds bool, otherwise string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(otherwise, args...)
+	}
+}
+
+// Says checks that a text has a part. What it is about stands in a line before the message.
+func Says(t Checker, text, part string, about ...any) {
+	t.Helper()
+	That(t, strings.Contains(text, part), "%s%q does not say %q", fmt.Sprintln(about...), text, part)
+}
+
+// ErrorSays checks that there is an error, and that it has a part.
+func ErrorSays(t Checker, err error, part string, about ...any) {
+	t.Helper()
+	says := err != nil && strings.Contains(err.Error(), part)
+	That(t, says, "%sgot %v, want an error that says %q", fmt.Sprintln(about...), err, part)
 }
 
 // Equal compares two values. A test whose values differ goes on, and says in which fields.
@@ -53,7 +88,5 @@ func Equalf[V any](t Checker, want, got V, of string, args ...any) {
 // Emptyf expects no values, and says of what.
 func Emptyf[V any](t Checker, got []V, of string, args ...any) {
 	t.Helper()
-	if len(got) > 0 {
-		t.Errorf("%s: got %v, want none", fmt.Sprintf(of, args...), got)
-	}
+	That(t, len(got) == 0, "%s: got %v, want none", fmt.Sprintf(of, args...), got)
 }

@@ -34,9 +34,7 @@ func Decode[T runtime.Object](t *testing.T, by runtime.Decoder, data []byte) T {
 	object, _, err := by.Decode(bytes.Clone(data), nil, nil)
 	expect.OK(t, err)
 	known, ok := object.(T)
-	if !ok {
-		t.Fatalf("decoded a %T", object)
-	}
+	expect.Must(t, ok, "decoded a %T", object)
 	return known
 }
 
@@ -63,9 +61,8 @@ func CheckCodecs[T any](t *testing.T, codecs runtime.NegotiatedSerializer, keep 
 		if seed == 4 && part.Size() > len(data)/2 {
 			t.Errorf("%d of %d bytes are decoded", part.Size(), len(data))
 		}
-		if diff := cmp.Diff(keep(Decode[*corev1.Pod](t, plain, data)), keep(part), cmp.Exporter(everyField)); diff != "" {
-			t.Fatalf("pod %d (-whole +part):\n%s", seed, diff)
-		}
+		diff := cmp.Diff(keep(Decode[*corev1.Pod](t, plain, data)), keep(part), cmp.Exporter(everyField))
+		expect.Must(t, diff == "", "pod %d (-whole +part):\n%s", seed, diff)
 	}
 	data := Encode(t, plain, list)
 	want, got := Decode[*corev1.PodList](t, plain, data), Decode[*corev1.PodList](t, partial, data)
@@ -73,9 +70,8 @@ func CheckCodecs[T any](t *testing.T, codecs runtime.NegotiatedSerializer, keep 
 		t.Fatalf("list of %d, want %d (-whole +part):\n%s", len(got.Items), len(want.Items), diff)
 	}
 	for i := range want.Items {
-		if diff := cmp.Diff(keep(&want.Items[i]), keep(&got.Items[i]), cmp.Exporter(everyField)); diff != "" {
-			t.Errorf("item %d (-whole +part):\n%s", i, diff)
-		}
+		diff := cmp.Diff(keep(&want.Items[i]), keep(&got.Items[i]), cmp.Exporter(everyField))
+		expect.That(t, diff == "", "item %d (-whole +part):\n%s", i, diff)
 	}
 }
 

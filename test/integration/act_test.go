@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // scene is a set in a namespace of its own.
@@ -96,12 +97,8 @@ func TestApplyOntoAChangedObjectIsStale(t *testing.T) {
 			}
 			after := &appsv1.StatefulSet{}
 			err := s.Get(t.Context(), client.ObjectKeyFromObject(s.set), after)
-			if name == "gone" && !apierrors.IsNotFound(err) {
-				t.Errorf("the apply brought the StatefulSet back: %v", err)
-			}
-			if err == nil && *after.Spec.Replicas == 7 {
-				t.Error("the apply went through")
-			}
+			expect.That(t, name != "gone" || apierrors.IsNotFound(err), "the apply brought the StatefulSet back: %v", err)
+			expect.That(t, err != nil || *after.Spec.Replicas != 7, "the apply went through")
 		})
 	}
 }
@@ -132,19 +129,13 @@ func (s *scene) mustRemoveFields(sts *appsv1.StatefulSet) {
 	container.Env = container.Env[1:]
 	s.must(s.do(planned[action.Apply](s, sts)))
 	after := s.statefulSet()
-	if team, there := after.Labels["team"]; there {
-		s.t.Errorf("label team=%s is still there", team)
-	}
+	team, there := after.Labels["team"]
+	expect.That(s.t, !there, "label team=%s is still there", team)
 	want := []corev1.EnvVar{{Name: "B", Value: "2"}}
-	if diff := cmp.Diff(want, after.Spec.Template.Spec.Containers[0].Env); diff != "" {
-		s.t.Errorf("environment (-want +got):\n%s", diff)
-	}
-	if after.Spec.Template.Spec.Volumes[0].EmptyDir == nil {
-		s.t.Error("the volume has no emptyDir now")
-	}
-	if after.UID != sts.UID {
-		s.t.Error("the StatefulSet was recreated")
-	}
+	diff := cmp.Diff(want, after.Spec.Template.Spec.Containers[0].Env)
+	expect.That(s.t, diff == "", "environment (-want +got):\n%s", diff)
+	expect.That(s.t, after.Spec.Template.Spec.Volumes[0].EmptyDir != nil, "the volume has no emptyDir now")
+	expect.That(s.t, after.UID == sts.UID, "the StatefulSet was recreated")
 	for _, entry := range after.ManagedFields {
 		if entry.Manager == lws.FieldOwner && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
 			s.t.Error("the create still owns fields")

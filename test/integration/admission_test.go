@@ -157,9 +157,8 @@ func (c *cluster) mendsStored(stored *lwsv1.LeaderWorkerSet) {
 	wantDenied(c.t, user.Patch(ctx, stored.DeepCopy(), merge(group+`{"workerTemplate":{"spec":{"containers":[{"name":"W","image":"j"}]}}}}}`)), "workerTemplate.spec.containers[0].name")
 	c.must(user.Patch(ctx, stored.DeepCopy(), merge(group+`{"leaderTemplate":{"spec":{"containers":[{"name":"main","image":"j"}]}}}}}`)))
 	c.must(user.Delete(ctx, stored.DeepCopy()))
-	if said := warned.taken(); strings.Contains(said, fmt.Sprint(http.StatusForbidden)) {
-		c.t.Errorf("warned: %s", said)
-	}
+	said := warned.taken()
+	expect.That(c.t, !strings.Contains(said, fmt.Sprint(http.StatusForbidden)), "warned: %s", said)
 }
 
 // storedSet is a set as a manifest has it.
@@ -226,9 +225,8 @@ func TestSetsStoredBeforeARuleAreStillWritten(t *testing.T) {
 		c.changesStored(taken, "metadata.name")
 		sts := &appsv1.StatefulSet{}
 		c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(taken), sts))
-		if sts.UID == "" || sts.DeletionTimestamp != nil {
-			c.t.Error("the StatefulSet of the other implementation is replaced")
-		}
+		expect.That(c.t, sts.UID != "" && sts.DeletionTimestamp == nil,
+			"the StatefulSet of the other implementation is replaced")
 	})
 	c.part("scale", c.scalesBeyondItsName)
 }
@@ -281,9 +279,7 @@ func (c *cluster) changesStored(set *unstructured.Unstructured, path string) {
 	} {
 		warned.taken()
 		c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(patch)))
-		if told := warned.taken(); !strings.Contains(told, path) {
-			c.t.Errorf("%s: no warning of %s in %q", patch, path, told)
-		}
+		expect.Says(c.t, warned.taken(), path, patch)
 	}
 	if !strings.HasPrefix(path, "workerTemplate") { // no leader runs here that workers are created for
 		c.until("the set is Stalled", c.isStalled(set.GetName()))
@@ -292,9 +288,7 @@ func (c *cluster) changesStored(set *unstructured.Unstructured, path string) {
 		warned.taken()
 		c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"spec":{"leaderWorkerTemplate":{
 			"leaderTemplate":{"spec":{"containers":[{"name":"c","image":"i"}]}},"workerTemplate":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}}`)))
-		if told := warned.taken(); told != "" {
-			c.t.Errorf("a mended set is warned of: %q", told)
-		}
+		expect.Equalf(c.t, "", warned.taken(), "a mended set is warned of")
 		c.until("the mended set has leaders", c.hasLeaders(set.GetName()))
 	}
 	c.must(user.Patch(c.t.Context(), c.raw(set.GetName()), merge(`{"metadata":{"finalizers":["example.com/a"]}}`)))
@@ -316,9 +310,7 @@ func (c *cluster) scalesBeyondItsName() {
 	set := c.storedSet(name, func(map[string]any) {})
 	c.must(unstructured.SetNestedField(set.Object, int64(10), "spec", "replicas"))
 	c.must(c.Create(c.t.Context(), set))
-	if err := c.Patch(c.t.Context(), c.raw(name), merge(`{"spec":{"replicas":11}}`)); err == nil || !strings.Contains(err.Error(), " 49 ") {
-		c.t.Errorf("an update beyond the name: %v", err)
-	}
+	expect.ErrorSays(c.t, c.Patch(c.t.Context(), c.raw(name), merge(`{"spec":{"replicas":11}}`)), " 49 ")
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 11}}
 	c.must(c.SubResource("scale").Update(c.t.Context(), c.raw(name), client.WithSubResourceBody(scale)))
 	c.until("the set is Stalled with the number", func() bool {

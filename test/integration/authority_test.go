@@ -63,9 +63,7 @@ func TestInstallTakesAGivenAuthority(t *testing.T) {
 		dir, _ := authority(t, tt.files)
 		c.refused(install.Install, func(o *install.Options) { o.WebhookCA = dir }, "--webhook-ca", tt.want)
 		c.absent(&corev1.Namespace{}, systemName)
-		if t.Failed() {
-			t.Fatal(name)
-		}
+		expect.Must(t, !t.Failed(), "%v", name)
 	}
 	c.refused(install.Install, func(o *install.Options) { o.WebhookCA = t.TempDir() }, "--webhook-ca", "ca.crt")
 
@@ -109,13 +107,10 @@ func leafOnly(file []byte) []byte {
 // wantAuthority checks the Secret, and that every webhook trusts its authority first.
 func (c *cluster) wantAuthority(data map[string][]byte) {
 	c.t.Helper()
-	if got := c.secret(certs.AuthoritySecret).Data; !maps.EqualFunc(got, data, bytes.Equal) {
-		c.t.Errorf("the Secret has another authority")
-	}
+	expect.That(c.t, maps.EqualFunc(c.secret(certs.AuthoritySecret).Data, data, bytes.Equal),
+		"the Secret has another authority")
 	for i, bundle := range c.bundles() {
-		if !bytes.HasPrefix(bundle, data[certs.AuthorityCert]) {
-			c.t.Errorf("webhook %d trusts %s", i, bundle)
-		}
+		expect.That(c.t, bytes.HasPrefix(bundle, data[certs.AuthorityCert]), "webhook %d trusts %s", i, bundle)
 	}
 }
 
@@ -175,13 +170,11 @@ func TestARotationRefusesNoWrite(t *testing.T) {
 	c.must(c.Delete(t.Context(), old))
 	c.install(first.called)
 	next := c.secret(certs.AuthoritySecret).Data
-	if bytes.Equal(next[certs.AuthorityCert], old.Data[certs.AuthorityCert]) {
-		t.Fatal("install made no other authority")
-	}
+	expect.Must(t, !bytes.Equal(next[certs.AuthorityCert], old.Data[certs.AuthorityCert]),
+		"install made no other authority")
 	for i, bundle := range c.bundles() { // a replica may be slow
-		if err := certs.Verify(bundle, []*x509.Certificate{presented}, "127.0.0.1", time.Now()); err != nil {
-			t.Errorf("webhook %d refuses a replica that has not seen the rotation: %v", i, err)
-		}
+		err := certs.Verify(bundle, []*x509.Certificate{presented}, "127.0.0.1", time.Now())
+		expect.That(t, err == nil, "webhook %d refuses a replica that has not seen the rotation: %v", i, err)
 	}
 	signer := expect.Value(certs.ReadAuthority(next, time.Now()))(t)
 	for _, r := range []*replica{first, second} {

@@ -87,9 +87,7 @@ func (c *cluster) mustProtectBeside() {
 	c.uninstall(nil)
 	c.mustBeClean()
 	c.absent(&corev1.Namespace{}, standaloneName)
-	if now := c.mutating().ResourceVersion; now != theirs {
-		c.t.Error("the webhooks of the other implementation changed")
-	}
+	expect.That(c.t, c.mutating().ResourceVersion == theirs, "the webhooks of the other implementation changed")
 	c.read(&corev1.Namespace{}, "", systemName)
 }
 
@@ -107,15 +105,12 @@ func (c *cluster) mustRunLockstepAlone() {
 	if len(hooks) != 1 || hooks[0].Name != "vleaderworkerset.kb.io" || len(hooks[0].NamespaceSelector.MatchLabels) > 0 {
 		c.t.Errorf("webhooks of the other implementation are left: %+v", hooks)
 	}
-	if c.mutating().Annotations["theirs"] != "kept" {
-		c.t.Error("an annotation of a user is gone")
-	}
+	expect.That(c.t, c.mutating().Annotations["theirs"] == "kept", "an annotation of a user is gone")
 	role := &rbacv1.ClusterRole{}
 	c.read(role, "", "lws-manager-role")
 	for _, rule := range role.Rules {
-		if slices.Contains(rule.Resources, "secrets") {
-			c.t.Errorf("the role still grants rules of the other implementation: %+v", rule)
-		}
+		expect.That(c.t, !slices.Contains(rule.Resources, "secrets"),
+			"the role still grants rules of the other implementation: %+v", rule)
 	}
 }
 
@@ -165,8 +160,6 @@ func (c *cluster) mustNotRun(elect bool, texts ...string) {
 	r := c.replica(func(o *operator.Options) { o.Config.LeaderElection.LeaderElect = &elect })
 	err := operator.Run(c.t.Context(), r.options)
 	for _, text := range texts {
-		if err == nil || !strings.Contains(err.Error(), text) {
-			c.t.Errorf("with election %t: got %v, want an error with %[2]q", elect, text, err)
-		}
+		expect.ErrorSays(c.t, err, text, elect)
 	}
 }

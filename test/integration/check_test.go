@@ -95,18 +95,15 @@ func (c *checking) addWebhook() {
 func (c *checking) patchAsTold(text string) {
 	c.t.Helper()
 	patch := regexp.MustCompile(`kubectl patch mutatingwebhookconfiguration\S+ --patch '(.*?)'`).FindStringSubmatch(text)
-	if patch == nil {
-		c.t.Fatalf("no command in:\n%s", text)
-	}
+	expect.Must(c.t, patch != nil, "no command in:\n%s", text)
 	c.must(c.Patch(c.t.Context(), c.mutating(), client.RawPatch(types.StrategicMergePatchType, []byte(patch[1]))))
 }
 
 // Each thing that check looks at is broken, seen, and mended by install.
 func TestCheckSeesWhatIsBroken(t *testing.T) {
 	c := &checking{cluster: newCluster(t), table: check.Installed, version: version.Get().Version}
-	if _, text := c.worst(); strings.Count(text, "failure") < 5 {
-		t.Errorf("before install:\n%s", text)
-	}
+	_, text := c.worst()
+	expect.That(t, strings.Count(text, "failure") >= 5, "before install:\n%s", text)
 	r := c.serving()
 	c.allOK()
 
@@ -138,9 +135,7 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 			v := c.validating()
 			v.Webhooks[0].ClientConfig.URL = new("https://example.com")
 			c.must(c.Update(t.Context(), v))
-			if text := c.finds("webhooks", check.Failure); !strings.Contains(text, "has the webhook vleaderworkerset") {
-				c.t.Errorf("got:\n%s", text)
-			}
+			expect.Says(c.t, c.finds("webhooks", check.Failure), "has the webhook vleaderworkerset")
 		}},
 		{"the authority is deleted", "certificate", check.Failure, func() { c.must(c.Delete(t.Context(), c.secret(certs.AuthoritySecret))) }},
 		{"the authority loses its key", "certificate", check.Failure, func() {
@@ -201,13 +196,9 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 		results, text := user.worst()
 		everyone := []string{"kubernetes", "leader", "version"} // the lease is open to all users
 		for name, result := range results {
-			if (result == check.OK) != slices.Contains(everyone, name) {
-				c.t.Errorf("%s is %s:\n%s", name, result, text)
-			}
+			expect.That(c.t, (result == check.OK) == slices.Contains(everyone, name), "%s is %s:\n%s", name, result, text)
 		}
-		if !strings.Contains(text, "get clusterroles.rbac.authorization.k8s.io") {
-			c.t.Errorf("no line names the missing right:\n%s", text)
-		}
+		expect.Says(c.t, text, "get clusterroles.rbac.authorization.k8s.io")
 	})
 
 	r.shut()
@@ -234,9 +225,7 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 			m.Webhooks[i].ClientConfig.CABundle = c.cfg.CAData
 		}
 		c.must(c.Update(t.Context(), m))
-		if text := c.finds("webhooks", check.Failure); !strings.Contains(text, "no ready endpoint") {
-			c.t.Errorf("got:\n%s", text)
-		}
+		expect.Says(c.t, c.finds("webhooks", check.Failure), "no ready endpoint")
 	})
 	c.part("a policy that was edited", func() { // its configuration is known now
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
@@ -303,9 +292,8 @@ func TestCheckBeforeInstall(t *testing.T) {
 func TestCheckNamesMissingFeatures(t *testing.T) {
 	c := &checking{cluster: older(t), table: check.Before}
 	text := c.finds("features", check.Warning)
-	if !strings.Contains(text, "MutatingAdmissionPolicy") || !strings.Contains(text, "maxUnavailable") {
-		t.Errorf("got:\n%s", text)
-	}
+	expect.That(t, strings.Contains(text, "MutatingAdmissionPolicy") && strings.Contains(text, "maxUnavailable"),
+		"got:\n%s", text)
 	c.table = check.Installed
 	c.install(protectOnly)
 	if results, text := c.worst(); results["features"] != check.Warning || results["policies"] != check.OK || results["roles"] != check.OK || results["admission"] != check.OK {
@@ -328,8 +316,6 @@ func TestCheckCommand(t *testing.T) {
 		{"check --pre -o jsonpath={.failures}", false, "0"},
 	} {
 		out, _, err := p.run(t, "", strings.Fields(tt.args)...)
-		if (err != nil) != tt.fail || !strings.Contains(out, tt.want) {
-			t.Errorf("%s: %v\n%s", tt.args, err, out)
-		}
+		expect.That(t, (err != nil) == tt.fail && strings.Contains(out, tt.want), "%s: %v\n%s", tt.args, err, out)
 	}
 }

@@ -115,9 +115,7 @@ func (c *cluster) must(err error) { c.t.Helper(); expect.OK(c.t, err) }
 func wantError(t *testing.T, err error, is func(error) bool, texts ...string) {
 	t.Helper()
 	lacks := func(text string) bool { return !strings.Contains(err.Error(), text) }
-	if !is(err) || slices.ContainsFunc(texts, lacks) {
-		t.Errorf("got  %v\nwant an error with %q", err, texts)
-	}
+	expect.That(t, is(err) && !slices.ContainsFunc(texts, lacks), "got  %v\nwant an error with %q", err, texts)
 }
 
 func merge(document string) client.Patch {
@@ -235,13 +233,9 @@ func (c *cluster) uninstall(change func(*install.Options)) string {
 func (c *cluster) refused(do func(context.Context, install.Options) error, change func(*install.Options), texts ...string) {
 	c.t.Helper()
 	out, err := c.act(do, change)
-	if err == nil {
-		c.t.Fatalf("got no error:\n%s", out)
-	}
+	expect.Must(c.t, err != nil, "got no error:\n%s", out)
 	for _, text := range texts {
-		if !strings.Contains(err.Error(), text) {
-			c.t.Errorf("got %v, want an error with %q", err, text)
-		}
+		expect.Says(c.t, err.Error(), text)
 	}
 }
 
@@ -285,9 +279,7 @@ func (c *cluster) create(object client.Object) {
 func (c *cluster) absent(object client.Object, name string) {
 	c.t.Helper()
 	err := c.Get(c.t.Context(), client.ObjectKey{Name: name}, object)
-	if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
-		c.t.Errorf("%T %q is still there: %v", object, name, err)
-	}
+	expect.That(c.t, apierrors.IsNotFound(err) || meta.IsNoMatchError(err), "%T %q is still there: %v", object, name, err)
 }
 
 // createSet creates a set. It deletes the webhooks first, because their server does not run here.

@@ -135,9 +135,7 @@ func TestSetsOfALaterVersionAreLeftAlone(t *testing.T) {
 	c.untilUnsupported("racks", metav1.ConditionTrue)
 	placement, _, _ := unstructured.NestedString(c.raw("racks").Object, "spec", "placement")
 	expect.Equal(t, "Rack", placement)
-	if c.hasLeaders("racks")() {
-		t.Error("a set with an unknown field got leaders")
-	}
+	expect.That(t, !c.hasLeaders("racks")(), "a set with an unknown field got leaders")
 	c.plansNothing("racks")
 
 	known := c.raw("known")
@@ -166,9 +164,8 @@ func (c *cluster) plansNothing(name string) {
 	c.t.Helper()
 	session := expect.Value(cli.Open(c.t.Context(), c.cfg, "default", io.Discard))(c.t)
 	found := expect.Value(session.Set(c.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, time.Now()))(c.t)
-	if !found.Plan.IsUnsupported() || len(found.Plan.Actions) > 0 {
-		c.t.Errorf("the plan of a set that is left alone: %+v", found.Plan)
-	}
+	expect.That(c.t, found.Plan.IsUnsupported() && len(found.Plan.Actions) == 0,
+		"the plan of a set that is left alone: %+v", found.Plan)
 }
 
 // collect deletes what earlier incarnations of a set left, as the garbage collector would, which does not run here.
@@ -198,9 +195,7 @@ func (c *cluster) leftByADeployment() {
 		conditions, _, _ := unstructured.NestedSlice(c.raw("pruned").Object, "status", "conditions")
 		return len(conditions) == 3 && strings.Contains(fmt.Sprint(conditions), "deployment pruned") // Unsupported, Ready, Stalled
 	})
-	if c.hasLeaders("pruned")() {
-		c.t.Error("a set with a Deployment got leaders")
-	}
+	expect.That(c.t, !c.hasLeaders("pruned")(), "a set with a Deployment got leaders")
 }
 
 //go:embed testdata/decimals.yaml
@@ -255,9 +250,7 @@ func (c *cluster) hasNoDecimals(set *unstructured.Unstructured) {
 	c.t.Helper()
 	text := expect.Value(json.Marshal(set.Object["spec"]))(c.t)
 	for _, want := range []string{`"sizeLimit":"1000000000500m"`, `"divisor":"1m"`, `"example.com/gpu":1`, `"storage":"1000000000500m"`} {
-		if !strings.Contains(string(text), want) {
-			c.t.Errorf("the set lacks %s: %s", want, text)
-		}
+		expect.Says(c.t, string(text), want)
 	}
 	var find func(value any, path string)
 	find = func(value any, path string) {
@@ -277,9 +270,8 @@ func (c *cluster) hasNoDecimals(set *unstructured.Unstructured) {
 	find(set.Object, "")
 	typed := &lwsv1.LeaderWorkerSet{}
 	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(set), typed))
-	if cpu := typed.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Requests.Cpu(); cpu.MilliValue() != 500 {
-		c.t.Errorf("cpu is %s", cpu)
-	}
+	cpu := typed.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Requests.Cpu()
+	expect.That(c.t, cpu.MilliValue() == 500, "cpu is %s", cpu)
 }
 
 // appliesDecimals applies a set twice, and again with another value: an apply without a change writes nothing.
@@ -322,9 +314,7 @@ func (c *cluster) kubectlAppliesDecimals(name string) {
 	patch := expect.Value(json.Marshal(map[string]any{"spec": decimalSet(name).Object["spec"]}))(c.t)
 	c.must(c.Patch(c.t.Context(), file, client.RawPatch(types.MergePatchType, patch), client.FieldValidation("Strict")))
 	c.hasNoDecimals(file)
-	if file.GetGeneration() != was {
-		c.t.Errorf("the second apply made generation %d", file.GetGeneration())
-	}
+	expect.Equalf(c.t, was, file.GetGeneration(), "the second apply made generation")
 }
 
 // refusesRubbishQuantities sends what no type of Kubernetes reads: the answer is 422 and names the field.
@@ -340,7 +330,5 @@ func (c *cluster) refusesRubbishQuantities() {
 	templates := negative.Object["spec"].(map[string]any)["leaderWorkerTemplate"].(map[string]any)
 	pod := templates["workerTemplate"].(map[string]any)["spec"].(map[string]any)
 	pod["containers"].([]any)[0].(map[string]any)["resources"] = map[string]any{"requests": map[string]any{"cpu": -0.5}}
-	if err := c.Create(c.t.Context(), negative); err == nil || !strings.Contains(err.Error(), "workerTemplate.spec.containers[0].resources.requests") {
-		c.t.Errorf("a negative cpu: %v", err)
-	}
+	expect.ErrorSays(c.t, c.Create(c.t.Context(), negative), "workerTemplate.spec.containers[0].resources.requests")
 }

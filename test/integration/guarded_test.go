@@ -17,6 +17,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // guarded is an API server with admission policies, and a namespace with two users: alice may do
@@ -120,9 +121,7 @@ func (g *guarded) inForce() {
 		if err == nil {
 			g.strip(c)
 		}
-		if err != nil && !isRefused(err, "in use") {
-			g.t.Fatal(err)
-		}
+		expect.Must(g.t, err == nil || isRefused(err, "in use"), "%v", err)
 		return err != nil
 	})
 	g.until("a PVC is guarded", func() bool {
@@ -155,9 +154,8 @@ func (g *guarded) inForce() {
 func (g *guarded) strip(c *corev1.PersistentVolumeClaim) {
 	g.t.Helper()
 	for _, off := range []string{`{"metadata":{"annotations":null}}`, `{"metadata":{"finalizers":null}}`} { // annotations first: a policy may refuse a finalizer change of a held PVC
-		if err := g.Patch(g.t.Context(), c, merge(off)); client.IgnoreNotFound(err) != nil {
-			g.t.Fatal(err)
-		}
+		err := g.Patch(g.t.Context(), c, merge(off))
+		expect.Must(g.t, client.IgnoreNotFound(err) == nil, "%v", err)
 	}
 }
 

@@ -36,9 +36,7 @@ func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
 		"clusterrole.rbac.authorization.k8s.io/lws-manager-role created\n",
 		"mutatingwebhookconfiguration.admissionregistration.k8s.io/lws-mutating-webhook-configuration created\n",
 	} {
-		if !strings.Contains(first, want) {
-			t.Errorf("the first install did not print %q:\n%s", want, first)
-		}
+		expect.Says(t, first, want)
 	}
 	if err := c.List(t.Context(), &lwsv1.LeaderWorkerSetList{}); err != nil {
 		t.Errorf("the kind is not served after install: %v", err)
@@ -89,9 +87,7 @@ func (c *cluster) mustKeepBundles() {
 	c.install(func(o *install.Options) { o.DropOlder = true })
 	authority := c.secret(certs.AuthoritySecret).Data[certs.AuthorityCert]
 	for _, hook := range c.mutating().Webhooks {
-		if !bytes.Equal(hook.ClientConfig.CABundle, authority) {
-			c.t.Errorf("%s trusts more than the authority", hook.Name)
-		}
+		expect.That(c.t, bytes.Equal(hook.ClientConfig.CABundle, authority), "%s trusts more than the authority", hook.Name)
 	}
 }
 
@@ -119,9 +115,8 @@ func TestInstallRefusesToReplaceANewerDefinition(t *testing.T) {
 	}
 	live := &apiextensionsv1.CustomResourceDefinition{}
 	c.read(live, "", crdName)
-	if live.Generation != newer.Generation || len(live.Spec.Names.Categories) != 1 {
-		t.Errorf("the definition changed: %+v", live.Spec.Names)
-	}
+	expect.That(t, live.Generation == newer.Generation && len(live.Spec.Names.Categories) == 1,
+		"the definition changed: %+v", live.Spec.Names)
 	c.absent(&corev1.Namespace{}, systemName)
 	c.install(protectOnly)
 }
@@ -130,15 +125,12 @@ func (c *cluster) mustHoldOwnDefinition() {
 	c.t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	c.read(crd, "", crdName)
-	if crd.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter || crd.Spec.Conversion.Webhook != nil {
-		c.t.Errorf("conversion is still %+v", crd.Spec.Conversion)
-	}
+	expect.That(c.t, crd.Spec.Conversion.Strategy == apiextensionsv1.NoneConverter && crd.Spec.Conversion.Webhook == nil,
+		"conversion is still %+v", crd.Spec.Conversion)
 	if spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]; spec.Description == "theirs" || len(spec.Properties) == 0 || len(crd.Spec.Names.Categories) > 0 {
 		c.t.Error("fields of the other definition are still there")
 	}
-	if !slices.Contains(crd.Status.StoredVersions, "v1") {
-		c.t.Errorf("stored versions are %q", crd.Status.StoredVersions)
-	}
+	expect.That(c.t, slices.Contains(crd.Status.StoredVersions, "v1"), "stored versions are %q", crd.Status.StoredVersions)
 }
 
 const (
@@ -203,23 +195,18 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 		{"the garbage collector orphans a pod", gcID, orphan, "", pod, false},
 	} {
 		err := c.patchAs(tt.user, tt.object, tt.patch, tt.subresource)
-		if refused := err != nil && strings.Contains(err.Error(), "lockstep-labels"); refused != tt.refused || (err != nil) != tt.refused {
-			t.Errorf("%s: %v", tt.name, err)
-		}
+		refused := err != nil && strings.Contains(err.Error(), "lockstep-labels")
+		expect.That(t, refused == tt.refused && (err != nil) == tt.refused, "%s: %v", tt.name, err)
 	}
 	c.mustApplyAsOperator()
 
 	dryRun := func(o *install.Options) { o.KeepSets, o.DryRun = true, true }
-	if out := c.uninstall(dryRun); !strings.Contains(out, "lockstep-labels deleted (dry run)\n") {
-		t.Errorf("the dry run:\n%s", out)
-	}
+	expect.Says(t, c.uninstall(dryRun), "lockstep-labels deleted (dry run)\n")
 	if err := c.patchAs(editor, pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, lwsv1.GroupRestartBudgetFinalizer), ""); err != nil {
 		t.Fatal(err)
 	}
 	out := c.uninstall(func(o *install.Options) { o.KeepSets = true })
-	if !strings.Contains(out, "finalizer removed from 1 pods of stopped groups\n") {
-		t.Errorf("a pod is kept:\n%s", out)
-	}
+	expect.Says(t, out, "finalizer removed from 1 pods of stopped groups\n")
 	if !strings.HasPrefix(out, "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockstep-labels deleted\n") {
 		t.Errorf("the policy is not removed first:\n%s", out)
 	}
@@ -240,9 +227,8 @@ func (c *cluster) patchAs(user string, object client.Object, patch, subresource 
 func (c *cluster) mustApplyAsOperator() {
 	c.t.Helper()
 	sts := appsv1ac.StatefulSet("a", metav1.NamespaceDefault).WithLabels(map[string]string{"leaderworkerset.sigs.k8s.io/template-revision-hash": "h"})
-	if err := c.as(operatorsID, nil).Apply(c.t.Context(), sts, client.FieldOwner("lws"), client.ForceOwnership); err != nil {
-		c.t.Errorf("the operator applies a StatefulSet: %v", err)
-	}
+	err := c.as(operatorsID, nil).Apply(c.t.Context(), sts, client.FieldOwner("lws"), client.ForceOwnership)
+	expect.That(c.t, err == nil, "the operator applies a StatefulSet: %v", err)
 }
 
 // awaitLabelPolicy waits until the API server enforces the policy.

@@ -206,9 +206,7 @@ func (g *ground) keeps(rounds int, starts ...string) {
 	played := 0
 	for range further {
 		played += g.play(played, rounds, honest, starts, func(err error) bool {
-			if err != nil {
-				g.t.Errorf("LOCKSTEP_SEED=%d: %v", g.seed, err)
-			}
+			expect.That(g.t, err == nil, "LOCKSTEP_SEED=%d: %v", g.seed, err)
 			return err != nil
 		})
 		if g.t.Failed() || len(g.seldom(rounds)) == 0 {
@@ -242,9 +240,8 @@ func (g *ground) loses(rounds int, kinds []kubelet.Kind, starts ...string) {
 		}
 		return lost != nil
 	})
-	if lost == nil {
-		g.t.Fatalf("LOCKSTEP_SEED=%d: no PVC is lost in %d rounds: the test cannot see a loss", g.seed, played)
-	}
+	expect.Must(g.t, lost != nil,
+		"LOCKSTEP_SEED=%d: no PVC is lost in %d rounds: the test cannot see a loss", g.seed, played)
 	g.t.Logf("after %d rounds: %v", played, lost)
 }
 

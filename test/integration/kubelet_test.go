@@ -69,13 +69,10 @@ func TestTheStandInAgreesWithTheKubelet(t *testing.T) {
 				t.Errorf("%s: the kubelet answers %+v, the stand-in %v", claim.Name, got, err)
 			}
 		}
-		if claim.DeletionTimestamp != nil && kubelet.Old.Admits(claim) == nil {
-			t.Errorf("%s: an old kubelet mounts a terminating PVC", claim.Name)
-		}
+		expect.That(t, claim.DeletionTimestamp == nil || kubelet.Old.Admits(claim) != nil,
+			"%s: an old kubelet mounts a terminating PVC", claim.Name)
 	}
-	if refused == 0 || refused == len(claims) {
-		t.Errorf("%d of %d refused", refused, len(claims))
-	}
+	expect.That(t, refused != 0 && refused != len(claims), "%d of %d refused", refused, len(claims))
 }
 
 // claimOnVolume creates a PVC on its own volume with a phase and finalizers, terminating or not.

@@ -194,14 +194,11 @@ func (a *attacked) fillMemory() {
 		a.t.Logf("request %d: %d answers with status %d", key.([2]int)[0], count.(*atomic.Int64).Load(), key.([2]int)[1])
 		return true
 	})
-	if count, ok := answers.Load([2]int{0, http.StatusRequestEntityTooLarge}); !ok || count.(*atomic.Int64).Load() == 0 {
-		a.t.Error("no request of 7 MiB was answered with 413")
-	}
+	count, ok := answers.Load([2]int{0, http.StatusRequestEntityTooLarge})
+	expect.That(a.t, ok && count.(*atomic.Int64).Load() != 0, "no request of 7 MiB was answered with 413")
 	_, most := a.memory()
 	a.t.Logf("%d sets were admitted, the slowest in %s; memory rose from %d to %d MiB", admitted, slowest, a.rest>>20, most>>20)
-	if limit := 256 << 20; most-a.rest > limit {
-		a.t.Errorf("memory rose by %d MiB, to %d MiB", (most-a.rest)>>20, most>>20)
-	}
+	expect.That(a.t, most-a.rest <= 256<<20, "memory rose by %d MiB, to %d MiB", (most-a.rest)>>20, most>>20)
 }
 
 // holdConnections opens more connections than the webhooks take, each with as much of a body as is always read, and as many
@@ -239,9 +236,7 @@ func (a *attacked) holdConnections() {
 	rises()
 	clients.Wait()
 	a.t.Logf("memory rose from %d to %d MiB", a.rest>>20, most>>20)
-	if limit := 256 << 20; most-a.rest > limit {
-		a.t.Errorf("memory rose by %d MiB", (most-a.rest)>>20)
-	}
+	expect.That(a.t, most-a.rest <= 256<<20, "memory rose by %d MiB", (most-a.rest)>>20)
 	a.until("sets are admitted again", func() bool {
 		return a.Create(a.t.Context(), newSet("default", "beside"), client.DryRunAll) == nil
 	})
@@ -261,9 +256,7 @@ func (a *attacked) storeLargeSets() {
 		containers := &crowded.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers
 		*containers = append(*containers, corev1.Container{Name: fmt.Sprintf("c%d", i)})
 	}
-	if err := a.Create(a.t.Context(), crowded); err == nil || !strings.Contains(err.Error(), "too many containers") {
-		a.t.Errorf("a set with 32,000 containers: %.500v", err)
-	}
+	expect.ErrorSays(a.t, a.Create(a.t.Context(), crowded), "too many containers")
 }
 
 // stall opens connections that send a part of what the server waits for. All are closed within 30 s.
@@ -332,9 +325,7 @@ func (a *attacked) failHandshakes() {
 			if err == nil {
 				_ = connection.Close()
 			}
-			if (err == nil) != c.taken {
-				a.t.Errorf("%s on %s: %v", name, address, err)
-			}
+			expect.That(a.t, (err == nil) == c.taken, "%s on %s: %v", name, address, err)
 		}
 	}
 	for range 200 {
@@ -401,9 +392,8 @@ func (a *attacked) guessTokens() {
 		})
 	}
 	for range 5 {
-		if code, text := a.scrape(reader); code != http.StatusOK {
-			a.t.Errorf("a reader in the storm: %d %.200s", code, text)
-		}
+		code, text := a.scrape(reader)
+		expect.That(a.t, code == http.StatusOK, "a reader in the storm: %d %.200s", code, text)
 	}
 	clients.Wait()
 	took := time.Since(began)

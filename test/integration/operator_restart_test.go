@@ -103,9 +103,8 @@ func (c *cluster) playScenario(namespace string) {
 	c.must(c.Delete(c.t.Context(), free))
 	c.awaitGone(free)
 	c.read(used, namespace, used.Name)
-	if !sameSet(used.Finalizers, []string{pvc.PodsFinalizer, pvc.BarrierFinalizer}) {
-		c.t.Errorf("the PVC in use has finalizers %v", used.Finalizers)
-	}
+	expect.That(c.t, sameSet(used.Finalizers, []string{pvc.PodsFinalizer, pvc.BarrierFinalizer}),
+		"the PVC in use has finalizers %v", used.Finalizers)
 	c.must(c.Delete(c.t.Context(), user, client.GracePeriodSeconds(0)))
 	c.awaitGone(used)
 }
@@ -199,9 +198,7 @@ func (c *cluster) runOperator(ctx context.Context, writes int64) {
 	select {
 	case <-ctx.Done(): // it may still be stopping: its requests fail
 	case err := <-ended:
-		if ctx.Err() == nil {
-			c.t.Errorf("the operator ended: %v", err)
-		}
+		expect.That(c.t, ctx.Err() != nil, "the operator ended: %v", err)
 	}
 }
 

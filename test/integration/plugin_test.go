@@ -61,9 +61,8 @@ func (b *releasing) output(user string, args ...string) (text string, failed boo
 func (b *releasing) mustSay(failed bool, user, says string, args ...string) {
 	b.t.Helper()
 	got, hasFailed := b.output(user, args...)
-	if hasFailed != failed || !strings.Contains(got, says) {
-		b.t.Errorf("%v as %q: failed %t, want %t and the text %q:\n%s", args, user, hasFailed, failed, says, got)
-	}
+	expect.That(b.t, hasFailed == failed && strings.Contains(got, says),
+		"%v as %q: failed %t, want %t and the text %q:\n%s", args, user, hasFailed, failed, says, got)
 }
 
 func (b *releasing) token(name string) string {
@@ -76,9 +75,7 @@ func (b *releasing) dryRun() {
 	if d := why.Deletion; d.Outcome != "Refused" || !strings.Contains(d.Message, "the claim is in use: StatefulSet/db, +2") {
 		b.t.Errorf("got %+v", d)
 	}
-	if b.read("dry-run").DeletionTimestamp != nil {
-		b.t.Error("the PVC was deleted")
-	}
+	expect.That(b.t, b.read("dry-run").DeletionTimestamp == nil, "the PVC was deleted")
 	if why.State != pvc.Held || !why.Refused || why.Holders[0].Name != "StatefulSet/db" || why.Holders[0].Reason != pvc.Stated {
 		b.t.Errorf("got %+v", why)
 	}
@@ -87,26 +84,20 @@ func (b *releasing) dryRun() {
 func (b *releasing) forbidden() {
 	b.claim("guarded", held)
 	b.mustSay(true, "alice", `needs permission to release claims.protection.lockstep.dev "guarded" in namespace "prod"`, "release", "pvc/guarded", "--yes")
-	if b.token("guarded") != "" {
-		b.t.Error("a token was written")
-	}
+	expect.That(b.t, b.token("guarded") == "", "a token was written")
 }
 
 func (b *releasing) unconfirmed() {
 	c := b.claim("unconfirmed", held)
 	b.mustSay(true, "wanda", "nothing was released", "release", "pvc/unconfirmed")
-	if now := b.read("unconfirmed"); now.ResourceVersion != c.ResourceVersion {
-		b.t.Error("the PVC was written")
-	}
+	expect.That(b.t, b.read("unconfirmed").ResourceVersion == c.ResourceVersion, "the PVC was written")
 }
 
 func (b *releasing) released() {
 	c := b.claim("let", held)
 	b.mustRefuse(b.alice.Delete(b.t.Context(), c), "in use")
 	b.mustSay(false, "wanda", "a DELETE is no longer refused", "release", "pvc/let", "--yes")
-	if b.token("let") != string(c.UID) {
-		b.t.Errorf("the token is %q", b.token("let"))
-	}
+	expect.Equalf(b.t, string(c.UID), b.token("let"), "the token")
 	b.mustSay(false, "wanda", "is released already", "release", "pvc", "let")
 	b.must(b.alice.Delete(b.t.Context(), c))
 }
@@ -179,9 +170,7 @@ func (p plugin) run(t *testing.T, user string, args ...string) (out, errOut stri
 func (p plugin) why(t *testing.T, user, claim string, flags ...string) render.ClaimWhy {
 	t.Helper()
 	out, _, err := p.run(t, user, append([]string{"why", "pvc/" + claim, "-o", "json"}, flags...)...)
-	if err != nil {
-		t.Fatalf("why pvc/%s: %v", claim, err)
-	}
+	expect.OKf(t, err, "why pvc/%s", claim)
 	var why render.ClaimWhy
 	if err := json.Unmarshal([]byte(out), &why); err != nil {
 		t.Fatalf("why pvc/%s: %v in\n%s", claim, err, out)
@@ -237,7 +226,5 @@ func TestNoTenantSteersATerminal(t *testing.T) {
 			told++
 		}
 	}
-	if told < 4 {
-		t.Errorf("only %d commands show what a tenant wrote", told)
-	}
+	expect.That(t, told >= 4, "only %d commands show what a tenant wrote", told)
 }

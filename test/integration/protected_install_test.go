@@ -85,15 +85,13 @@ func (c *cluster) awaitFinalizers(namespace string, want ...string) {
 // mustBeClean checks that no object has a finalizer, label or annotation of Lockstep.
 func (c *cluster) mustBeClean() {
 	c.t.Helper()
-	if left := c.protection(); len(left) > 0 {
-		c.t.Errorf("left: %q", left)
-	}
+	left := c.protection()
+	expect.That(c.t, len(left) == 0, "left: %q", left)
 	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &corev1.NamespaceList{}, &corev1.PodList{}} {
 		c.must(c.List(c.t.Context(), list))
 		c.must(eachItem(list, func(o client.Object) {
-			if text := fmt.Sprint(o.GetAnnotations(), o.GetLabels(), o.GetFinalizers()); strings.Contains(text, "lockstep.dev/") {
-				c.t.Errorf("%T %s has %s", o, o.GetName(), text)
-			}
+			text := fmt.Sprint(o.GetAnnotations(), o.GetLabels(), o.GetFinalizers())
+			expect.That(c.t, !strings.Contains(text, "lockstep.dev/"), "%T %s has %s", o, o.GetName(), text)
 			if pod, ok := o.(*corev1.Pod); ok && len(pod.Spec.SchedulingGates) > 0 {
 				c.t.Errorf("pod %s waits for %v", pod.Name, pod.Spec.SchedulingGates)
 			}
@@ -172,9 +170,7 @@ func TestInterruptedUninstallIsResumed(t *testing.T) {
 			break
 		}
 	}
-	if rounds < 4 {
-		t.Errorf("it was interrupted %d times", rounds-1)
-	}
+	expect.That(t, rounds >= 4, "it was interrupted %d times", rounds-1)
 }
 
 func TestNewConfigurationReplacesTheFormerOne(t *testing.T) {
@@ -184,9 +180,8 @@ func TestNewConfigurationReplacesTheFormerOne(t *testing.T) {
 	c.create(inMode("lax", "off"))
 	c.install(nil)
 	byDefault := c.protection()
-	if missing, err := pvccache.NewPolicies(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
-		t.Errorf("the installed policies lack %q: %v", missing, err)
-	}
+	missing, err := pvccache.NewPolicies(c, false, false).Missing(t.Context())
+	expect.That(t, err == nil && len(missing) == 0, "the installed policies lack %q: %v", missing, err)
 	for _, namespace := range []string{"prod", "eager"} {
 		c.awaitFinalizers(namespace, pvc.BarrierFinalizer)
 	}
@@ -219,9 +214,8 @@ func TestNewConfigurationReplacesTheFormerOne(t *testing.T) {
 	expect.Emptyf(t, c.protection(), "switched off")
 	c.awaitFinalizers("eager")
 	c.read(claim, "eager", "claim")
-	if len(claim.Finalizers) > 0 || len(claim.Annotations) != 1 {
-		t.Errorf("switched off, a PVC has %+v", claim.ObjectMeta)
-	}
+	expect.That(t, len(claim.Finalizers) == 0 && len(claim.Annotations) == 1,
+		"switched off, a PVC has %+v", claim.ObjectMeta)
 	c.mutating() // the webhooks of LeaderWorkerSets stay
 }
 
@@ -239,9 +233,8 @@ func TestInstallWithoutConfigResetsTheConfiguration(t *testing.T) {
 		configured("protection: {kinds: [{apiVersion: example.com/v1, kind: Shard, podTemplates: [spec.template]}]}")(o)
 		withImage(o)
 	})
-	if got := kinds(); len(got) != 1 {
-		t.Fatalf("got %v", got)
-	}
+	got := kinds()
+	expect.Must(t, len(got) == 1, "got %v", got)
 	c.install(withImage)
 	expect.Emptyf(t, kinds(), "what the configuration keeps")
 	c.installAgain(withImage)
@@ -249,9 +242,7 @@ func TestInstallWithoutConfigResetsTheConfiguration(t *testing.T) {
 	c.uninstall(nil)
 	ns := &corev1.Namespace{}
 	c.read(ns, "", systemName)
-	if ns.DeletionTimestamp != nil || ns.Labels["mine"] != "yes" {
-		t.Errorf("got %+v", ns.ObjectMeta)
-	}
+	expect.That(t, ns.DeletionTimestamp == nil && ns.Labels["mine"] == "yes", "got %+v", ns.ObjectMeta)
 	c.read(&corev1.Secret{}, systemName, "mine")
 }
 
@@ -264,15 +255,11 @@ func TestFullInstallReplacesProtectionAlone(t *testing.T) {
 	c.absent(&rbacv1.ClusterRole{}, "lockstep-proxy-role")
 	c.refused(install.Install, protectOnly, "uninstall --keep-protection")
 	claim := c.claimIn("default", "claim")
-	if out := c.uninstall(func(o *install.Options) { o.KeepProtection = true }); !strings.Contains(out, "PVCs stay protected") {
-		t.Errorf("uninstall printed:\n%s", out)
-	}
+	expect.Says(t, c.uninstall(func(o *install.Options) { o.KeepProtection = true }), "PVCs stay protected")
 	c.awaitFinalizers("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.install(protectOnly)
 	c.read(claim, "default", "claim")
-	if !slices.Contains(claim.Finalizers, pvc.BarrierFinalizer) {
-		t.Errorf("the PVC has finalizers %q", claim.Finalizers)
-	}
+	expect.That(t, slices.Contains(claim.Finalizers, pvc.BarrierFinalizer), "the PVC has finalizers %q", claim.Finalizers)
 }
 
 // Helm deletes its objects, and leaves what protection wrote. Uninstall removes that, also beside another
@@ -290,9 +277,8 @@ func TestUninstallFreesPVCsAfterHelm(t *testing.T) {
 			t.Errorf("the dry run printed:\n%s", out)
 		}
 		c.uninstall(keepSets)
-		if left := c.claimNow(claim).Finalizers; !sameSet(left, finalizers) {
-			t.Errorf("the PVC keeps %q, want %q", left, finalizers)
-		}
+		left := c.claimNow(claim).Finalizers
+		expect.That(t, sameSet(left, finalizers), "the PVC keeps %q, want %q", left, finalizers)
 		expect.Equalf(t, "nothing to remove\n", c.uninstall(keepSets), "the second removal")
 		c.must(c.Patch(t.Context(), claim, merge(`{"metadata":{"finalizers":null}}`)))
 		c.must(client.IgnoreNotFound(c.Delete(t.Context(), claim)))
@@ -344,12 +330,10 @@ func TestTheControllerProtectsWithoutMutatingPolicies(t *testing.T) {
 		configured("protection: {alone: true}")(o)
 		o.ProtectOnly = true
 	}
-	if out := c.install(form); strings.Contains(out, "mutatingadmissionpolicy") || !strings.Contains(out, "1.36") {
-		t.Fatalf("got:\n%s", out)
-	}
-	if missing, err := pvccache.NewPolicies(c, true, false).Missing(t.Context()); err != nil || len(missing) > 0 {
-		t.Errorf("the installed policies lack %q: %v", missing, err)
-	}
+	out := c.install(form)
+	expect.Must(t, !strings.Contains(out, "mutatingadmissionpolicy") && strings.Contains(out, "1.36"), "got:\n%s", out)
+	missing, err := pvccache.NewPolicies(c, true, false).Missing(t.Context())
+	expect.That(t, err == nil && len(missing) == 0, "the installed policies lack %q: %v", missing, err)
 	const user = "system:serviceaccount:" + standaloneName + ":lockstep-controller-manager"
 	c.until("the API server applies the role of the operator", func() bool {
 		return c.may(user, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "persistentvolumeclaims"}) &&

@@ -44,27 +44,20 @@ func (g *guarded) counted() {
 	text := g.serverMetrics()
 	for policy, action := range map[string]string{"refuse-delete": "deny", "guard": "deny", "refuse-namespace": "deny", "guard-namespace": "deny", "warn-delete": "warn"} {
 		counted := regexp.MustCompile(`(?m)^apiserver_validating_admission_policy_check_total\{enforcement_action="` + action + `",.*policy="` + policy + `\.protection\.lockstep\.dev".* [1-9]`)
-		if !counted.MatchString(text) {
-			g.t.Errorf("%s: the metrics have no check with action %s", policy, action)
-		}
+		expect.That(g.t, counted.MatchString(text), "%s: the metrics have no check with action %s", policy, action)
 	}
 }
 
 func (g *guarded) birth() {
 	c := g.claim("born", nil, "example.com/first")
-	if want := []string{"example.com/first", pvc.BarrierFinalizer, pvc.PodsFinalizer}; !sameSet(c.Finalizers, want) {
-		g.t.Errorf("got %v, want %v", c.Finalizers, want)
-	}
+	want := []string{"example.com/first", pvc.BarrierFinalizer, pvc.PodsFinalizer}
+	expect.That(g.t, sameSet(c.Finalizers, want), "got %v, want %v", c.Finalizers, want)
 	twice := g.claim("twice", nil, pvc.BarrierFinalizer, pvc.PodsFinalizer)
-	if len(twice.Finalizers) != 2 {
-		g.t.Errorf("created with both, the PVC has %v", twice.Finalizers)
-	}
+	expect.That(g.t, len(twice.Finalizers) == 2, "created with both, the PVC has %v", twice.Finalizers)
 	own := newClaim(g.namespace, "pods-own")
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: new(true)}}
 	g.create(own)
-	if slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
-		g.t.Errorf("a pod's own PVC has %v", own.Finalizers)
-	}
+	expect.That(g.t, !slices.Contains(own.Finalizers, pvc.BarrierFinalizer), "a pod's own PVC has %v", own.Finalizers)
 	g.create(inMode("lax", "off"))
 	for _, tt := range []struct {
 		namespace, mode string
@@ -78,9 +71,8 @@ func (g *guarded) birth() {
 			c.Annotations = map[string]string{pvc.ModeKey: tt.mode}
 		}
 		g.create(c)
-		if slices.Contains(c.Finalizers, pvc.BarrierFinalizer) != tt.barrier {
-			g.t.Errorf("%s, mode %q: %v", tt.namespace, tt.mode, c.Finalizers)
-		}
+		expect.That(g.t, slices.Contains(c.Finalizers, pvc.BarrierFinalizer) == tt.barrier,
+			"%s, mode %q: %v", tt.namespace, tt.mode, c.Finalizers)
 	}
 }
 
@@ -97,15 +89,12 @@ func (g *guarded) forgery() {
 	c = newClaim(g.namespace, "said")
 	c.Annotations = annotations()
 	g.must(g.wanda.Create(g.t.Context(), c))
-	if len(c.Annotations) != 5 {
-		g.t.Errorf("a user with the permission to release keeps %v", c.Annotations)
-	}
+	expect.That(g.t, len(c.Annotations) == 5, "a user with the permission to release keeps %v", c.Annotations)
 	ns := dryNamespace(pvc.HeldClaimsAnnotation, pvc.ReleaseAnnotation)
 	ns.Annotations["example.com/note"] = "x"
 	g.must(g.alice.Create(g.t.Context(), ns, client.DryRunAll))
-	if len(ns.Annotations) != 1 || ns.Annotations["example.com/note"] != "x" {
-		g.t.Errorf("the annotations left on a namespace are %v", ns.Annotations)
-	}
+	expect.That(g.t, len(ns.Annotations) == 1 && ns.Annotations["example.com/note"] == "x",
+		"the annotations left on a namespace are %v", ns.Annotations)
 }
 
 func dryNamespace(keys ...string) *corev1.Namespace {
@@ -123,9 +112,7 @@ func (g *guarded) refusal() {
 		"the claim is in use: StatefulSet/db, +2. To delete it all the same: kubectl lockstep release pvc/precious -n prod, or annotate it with protection.lockstep.dev/release="+string(c.UID))
 	g.mustRefuse(g.Delete(g.t.Context(), c), "in use") // an administrator is no exception
 	g.mustRefuse(g.Delete(g.t.Context(), c, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationForeground)), "in use")
-	if g.read("precious").DeletionTimestamp != nil {
-		g.t.Error("the PVC is terminating")
-	}
+	expect.That(g.t, g.read("precious").DeletionTimestamp == nil, "the PVC is terminating")
 	free := g.claim("free", map[string]string{pvc.HoldersAnnotation: ""})
 	g.must(g.alice.Delete(g.t.Context(), free))
 }
@@ -251,27 +238,22 @@ func (g *guarded) atomic() {
 		racers.Wait()
 		now := g.read(c.Name)
 		isHeld, isGoing := now.Annotations[pvc.HoldersAnnotation] != "", now.DeletionTimestamp != nil
-		if isHeld == isGoing {
-			g.t.Fatalf("round %d: held %t, terminating %t", i, isHeld, isGoing)
-		}
+		expect.Must(g.t, isHeld != isGoing, "round %d: held %t, terminating %t", i, isHeld, isGoing)
 		if isHeld {
 			heldOnly++
 		} else {
 			goneOnly++
 		}
 	}
-	if heldOnly == 0 || goneOnly == 0 {
-		g.t.Errorf("held %d times, gone %d times: no race took place", heldOnly, goneOnly)
-	}
+	expect.That(g.t, heldOnly != 0 && goneOnly != 0,
+		"held %d times, gone %d times: no race took place", heldOnly, goneOnly)
 }
 
 func (g *guarded) observed() {
 	c := g.claim("watched", map[string]string{pvc.ObservedAnnotation: "StatefulSet/db"})
 	g.warned.taken()
 	g.must(g.alice.Delete(g.t.Context(), c))
-	if got := g.warned.taken(); !strings.Contains(got, "the claim is in use: StatefulSet/db") {
-		g.t.Errorf("got warnings %q", got)
-	}
+	expect.Says(g.t, g.warned.taken(), "the claim is in use: StatefulSet/db")
 }
 
 func (g *guarded) namespaces() {
@@ -340,16 +322,14 @@ func TestNewPVCsAreHeldWithInitialHold(t *testing.T) {
 	}
 	c := forging()
 	g.must(g.alice.Create(t.Context(), c))
-	if got := c.Annotations; got[pvc.HoldersAnnotation] != pvc.Unverified || got[pvc.HoldAnnotation] != "" {
-		t.Errorf("a new PVC has %v", got)
-	}
+	got := c.Annotations
+	expect.That(t, got[pvc.HoldersAnnotation] == pvc.Unverified && got[pvc.HoldAnnotation] == "", "a new PVC has %v", got)
 	g.mustRefuse(g.alice.Delete(t.Context(), c), "To delete it all the same: kubectl lockstep release pvc/new -n holding")
 	own := newClaim("holding", "web-scratch")
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: new(true)}}
 	g.must(g.alice.Create(t.Context(), own, client.DryRunAll))
-	if len(own.Annotations) > 0 || slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
-		t.Errorf("a pod's own PVC has %v, %v", own.Annotations, own.Finalizers)
-	}
+	expect.That(t, len(own.Annotations) == 0 && !slices.Contains(own.Finalizers, pvc.BarrierFinalizer),
+		"a pod's own PVC has %v, %v", own.Annotations, own.Finalizers)
 }
 
 // The policies of mode strict gate pods that use PVCs, and refuse pods that name a node.
@@ -412,9 +392,8 @@ func TestStrictGatesPods(t *testing.T) {
 			t.Errorf("alice: got %v", err)
 		}
 		label := merge(`{"metadata":{"labels":{"a":"b"}}}`)
-		if err := errors.Join(g.alice.Patch(t.Context(), podWith(strict, "web"), label), lift(g.wanda)); err != nil {
-			t.Error(err)
-		}
+		err := errors.Join(g.alice.Patch(t.Context(), podWith(strict, "web"), label), lift(g.wanda))
+		expect.That(t, err == nil, "%v", err)
 	})
 }
 

@@ -102,9 +102,7 @@ func (r *replica) shut() {
 	r.stop()
 	select {
 	case err := <-r.ended:
-		if err != nil {
-			r.c.t.Fatalf("the operator ended with: %v", err)
-		}
+		expect.OKf(r.c.t, err, "the operator ended with")
 	case <-time.After(patience):
 		r.c.t.Fatal("the operator does not end")
 	}
@@ -212,9 +210,7 @@ func TestTwoReplicas(t *testing.T) {
 
 	c.until("readyz names the failed check", func() bool {
 		said := first.ready()
-		if said == nil {
-			t.Fatal("ready without a webhook configuration")
-		}
+		expect.Must(t, said != nil, "ready without a webhook configuration")
 		return strings.Contains(said.Error(), "[-]certificate failed") && strings.Contains(said.Error(), "[+]caches ok")
 	})
 	c.install(first.called)
@@ -242,9 +238,7 @@ func TestTwoReplicas(t *testing.T) {
 
 	first.shut()
 	c.part("only pods of sets wait while the webhooks are down", c.onlyPodsOfSetsWait)
-	if h := c.holder(); h == leader {
-		t.Error("the operator did not release the lease")
-	}
+	expect.That(t, c.holder() != leader, "the operator did not release the lease")
 	c.until("the second replica leads", func() bool { h := c.holder(); return h != "" && h != leader })
 	second.shut()
 	expect.Equalf(t, "", c.holder(), "the lease is still held")
@@ -262,9 +256,8 @@ func (c *cluster) wipeBundle() {
 func (c *cluster) callWebhooks() {
 	set := newSet("default", "racks")
 	c.create(set)
-	if set.Spec.NetworkConfig == nil || set.Spec.RolloutStrategy.RollingUpdateConfiguration == nil {
-		c.t.Errorf("defaults are missing: %+v", set.Spec)
-	}
+	expect.That(c.t, set.Spec.NetworkConfig != nil && set.Spec.RolloutStrategy.RollingUpdateConfiguration != nil,
+		"defaults are missing: %+v", set.Spec)
 	// The definition cannot check annotations, so the webhook does.
 	annotated := merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:"rack"}}}`, lwsv1.SubGroupExclusiveKeyAnnotationKey))
 	wantError(c.t, c.Patch(c.t.Context(), set, annotated), apierrors.IsForbidden, "vleaderworkerset.kb.io", "without subGroupSize")
@@ -288,12 +281,9 @@ func leaderPod(name string) *corev1.Pod {
 func (c *cluster) onlyPodsOfSetsWait() {
 	plain := leaderPod("plain")
 	plain.Labels, plain.Annotations = nil, nil
-	if err := c.Create(c.t.Context(), plain); err != nil {
-		c.t.Errorf("a pod of no set waits for the operator: %v", err)
-	}
-	if err := c.Create(c.t.Context(), leaderPod("w-5")); err == nil || !strings.Contains(err.Error(), "mpod.kb.io") {
-		c.t.Errorf("a pod of a set was not refused: %v", err)
-	}
+	err := c.Create(c.t.Context(), plain)
+	expect.That(c.t, err == nil, "a pod of no set waits for the operator: %v", err)
+	expect.ErrorSays(c.t, c.Create(c.t.Context(), leaderPod("w-5")), "mpod.kb.io")
 	// A pod can lose its finalizers meanwhile, so that a group that restarts can end.
 	pod := leaderPod("w-3")
 	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), pod))

@@ -99,15 +99,9 @@ func TestShippedModesAreSafe(t *testing.T) {
 
 func safe(t *testing.T, r model.Result, least int) {
 	t.Helper()
-	if !r.Safe() {
-		t.Fatalf("data is lost:\n%s", numbered(r.Trace))
-	}
-	if len(r.Pinned) > 0 {
-		t.Fatalf("an unused PVC stays forever:\n%s", numbered(r.Pinned))
-	}
-	if r.States < least {
-		t.Errorf("only %d states", r.States)
-	}
+	expect.Must(t, r.Safe(), "data is lost:\n%s", numbered(r.Trace))
+	expect.Must(t, len(r.Pinned) == 0, "an unused PVC stays forever:\n%s", numbered(r.Pinned))
+	expect.That(t, r.States >= least, "only %d states", r.States)
 	t.Logf("%d states", r.States)
 }
 
@@ -124,9 +118,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			rules := modes[mode]
 			tt.rule(&rules)
 			r := lossOf(rules)
-			if r.Safe() {
-				t.Errorf("%s, %s: safe in %d states", mode, tt.name, r.States)
-			}
+			expect.That(t, !r.Safe(), "%s, %s: safe in %d states", mode, tt.name, r.States)
 			fmt.Fprintf(&traces, "%s, %s\n%s\n", mode, tt.name, numbered(r.Trace))
 		}
 	}
@@ -194,9 +186,8 @@ func TestEveryRuleOfHoldIsNeeded(t *testing.T) {
 		if tt.pins {
 			trace = r.Pinned
 		}
-		if len(trace) == 0 || tt.pins != r.Safe() {
-			t.Errorf("%s: safe %t, pinned %t in %d states", tt.name, r.Safe(), len(r.Pinned) > 0, r.States)
-		}
+		expect.That(t, len(trace) > 0 && tt.pins == r.Safe(),
+			"%s: safe %t, pinned %t in %d states", tt.name, r.Safe(), len(r.Pinned) > 0, r.States)
 		fmt.Fprintf(&traces, "%s\n%s\n", tt.name, numbered(trace))
 	}
 	golden(t, "holds.txt", traces.String())

@@ -306,9 +306,8 @@ func (s *server) history(expression string, since time.Time) (model.Matrix, erro
 func TestRules(t *testing.T) {
 	needPrograms(t)
 	for _, args := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", "rules.yaml"}} {
-		if out, err := exec.Command(filepath.Join(programs, "promtool"), args...).CombinedOutput(); err != nil {
-			t.Errorf("promtool %v: %v\n%s", args, err, out)
-		}
+		out, err := exec.Command(filepath.Join(programs, "promtool"), args...).CombinedOutput()
+		expect.That(t, err == nil, "promtool %v: %v\n%s", args, err, out)
 	}
 }
 
@@ -329,9 +328,7 @@ func (s *server) checkScraped(t *testing.T) {
 	for _, one := range all {
 		name := string(one.Metric[model.MetricNameLabel])
 		m, known := familyOf(metrics, name)
-		if !known {
-			t.Errorf("%s is served and not in docs/metrics.md", name)
-		}
+		expect.That(t, known, "%s is served and not in docs/metrics.md", name)
 		for label := range one.Metric {
 			if !slices.Contains([]string{"__name__", "job", "instance", "cluster"}, string(label)) && !slices.Contains(m.labels, string(label)) {
 				t.Errorf("%s has the label %s, which docs/metrics.md lacks", name, label)
@@ -341,9 +338,7 @@ func (s *server) checkScraped(t *testing.T) {
 			t.Errorf("%s is a %s, and by docs/metrics.md a %s", name, told[0].Type, m.kind)
 		}
 	}
-	if len(all) < 50 {
-		t.Errorf("only %d series of Lockstep are scraped", len(all))
-	}
+	expect.That(t, len(all) >= 50, "only %d series of Lockstep are scraped", len(all))
 }
 
 // checkRules checks that Prometheus evaluates every alert without an error.
@@ -352,14 +347,11 @@ func (s *server) checkRules(t *testing.T) {
 	found := expect.Value(s.Rules(t.Context(), nil))(t)
 	for _, group := range found.Groups {
 		for _, rule := range group.Rules {
-			if alert, ok := rule.(promv1.AlertingRule); !ok || alert.Health != promv1.RuleHealthGood {
-				t.Errorf("alert %+v", rule)
-			}
+			alert, ok := rule.(promv1.AlertingRule)
+			expect.That(t, ok && alert.Health == promv1.RuleHealthGood, "alert %+v", rule)
 		}
 	}
-	if len(found.Groups) == 0 {
-		t.Error("prometheus has no alerts")
-	}
+	expect.That(t, len(found.Groups) > 0, "prometheus has no alerts")
 }
 
 // chart is one panel as it is plotted.

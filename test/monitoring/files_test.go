@@ -97,17 +97,12 @@ func losesCluster(expression string) bool {
 func checkExpression(t *testing.T, where, expression string) {
 	t.Helper()
 	names, metrics := ours.FindAllString(expression, -1), readMetrics(t)
-	if len(names) == 0 {
-		t.Errorf("%s asks for no metric of Lockstep: %s", where, expression)
-	}
+	expect.That(t, len(names) > 0, "%s asks for no metric of Lockstep: %s", where, expression)
 	for _, name := range names {
-		if _, known := familyOf(metrics, name); !known {
-			t.Errorf("%s asks for %s, which does not exist", where, name)
-		}
+		_, known := familyOf(metrics, name)
+		expect.That(t, known, "%s asks for %s, which does not exist", where, name)
 	}
-	if losesCluster(expression) {
-		t.Errorf("%s loses the label cluster: %s", where, expression)
-	}
+	expect.That(t, !losesCluster(expression), "%s loses the label cluster: %s", where, expression)
 }
 
 func TestTheClusterOfASeriesIsLost(t *testing.T) {
@@ -122,9 +117,7 @@ func TestTheClusterOfASeriesIsLost(t *testing.T) {
 	for _, page := range append(found, root+"docs/how-to/monitor.md", root+"docs/metrics.md") {
 		text := expect.Value(os.ReadFile(page))(t)
 		for _, query := range queries.FindAllString(string(text), -1) {
-			if losesCluster(query) {
-				t.Errorf("%s: %s loses the label cluster", page, query)
-			}
+			expect.That(t, !losesCluster(query), "%s: %s loses the label cluster", page, query)
 		}
 	}
 }
@@ -135,9 +128,8 @@ func TestEveryAlertHasItsPage(t *testing.T) {
 		for _, rule := range group.Rules {
 			names = append(names, rule.Alert+".md")
 			checkExpression(t, rule.Alert, rule.Expr)
-			if !strings.HasSuffix(rule.Annotations["runbook_url"], "/docs/alerts/"+rule.Alert+".md") {
-				t.Errorf("%s links to %q", rule.Alert, rule.Annotations["runbook_url"])
-			}
+			expect.That(t, strings.HasSuffix(rule.Annotations["runbook_url"], "/docs/alerts/"+rule.Alert+".md"),
+				"%s links to %q", rule.Alert, rule.Annotations["runbook_url"])
 			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
 				t.Errorf("%s lacks a summary, a description or a severity", rule.Alert)
 			}
@@ -168,9 +160,8 @@ func TestEveryAlertIsTested(t *testing.T) {
 	}
 	for _, group := range readRules(t, alertsFile).Groups {
 		for _, rule := range group.Rules {
-			if !fires[rule.Alert] || !rests[rule.Alert] {
-				t.Errorf("rules.yaml shows that %s fires: %t, that it rests: %t", rule.Alert, fires[rule.Alert], rests[rule.Alert])
-			}
+			expect.That(t, fires[rule.Alert] && rests[rule.Alert],
+				"rules.yaml shows that %s fires: %t, that it rests: %t", rule.Alert, fires[rule.Alert], rests[rule.Alert])
 		}
 	}
 }
@@ -220,9 +211,7 @@ func (b board) mayBeEmpty() bool { return strings.Contains(b.Description, "Empty
 func readDashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
 	found, err := filepath.Glob(dashboards + "*.json")
-	if err != nil || len(found) != 2 {
-		t.Fatalf("dashboards %v, %v", found, err)
-	}
+	expect.Must(t, err == nil && len(found) == 2, "dashboards %v, %v", found, err)
 	all := map[string]dashboard{}
 	for _, path := range found {
 		var d dashboard
@@ -230,9 +219,7 @@ func readDashboards(t *testing.T) map[string]dashboard {
 		if err == nil {
 			err = json.Unmarshal(text, &d)
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+		expect.OKf(t, err, "%s", path)
 		all[strings.TrimSuffix(filepath.Base(path), ".json")] = d
 	}
 	return all
@@ -240,13 +227,11 @@ func readDashboards(t *testing.T) map[string]dashboard {
 
 func TestDashboardsAskForMetricsThatExist(t *testing.T) {
 	for name, d := range readDashboards(t) {
-		if d.UID == "" || d.Title == "" || len(d.Panels) == 0 {
-			t.Errorf("%s has uid %q, title %q and %d panels", name, d.UID, d.Title, len(d.Panels))
-		}
+		expect.That(t, d.UID != "" && d.Title != "" && len(d.Panels) > 0,
+			"%s has uid %q, title %q and %d panels", name, d.UID, d.Title, len(d.Panels))
 		for _, panel := range d.Panels {
-			if panel.Description == "" || len(panel.Targets) == 0 {
-				t.Errorf("%s: panel %q has no description or no query", name, panel.Title)
-			}
+			expect.That(t, panel.Description != "" && len(panel.Targets) > 0,
+				"%s: panel %q has no description or no query", name, panel.Title)
 			for _, target := range panel.Targets {
 				checkExpression(t, name+": "+panel.Title, target.Expr)
 			}
@@ -261,9 +246,8 @@ func TestStatesHaveNoColour(t *testing.T) {
 			for state := range lws.GroupStates {
 				isShown := legend == "{{state}}" && strings.Contains(panel.Targets[0].Expr, "lockstep_set_groups") ||
 					legend == "{{resource}} {{state}}" && state != lws.GroupReady
-				if isShown && !panel.colours(state.String()) {
-					t.Errorf("%s: panel %q has no colour for %s", name, panel.Title, state)
-				}
+				expect.That(t, !isShown || panel.colours(state.String()),
+					"%s: panel %q has no colour for %s", name, panel.Title, state)
 			}
 			if panel.Options.ColorMode == "background" && defaults.Thresholds == nil && defaults.Mappings == nil {
 				t.Errorf("%s: panel %q has one colour for all values", name, panel.Title)
@@ -287,9 +271,7 @@ func TestFleetDoesNotLinkToASet(t *testing.T) {
 			continue
 		}
 		for _, variable := range []string{"${datasource:queryparam}", "var-cluster=${", "var-namespace=${", "var-name=${", "${__url_time_range}"} {
-			if !strings.Contains(links[0].URL, variable) {
-				t.Errorf("panel %q: the link %s lacks %s", panel.Title, links[0].URL, variable)
-			}
+			expect.Says(t, links[0].URL, variable, panel.Title)
 		}
 	}
 }

@@ -41,14 +41,12 @@ func TestAContainerEnds(t *testing.T) {
 	s.EndedTogether(ended)
 
 	s.wantCreated(func(name string) int { return 1 + boolean(strings.HasPrefix(name, "a-1")) })
-	if n := s.Of(before["a-1-2"]).Last.(*corev1.Pod).Status.ContainerStatuses[0].RestartCount; n > 1 {
-		t.Errorf("the kubelet restarted the container %d times before its group went", n)
-	}
+	n := s.Of(before["a-1-2"]).Last.(*corev1.Pod).Status.ContainerStatuses[0].RestartCount
+	expect.That(t, n <= 1, "the kubelet restarted the container %d times before its group went", n)
 	s.checkEvidence(set, 1, lwsv1.PodFailure{Pod: "a-1-2", Container: "serve", ExitCode: new(int32(137)), Reason: "Error", Node: nodeName})
 	for name, now := range s.Claims() {
-		if was := claims[name]; was == nil || was.UID != now.UID {
-			t.Errorf("PVC %s was recreated", name)
-		}
+		was := claims[name]
+		expect.That(t, was != nil && was.UID == now.UID, "PVC %s was recreated", name)
 	}
 	s.checkInherited(before, s.UIDs(), group...)
 }
@@ -117,9 +115,7 @@ func TestACrashLeavesItsLog(t *testing.T) {
 	s.awaitAnother(set, before, "a-0", "a-0-1")
 	s.wantCreated(func(string) int { return 2 })
 	r := s.restarts(set, 0)
-	if r == nil || len(r.Containers) != 1 {
-		t.Fatalf("restarts: %+v", r)
-	}
+	expect.Must(t, r != nil && len(r.Containers) == 1, "restarts: %+v", r)
 	want := fmt.Sprintf("born %s a-0-1", before["a-0-1"])
 	if c := r.Containers[0]; c.Pod != "a-0-1" || c.ExitCode != 137 || c.Log != want {
 		t.Errorf("the container left %+v, want the log %q", c, want)
@@ -157,9 +153,7 @@ func (s *scene) restarted(name string) error {
 // checkEvidence checks the evidence of the only failure of a group in the status.
 func (s *scene) checkEvidence(set *lwsv1.LeaderWorkerSet, group int32, want lwsv1.PodFailure) {
 	r := s.restarts(set, group)
-	if r == nil || r.Count != 1 || len(r.Failures) != 1 {
-		s.Fatalf("restarts of group %d: %+v", group, r)
-	}
+	expect.Must(s, r != nil && r.Count == 1 && len(r.Failures) == 1, "restarts of group %d: %+v", group, r)
 	have := r.Failures[0]
 	if have.Pod != want.Pod || have.Container != want.Container || have.ExitCode == nil || *have.ExitCode != *want.ExitCode ||
 		have.Reason != want.Reason || have.Node != want.Node {
@@ -236,9 +230,8 @@ func (s *scene) bringBack() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), drill.Patience)
 	defer cancel()
-	if err := errors.Join(s.taint(`null`), bed.node.startKubelet(), bed.awaitNode(ctx)); err != nil {
-		s.Errorf("bring the node back: %v", err)
-	}
+	err := errors.Join(s.taint(`null`), bed.node.startKubelet(), bed.awaitNode(ctx))
+	expect.That(s, err == nil, "bring the node back: %v", err)
 }
 
 func (s *scene) nodeLost() error {
@@ -290,9 +283,8 @@ func TestACrashLoop(t *testing.T) {
 			t.Errorf("evidence: %+v", failure)
 		}
 	}
-	if len(r.Containers) == 0 || r.Containers[0].Message != "no shard 7" || r.Containers[0].LogUnread != "" {
-		t.Errorf("containers: %+v", r.Containers)
-	}
+	expect.That(t, len(r.Containers) > 0 && r.Containers[0].Message == "no shard 7" && r.Containers[0].LogUnread == "",
+		"containers: %+v", r.Containers)
 	s.tell("evidence: %+v", r.Failures)
 	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "no shard 7", "exit code 3"))
 	leader := s.UIDs()["a-0"]

@@ -91,9 +91,7 @@ func TestTheImageIsInstalled(t *testing.T) {
 	close(stop)
 	s.Check("sets are created while the operator is replaced", <-done)
 	s.tell("%d sets were created while the operator was replaced", created)
-	if created < 10 {
-		t.Errorf("only %d sets were created while the operator was replaced", created)
-	}
+	expect.That(t, created >= 10, "only %d sets were created while the operator was replaced", created)
 	for name, uid := range s.UIDs() {
 		expect.Equalf(t, uid, before[name], "pod %s was recreated", name)
 	}
@@ -225,9 +223,7 @@ func (s *scene) checkService() {
 			services++
 		}
 	}
-	if services == 0 {
-		s.Errorf("there is no webhook")
-	}
+	expect.That(s, services != 0, "there is no webhook")
 }
 
 // createSets creates sets without groups, one after the other, until stop is closed. It returns the first refusal.
@@ -262,9 +258,7 @@ func (s *scene) restoreOperator() {
 		time.Sleep(100 * time.Millisecond)
 		err = bed.Client.Get(ctx, operatorKey, deployment)
 	}
-	if !apierrors.IsNotFound(err) {
-		s.T.Errorf("delete the operator's Deployment: %v", err)
-	}
+	expect.That(s.T, apierrors.IsNotFound(err), "delete the operator's Deployment: %v", err)
 	if err := errors.Join(bed.Operator.Install(), bed.Operator.Start()); err != nil {
 		s.T.Errorf("put the operator of the other drills back: %v", err)
 	}

@@ -23,6 +23,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 const (
@@ -111,9 +112,7 @@ func (r *rays) replace(round int) {
 	for _, i := range again {
 		r.Eventually("the set is created again", func() error {
 			err := r.Client.Create(r.Context(), r.sets[i])
-			if err != nil && !apierrors.IsAlreadyExists(err) {
-				r.Fatalf("create the set again: %v", err)
-			}
+			expect.Must(r, err == nil || apierrors.IsAlreadyExists(err), "create the set again: %v", err)
 			return err
 		})
 	}
@@ -192,9 +191,7 @@ func (r *rays) incarnations() (groups map[string][]*incarnation, of map[types.UI
 	}
 	for _, rec := range workers {
 		one := of[r.Of(rec.Owners[0]).Owners[0]]
-		if one == nil {
-			r.Fatalf("no leader of worker %s was seen", rec.Last.GetName())
-		}
+		expect.Must(r, one != nil, "no leader of worker %s was seen", rec.Last.GetName())
 		one.workers = append(one.workers, rec.Last.GetUID())
 		of[rec.Last.GetUID()] = one
 	}
@@ -228,9 +225,8 @@ func (r *rays) check(wanted int) {
 		for i, old := range all[:len(all)-1] {
 			c := change{old: old, next: all[i+1], diaries: diaries}
 			late, there, running := c.dials()
-			if late < 100 {
-				r.Errorf("workers of incarnation %d of group %s dialled only %d times after SIGTERM", i, name, late)
-			}
+			expect.That(r, late >= 100,
+				"workers of incarnation %d of group %s dialled only %d times after SIGTERM", i, name, late)
 			changes, ending, beside, overlap, delays = changes+1, ending+late, beside+there, overlap+running, append(delays, c.delay())
 		}
 	}
@@ -239,15 +235,10 @@ func (r *rays) check(wanted int) {
 		changes, ending, beside, overlap)
 	r.tell("%d contacts between incarnations of a group were noted, %d between groups", contacts, strangers)
 	r.tell("replacement beyond the grace period: median %s, at most %s", delays[len(delays)/2], delays[len(delays)-1])
-	if changes != wanted {
-		r.Errorf("%d incarnation changes, want %d", changes, wanted)
-	}
-	if contacts > 0 || overlap > 0 {
-		r.Errorf("%d contacts between incarnations, %d dials while the next leader ran", contacts, overlap)
-	}
-	if beside == 0 {
-		r.Errorf("no worker dialled while the next leader existed")
-	}
+	expect.Equal(r, wanted, changes)
+	expect.That(r, contacts <= 0 && overlap <= 0,
+		"%d contacts between incarnations, %d dials while the next leader ran", contacts, overlap)
+	expect.That(r, beside != 0, "no worker dialled while the next leader existed")
 }
 
 // change is one incarnation and the next.

@@ -45,9 +45,7 @@ func TestAClaimInUse(t *testing.T) {
 	s.AwaitFinalizers(claim, drill.PodProtection, drill.Barrier)
 	s.Remove(pod)
 	s.AwaitGone(claim)
-	if s.Of(pod.UID).Died == 0 {
-		t.Error("the PVC was removed before its pod")
-	}
+	expect.That(t, s.Of(pod.UID).Died != 0, "the PVC was removed before its pod")
 	want := []string{"born " + string(pod.UID) + " user", "ended " + string(pod.UID) + " user"}
 	expect.Equalf(t, want, s.recordsOn(claim), "records on the disk")
 }
@@ -89,9 +87,7 @@ func TestWhatAKubeletRefuses(t *testing.T) {
 	}
 	for _, name := range []string{"b", "other"} {
 		s.Eventually("the kubelet refuses pod of-"+name, func() error { return s.kubeletSays(name) })
-		if err := s.running("of-" + name); err == nil {
-			t.Errorf("pod of-%s runs with a terminating PVC", name)
-		}
+		expect.That(t, s.running("of-"+name) != nil, "pod of-%s runs with a terminating PVC", name)
 	}
 	s.Check("start the operator", bed.Operator.Start())
 	s.Eventually("why names the pod that keeps the barrier", func() error { return lacks(s.say("why", "pvc/b"), "of-b") })
@@ -169,9 +165,8 @@ func TestStrict(t *testing.T) {
 	s.checkRecorded("a-0", "a-0-1", "a-0-2")
 	s.checkInherited(before, s.UIDs(), "a-0", "a-0-1", "a-0-2")
 
-	if err := s.Client.Delete(t.Context(), s.PVC("data-a-0-1")); !apierrors.IsForbidden(err) {
-		t.Errorf("a PVC in use was deleted: %v", err)
-	}
+	err := s.Client.Delete(t.Context(), s.PVC("data-a-0-1"))
+	expect.That(t, apierrors.IsForbidden(err), "a PVC in use was deleted: %v", err)
 
 	claim := s.newClaim("alone")
 	s.Check("kill the operator", bed.Operator.Kill())

@@ -96,9 +96,7 @@ func Leaves(t *testing.T, root *cobra.Command, lines map[string]string) (all [][
 		return all
 	}
 	line, known := lines[root.CommandPath()]
-	if !known {
-		t.Errorf("no arguments of %q are known", root.CommandPath())
-	}
+	expect.That(t, known, "no arguments of %q are known", root.CommandPath())
 	return append(all, strings.Fields(line))
 }
 
@@ -113,12 +111,10 @@ func Fails(t *testing.T, program *exec.Cmd, text string) {
 	}, program.Args...)...)
 	limited.Dir, limited.Env, limited.Stdin = program.Dir, program.Env, program.Stdin
 	out, err := limited.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), text) {
-		t.Errorf("%v: got %v, %.500s; want %q", program.Args[1:], err, out, text)
-	}
-	if took := limited.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10; took > mostMemory {
-		t.Errorf("%v took %d MiB, want at most %d", program.Args[1:], took, mostMemory)
-	}
+	expect.That(t, err != nil && strings.Contains(string(out), text),
+		"%v: got %v, %.500s; want %q", program.Args[1:], err, out, text)
+	took := limited.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
+	expect.That(t, took <= mostMemory, "%v took %d MiB, want at most %d", program.Args[1:], took, mostMemory)
 }
 
 // Endless returns paths that have no end: a device, and a pipe that is always written to.

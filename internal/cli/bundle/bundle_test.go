@@ -128,14 +128,10 @@ func TestABundleHasWhatConcernsTheSet(t *testing.T) {
 		expect.Equalf(t, want, has, "%s", name)
 	}
 	for _, missed := range []string{"Nodes: you may not read it", "status and plan", "the operator"} {
-		if !strings.Contains(files[pageName], "- "+missed) {
-			t.Errorf("the report does not say that it lacks %s", missed)
-		}
+		expect.Says(t, files[pageName], "- "+missed, missed)
 	}
 	for name, text := range files {
-		if strings.Contains(text, "hidden-value") {
-			t.Errorf("%s has a value of the environment", name)
-		}
+		expect.That(t, !strings.Contains(text, "hidden-value"), "%s has a value of the environment", name)
 	}
 }
 
@@ -151,9 +147,8 @@ func TestABundleHasTheOperatorOfAnotherNamespace(t *testing.T) {
 	}
 	files := expect.Value(collect(t, nil, nil, set, config, deployment, binding))(t)
 	for _, name := range []string{"objects/configmaps/elsewhere/lockstep-configuration.json", "objects/deployments.apps/elsewhere/operator.json"} {
-		if _, has := files[name]; !has {
-			t.Errorf("%s is missing", name)
-		}
+		_, has := files[name]
+		expect.That(t, has, "%s is missing", name)
 	}
 }
 
@@ -197,15 +192,13 @@ func TestALargeSetFits(t *testing.T) {
 		objects = append(objects, p)
 	}
 	files, err := collect(t, nil, nil, objects...)
-	if err != nil || len(files) < 801 || strings.Contains(files[pageName], "does not fit") {
-		t.Errorf("%d files, %v", len(files), err)
-	}
+	expect.That(t, err == nil && len(files) >= 801 && !strings.Contains(files[pageName], "does not fit"),
+		"%d files, %v", len(files), err)
 }
 
 func TestASetThatDoesNotExistIsAnError(t *testing.T) {
-	if _, err := collect(t, nil, []string{"llama"}); !apierrors.IsNotFound(err) {
-		t.Errorf("got %v", err)
-	}
+	_, err := collect(t, nil, []string{"llama"})
+	expect.That(t, apierrors.IsNotFound(err), "got %v", err)
 }
 
 func TestWhatDoesNotFitIsNamed(t *testing.T) {
@@ -235,9 +228,8 @@ func TestABundleDefinesItsKinds(t *testing.T) {
 		"podgroups.scheduling.volcano.sh": false,
 	} {
 		text, has := files[definitions+name+".json"]
-		if has != want || (has && !strings.Contains(text, `"x-kubernetes-preserve-unknown-fields":true`)) {
-			t.Errorf("%s: %t: %s", name, has, text)
-		}
+		expect.That(t, has == want && (!has || strings.Contains(text, `"x-kubernetes-preserve-unknown-fields":true`)),
+			"%s: %t: %s", name, has, text)
 	}
 }
 
@@ -268,7 +260,6 @@ func TestAPortThatCannotBeForwardedIsAnError(t *testing.T) {
 	kube := expect.Value(kubernetes.NewForConfig(config))(t)
 	c := &collector{Request: Request{Config: config}, kube: kube}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "operator-0"}}
-	if _, end, err := c.forward(t.Context(), pod, 8443); err == nil || end != nil {
-		t.Errorf("got %v", err)
-	}
+	_, end, err := c.forward(t.Context(), pod, 8443)
+	expect.That(t, err != nil && end == nil, "got %v", err)
 }

@@ -79,9 +79,8 @@ func TestAmend(t *testing.T) {
 		if image(now) != "three" && now.Annotations[lwsrevision.ChangeCauseAnnotationKey] != "of "+tt.image {
 			t.Errorf("%s: the change cause is %q", tt.name, now.Annotations)
 		}
-		if want := lws.Paused(set) && tt.verb != "resumed" || tt.image != "" && tt.verb == "paused"; lws.Paused(now) != want {
-			t.Errorf("%s: paused: %t", tt.name, lws.Paused(now))
-		}
+		expect.That(t, lws.Paused(now) == lws.Paused(set) && tt.verb != "resumed" || tt.image != "" && tt.verb == "paused",
+			"%s: paused: %t", tt.name, lws.Paused(now))
 	}
 }
 
@@ -171,9 +170,8 @@ func TestConflicts(t *testing.T) {
 				return nil
 			}
 			_, _, err := (&Editor{Client: s}).Amend(t.Context(), key, tt.decide)
-			if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
-				t.Errorf("got %v, want %q", err, tt.fails)
-			}
+			expect.That(t, (err != nil) == (tt.fails != "") && (err == nil || strings.Contains(err.Error(), tt.fails)),
+				"got %v, want %q", err, tt.fails)
 			expect.Equalf(t, tt.fails == "", len(s.Requests) > len(tt.meanwhile), "wrote %v", s.Requests)
 		})
 	}
@@ -275,9 +273,8 @@ func TestReadManifest(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			sets, _, err := ReadManifest("-", strings.NewReader(tt.text))
-			if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
-				t.Fatalf("got %v, want %q", err, tt.fails)
-			}
+			expect.Must(t, (err != nil) == (tt.fails != "") && (err == nil || strings.Contains(err.Error(), tt.fails)),
+				"got %v, want %q", err, tt.fails)
 			var names []string
 			for _, s := range sets {
 				names = append(names, s.GetName())
@@ -285,9 +282,8 @@ func TestReadManifest(t *testing.T) {
 			expect.Equal(t, tt.sets, strings.Join(names, " "))
 		})
 	}
-	if _, _, err := ReadManifest("no such file", nil); err == nil || !strings.Contains(err.Error(), "give the path") {
-		t.Errorf("got %v", err)
-	}
+	_, _, err := ReadManifest("no such file", nil)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "give the path"), "got %v", err)
 }
 
 func TestPatchKeepsFieldsThatTheManifestLacks(t *testing.T) {
@@ -321,12 +317,9 @@ func FuzzReadManifest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		sets, skipped, err := ReadManifest("-", bytes.NewReader(text))
-		if (err == nil) != (len(sets) > 0) {
-			t.Fatalf("%d sets and error %v", len(sets), err)
-		}
-		if size := len(strings.Join(skipped, "")); size > 100*(len(text)+1) {
-			t.Fatalf("%d bytes say what is left out of %d", size, len(text))
-		}
+		expect.Must(t, (err == nil) == (len(sets) > 0), "%d sets and error %v", len(sets), err)
+		size := len(strings.Join(skipped, ""))
+		expect.Must(t, size <= 100*(len(text)+1), "%d bytes say what is left out of %d", size, len(text))
 		for _, set := range sets {
 			checkManifest(t, set, len(text))
 		}
@@ -334,20 +327,13 @@ func FuzzReadManifest(f *testing.F) {
 }
 
 func checkManifest(t *testing.T, set *unstructured.Unstructured, size int) {
-	if set.GroupVersionKind() != lwsv1.GroupVersion.WithKind("LeaderWorkerSet") {
-		t.Fatalf("a %s", set.GroupVersionKind())
-	}
+	expect.Must(t, set.GroupVersionKind() == lwsv1.GroupVersion.WithKind("LeaderWorkerSet"),
+		"a %s", set.GroupVersionKind())
 	once, err := set.MarshalJSON()
-	if err != nil {
-		t.Fatalf("it cannot be sent: %v", err)
-	}
-	if len(once) > mostOfOne<<20+16*size {
-		t.Fatalf("%d bytes became %d", size, len(once))
-	}
+	expect.OKf(t, err, "it cannot be sent")
+	expect.Must(t, len(once) <= mostOfOne<<20+16*size, "%d bytes became %d", size, len(once))
 	again, _, err := ReadManifest("-", bytes.NewReader(once))
-	if err != nil || len(again) != 1 {
-		t.Fatalf("our own text is read as %d sets, %v: %s", len(again), err, once)
-	}
+	expect.Must(t, err == nil && len(again) == 1, "our own text is read as %d sets, %v: %s", len(again), err, once)
 	if twice, err := json.Marshal(again[0]); err != nil || !bytes.Equal(bytes.TrimSpace(once), twice) {
 		t.Fatalf("not the same twice, %v:\n%s\n%s", err, once, twice)
 	}

@@ -108,9 +108,8 @@ func TestSurveyHasEveryGroupOfTheSet(t *testing.T) {
 	server := up(t, set, formerPod("a-7-1", "a"), fakeapi.Set("a-0", 1, 2), formerPod("a-0-9-1", "a-0"))
 	s := sessionOf(server)
 	found := surveyed(t, s, "a")
-	if len(found.Groups) != 4 || found.Standing.Ready != 3 || found.Standing.Updated != 3 {
-		t.Fatalf("got %d groups, %+v", len(found.Groups), found.Standing)
-	}
+	expect.Must(t, len(found.Groups) == 4 && found.Standing.Ready == 3 && found.Standing.Updated == 3,
+		"got %d groups, %+v", len(found.Groups), found.Standing)
 	for i, g := range found.Groups[:3] {
 		if g.Index != i || g.Leader == nil || len(g.Pods.Owned) != 3 || !g.Ready(found.Set.Set) || !g.UpToDate(found.Standing.Key) {
 			t.Errorf("group %d: got %+v", i, g.Group)
@@ -119,9 +118,8 @@ func TestSurveyHasEveryGroupOfTheSet(t *testing.T) {
 	if last := found.Groups[3]; last.Index != 7 || len(last.Pods.Previous) != 1 || len(last.Pods.Owned) != 0 {
 		t.Errorf("without a leader: got group %d with %+v", last.Index, last.Pods)
 	}
-	if _, err := s.Set(t.Context(), types.NamespacedName{Namespace: fakeapi.Namespace, Name: "b"}, epoch); !apierrors.IsNotFound(err) {
-		t.Errorf("no such set: got %v", err)
-	}
+	_, err := s.Set(t.Context(), types.NamespacedName{Namespace: fakeapi.Namespace, Name: "b"}, epoch)
+	expect.That(t, apierrors.IsNotFound(err), "no such set: got %v", err)
 }
 
 // The operator has called the pod stuck. A new process must not take that back.
@@ -159,9 +157,8 @@ func TestThePlanOfASetThatIsLeftAloneIsWhatTheOperatorSays(t *testing.T) {
 	s.Live = live
 	found := surveyed(t, s, "a")
 	for _, plan := range []lws.Plan{found.Plan, found.Groups[0].Plan} {
-		if !plan.IsUnsupported() || len(plan.Actions) > 0 || plan.Waits[0].Sentence != "left alone" {
-			t.Errorf("got %+v", plan)
-		}
+		expect.That(t, plan.IsUnsupported() && len(plan.Actions) == 0 && plan.Waits[0].Sentence == "left alone",
+			"got %+v", plan)
 	}
 }
 
@@ -199,9 +196,7 @@ func TestRefusalsAreReadFromEvents(t *testing.T) {
 	event("c", sts.UID, "create Pod a-11 in StatefulSet a failed error: another", 3)
 	event("d", "former", "create Pod a-1 in StatefulSet a failed error: another incarnation", 4)
 	found := surveyed(t, sessionOf(s), "a")
-	if got := found.Refusals.OfPod(sts, "a-1"); !strings.Contains(got, "exceeded quota") {
-		t.Errorf("got %q", got)
-	}
+	expect.Says(t, found.Refusals.OfPod(sts, "a-1"), "exceeded quota")
 	expect.Equalf(t, "", found.Refusals.OfPod(sts, "a-0"), "of another pod")
 }
 
@@ -211,9 +206,8 @@ func TestAwaitEndsWithTheSession(t *testing.T) {
 	cancel(expired)
 	s := &Session{ctx: ctx}
 	for range 2 { // each of several sets is followed
-		if err := s.Await(); !errors.Is(err, expired) {
-			t.Errorf("got %v", err)
-		}
+		err := s.Await()
+		expect.That(t, errors.Is(err, expired), "got %v", err)
 	}
 }
 
@@ -402,9 +396,8 @@ func TestASetCostsWhatExists(t *testing.T) {
 			}
 			few := cost(1000)
 			for _, n := range []int32{1_000_000, most} {
-				if many := cost(n); many > few+few/10+100 {
-					t.Errorf("%d groups: %.0f allocations, %.0f for 1000", n, many, few)
-				}
+				many := cost(n)
+				expect.That(t, many <= few+few/10+100, "%d groups: %.0f allocations, %.0f for 1000", n, many, few)
 			}
 		})
 	}

@@ -206,9 +206,8 @@ func TestModes(t *testing.T) {
 			objects = append(objects, tt.config)
 		}
 		found := expect.Value((&Reader{Client: (&api{}).client(t, objects...)}).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*claim("data", tt.edit)}))(t)
-		if found[0].Mode != tt.mode || !strings.Contains(found[0].ModeFrom, tt.from) {
-			t.Errorf("%s: got %s, %q", tt.name, found[0].Mode, found[0].ModeFrom)
-		}
+		expect.That(t, found[0].Mode == tt.mode && strings.Contains(found[0].ModeFrom, tt.from),
+			"%s: got %s, %q", tt.name, found[0].Mode, found[0].ModeFrom)
 	}
 }
 
@@ -283,9 +282,8 @@ func TestRelease(t *testing.T) {
 			tt.meanwhile(now)
 			expect.OK(t, c.Update(t.Context(), now))
 		}
-		if err := Release(t.Context(), c, shown); tt.released != (err == nil) || err != nil && !apierrors.IsConflict(err) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		err := Release(t.Context(), c, shown)
+		expect.That(t, tt.released == (err == nil) && (err == nil || apierrors.IsConflict(err)), "%s: got %v", name, err)
 		expect.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(shown), now))
 		expect.Equalf(t, tt.released, now.Annotations[pvc.ReleaseAnnotation] == "uid-a", "%s: the token is given", name)
 	}

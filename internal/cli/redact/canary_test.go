@@ -193,22 +193,17 @@ func TestNoSecretStays(t *testing.T) {
 	}
 	out.WriteString(r.Text(log))
 	forms := map[string]bool{}
-	if len(c.secrets) < 200 {
-		t.Fatalf("only %d secrets were planted", len(c.secrets))
-	}
+	expect.Must(t, len(c.secrets) >= 200, "only %d secrets were planted", len(c.secrets))
 	for _, secret := range c.secrets {
 		forms[secret], forms[base64.StdEncoding.EncodeToString([]byte(secret))] = true, true
 	}
 	for text := out.String(); len(text) > 24; text = text[1:] {
-		if forms[text[:16]] || forms[text[:24]] {
-			t.Fatalf("the bundle has a secret: %.200s", text)
-		}
+		expect.Must(t, !forms[text[:16]] && !forms[text[:24]], "the bundle has a secret: %.200s", text)
 	}
 	planted, left := wordsOf(strings.Join(before, "")), wordsOf(out.String())
 	for n := range c.names {
-		if name := fmt.Sprintf("name-%d", n+1); planted[name] && !left[name] {
-			t.Errorf("%s is lost", name)
-		}
+		name := fmt.Sprintf("name-%d", n+1)
+		expect.That(t, !planted[name] || left[name], "%s is lost", name)
 	}
 	t.Logf("%d secrets, %d names", len(c.secrets), c.names)
 }
@@ -219,9 +214,8 @@ func decodes(t *testing.T, object client.Object, redacted string) {
 	again := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
 	decoder := json.NewDecoder(strings.NewReader(redacted))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(again); err != nil {
-		t.Errorf("%T does not decode: %v", object, err)
-	}
+	err := decoder.Decode(again)
+	expect.That(t, err == nil, "%T does not decode: %v", object, err)
 	for _, kept := range []string{`"2023-11-14T22:13:20Z"`, `"1073741825"`} {
 		before := strings.Count(encoded(t, object), kept)
 		expect.Equalf(t, before, strings.Count(redacted, kept), "%T: values %s", object, kept)

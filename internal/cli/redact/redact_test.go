@@ -51,13 +51,10 @@ func TestText(t *testing.T) {
 		"the password is пароль":       "пароль",
 		"the password is pässwörd":     "ssw",
 	} {
-		if got := r.Text(text); strings.Contains(got, goes) || got != r.Text(text) {
-			t.Errorf("%q became %q", text, got)
-		}
+		got := r.Text(text)
+		expect.That(t, !strings.Contains(got, goes) && got == r.Text(text), "%q became %q", text, got)
 	}
-	if r.Text("hunter2") == New().Text("hunter2") {
-		t.Error("two bundles have the same tokens")
-	}
+	expect.That(t, r.Text("hunter2") != New().Text("hunter2"), "two bundles have the same tokens")
 }
 
 // Every word of these credentials may stay elsewhere.
@@ -81,9 +78,8 @@ func TestCredentialsInURLsAreRedacted(t *testing.T) {
 			"a name":    r.Object(&corev1.Pod{Spec: corev1.PodSpec{NodeName: url}}).Object["spec"].(map[string]any)["nodeName"].(string),
 			"an image":  r.image(url),
 		} {
-			if strings.Contains(got, secret) || !strings.Contains(got, "redacted-") {
-				t.Errorf("%s in %s became %q", url, where, got)
-			}
+			expect.That(t, !strings.Contains(got, secret) && strings.Contains(got, "redacted-"),
+				"%s in %s became %q", url, where, got)
 		}
 	}
 }
@@ -101,9 +97,8 @@ func TestImagesStayIfTheyAreReferences(t *testing.T) {
 		"https://registry/app", "user:password@registry/app", "registry/app?token=1234", "registry/App", "app:", "app@1234", "app: password",
 		" app", "app\n", "a//b", "/app", "http://docker-pullable://a", "registry:pw/app", "app:" + strings.Repeat("x", 129), "пароль",
 	} {
-		if got := r.image(goes); !strings.HasPrefix(got, "redacted-") {
-			t.Errorf("%q became %q", goes, got)
-		}
+		got := r.image(goes)
+		expect.That(t, strings.HasPrefix(got, "redacted-"), "%q became %q", goes, got)
 	}
 }
 
@@ -112,12 +107,10 @@ func TestTheSourceOfAnEventIsRedacted(t *testing.T) {
 	r := New()
 	event := &corev1.Event{Source: corev1.EventSource{Component: "kubelet", Host: "node-1"}, ReportingInstance: "hunter2"}
 	source, _ := r.Object(event).Object["source"].(map[string]any)
-	if host := source["host"].(string); !strings.HasPrefix(host, "redacted-") || source["component"] != "kubelet" {
-		t.Errorf("got %v", source)
-	}
-	if instance := r.Object(event).Object["reportingInstance"].(string); strings.Contains(instance, "hunter2") {
-		t.Errorf("got %s", instance)
-	}
+	expect.That(t, strings.HasPrefix(source["host"].(string), "redacted-") && source["component"] == "kubelet",
+		"got %v", source)
+	instance := r.Object(event).Object["reportingInstance"].(string)
+	expect.That(t, !strings.Contains(instance, "hunter2"), "got %s", instance)
 }
 
 // setWith is a set whose pods have a value in their environment, and stored its revision.
@@ -172,9 +165,7 @@ func TestHashesAreMadeAgain(t *testing.T) {
 		"and is so everywhere":                     labels[appsv1.ControllerRevisionHashLabelKey] == sts.Status.UpdateRevision,
 		"a message names the revision by its name": r.Text("revision "+key) == "revision "+now.Labels[lwsv1.RevisionKey],
 	} {
-		if !holds {
-			t.Errorf("it does not hold that %s", what)
-		}
+		expect.That(t, holds, "it does not hold that %s", what)
 	}
 }
 
@@ -204,9 +195,7 @@ func TestWordsOfMessagesAndFieldsStay(t *testing.T) {
 		})
 		expect.OK(t, err)
 	}
-	if found < 1000 {
-		t.Fatalf("only %d words were found", found)
-	}
+	expect.Must(t, found >= 1000, "only %d words were found", found)
 	fields, seen := map[string]bool{}, map[reflect.Type]bool{}
 	fieldNames(reflect.TypeFor[v1alpha1.Configuration](), seen, fields)
 	for _, kind := range kinds() {

@@ -74,13 +74,10 @@ func TestFieldsForPrograms(t *testing.T) {
 				continue
 			}
 			wanted++
-			if _, ok := have[want]; !ok {
-				t.Errorf("%s: no field %s", name, want)
-			}
+			_, ok := have[want]
+			expect.That(t, ok, "%s: no field %s", name, want)
 		}
-		if wanted == 0 {
-			t.Errorf("%s: the list has no field of it", name)
-		}
+		expect.That(t, wanted != 0, "%s: the list has no field of it", name)
 		expect.Equalf[any](t, name, have["kind"], "%s", name)
 		expect.Equalf[any](t, "cli.lockstep.dev/v1", have["apiVersion"], "%s", name)
 	}
@@ -102,9 +99,7 @@ func TestDifferences(t *testing.T) {
 	set := twoGroups().Set.Set
 	got, err := Compare(set, revisions(), Comparison{From: 1, To: 2})
 	for _, line := range []string{"--- llama revision 1 (older)\n", "+++ llama revision 2 (" + key + ")\n", "\n-      - image: image:1\n+      - image: image:2\n", "\n         name: serve\n"} {
-		if err != nil || !strings.Contains(got, line) {
-			t.Errorf("got %v, without %q\n%s", err, line, got)
-		}
+		expect.That(t, err == nil && strings.Contains(got, line), "got %v, without %q\n%s", err, line, got)
 	}
 	same := expect.Value(Compare(set, revisions(), Comparison{From: 2, To: Live}))(t)
 	expect.Equalf(t, "", same, "between revision 2 and the equal spec")

@@ -28,13 +28,9 @@ func says(t *testing.T, text string, lacks string, has ...string) {
 		lines.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
 	}
 	for _, want := range has {
-		if !strings.Contains(lines.String(), want) {
-			t.Errorf("lacks %q:\n%s", want, text)
-		}
+		expect.Says(t, lines.String(), want, text)
 	}
-	if lacks != "" && strings.Contains(lines.String(), lacks) {
-		t.Errorf("has %q:\n%s", lacks, text)
-	}
+	expect.That(t, lacks == "" || !strings.Contains(lines.String(), lacks), "has %q:\n%s", lacks, text)
 }
 
 // A pod that a gate keeps from the scheduler says which, and Kueue's gate that it waits for quota.
@@ -144,9 +140,8 @@ func TestBothNamesOfARevision(t *testing.T) {
 		says(t, diff, "", "revision 1 (older)", "revision 2 ("+key+")")
 	}
 	for _, g := range Status(s).Groups {
-		if g.RevisionNumber != int64(2-g.Index) || g.Revision == "" {
-			t.Errorf("group %d: got %d and %q", g.Index, g.RevisionNumber, g.Revision)
-		}
+		expect.That(t, g.RevisionNumber == int64(2-g.Index) && g.Revision != "",
+			"group %d: got %d and %q", g.Index, g.RevisionNumber, g.Revision)
 	}
 }
 
@@ -191,9 +186,8 @@ func TestTextOfPlansAndHistories(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { says(t, Text(tt.report, now), tt.lacks, tt.has...) })
 	}
-	if _, err := Compare(twoGroups().Set.Set, revisions(), Comparison{From: 5}); err == nil || !strings.HasSuffix(err.Error(), ": 1, 2") {
-		t.Errorf("got %v", err)
-	}
+	_, err := Compare(twoGroups().Set.Set, revisions(), Comparison{From: 5})
+	expect.That(t, err != nil && strings.HasSuffix(err.Error(), ": 1, 2"), "got %v", err)
 }
 
 // starting is a set whose groups are not ready.
@@ -301,9 +295,8 @@ func TestLeaderOfAStoppedGroupStays(t *testing.T) {
 	own := s.Set.StatefulSet.Own()
 	leader.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(own, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
 	s.Set.Now, s.Set.Leaders.Previous = now, []*corev1.Pod{leader}
-	if waiting := Status(s).Groups[0].Waiting; len(waiting) != 1 || waiting[0].Message != "leader llama-0 stays as evidence" {
-		t.Errorf("got %+v", waiting)
-	}
+	waiting := Status(s).Groups[0].Waiting
+	expect.That(t, len(waiting) == 1 && waiting[0].Message == "leader llama-0 stays as evidence", "got %+v", waiting)
 }
 
 func TestRefusedPodsAreShownWithTheReason(t *testing.T) {
@@ -341,13 +334,11 @@ func TestAPlanSaysWhatAWriteReliesOn(t *testing.T) {
 	} {
 		shown := actionOf(tt.write)
 		expect.Equalf(t, tt.want, shown.Preconditions.Relies, "%T", tt.write)
-		if needs := shown.Preconditions.needs(); needs[len(needs)-1] != tt.want[len(tt.want)-1] {
-			t.Errorf("%T: the text has %q", tt.write, needs)
-		}
+		needs := shown.Preconditions.needs()
+		expect.That(t, needs[len(needs)-1] == tt.want[len(tt.want)-1], "%T: the text has %q", tt.write, needs)
 	}
-	if shown := actionOf(action.Delete{Object: pod, Foreground: true, After: true}); !shown.Foreground || !shown.After {
-		t.Errorf("a delete in the foreground, after others: got %+v", shown)
-	}
+	shown := actionOf(action.Delete{Object: pod, Foreground: true, After: true})
+	expect.That(t, shown.Foreground && shown.After, "a delete in the foreground, after others: got %+v", shown)
 }
 
 // The status and the plan of a set say as much of a million groups, or workers, that do not exist as of a thousand.
@@ -364,9 +355,8 @@ func TestTextCostsWhatExists(t *testing.T) {
 			return testing.AllocsPerRun(2, func() {
 				s.Standing.States[lws.GroupStarting] = n
 				for _, report := range []Report{Status(s), Plan(s)} {
-					if text := Text(report, now); len(text) > 20_000 {
-						t.Errorf("%s: %d bytes", name, len(text))
-					}
+					text := Text(report, now)
+					expect.That(t, len(text) <= 20_000, "%s: %d bytes", name, len(text))
 				}
 			})
 		}
@@ -397,9 +387,8 @@ func TestGroupsOfWhichNothingExistsAreOneEntry(t *testing.T) {
 	for _, part := range Plan(s).Parts {
 		waits = append(waits, part.LastGroup)
 	}
-	if len(waits) != 3 || waits[1] != 2 || waits[2] != 999_999 {
-		t.Errorf("the plan has waits for groups up to %v", waits)
-	}
+	expect.That(t, len(waits) == 3 && waits[1] == 2 && waits[2] == 999_999,
+		"the plan has waits for groups up to %v", waits)
 }
 
 // The missing workers that are named are the first ones.
@@ -407,9 +396,8 @@ func TestTheFirstMissingWorkersAreNamed(t *testing.T) {
 	s := sized(with(newSurvey(1, 1_000_000), 0, "+-.+.."), 1_000_000)
 	s.Groups[0].Pods.Owned = []*corev1.Pod{s.Groups[0].Pods.Owned[1], s.Groups[0].Pods.Owned[0]} // a cache has no order
 	want := "999997 of 999999 workers not created yet: llama-0-2, llama-0-4, llama-0-5, llama-0-6 and 999993 more"
-	if waiting := Status(s).Groups[0].Waiting; waiting[0].Message != want {
-		t.Errorf("got %q, want %q", waiting[0].Message, want)
-	}
+	waiting := Status(s).Groups[0].Waiting
+	expect.That(t, waiting[0].Message == want, "got %q, want %q", waiting[0].Message, want)
 }
 
 func TestWhatARolloutWaitsFor(t *testing.T) {
@@ -463,8 +451,7 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 		if s.Set.Set.Generation == 8 { // a rollback gives a revision a new number: the old one is not the answer
 			number = 0
 		}
-		if !strings.Contains(got.Message, tt.want) || got.Done != tt.done || got.Number != number {
-			t.Errorf("%s: got %+v, want %q, done %v", tt.name, got, tt.want, tt.done)
-		}
+		expect.That(t, strings.Contains(got.Message, tt.want) && got.Done == tt.done && got.Number == number,
+			"%s: got %+v, want %q, done %v", tt.name, got, tt.want, tt.done)
 	}
 }

@@ -52,9 +52,8 @@ func TestTheKeysOfAnEvent(t *testing.T) {
 	fakeapi.Add(store, fakeapi.Set("a-1", 2, 1))
 	fakeapi.Add(store, fakeapi.Pod("a-1-1", "a", 1)) // a worker of set a, with the name of a leader of set a-1
 	previous := fakeapi.Terminate[*corev1.Pod](store, "a-1-1", "example.com/stuck")
-	if w, err := observer.Set(t.Context(), types.NamespacedName{Namespace: fakeapi.Namespace, Name: "a-1"}, store.Now); err != nil || len(w.Leaders.Previous) != 1 {
-		t.Fatalf("got %+v, %v", w.Leaders, err)
-	}
+	w, err := observer.Set(t.Context(), types.NamespacedName{Namespace: fakeapi.Namespace, Name: "a-1"}, store.Now)
+	expect.Must(t, err == nil && len(w.Leaders.Previous) == 1, "got %+v, %v", w.Leaders, err)
 	pod := func(name, set string) client.Object { return &corev1.Pod{ObjectMeta: meta(name, set)} }
 	sts := func(name, set string) client.Object { return &appsv1.StatefulSet{ObjectMeta: meta(name, set)} }
 	revision := func(name, set string) *appsv1.ControllerRevision {

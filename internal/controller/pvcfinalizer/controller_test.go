@@ -74,12 +74,9 @@ func TestOneReadServesABatch(t *testing.T) {
 		if n := w.api.Requests("probe", "Pod"); n > 2 { // the first may begin before all PVCs are queued
 			w.Errorf("%d live reads of pods", n)
 		}
-		if n := w.api.Requests("get", "Namespace"); n > 0 {
-			w.Errorf("%d live reads of the namespace, want none", n)
-		}
-		if w.depth() > 0 {
-			w.Errorf("%d PVCs are unfinished", w.depth())
-		}
+		n := w.api.Requests("get", "Namespace")
+		expect.That(w, n <= 0, "%d live reads of the namespace, want none", n)
+		expect.That(w, w.depth() <= 0, "%d PVCs are unfinished", w.depth())
 	})
 }
 
@@ -143,9 +140,7 @@ func TestFailuresAreRetried(t *testing.T) {
 			w.held(tt.held, 1)
 			tries = 0
 			w.after(time.Hour)
-			if tries < 55 || tries > 75 {
-				t.Errorf("%s: %d tries in an hour, want one each %s", verb, tries, lastRetry)
-			}
+			expect.That(t, tries >= 55 && tries <= 75, "%s: %d tries in an hour, want one each %s", verb, tries, lastRetry)
 			w.api.Fail = nil
 			w.after(lastRetry)
 			w.want("c")
@@ -449,9 +444,8 @@ func (w *world) claim(name string) (found *corev1.PersistentVolumeClaim) {
 // want compares the finalizers of a PVC. One that is gone has none.
 func (w *world) want(name string, finalizers ...string) {
 	w.Helper()
-	if diff := cmp.Diff(finalizers, w.claim(name).Finalizers, cmpopts.EquateEmpty()); diff != "" {
-		w.Errorf("PVC %s (-want +got)\n%s", name, diff)
-	}
+	diff := cmp.Diff(finalizers, w.claim(name).Finalizers, cmpopts.EquateEmpty())
+	expect.That(w, diff == "", "PVC %s (-want +got)\n%s", name, diff)
 }
 
 // told counts the events since the last call.
@@ -461,25 +455,21 @@ func (w *world) told(reasons ...string) {
 	for len(w.events.Events) > 0 {
 		got = append(got, strings.Fields(<-w.events.Events)[1])
 	}
-	if diff := cmp.Diff(reasons, got, cmpopts.EquateEmpty()); diff != "" {
-		w.Errorf("events (-want +got)\n%s", diff)
-	}
+	diff := cmp.Diff(reasons, got, cmpopts.EquateEmpty())
+	expect.That(w, diff == "", "events (-want +got)\n%s", diff)
 }
 
 // reads compares the number of live reads of pods since the last call.
 func (w *world) reads(want int) {
 	w.Helper()
-	if got := w.api.Requests("probe", "Pod"); got != want {
-		w.Errorf("%d live reads of pods, want %d", got, want)
-	}
+	expect.Equal(w, want, w.api.Requests("probe", "Pod"))
 }
 
 // held compares how many PVCs are counted as held for a reason.
 func (w *world) held(reason string, want int) {
 	w.Helper()
-	if got := int(fakeapi.Metrics(w.T, w.Report.Metrics()...)["protection_claims_held "+reason]); got != want {
-		w.Errorf("%d PVCs are held for %s, want %d", got, reason, want)
-	}
+	got := int(fakeapi.Metrics(w.T, w.Report.Metrics()...)["protection_claims_held "+reason])
+	expect.That(w, got == want, "%d PVCs are held for %s, want %d", got, reason, want)
 }
 
 func namespace(mode string) *corev1.Namespace {

@@ -146,17 +146,15 @@ func TestANamespaceCreatedAgainKeepsItsPVCs(t *testing.T) {
 	w := newWorld(t, released, held("data", byHand))
 	w.api.Late(true)
 	w.add(namespace("2", "hold"))
-	if claim, err := w.reconcile("data"); err != nil || !isHeld(claim) {
-		t.Errorf("a PVC of a living namespace was given up: %v, %+v", err, claim)
-	}
+	claim, err := w.reconcile("data")
+	expect.That(t, err == nil && isHeld(claim), "a PVC of a living namespace was given up: %v, %+v", err, claim)
 }
 
 func TestAPVCThatStaysHeldCostsNoLiveRead(t *testing.T) {
 	w := newWorld(t, namespace("1", "hold"), held("data", byHand))
 	expect.Value(w.reconcile("data"))(t)
-	if n := w.api.Requests("get", "Namespace") + w.api.Requests("list", "Pod"); n > 0 {
-		t.Errorf("%d live reads", n)
-	}
+	n := w.api.Requests("get", "Namespace") + w.api.Requests("list", "Pod")
+	expect.That(t, n <= 0, "%d live reads", n)
 }
 
 // A refusal to delete a PVC is an ordinary failure: it is retried with back-off. A change is
@@ -210,9 +208,8 @@ func TestAReplicaWithoutTheLeaseReportsNothing(t *testing.T) {
 	}
 	expect.Equalf(t, 0, tell(), "events without the lease")
 	close(elected)
-	if told := tell(); told < 2 {
-		t.Errorf("%d events with the lease", told)
-	}
+	told := tell()
+	expect.That(t, told >= 2, "%d events with the lease", told)
 }
 
 // counted is how many PVCs are counted as held.

@@ -55,16 +55,13 @@ func checkMutation(t testing.TB, pod *corev1.Pod) {
 	if admission.MutatePod(pod) != nil {
 		return
 	}
-	if after, limit := len(encode(t, pod)), mutatedAtMost(before); after > limit {
-		t.Fatalf("a pod of %d bytes became one of %d, want at most %d", before, after, limit)
-	}
+	after, limit := len(encode(t, pod)), mutatedAtMost(before)
+	expect.Must(t, after <= limit, "a pod of %d bytes became one of %d, want at most %d", before, after, limit)
 	if worker && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
 		return
 	}
 	once := pod.DeepCopy()
-	if err := admission.MutatePod(pod); err != nil {
-		t.Fatalf("the second time: %v", err)
-	}
+	expect.OKf(t, admission.MutatePod(pod), "the second time")
 	expect.Equal(t, once, pod)
 }
 
@@ -117,13 +114,10 @@ func checkSet(t testing.TB, set, old *lwsv1.LeaderWorkerSet) {
 	admission.Default(set)
 	once := set.DeepCopy()
 	admission.Default(set)
-	if !equality.Semantic.DeepEqual(once, set) {
-		t.Fatalf("(-once +twice):\n%s", cmp.Diff(once, set))
-	}
+	expect.Must(t, equality.Semantic.DeepEqual(once, set), "(-once +twice):\n%s", cmp.Diff(once, set))
 	judge(t, set, old)
-	if faults := (admission.Scheduling{}).ValidateUpdate(set, once); len(faults) > 0 {
-		t.Fatalf("refused without a change: %v", faults)
-	}
+	faults := (admission.Scheduling{}).ValidateUpdate(set, once)
+	expect.Must(t, len(faults) == 0, "refused without a change: %v", faults)
 }
 
 func judge(t testing.TB, set, old *lwsv1.LeaderWorkerSet) {
@@ -132,7 +126,6 @@ func judge(t testing.TB, set, old *lwsv1.LeaderWorkerSet) {
 	_ = admission.Scheduling{}.ValidateUpdate(set, old).ToAggregate()
 	admission.Warnings(set, nil)
 	admission.Warnings(set, old)
-	if !equality.Semantic.DeepEqual(wasSet, set) || !equality.Semantic.DeepEqual(wasOld, old) {
-		t.Fatal("judging a set changed it")
-	}
+	expect.Must(t, equality.Semantic.DeepEqual(wasSet, set) && equality.Semantic.DeepEqual(wasOld, old),
+		"judging a set changed it")
 }

@@ -128,9 +128,7 @@ func TestEnvironment(t *testing.T) {
 	want := slices.Concat(ours, []corev1.EnvVar{{Name: "A", Value: "$(LWS_LEADER_ADDRESS)"}, {Name: "B", Value: "1"}})
 	expect.Equalf(t, want, pod.Spec.Containers[0].Env, "container")
 	expect.Equalf(t, ours, pod.Spec.InitContainers[0].Env, "init container")
-	if pod.Spec.EphemeralContainers[0].Env != nil {
-		t.Error("an ephemeral container was touched")
-	}
+	expect.That(t, pod.Spec.EphemeralContainers[0].Env == nil, "an ephemeral container was touched")
 }
 
 // A worker has the address of its leader from its StatefulSet. A leader does not: its template may be that of workers.
@@ -169,9 +167,8 @@ func TestPodsThatMustNotBe(t *testing.T) {
 		{"name of a megabyte", newLeader(long), `name of pod "` + long[:64] + `" has 1048576 characters, at most 253 are allowed`},
 		{"subdomain of a megabyte", newLeader("w-0", func(p *corev1.Pod) { p.Spec.Subdomain = long }), `leader address of pod "w-0" has 1048583 characters, at most 253 are allowed`},
 	} {
-		if err := admission.MutatePod(tt.pod); err == nil || err.Error() != tt.want {
-			t.Errorf("%s: got  %v\nwant %s", tt.name, err, tt.want)
-		}
+		err := admission.MutatePod(tt.pod)
+		expect.That(t, err != nil && err.Error() == tt.want, "%s: got  %v\nwant %s", tt.name, err, tt.want)
 	}
 }
 
@@ -411,8 +408,7 @@ func TestTPUOfAbsurdGroups(t *testing.T) {
 		{"small subgroups of a large group", max, 1, 1, ""},
 	} {
 		err := admission.MutatePod(podOf(1, tt.size, tt.part, "", withTPUContainers(tt.containers)))
-		if got := fmt.Sprint(err); err != nil && got != tt.refused || err == nil && tt.refused != "" {
-			t.Errorf("%s: got  %v\nwant %s", tt.name, err, tt.refused)
-		}
+		expect.That(t, (err == nil || fmt.Sprint(err) == tt.refused) && (err != nil || tt.refused == ""),
+			"%s: got  %v\nwant %s", tt.name, err, tt.refused)
 	}
 }

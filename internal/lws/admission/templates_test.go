@@ -32,17 +32,14 @@ func hashed(s *lwsv1.LeaderWorkerSet) { s.Spec.GroupIdentity = lwsv1.HashGroupId
 // checkRefused checks that one fault names a field.
 func checkRefused(t *testing.T, what string, faults error, path string) {
 	t.Helper()
-	if faults == nil || !strings.HasPrefix(faults.Error(), path) {
-		t.Errorf("%s: got %v, want %s", what, faults, path)
-	}
+	expect.That(t, faults != nil && strings.HasPrefix(faults.Error(), path), "%s: got %v, want %s", what, faults, path)
 }
 
 func checkWarned(t *testing.T, what string, set, old *lwsv1.LeaderWorkerSet, path string) {
 	t.Helper()
 	warnings := admission.Warnings(set, old)
-	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], path) || len(warnings[0]) > 256 {
-		t.Errorf("%s: got %q, want one short warning of %s", what, warnings, path)
-	}
+	expect.That(t, len(warnings) == 1 && strings.HasPrefix(warnings[0], path) && len(warnings[0]) <= 256,
+		"%s: got %q, want one short warning of %s", what, warnings, path)
 }
 
 func bare(p *corev1.PodTemplateSpec) { p.Spec = corev1.PodSpec{} }
@@ -162,9 +159,8 @@ func TestCausesLieAtThePathsOfTheSet(t *testing.T) {
 			invalid := apierrors.NewInvalid(schema.GroupKind{}, "w", nil)
 			invalid.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: tt.cause, Message: "no"}}
 			got := drafts[i].Faults(invalid)
-			if want == "" && len(got) > 0 || want != "" && !slices.Equal(got, []string{want + ": no"}) {
-				t.Errorf("%s of draft %d: got %q, want %q", tt.cause, i, got, want)
-			}
+			expect.That(t, (want != "" || len(got) == 0) && (want == "" || slices.Equal(got, []string{want + ": no"})),
+				"%s of draft %d: got %q, want %q", tt.cause, i, got, want)
 		}
 	}
 }

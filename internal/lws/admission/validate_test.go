@@ -230,9 +230,7 @@ func TestUpdateLeavesOldFaultsAlone(t *testing.T) {
 		for what, touch := range touches {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				old := newSet(fault)
-				if len((admission.Scheduling{}).ValidateCreate(old)) == 0 {
-					t.Fatal("the set has no fault to begin with")
-				}
+				expect.Must(t, len((admission.Scheduling{}).ValidateCreate(old)) > 0, "the set has no fault to begin with")
 				checkFaults(t, admission.Scheduling{}.ValidateUpdate(newSet(fault, touch), old), nil)
 			})
 		}

@@ -42,13 +42,10 @@ func TestWarnings(t *testing.T) {
 		{"placement removed", newSet(rack), newSet(), []string{moved}},
 	} {
 		got := admission.Warnings(tt.set, tt.old)
-		if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: (-want +got):\n%s", tt.name, diff)
-		}
+		diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty())
+		expect.That(t, diff == "", "%s: (-want +got):\n%s", tt.name, diff)
 		for _, warning := range got {
-			if len(warning) > 256 {
-				t.Errorf("%s: the API server cuts %d characters: %s", tt.name, len(warning), warning)
-			}
+			expect.That(t, len(warning) <= 256, "%s: the API server cuts %d characters: %s", tt.name, len(warning), warning)
 		}
 	}
 }
@@ -60,9 +57,8 @@ func TestAScaleThatMakesANameTooLongIsRefused(t *testing.T) {
 	for text, after := range map[string]*lwsv1.LeaderWorkerSet{
 		"replicas": newSet(name, withReplicas(11)), "surge": newSet(name, withReplicas(10), withBudget("1", "1")),
 	} {
-		if faults := (admission.Scheduling{}).ValidateUpdate(after, before); len(faults) != 1 || faults[0].Field != "metadata.name" {
-			t.Errorf("%s: %v", text, faults)
-		}
+		faults := (admission.Scheduling{}).ValidateUpdate(after, before)
+		expect.That(t, len(faults) == 1 && faults[0].Field == "metadata.name", "%s: %v", text, faults)
 	}
 }
 
@@ -150,9 +146,7 @@ func TestPageOfKeys(t *testing.T) {
 	parts := map[string]string{}
 	for line := range strings.Lines(string(table)) {
 		row := strings.Split(strings.TrimSpace(line), " | ")
-		if len(row) != 5 {
-			t.Fatalf("%d columns in %q", len(row), line)
-		}
+		expect.Must(t, len(row) == 5, "%d columns in %q", len(row), line)
 		key := fmt.Sprintf("%s `%s`", row[1], row[2])
 		if row[0] == "set" {
 			key = fmt.Sprintf("`%s`", row[2])

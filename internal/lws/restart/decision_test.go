@@ -58,9 +58,7 @@ func TestAGroupStartsUnderThePolicyOfItsRevision(t *testing.T) {
 			expect.Equalf(t, policy != lwsv1.RecreateGroupOnPodRestart, restart.ForgivesStart(set, policy, leader), "%s, now %s: forgives", policy, now)
 		}
 		fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
-		if !restart.ForgivesStart(set, policy, leader) {
-			t.Errorf("%s: the annotation does not hold", policy)
-		}
+		expect.That(t, restart.ForgivesStart(set, policy, leader), "%s: the annotation does not hold", policy)
 	}
 }
 
@@ -81,15 +79,12 @@ func TestNotesOfLongNamesFit(t *testing.T) {
 							of := &corev1.Pod{}
 							of.Name = leader
 							note := d.Note(of, group)
-							if n := utf8.RuneCountInString(note); n > 120 || !utf8.ValidString(note) {
-								t.Errorf("%d characters: %s", n, note)
-							}
-							if role := map[bool]string{true: "Leader ", false: "Worker "}[pod == leader]; !strings.HasPrefix(note, role) {
-								t.Errorf("not a %s: %s", role, note)
-							}
-							if !strings.Contains(note, "7 failed (") || !strings.Contains(note, "group "+group) {
-								t.Errorf("the end of the name or the group is missing: %s", note)
-							}
+							n := utf8.RuneCountInString(note)
+							expect.That(t, n <= 120 && utf8.ValidString(note), "%d characters: %s", n, note)
+							role := map[bool]string{true: "Leader ", false: "Worker "}[pod == leader]
+							expect.That(t, strings.HasPrefix(note, role), "not a %s: %s", role, note)
+							expect.That(t, strings.Contains(note, "7 failed (") && strings.Contains(note, "group "+group),
+								"the end of the name or the group is missing: %s", note)
 						}
 					}
 				}
@@ -103,9 +98,7 @@ func TestNotesOfLongNamesFit(t *testing.T) {
 	leader.Name = "llama-405b-12"
 	note := usual.Note(leader, "12")
 	for _, part := range []string{"llama-405b-12-3", "container serve", "OOMKilled", "exit code 137", "node gpu-7.example.com", "group 12"} {
-		if !strings.Contains(note, part) {
-			t.Errorf("%q lacks %q", note, part)
-		}
+		expect.Says(t, note, part)
 	}
 }
 
@@ -122,15 +115,10 @@ func TestADecisionTakesTheEndsOfLogs(t *testing.T) {
 	if len(got[0].Log) != restart.LogBytes || !strings.HasSuffix(got[0].Log, "x\nend") || got[0].LogUnread != "" {
 		t.Errorf("a log: %+v", got[0])
 	}
-	if got[1].Log != "" || len(got[1].LogUnread) != 256 {
-		t.Errorf("an unread log: %+v", got[1])
-	}
-	if got[2].Log != "" || got[2].LogUnread == "" {
-		t.Errorf("an empty log: %+v", got[2])
-	}
-	if !before.AwaitsLogs() || after.AwaitsLogs() {
-		t.Errorf("awaits logs: before %t, after %t", before.AwaitsLogs(), after.AwaitsLogs())
-	}
+	expect.That(t, got[1].Log == "" && len(got[1].LogUnread) == 256, "an unread log: %+v", got[1])
+	expect.That(t, got[2].Log == "" && got[2].LogUnread != "", "an empty log: %+v", got[2])
+	expect.That(t, before.AwaitsLogs() && !after.AwaitsLogs(),
+		"awaits logs: before %t, after %t", before.AwaitsLogs(), after.AwaitsLogs())
 }
 
 // The log is that of the incarnation of the container that failed.
@@ -274,17 +262,13 @@ func TestInheritanceMakesNoEntries(t *testing.T) {
 		s.Inherit(o)
 		free := 0
 		for _, entry := range s.Restarts {
-			if !before[entry.Leader] {
-				t.Fatalf("entry %+v comes from nothing", entry)
-			}
+			expect.Must(t, before[entry.Leader], "entry %+v comes from nothing", entry)
 			delete(before, entry.Leader)
 			if index := int(entry.Index); !o.Living[index] && !o.Kept[index] {
 				free++
 			}
 		}
-		if free > o.Vacant {
-			t.Errorf("%d entries without a group, and %d groups may come", free, o.Vacant)
-		}
+		expect.That(t, free <= o.Vacant, "%d entries without a group, and %d groups may come", free, o.Vacant)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // Whoever may annotate a leader writes its decision, and who writes the status writes records. What is read of them says
@@ -27,13 +28,9 @@ func FuzzAnnotations(f *testing.F) {
 		checkDecision(t, text)
 		checkRecord(t, text)
 		counts, err := OthersCounts(text)
-		if err != nil && counts != nil {
-			t.Fatalf("counts %v and error %v", counts, err)
-		}
+		expect.Must(t, err == nil || counts == nil, "counts %v and error %v", counts, err)
 		for count := range maps.Values(counts) {
-			if count < 0 {
-				t.Fatalf("a count of %d", count)
-			}
+			expect.Must(t, count >= 0, "a count of %d", count)
 		}
 	})
 }
@@ -48,32 +45,22 @@ func checkDecision(t *testing.T, text string) {
 	if decision == nil {
 		return
 	}
-	if due := decision.Due(set); due.Before(&decision.At) {
-		t.Fatalf("a decision of %s is due at %s", decision.At, due)
-	}
-	if said := decision.BackoffText(set, "0"); len(said) > 200+8*len(text) {
-		t.Fatalf("%d bytes say %d", len(text), len(said))
-	}
+	due := decision.Due(set)
+	expect.Must(t, !due.Before(&decision.At), "a decision of %s is due at %s", decision.At, due)
+	said := decision.BackoffText(set, "0")
+	expect.Must(t, len(said) <= 200+8*len(text), "%d bytes say %d", len(text), len(said))
 	written := decision.Annotation()
-	if len(written) > 1000+64*len(text) {
-		t.Fatalf("%d bytes became %d", len(text), len(written))
-	}
+	expect.Must(t, len(written) <= 1000+64*len(text), "%d bytes became %d", len(text), len(written))
 	leader.Annotations[AnnotationKey] = written
 	again := Of(set, leader)
-	if again == nil {
-		t.Fatalf("our own text is void: %s", written)
-	}
-	if twice := again.Annotation(); twice != written {
-		t.Fatalf("(-once +twice):\n%s", cmp.Diff(written, twice))
-	}
+	expect.Must(t, again != nil, "our own text is void: %s", written)
+	twice := again.Annotation()
+	expect.Must(t, twice == written, "(-once +twice):\n%s", cmp.Diff(written, twice))
 }
 
 func checkRecord(t *testing.T, text string) {
 	r := decodeRecord(text)
-	if len(r) > len(text) {
-		t.Fatalf("%d pods in %d bytes", len(r), len(text))
-	}
-	if again := decodeRecord(r.encode("key")); !cmp.Equal(r, again, cmp.AllowUnexported(recorded{})) {
-		t.Fatalf("%v became %v", r, again)
-	}
+	expect.Must(t, len(r) <= len(text), "%d pods in %d bytes", len(r), len(text))
+	again := decodeRecord(r.encode("key"))
+	expect.Must(t, cmp.Equal(r, again, cmp.AllowUnexported(recorded{})), "%v became %v", r, again)
 }

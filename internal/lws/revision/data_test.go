@@ -56,9 +56,7 @@ func TestRevisionDataArtefacts(t *testing.T) {
 		`"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"resources":{}},"status":{}}]`,
 		`"activeDeadlineSeconds":9007199254740992`,
 	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%s is not in %s", want, got)
-		}
+		expect.Says(t, got, want)
 	}
 }
 
@@ -75,16 +73,14 @@ func TestRestoreBringsBackTheTemplateAndKeepsTheRest(t *testing.T) {
 	want.Spec.NetworkConfig = old.Spec.NetworkConfig
 	expect.Equalf(t, want, restored, "restored")
 	expect.Equalf(t, before, live, "the live set was changed")
-	if again := data(t, restored); !bytes.Equal(again, data(t, old)) {
-		t.Errorf("restored encodes as %s", again)
-	}
+	again := data(t, restored)
+	expect.That(t, bytes.Equal(again, data(t, old)), "restored encodes as %s", again)
 }
 
 func TestRestoreRefusesWhatIsNoRevision(t *testing.T) {
 	for _, stored := range []string{"", "{", "null", "[]", "{}", `{"spec":{}}`, `{"spec":{"leaderWorkerTemplate":null}}`, `{"spec":{"leaderWorkerTemplate":{"size":"x"}}}`} {
-		if restored, err := revision.Restore(sample(), []byte(stored)); err == nil {
-			t.Errorf("%q was restored as %+v", stored, restored.Spec)
-		}
+		restored, err := revision.Restore(sample(), []byte(stored))
+		expect.That(t, err != nil, "%q was restored as %+v", stored, restored.Spec)
 	}
 }
 
@@ -157,12 +153,9 @@ func FuzzRevision(f *testing.F) {
 			ObjectMeta: metav1.ObjectMeta{Name: "r", Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: revision.Key(stored)}},
 			Data:       runtime.RawExtension{Raw: stored},
 		}
-		if !revision.Genuine(r, set.Name) {
-			t.Fatal("data does not hash to its own key")
-		}
-		if key := revision.Key(stored); len(key) < 1 || len(key) > 10 {
-			t.Fatalf("key %q is out of bounds", key)
-		}
+		expect.Must(t, revision.Genuine(r, set.Name), "data does not hash to its own key")
+		key := revision.Key(stored)
+		expect.Must(t, len(key) >= 1 && len(key) <= 10, "key %q is out of bounds", key)
 		if err != nil {
 			return
 		}
@@ -177,16 +170,11 @@ func checkReencoded(t *testing.T, restored *lwsv1.LeaderWorkerSet, size int) {
 	if err != nil {
 		return
 	}
-	if len(once) > 64*size+1024 {
-		t.Fatalf("%d bytes became %d", size, len(once))
-	}
+	expect.Must(t, len(once) <= 64*size+1024, "%d bytes became %d", size, len(once))
 	again, err := revision.Restore(restored, once)
-	if err != nil {
-		t.Fatalf("our own data cannot be read: %v", err)
-	}
-	if twice := data(t, again); !bytes.Equal(once, twice) {
-		t.Fatalf("not the same twice:\n%s\n%s", once, twice)
-	}
+	expect.OKf(t, err, "our own data cannot be read")
+	twice := data(t, again)
+	expect.Must(t, bytes.Equal(once, twice), "not the same twice:\n%s\n%s", once, twice)
 }
 
 // A revision is the same when no client wrote the difference.
@@ -235,9 +223,7 @@ func TestWhatStandsElsewhereIsNeverFilledIn(t *testing.T) {
 	for _, tt := range tests {
 		const stored = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{%q:{"kept":"x"%s}}}}}`
 		without, with := fmt.Sprintf(stored, tt.in, ""), fmt.Sprintf(stored, tt.in, fmt.Sprintf(",%q:%s", tt.name, tt.value))
-		if revision.SameMeaning([]byte(without), []byte(with)) {
-			t.Errorf("%s means the same as %s", with, without)
-		}
+		expect.That(t, !revision.SameMeaning([]byte(without), []byte(with)), "%s means the same as %s", with, without)
 	}
 }
 

@@ -1,7 +1,6 @@
 package undo_test
 
 import (
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -60,9 +59,7 @@ func TestAnUpdateAsksForAnUndo(t *testing.T) {
 			}
 			after, err := undo.Requested(set(tt.is), set(tt.was), history(t, "one", "two", "three"))
 			if tt.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.err) {
-					t.Errorf("got %v, want %s", err, tt.err)
-				}
+				expect.ErrorSays(t, err, tt.err)
 				return
 			}
 			expect.OK(t, err)

@@ -182,9 +182,8 @@ func TestASetThatCannotBeDecodedIsRead(t *testing.T) {
 		set := fakeapi.Untyped(llama(2, 3, ownLeader))
 		expect.OK(t, unstructured.SetNestedField(set.Object, tt.value, strings.Split(tt.path, ".")...))
 		got := largest.OfLeaderWorkerSet(set)
-		if diff := cmp.Diff(plain, got); tt.same && diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		diff := cmp.Diff(plain, got)
+		expect.That(t, !tt.same || diff == "", "%s (-want +got):\n%s", name, diff)
 		if tt.every && !slices.ContainsFunc(got.Series[1].Spans, func(s workloads.Span) bool { return s.To > 1<<30 }) {
 			t.Errorf("%s: %v", name, got.Series)
 		}
@@ -196,9 +195,8 @@ func TestForegroundDeletion(t *testing.T) {
 	for finalizer, want := range map[string]bool{metav1.FinalizerDeleteDependents: true, metav1.FinalizerOrphanDependents: false, "": false} {
 		set := db(1)
 		set.Finalizers = []string{finalizer}
-		if w := workloads.BuiltIn(set); w.Ending || w.Foreground {
-			t.Errorf("%q, living: %+v", finalizer, w)
-		}
+		w := workloads.BuiltIn(set)
+		expect.That(t, !w.Ending && !w.Foreground, "%q, living: %+v", finalizer, w)
 		set.DeletionTimestamp = &metav1.Time{}
 		if w := workloads.BuiltIn(set); !w.Ending || w.Foreground != want {
 			t.Errorf("%q, terminating: %+v", finalizer, w)
@@ -296,9 +294,8 @@ func TestCheck(t *testing.T) {
 	} {
 		fields := workloads.JobSet.Fields
 		tt.spoil(&fields)
-		if err := workloads.KindOf(fields).Check(); (err != nil) != tt.fails {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := workloads.KindOf(fields).Check()
+		expect.That(t, (err != nil) == tt.fails, "%s: %v", name, err)
 	}
 }
 
@@ -306,8 +303,7 @@ func TestKindsOfAddsJobSet(t *testing.T) {
 	own := workloads.JobSet.Fields
 	own.Suspend = "spec.pause"
 	for want, described := range map[string][]v1alpha1.WorkloadKind{"spec.suspend": nil, "spec.pause": {own}} {
-		if kinds := workloads.KindsOf(described); len(kinds) != 1 || kinds[0].Fields.Suspend != want {
-			t.Errorf("got %v, want %s", kinds, want)
-		}
+		kinds := workloads.KindsOf(described)
+		expect.That(t, len(kinds) == 1 && kinds[0].Fields.Suspend == want, "got %v, want %s", kinds, want)
 	}
 }

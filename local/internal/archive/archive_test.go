@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // zeros is a content without bytes of its own.
@@ -112,9 +114,8 @@ func TestAnArchiveInAnArchiveStaysPacked(t *testing.T) {
 		return err
 	}))
 	runtime.ReadMemStats(&after)
-	if err != nil || !bytes.Equal(files["inner.tar.gz"], inner) || after.TotalAlloc-before.TotalAlloc > 50<<20 {
-		t.Errorf("got %d files, %v, and %d bytes of memory", len(files), err, after.TotalAlloc-before.TotalAlloc)
-	}
+	expect.That(t, err == nil && bytes.Equal(files["inner.tar.gz"], inner) && after.TotalAlloc-before.TotalAlloc <= 50<<20,
+		"got %d files, %v, and %d bytes of memory", len(files), err, after.TotalAlloc-before.TotalAlloc)
 }
 
 func TestOnlyARegularFileIsOpened(t *testing.T) {
@@ -123,9 +124,8 @@ func TestOnlyARegularFileIsOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, "/dev/zero", t.TempDir(), pipe + ".none"} {
-		if _, err := Open(t.Context(), path); err == nil {
-			t.Errorf("%s was read", path)
-		}
+		_, err := Open(t.Context(), path)
+		expect.That(t, err != nil, "%s was read", path)
 	}
 }
 
@@ -137,9 +137,8 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	if _, err := Open(ctx, path); err == nil {
-		t.Error("it was read")
-	}
+	_, err := Open(ctx, path)
+	expect.That(t, err != nil, "it was read")
 }
 
 // FuzzRead: an archive is an error, or files with names that stay where they are, of no more bytes than it may have.
@@ -162,18 +161,12 @@ func FuzzRead(f *testing.F) {
 		_, _ = writer.Write(text)
 		_ = writer.Close()
 		files, err := Read(compressed)
-		if (err == nil) != (files != nil) {
-			t.Fatalf("%d files and error %v", len(files), err)
-		}
+		expect.Must(t, (err == nil) == (files != nil), "%d files and error %v", len(files), err)
 		size := 0
 		for name, content := range files {
-			if !filepath.IsLocal(name) || filepath.Clean(name) != name {
-				t.Fatalf("a file has the name %q", name)
-			}
+			expect.Must(t, filepath.IsLocal(name) && filepath.Clean(name) == name, "a file has the name %q", name)
 			size += len(content)
 		}
-		if size > mostBytes {
-			t.Fatalf("%d bytes became %d", len(text), size)
-		}
+		expect.Must(t, size <= mostBytes, "%d bytes became %d", len(text), size)
 	})
 }

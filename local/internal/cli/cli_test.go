@@ -45,13 +45,11 @@ func TestBadCallsAreRefused(t *testing.T) {
 		{"--verbose kubectl", "unknown flag"},
 	} {
 		code, out, err := run(strings.Fields(strings.ReplaceAll(c.args, " D", " "+dir))...)
-		if code != 1 || out != "" || !strings.Contains(err, c.says) {
-			t.Errorf("%s: exit %d, stdout %q, stderr %q; want exit 1 and %q", c.args, code, out, err, c.says)
-		}
+		expect.That(t, code == 1 && out == "" && strings.Contains(err, c.says),
+			"%s: exit %d, stdout %q, stderr %q; want exit 1 and %q", c.args, code, out, err, c.says)
 	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a refused call created its directory: %v", err)
-	}
+	_, err := os.Stat(dir)
+	expect.That(t, errors.Is(err, os.ErrNotExist), "a refused call created its directory: %v", err)
 }
 
 func TestFlagsReplaceSavedSettings(t *testing.T) {
@@ -76,9 +74,7 @@ func TestFlagsReplaceSavedSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := over(saved, flags)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.That(t, err == nil, "%s: %v", name, err)
 		want := saved
 		c.want(&want)
 		expect.Equalf(t, want, got, "%s", name)
@@ -114,8 +110,6 @@ func TestLinkAssetsKeepsOtherPrograms(t *testing.T) {
 	if err := os.WriteFile(program, []byte("the user's"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := linkAssets(dir, "/bin/sh"); err == nil || !strings.Contains(err.Error(), program) {
-		t.Errorf("error %v, want one that names %s", err, program)
-	}
+	expect.ErrorSays(t, linkAssets(dir, "/bin/sh"), program)
 	expect.Equalf(t, "the user's", string(expect.Value(os.ReadFile(program))(t)), "the program was replaced")
 }

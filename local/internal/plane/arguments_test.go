@@ -52,9 +52,7 @@ func TestArguments(t *testing.T) {
 
 func TestSchedulerIsNotSlowerThanTheControllers(t *testing.T) {
 	for qps, want := range map[int]string{20: "qps: 50\n  burst: 100\n", 300: "qps: 300\n  burst: 600\n"} {
-		if got := schedulerConfiguration(Layout{Dir: "/c"}, Settings{ControllerQPS: qps}); !strings.Contains(got, want) {
-			t.Errorf("with %d queries/s for the controllers:\n%s\nwant %q in it", qps, got, want)
-		}
+		expect.Says(t, schedulerConfiguration(Layout{Dir: "/c"}, Settings{ControllerQPS: qps}), want, qps)
 	}
 }
 
@@ -64,14 +62,11 @@ func TestPlanPortsAvoidsTakenPorts(t *testing.T) {
 	seen := map[int]bool{}
 	for _, c := range Components {
 		port := ports.of(c)
-		if port < lowestPort || port >= highestPort || taken(port) || seen[port] {
-			t.Errorf("%s listens on %d", c, port)
-		}
+		expect.That(t, port >= lowestPort && port < highestPort && !taken(port) && !seen[port], "%s listens on %d", c, port)
 		seen[port] = true
 	}
-	if _, err := planPorts(func(int) bool { return false }); err == nil {
-		t.Error("no error without free ports")
-	}
+	_, err := planPorts(func(int) bool { return false })
+	expect.That(t, err != nil, "no error without free ports")
 }
 
 // answering probes component c at a server that always gives one answer.
@@ -123,9 +118,7 @@ func TestUntilReturnsTheLastErrorBeforeCancellation(t *testing.T) {
 		}
 		return real
 	})
-	if !errors.Is(err, real) {
-		t.Errorf("error %v, want %v", err, real)
-	}
+	expect.That(t, errors.Is(err, real), "error %v, want %v", err, real)
 }
 
 func TestSimulatedNodesDiffer(t *testing.T) {
@@ -135,18 +128,14 @@ func TestSimulatedNodesDiffer(t *testing.T) {
 		names[node.Name] = true
 		addresses[node.Status.Addresses[0].Address] = true
 		expect.Equalf(t, node.Name, node.Labels[corev1.LabelHostname], "the host name label")
-		if node.Annotations[simulatedKey] != simulatedValue {
-			t.Errorf("%s lacks kwok's annotation", node.Name)
-		}
+		expect.That(t, node.Annotations[simulatedKey] == simulatedValue, "%s lacks kwok's annotation", node.Name)
 		rack, zone := node.Labels[RackLabel], node.Labels[corev1.LabelTopologyZone]
-		if before, ok := racks[rack]; ok && before != zone {
-			t.Errorf("rack %s is in %s and in %s", rack, before, zone)
-		}
+		before, ok := racks[rack]
+		expect.That(t, !ok || before == zone, "rack %s is in %s and in %s", rack, before, zone)
 		racks[rack] = zone
 	}
-	if len(names) != 600 || len(addresses) != 600 || len(racks) != 600/nodesPerRack {
-		t.Errorf("%d names, %d addresses, %d racks", len(names), len(addresses), len(racks))
-	}
+	expect.That(t, len(names) == 600 && len(addresses) == 600 && len(racks) == 600/nodesPerRack,
+		"%d names, %d addresses, %d racks", len(names), len(addresses), len(racks))
 }
 
 func TestTakesPods(t *testing.T) {

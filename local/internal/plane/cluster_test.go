@@ -47,22 +47,15 @@ func TestUpReportsTheComponentThatDies(t *testing.T) {
 case "$1" in --name=local) echo "disk on fire"; exit 3;; esac
 exec sleep 600`)
 	err := c.Up(context.Background(), DefaultSettings())
-	if err == nil {
-		t.Fatal("no error")
-	}
+	expect.Must(t, err != nil, "no error")
 	for _, part := range []string{"etcd ended", "exit status 3", "disk on fire", c.Log(Etcd)} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
-		}
+		expect.Says(t, err.Error(), part)
 	}
 	state, found, err := loadState(c.Layout)
-	if err != nil || !found || state.Running || len(state.Processes) > 0 {
-		t.Errorf("state after a failed up: found %t, %v, %+v", found, err, state)
-	}
+	expect.That(t, err == nil && found && !state.Running && len(state.Processes) == 0,
+		"state after a failed up: found %t, %v, %+v", found, err, state)
 	pids, err := filepath.Glob(filepath.Join(c.inner(), "*.pid"))
-	if err != nil || len(pids) == 0 {
-		t.Fatalf("no component wrote its pid: %v", err)
-	}
+	expect.Must(t, err == nil && len(pids) > 0, "no component wrote its pid: %v", err)
 	for _, path := range pids {
 		pid, _ := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".pid"))
 		if _, err := process.Identify(pid); err == nil {
@@ -74,9 +67,7 @@ exec sleep 600`)
 func TestUpOfMissingExecutable(t *testing.T) {
 	c := clusterOf(t, "")
 	c.Executable = "/does/not/exist"
-	if err := c.Up(context.Background(), DefaultSettings()); err == nil || !strings.Contains(err.Error(), "etcd could not be started") {
-		t.Errorf("error %v", err)
-	}
+	expect.ErrorSays(t, c.Up(context.Background(), DefaultSettings()), "etcd could not be started")
 }
 
 func TestDownSparesRecycledPids(t *testing.T) {
@@ -92,9 +83,8 @@ func TestDownWithoutClusterMakesNoDirectory(t *testing.T) {
 	c := clusterOf(t, "")
 	was := expect.Value(c.Down(context.Background()))(t)
 	expect.Equalf(t, false, was, "Down()")
-	if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("directory: %v", err)
-	}
+	_, err := os.Stat(c.Dir)
+	expect.That(t, errors.Is(err, os.ErrNotExist), "directory: %v", err)
 }
 
 func TestRefusedSettingsAreNotSaved(t *testing.T) {
@@ -105,13 +95,10 @@ func TestRefusedSettingsAreNotSaved(t *testing.T) {
 		s.ControllerQPS = 1
 		return s, refusal
 	})
-	if !errors.Is(err, refusal) {
-		t.Errorf("error %v, want %q", err, refusal)
-	}
+	expect.That(t, errors.Is(err, refusal), "error %v, want %q", err, refusal)
 	after, _, err := loadState(c.Layout)
-	if err != nil || after.Settings.ControllerQPS != before.Settings.ControllerQPS {
-		t.Errorf("saved settings: %+v, %v", after.Settings, err)
-	}
+	expect.That(t, err == nil && after.Settings.ControllerQPS == before.Settings.ControllerQPS,
+		"saved settings: %+v, %v", after.Settings, err)
 }
 
 func TestBrokenStateIsAnError(t *testing.T) {
@@ -140,25 +127,21 @@ func TestClearRemovesOnlyOurFiles(t *testing.T) {
 		expect.OK(t, os.WriteFile(path, []byte("x"), 0o600))
 	}
 	expect.OK(t, l.create())
-	if err := l.clear(false); err == nil || !strings.Contains(err.Error(), l.Dir) {
-		t.Errorf("without our marker: %v, want a refusal that names the directory", err)
-	}
+	expect.ErrorSays(t, l.clear(false), l.Dir)
 	if _, err := os.Stat(l.Kubeconfig()); err != nil {
 		t.Errorf("without our marker, a kubeconfig was removed: %v", err)
 	}
 	expect.OK(t, l.clear(true))
 	entries, err := os.ReadDir(l.Dir)
-	if err != nil || len(entries) != 1 || entries[0].Name() != "notes.txt" {
-		t.Errorf("left: %v, %v; want notes.txt only", entries, err)
-	}
+	expect.That(t, err == nil && len(entries) == 1 && entries[0].Name() == "notes.txt",
+		"left: %v, %v; want notes.txt only", entries, err)
 }
 
 func TestLayoutIsAbsolute(t *testing.T) {
 	t.Chdir(t.TempDir())
 	l, err := NewLayout("some/dir")
-	if err != nil || !filepath.IsAbs(l.Kubeconfig()) {
-		t.Errorf("kubeconfig %q, %v; want an absolute path", l.Kubeconfig(), err)
-	}
+	expect.That(t, err == nil && filepath.IsAbs(l.Kubeconfig()),
+		"kubeconfig %q, %v; want an absolute path", l.Kubeconfig(), err)
 	if _, err := NewLayout(""); err == nil || !strings.Contains(err.Error(), "--dir") {
 		t.Errorf("no directory: %v, want an error that names --dir", err)
 	}
@@ -246,15 +229,13 @@ func TestWhatIsNoRecordingIsRefused(t *testing.T) {
 		"a definition with a conversion": {"moment.json": moment, "objects/" + definitionsKind + "/a.example.com.json": `{"spec":{"\u0063onversion":{}}}`},
 		"a definition that is no JSON":   {"moment.json": moment, "objects/" + definitionsKind + "/a.example.com.json": "k8s\x00"},
 	} {
-		if _, err := ReadRecording(t.Context(), archived(t, files)); err == nil {
-			t.Errorf("%s: it was read", name)
-		}
+		_, err := ReadRecording(t.Context(), archived(t, files))
+		expect.That(t, err != nil, "%s: it was read", name)
 	}
 	plain := filepath.Join(t.TempDir(), "plain")
 	expect.OK(t, os.WriteFile(plain, []byte("text"), 0o600))
-	if _, err := ReadRecording(t.Context(), plain); err == nil {
-		t.Error("a text was read")
-	}
+	_, err := ReadRecording(t.Context(), plain)
+	expect.That(t, err != nil, "a text was read")
 }
 
 func TestTheClockStandsInTheKubeconfig(t *testing.T) {
@@ -264,11 +245,8 @@ func TestTheClockStandsInTheKubeconfig(t *testing.T) {
 	expect.OK(t, (&Recording{moment: []byte(moment)}).stopClock(path))
 	read := expect.Value(clientcmd.LoadFromFile(path))(t)
 	extension, ok := read.Contexts["local"].Extensions[replayExtension].(*runtime.Unknown)
-	if !ok {
-		t.Fatalf("got %#v", read.Contexts["local"].Extensions)
-	}
+	expect.Must(t, ok, "got %#v", read.Contexts["local"].Extensions)
 	var at struct{ At time.Time }
-	if err := json.Unmarshal(extension.Raw, &at); err != nil || at.At.Second() != 50 {
-		t.Errorf("got %s, %v", extension.Raw, err)
-	}
+	err := json.Unmarshal(extension.Raw, &at)
+	expect.That(t, err == nil && at.At.Second() == 50, "got %s, %v", extension.Raw, err)
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/config"
+	"lockstep.dev/lockstep/test/expect"
 )
 
 // oldest is the first version of Kubernetes that is served.
@@ -42,14 +43,11 @@ func TestPoliciesOfTheOperatorReadMaps(t *testing.T) {
 	if err == nil {
 		err = yaml.UnmarshalStrict(text, &all)
 	}
-	if err != nil || len(all.Requests) < 30 {
-		t.Fatalf("%d requests, %v", len(all.Requests), err)
-	}
+	expect.Must(t, err == nil && len(all.Requests) >= 30, "%d requests, %v", len(all.Requests), err)
 	for _, r := range all.Requests {
 		got := strings.Join(denials(t, r.Policy, r.Resource, admission.Operation(r.Operation), r.Old, r.Patch), "; ")
-		if (got == "") != (r.Refused == "") || !strings.Contains(got, r.Refused) {
-			t.Errorf("%s: %s of %s with %s: got %q, want %q", r.Policy, r.Operation, r.Resource, r.Patch, got, r.Refused)
-		}
+		expect.That(t, (got == "") == (r.Refused == "") && strings.Contains(got, r.Refused),
+			"%s: %s of %s with %s: got %q, want %q", r.Policy, r.Operation, r.Resource, r.Patch, got, r.Refused)
 	}
 }
 

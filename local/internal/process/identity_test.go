@@ -26,33 +26,26 @@ func background(t *testing.T, script string) (*Child, string) {
 
 func TestIdentityNamesOneProcess(t *testing.T) {
 	self := expect.Value(Identify(os.Getpid()))(t)
-	if !self.Alive() {
-		t.Error("Alive() of this process is false")
-	}
+	expect.That(t, self.Alive(), "Alive() of this process is false")
 	for name, other := range map[string]Identity{
 		"same pid, another start": {PID: self.PID, Start: self.Start + "1"},
 		"no start":                {PID: self.PID},
 		"zero":                    {},
 		"process group":           {PID: -self.PID, Start: self.Start},
 	} {
-		if other.Alive() {
-			t.Errorf("%s: Alive() of %+v is true", name, other)
-		}
+		expect.That(t, !other.Alive(), "%s: Alive() of %+v is true", name, other)
 	}
 }
 
 func TestRecycledPidIsNotKilled(t *testing.T) {
 	stranger, _ := background(t, "exec sleep 600")
 	remembered := Identity{PID: stranger.PID, Start: "a process that ended long ago"}
-	if err := remembered.Kill(context.Background()); err != nil {
-		t.Errorf("Kill of an ended process: %v", err)
-	}
+	err := remembered.Kill(context.Background())
+	expect.That(t, err == nil, "Kill of an ended process: %v", err)
 	if err := remembered.Stop(context.Background(), time.Minute); err != nil {
 		t.Errorf("Stop of an ended process: %v", err)
 	}
-	if !stranger.Alive() {
-		t.Error("the process that has the pid now was ended")
-	}
+	expect.That(t, stranger.Alive(), "the process that has the pid now was ended")
 }
 
 func TestEndOfAChild(t *testing.T) {
@@ -71,9 +64,8 @@ func TestEndOfAChild(t *testing.T) {
 	} {
 		child, log := background(t, c.script)
 		awaitLine(t, log, "ready")
-		if group, err := syscall.Getpgid(child.PID); err != nil || group != child.PID {
-			t.Errorf("%s: process group %d of %d, %v", name, group, child.PID, err)
-		}
+		group, err := syscall.Getpgid(child.PID)
+		expect.That(t, err == nil && group == child.PID, "%s: process group %d of %d, %v", name, group, child.PID, err)
 		if err := c.end(child, context.Background()); err != nil || child.Alive() {
 			t.Errorf("%s: alive, %v", name, err)
 		}
@@ -88,12 +80,9 @@ func TestZombieIsNotAlive(t *testing.T) {
 	id := expect.Value(Identify(cmd.Process.Pid))(t)
 	// The parent does not wait for it yet, so it stays a zombie. Kill returns only if a zombie
 	// is not alive.
-	if err := id.Kill(context.Background()); err != nil {
-		t.Error(err)
-	}
-	if err := cmd.Wait(); err == nil {
-		t.Error("the process ended by itself")
-	}
+	err := id.Kill(context.Background())
+	expect.That(t, err == nil, "%v", err)
+	expect.That(t, cmd.Wait() != nil, "the process ended by itself")
 }
 
 // awaitLine returns when the last line of the log is want.
@@ -124,16 +113,12 @@ func TestStartOf(t *testing.T) {
 		"leader ended, threads run": "77 (etcd) Z" + threads,
 	} {
 		got, err := startOf(proc(t, stat), 77)
-		if err != nil || got != "boot/202354" {
-			t.Errorf("%s: start %q, error %v; want boot/202354", name, got, err)
-		}
+		expect.That(t, err == nil && got == "boot/202354", "%s: start %q, error %v; want boot/202354", name, got, err)
 	}
 	for _, stat := range []string{"77 (etcd) Z" + rest, "77 (etcd) X" + rest, "", "77", "77 (etcd", "77 (etcd) S 1 2"} {
-		if got, err := startOf(proc(t, stat), 77); !errors.Is(err, errGone) {
-			t.Errorf("%q: start %q, error %v, want %v", stat, got, err, errGone)
-		}
+		got, err := startOf(proc(t, stat), 77)
+		expect.That(t, errors.Is(err, errGone), "%q: start %q, error %v, want %v", stat, got, err, errGone)
 	}
-	if _, err := startOf(proc(t, ""), 78); !errors.Is(err, errGone) {
-		t.Errorf("another pid: error %v", err)
-	}
+	_, err := startOf(proc(t, ""), 78)
+	expect.That(t, errors.Is(err, errGone), "another pid: error %v", err)
 }
