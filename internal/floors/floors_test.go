@@ -157,9 +157,7 @@ func list(t *testing.T, args string) []pkg {
 	var complaint bytes.Buffer
 	command.Stderr = &complaint
 	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("go list %s: %v\n%s", args, err, &complaint)
-	}
+	expect.Must(t, err == nil, "go list %s: %v\n%s", args, err, &complaint)
 	var packages []pkg
 	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
 		var p pkg

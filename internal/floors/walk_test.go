@@ -44,9 +44,8 @@ func TestWalksAreShort(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "walks")
 	build := exec.Command("go", "test", "-c", "-covermode=count", "-coverpkg=./internal/...", "-o", program, "./internal/lws")
 	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := build.CombinedOutput()
+	expect.Must(t, err == nil, "%v\n%s", err, out)
 	for name, most := range walks {
 		touched := touchedBy(t, walked(t, program, name))
 		t.Logf("%s: %d functions", name, len(touched))
@@ -106,9 +105,8 @@ func covered(t *testing.T, program, name, unended string) map[block]int {
 	profile := filepath.Join(t.TempDir(), "profile")
 	run := exec.Command(program, "-test.coverprofile="+profile, "-test.run=^TestWalk$/^"+strings.ReplaceAll(name, " ", "_")+"$")
 	run.Env = append(os.Environ(), "LOCKSTEP_WALK_UNENDED="+unended)
-	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := run.CombinedOutput()
+	expect.Must(t, err == nil, "%v\n%s", err, out)
 	file := expect.Value(os.Open(profile))(t)
 	defer file.Close()
 	counts := map[block]int{}

@@ -78,9 +78,7 @@ func TestInstallKeepsMoreMemory(t *testing.T) {
 		c, live := clusterOf(t)
 		before := deployment(tt.requests, tt.limits)
 		expect.OK(t, live.Create(t.Context(), before))
-		if _, err := c.apply(t.Context(), deployment("1Gi", "1Gi")); err != nil {
-			t.Fatal(err)
-		}
+		expect.Value(c.apply(t.Context(), deployment("1Gi", "1Gi")))(t)
 		resources := operatorIn(must(Live(t.Context(), c.client, before)))["resources"]
 		want := map[string]any{"requests": map[string]any{"cpu": "1", "memory": tt.wantRequests}, "limits": map[string]any{"memory": tt.wantLimits}}
 		expect.Equalf[any](t, want, resources, "%s", name)
@@ -136,7 +134,7 @@ func TestAWebhookURLIsCheckedFirst(t *testing.T) {
 	}
 	var out strings.Builder
 	err := Install(t.Context(), Options{WebhookURL: "http://h", Print: true, Out: &out})
-	expect.That(t, err != nil && out.Len() <= 0, "--print: got %v, printed %q", err, out.String())
+	expect.That(t, err != nil && out.Len() == 0, "--print: got %v, printed %q", err, out.String())
 }
 
 // Without an operator, the last line says that no set can be created.

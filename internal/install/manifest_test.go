@@ -23,6 +23,7 @@ import (
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/expect"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 var update = flag.Bool("update", false, "write what is rendered and granted to testdata")
@@ -43,10 +44,7 @@ func load(t *testing.T, o Options, lacks ...string) []*unstructured.Unstructured
 }
 
 func titles(all []*unstructured.Unstructured) (names []string) {
-	for _, u := range all {
-		names = append(names, title(u))
-	}
-	return names
+	return fakeapi.Each(all, title)
 }
 
 // golden compares lines with a file of testdata.

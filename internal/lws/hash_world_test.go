@@ -161,22 +161,14 @@ func (w *hashWorld) holding() int {
 	return len(groups)
 }
 
-func (w *hashWorld) active() (n int) {
-	for _, leader := range w.leadersOf() {
-		if leader.DeletionTimestamp == nil && !workload.IsGated(leader) && !lws.IsExhausted(leader) && !workload.HasEnded(leader) {
-			n++
-		}
-	}
-	return n
+func (w *hashWorld) active() int {
+	return len(slices.DeleteFunc(w.leadersOf(), func(leader Pod) bool {
+		return leader.DeletionTimestamp != nil || workload.IsGated(leader) || lws.IsExhausted(leader) || workload.HasEnded(leader)
+	}))
 }
 
-func (w *hashWorld) stopped() (n int) {
-	for _, leader := range w.leadersOf() {
-		if lws.IsExhausted(leader) {
-			n++
-		}
-	}
-	return n
+func (w *hashWorld) stopped() int {
+	return len(slices.DeleteFunc(w.leadersOf(), func(leader Pod) bool { return !lws.IsExhausted(leader) }))
 }
 
 // allowed is how many groups may hold room: those of a surge while the Deployment has leaders that it replaces.
@@ -223,13 +215,8 @@ func (w *hashWorld) serves(leader Pod) bool {
 	return lws.PodReady(leader) && (w.size == 1 || lws.GroupReadyOf(leader) == corev1.ConditionTrue)
 }
 
-func (w *hashWorld) available(rs ReplicaSet) (n int32) {
-	for _, leader := range w.running(rs) {
-		if w.serves(leader) {
-			n++
-		}
-	}
-	return n
+func (w *hashWorld) available(rs ReplicaSet) int32 {
+	return int32(len(slices.DeleteFunc(w.running(rs), func(leader Pod) bool { return !w.serves(leader) })))
 }
 
 // grow changes how many leaders a ReplicaSet has.

@@ -277,16 +277,18 @@ func (w *world) checkAtRest() {
 func (w *world) checkPods(set Set) {
 	replicas, size := workload.Replicas(set), workload.Size(set)
 	pods := fakeapi.All[Pod](w.Objects)
-	expect.Must(w.t, len(pods) == int(replicas*size),
-		"%d pods stand, want %d × %d\n%s", len(pods), replicas, size, w.all())
+	if len(pods) != int(replicas*size) {
+		w.t.Fatalf("%d pods stand, want %d × %d\n%s", len(pods), replicas, size, w.all())
+	}
 	topology := set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
 	for _, pod := range pods {
 		group, worker := indexOf(pod.Name)
 		if int32(group) >= replicas || int32(worker) >= size || !fakeapi.Ready(pod) || w.incarnation(pod) != set.UID {
 			w.t.Fatalf("pod %s of %d × %d: %v", pod.Name, replicas, size, pod.Status)
 		}
-		expect.Must(w.t, pod.Spec.Containers[0].Image == imageOf(set, worker),
-			"pod %s has %s, want %s\n%s", pod.Name, pod.Spec.Containers[0].Image, imageOf(set, worker), w.all())
+		if pod.Spec.Containers[0].Image != imageOf(set, worker) {
+			w.t.Fatalf("pod %s has %s, want %s\n%s", pod.Name, pod.Spec.Containers[0].Image, imageOf(set, worker), w.all())
+		}
 		placed := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
 		if (worker == 0 || !w.orphaned) && (placed != topology || worker > 0 && topology != "" && pod.Spec.NodeSelector[topology] == "") {
 			w.t.Fatalf("pod %s is placed by %q and %v, want %q", pod.Name, placed, pod.Spec.NodeSelector, topology)

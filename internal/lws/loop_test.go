@@ -203,7 +203,7 @@ func TestARefusalWithAnotherMessageEachTimeIsRetriedInItsTime(t *testing.T) {
 	}
 	for i := range 4 {
 		result, err := c.trySet()
-		expect.Must(t, err == nil && result.RequeueAfter >= lws.RetryRefusedFirst && c.woken <= 0 && tries == i+1,
+		expect.Must(t, err == nil && result.RequeueAfter >= lws.RetryRefusedFirst && c.woken == 0 && tries == i+1,
 			"try %d of %d: got %+v, %v, woken %d times", i+1, tries, result, err, c.woken)
 		c.pass(result.RequeueAfter)
 	}

@@ -521,7 +521,7 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 		encoded := expect.Value(json.Marshal(status))(t)
 		detailed, withContainers := 0, 0
 		for i, r := range status.Restarts {
-			expect.Must(t, i <= 0 || status.Restarts[i-1].Index < r.Index, "out of order at %d", i)
+			expect.Must(t, i == 0 || status.Restarts[i-1].Index < r.Index, "out of order at %d", i)
 			if len(r.Failures) > 0 {
 				detailed++
 			}

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,7 +92,7 @@ func user(edits ...edit) step {
 	return on("w", func(set Set) {
 		before := set.Spec.DeepCopy()
 		fakeapi.Edited(set, edits...)
-		if !sameSpec(*before, set.Spec) {
+		if !equality.Semantic.DeepEqual(*before, set.Spec) {
 			set.Generation++
 		}
 	})

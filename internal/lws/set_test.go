@@ -209,8 +209,7 @@ func TestNameConflicts(t *testing.T) {
 			wait, ok := waitFor(plan, lws.CodeNameConflict)
 			expect.That(t, ok && wait.Until.Equal(c.Now.Add(10*time.Second)), "got waits %v", plan.Waits)
 			c.do(plan)
-			again := of[action.WriteStatus](c.decideSet())
-			expect.That(t, len(again) == 0, "reported again: %v", brief(again[0].Status))
+			expect.Emptyf(t, of[action.WriteStatus](c.decideSet()), "reported again")
 			if name != "the shared Service" {
 				return
 			}

@@ -167,7 +167,9 @@ func (w *world) checkEndedTogether(name string) {
 	for _, pod := range fakeapi.All[Pod](w.Objects) {
 		stays = stays || metav1.IsControlledBy(pod, sts) && pod.DeletionTimestamp == nil
 	}
-	expect.Must(w.t, !stays, "leader %s terminates, and its workers stay\n%s", name, w.all())
+	if stays {
+		w.t.Fatalf("leader %s terminates, and its workers stay\n%s", name, w.all())
+	}
 }
 
 // isParallel reports whether the policy of a leader's group is Parallel, by what exists.
@@ -333,8 +335,7 @@ func TestAStuckPodOfThePreviousIncarnation(t *testing.T) {
 			tt.happens(c)
 			carriedOut(c)
 			c.pass(time.Minute - time.Second)
-			early := of[action.WriteStatus](c.decideSet())
-			expect.That(t, len(early) == 0, "before a minute: %v", brief(early[0].Status))
+			expect.Emptyf(t, of[action.WriteStatus](c.decideSet()), "before a minute")
 			c.pass(time.Second)
 			plan := c.decideSet()
 			write := one[action.WriteStatus](t, plan)

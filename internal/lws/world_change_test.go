@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
@@ -87,9 +86,6 @@ func (w *world) change(set Set) {
 
 // brokenImage never becomes ready.
 const brokenImage = "image:broken"
-
-// sameSpec reports whether two specs are equal.
-func sameSpec(a, b lwsv1.LeaderWorkerSetSpec) bool { return equality.Semantic.DeepEqual(a, b) }
 
 var (
 	recreating      = []lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart}

@@ -348,7 +348,9 @@ func (w *world) settleAfter(d time.Duration) {
 		w.controllers()
 		w.pass(d)
 	}
-	expect.Must(w.t, w.still(12, 600, turn), "never settles: %v; %v", brief(w.status()), w.decideAll())
+	if !w.still(12, 600, turn) {
+		w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
+	}
 }
 
 // live is the set as a cache without lag shows it.

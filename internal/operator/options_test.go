@@ -408,9 +408,7 @@ func FuzzParseConfig(f *testing.F) {
 			return // without a text there is no kind
 		}
 		read, err := ParseConfig(written)
-		if err != nil {
-			t.Fatalf("our own text is refused: %v\n%s", err, written)
-		}
+		expect.Must(t, err == nil, "our own text is refused: %v\n%s", err, written)
 		expect.Equal(t, config, read)
 		twice := ValidateConfig(read)
 		expect.Must(t, len(judged) == len(twice), "judged as %v, then as %v", judged, twice)

@@ -15,6 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 	"lockstep.dev/lockstep/test/expect"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func caseOf(c *corev1.PersistentVolumeClaim, mode pvc.Mode, pods []*corev1.Pod, wants ...workloads.Want) pvc.Case {
@@ -47,10 +48,7 @@ func unread(what string) func(*pvc.Case) {
 }
 
 func steps(all []pvc.Suggestion) (commands []string) {
-	for _, s := range all {
-		commands = append(commands, s.Command)
-	}
-	return commands
+	return fakeapi.Each(all, func(s pvc.Suggestion) string { return s.Command })
 }
 
 // TestWhy checks the state, the holders (with "+" those that hold), the commands of the next

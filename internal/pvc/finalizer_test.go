@@ -177,5 +177,5 @@ func TestForgetRemovesPodsThatAreGone(t *testing.T) {
 	}
 	expect.Emptyf(t, batch.Look(reading(errors.New("lost"), web)).Forget(), "after an error")
 	releases, kept := batch.Look(reading(nil, web)).Judge()
-	expect.That(t, len(releases)+len(kept) <= 0, "living PVCs are judged: %v %v", releases, kept)
+	expect.That(t, len(releases)+len(kept) == 0, "living PVCs are judged: %v %v", releases, kept)
 }

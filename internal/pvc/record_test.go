@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 	"lockstep.dev/lockstep/test/expect"
@@ -97,10 +98,7 @@ func TestDecideGate(t *testing.T) {
 			live[c.Name] = c
 		}
 		v := pvc.DecideGate(pvc.GateView{Pod: tt.pod, Live: live, Settings: pvc.Settings{Mode: pvc.Barrier}, NamespaceLabels: map[string]string{pvc.ModeKey: "strict"}})
-		var on []string
-		for _, w := range v.Writes {
-			on = append(on, w.Target().Name)
-		}
+		on := fakeapi.Each(v.Writes, func(w action.Annotate) string { return w.Target().Name })
 		expect.Equalf(t, tt.writes, strings.Join(on, " "), "%s: writes", tt.name)
 		expect.Equalf(t, tt.waits, v.Waits.Code, "%s: waits for %+v", tt.name, v.Waits)
 		expect.Equalf(t, tt.lifts, v.Lift.Target().UID != "", "%s: lifts", tt.name)
@@ -276,9 +274,5 @@ func naming(claim string) corev1.PodTemplateSpec {
 }
 
 func theNames(holders []pvc.Holder) string {
-	var all []string
-	for _, h := range holders {
-		all = append(all, h.Name)
-	}
-	return strings.Join(all, " ")
+	return strings.Join(fakeapi.Each(holders, func(h pvc.Holder) string { return h.Name }), " ")
 }

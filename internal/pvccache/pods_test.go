@@ -37,16 +37,8 @@ func going(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
 	}}
 }
 
-func do(t *testing.T, err error) {
-	t.Helper()
-	expect.OK(t, err)
-}
-
-func users(p *Pods, claim string) (names []string) {
-	for _, use := range p.Index("ns", claim).Uses(going(claim)) {
-		names = append(names, use.Pod.Name)
-	}
-	return names
+func users(p *Pods, claim string) []string {
+	return fakeapi.Each(p.Index("ns", claim).Uses(going(claim)), func(use pvc.Use) string { return use.Pod.Name })
 }
 
 // podsOf are the informer's, filled with these pods at a resourceVersion.
@@ -57,14 +49,14 @@ func podsOf(t *testing.T, version string, pods ...*corev1.Pod) *Pods {
 	for _, pod := range pods {
 		all = append(all, UsesOf(pod))
 	}
-	do(t, p.Store().Replace(all, version))
+	expect.OK(t, p.Store().Replace(all, version))
 	return p
 }
 
 func TestPodsAreFoundByThePVCsTheyName(t *testing.T) {
 	p := podsOf(t, "3", tenant("a", "1", "data"), tenant("b", "2"))
-	do(t, p.Store().Update(UsesOf(tenant("b", "5", "data", "logs"))))
-	do(t, p.Store().Delete(UsesOf(tenant("a", "6", "data"))))
+	expect.OK(t, p.Store().Update(UsesOf(tenant("b", "5", "data", "logs"))))
+	expect.OK(t, p.Store().Delete(UsesOf(tenant("a", "6", "data"))))
 	expect.Equal(t, []string{"b"}, users(p, "data"))
 	expect.That(t, !p.Has("ns", "a-uid") && p.Has("ns", "b-uid") && !p.Has("other", "b-uid"), "pods are not found by UID")
 }
@@ -182,10 +174,7 @@ func TestReadPods(t *testing.T) {
 			fails, view := tt.live.fail != nil && tt.arrives == nil, batch.Look(reader.For(t.Context(), batch))
 			expect.That(t, errors.Is(view.Err(), down) == fails, "%v", view.Err())
 			releases, _ := view.Judge()
-			var released []string
-			for _, r := range releases {
-				released = append(released, r.Target().Name)
-			}
+			released := fakeapi.Each(releases, func(r pvc.Release) string { return r.Target().Name })
 			expect.Equal(t, tt.released, released)
 			expect.That(t, len(answers) == 1 && answers[0] == tt.by && tt.live.calls == tt.calls,
 				"%d calls, answered by %v", tt.live.calls, answers)

@@ -74,7 +74,7 @@ func (d *Workloads) put(t *testing.T, object metav1.Object) {
 	t.Helper()
 	w := reduced(t, object)
 	kind := schema.FromAPIVersionAndKind(w.want.Workload.APIVersion, string(w.want.Workload.Kind)).GroupKind()
-	do(t, d.indexers()[kind].Add(w))
+	expect.OK(t, d.indexers()[kind].Add(w))
 }
 
 func reduced(t *testing.T, object metav1.Object) *workload {
@@ -112,10 +112,7 @@ func TestWorkloadsAreFoundByThePVCsTheyWant(t *testing.T) {
 		"data-db-0": {"db", "web"}, "data-db-7": {"db"}, "data-db-0-1": {"db-0"}, "data": nil, "data-web-0": nil,
 	} {
 		var got []string
-		var wants []workloads.Want
-		for _, w := range d.wanting("ns", claim) {
-			wants = append(wants, w.want)
-		}
+		wants := fakeapi.Each(d.wanting("ns", claim), func(w *workload) workloads.Want { return w.want })
 		for _, match := range workloads.NewDesire("ns", wants).Of(claim) {
 			got = append(got, match.Want.Workload.Name)
 		}
@@ -164,10 +161,7 @@ func TestTheWorldOfAPVCIsItsChains(t *testing.T) {
 	h := &Holds{Pods: podsOf(t, "1", leader, worker), Workloads: d}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-a-0-1", UID: "c"}}
 	holders, _ := h.world(claim).Holders(claim)
-	var names []string
-	for _, holder := range holders {
-		names = append(names, holder.Name)
-	}
+	names := fakeapi.Each(holders, func(holder pvc.Holder) string { return holder.Name })
 	expect.Equal(t, []string{"LeaderWorkerSet/a", "Pod/a-0-1"}, names)
 	verdict := pvc.DecideHold(pvc.HoldView{Claim: claim, Mode: pvc.Hold, World: h.world(claim), Now: time.Unix(0, 0), Live: true})
 	expect.Equalf(t, "LeaderWorkerSet/a", verdict.Annotations[pvc.HoldersAnnotation], "it says")

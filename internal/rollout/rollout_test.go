@@ -251,10 +251,10 @@ func TestLawsOfReplacement(t *testing.T) {
 		admitted := int32(room.Admit(int(gated)))
 		deferred, now := gated-admitted, room.Active+room.Holding+admitted
 		expect.That(t, admitted >= 0 && deferred >= 0, "%d are admitted of %d", admitted, gated)
-		expect.That(t, admitted <= 0 || now <= room.Allowed, "%d groups hold room, and %d may", now, room.Allowed)
-		expect.That(t, deferred <= 0 || now >= room.Allowed,
+		expect.That(t, admitted == 0 || now <= room.Allowed, "%d groups hold room, and %d may", now, room.Allowed)
+		expect.That(t, deferred == 0 || now >= room.Allowed,
 			"%d groups wait, %d hold room, and %d may", deferred, now, room.Allowed)
-		expect.That(t, deferred <= 0 || now >= replicas,
+		expect.That(t, deferred == 0 || now >= replicas,
 			"%d groups hold room below %d replicas, and %d wait", now, replicas, deferred)
 	})
 }

@@ -127,9 +127,8 @@ type status struct {
 func (c *cluster) status(t *testing.T) (s status, code int) {
 	t.Helper()
 	out := run(t, binary(t), "status", "--dir", c.dir, "-o", "json")
-	if err := json.Unmarshal([]byte(out.stdout), &s); err != nil {
-		t.Fatalf("status: %v\n%s%s", err, out.stdout, out.stderr)
-	}
+	err := json.Unmarshal([]byte(out.stdout), &s)
+	expect.Must(t, err == nil, "status: %v\n%s%s", err, out.stdout, out.stderr)
 	return s, out.code
 }
 
@@ -213,10 +212,7 @@ func settingsReachTheComponents(t *testing.T, c *cluster) {
 }
 
 func requestsAreAudited(t *testing.T, c *cluster) {
-	data, err := os.ReadFile(filepath.Join(c.dir, "audit.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Value(os.ReadFile(filepath.Join(c.dir, "audit.log")))(t)
 	created := map[string]int{}
 	for line := range strings.Lines(string(data)) {
 		var e struct {
@@ -343,13 +339,9 @@ func TestUpCutShortLeavesNothing(t *testing.T) {
 			up := exec.Command(binary(t), "up", "--dir", c.dir)
 			var stderr strings.Builder
 			up.Stderr = &stderr
-			if err := up.Start(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, up.Start())
 			eventually(t, "the API server listens", func() bool { return c.port() != 0 && !portsFree(c.port()) })
-			if err := up.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, up.Process.Signal(signal))
 			err := up.Wait()
 			if signal == syscall.SIGKILL {
 				c.do(t, "down")

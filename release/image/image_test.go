@@ -49,9 +49,8 @@ func options(t *testing.T) Options {
 		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(from, program), ".")
 		build.Dir = dir
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		out, err := build.CombinedOutput()
+		expect.Must(t, err == nil, "%v\n%s", err, out)
 	}
 	return o
 }
@@ -60,9 +59,7 @@ func options(t *testing.T) Options {
 func (o Options) layoutOf(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "image")
-	if _, err := o.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	expect.Value(o.Write(dir))(t)
 	return dir
 }
 
@@ -70,9 +67,7 @@ func (o Options) layoutOf(t *testing.T) string {
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "image"), filepath.Join(t.TempDir(), "image")
 	for _, dir := range []string{first, second, second} { // the last writes over the second
-		if _, err := options(t).Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		expect.Value(options(t).Write(dir))(t)
 	}
 	out, err := exec.Command("diff", "-r", first, second).CombinedOutput()
 	expect.That(t, err == nil, "%v\n%s", err, out)
@@ -240,9 +235,7 @@ func logIn(t *testing.T, host string) {
 func checkMaterials(t *testing.T, text []byte, path string) {
 	t.Helper()
 	bill, err := spdxjson.Read(bytes.NewReader(text))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	expect.Must(t, err == nil, "%v\n%s", err, text)
 	var packages []string
 	for _, one := range bill.Packages {
 		packages = append(packages, one.PackageName)

@@ -105,9 +105,8 @@ func kubectl(s *drill.Scene, args ...string) (string, error) {
 
 func waitReady(s *drill.Scene, name string) {
 	s.Helper()
-	if out, err := kubectl(s, "wait", "lws/"+name, "--for=condition=Ready", "--timeout=3m"); err != nil {
-		s.Fatalf("kubectl wait: %v\n%s", err, out)
-	}
+	out, err := kubectl(s, "wait", "lws/"+name, "--for=condition=Ready", "--timeout=3m")
+	expect.Must(s, err == nil, "kubectl wait: %v\n%s", err, out)
 }
 
 // allRun checks that every pod of a set is ready and runs an image.
@@ -164,9 +163,8 @@ func TestToolsSeeAQuota(t *testing.T) {
 		return nil
 	})
 	s.Create(newSet(s, "b", 1, 1))
-	if out, err := kubectl(s, "wait", "lws/b", "--for=condition=Stalled", "--timeout=3m"); err != nil {
-		t.Fatalf("kubectl wait: %v\n%s", err, out)
-	}
+	out, err := kubectl(s, "wait", "lws/b", "--for=condition=Stalled", "--timeout=3m")
+	expect.Must(t, err == nil, "kubectl wait: %v\n%s", err, out)
 	s.Patch(quota, `{"spec":{"hard":{"count/statefulsets.apps":"9"}}}`)
 	waitReady(s, "b")
 	found := f.until(s, t, "b", 1)

@@ -16,6 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/expect"
+	"lockstep.dev/lockstep/test/fakeapi"
 	"lockstep.dev/lockstep/test/standin"
 )
 
@@ -95,7 +96,7 @@ func (s *scene) readKeyed(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) {
 
 // scaleKeyed scales a set to nothing and back. The group that is not ready goes first.
 func (s *scene) scaleKeyed() {
-	set := s.newSet("a", 3, 3, imageA, withKeys, restartPolicy(lwsv1.NoneRestartPolicy))
+	set := s.newSet("a", 3, 3, imageA, withKeys, fakeapi.Policy(lwsv1.NoneRestartPolicy))
 	s.Create(set)
 	leaders := s.awaitKeyed(set)
 	deployment := &appsv1.Deployment{}
@@ -117,10 +118,7 @@ func (s *scene) scaleKeyed() {
 }
 
 func podNames(pods []*corev1.Pod) (all []string) {
-	for _, pod := range pods {
-		all = append(all, pod.Name)
-	}
-	return all
+	return fakeapi.Each(pods, func(pod *corev1.Pod) string { return pod.Name })
 }
 
 // rollKeyed changes the template. No group is down beyond the budget, and the revision of groups that run is kept.
@@ -299,7 +297,7 @@ func (s *scene) separateKeyed() {
 
 // rejoinKeyed loses a worker, which comes back, and a leader, which takes its group along.
 func (s *scene) rejoinKeyed() {
-	set := s.newSet("a", 2, 2, imageA, withKeys, restartPolicy(lwsv1.NoneRestartPolicy))
+	set := s.newSet("a", 2, 2, imageA, withKeys, fakeapi.Policy(lwsv1.NoneRestartPolicy))
 	s.Create(set)
 	before := s.awaitKeyed(set)
 	worker := s.workerOf(before[0])

@@ -80,7 +80,7 @@ func TestPluginOnlyReads(t *testing.T) {
 	expect.Equal(t, 2, status.Ready)
 	expect.Equalf(t, 2, len(status.Groups), "got %+v", status)
 	for _, g := range status.Groups {
-		expect.That(t, g.Ready && g.ReadyPods == 3 && g.Pods == 3 && len(g.Waiting)+len(g.Ghosts) <= 0, "got %+v", g)
+		expect.That(t, g.Ready && g.ReadyPods == 3 && g.Pods == 3 && len(g.Waiting)+len(g.Ghosts) == 0, "got %+v", g)
 	}
 
 	living := s.ask(s.manifest(s.newSet("told", 2, 3, "two")), "plan", "-f", "-")

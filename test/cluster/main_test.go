@@ -340,13 +340,7 @@ func (s *scene) mixed(set *lwsv1.LeaderWorkerSet, images ...string) error {
 
 // podsOf returns the pods with the name label of a set.
 func (s *scene) podsOf(set *lwsv1.LeaderWorkerSet) []*corev1.Pod {
-	var found []*corev1.Pod
-	for _, pod := range s.Pods() {
-		if pod.Labels[lwsv1.SetNameLabelKey] == set.Name {
-			found = append(found, pod)
-		}
-	}
-	return found
+	return slices.DeleteFunc(s.Pods(), func(pod *corev1.Pod) bool { return pod.Labels[lwsv1.SetNameLabelKey] != set.Name })
 }
 
 // awaitNothing waits until no object of a set is left.

@@ -58,9 +58,8 @@ func TestAReportReplays(t *testing.T) {
 
 	dir := t.TempDir()
 	archive := filepath.Join(dir, "report.tar.gz")
-	if out, errOut, err := s.Plugin("", "report", "-o", archive); err != nil {
-		t.Fatalf("report: %v\n%s%s", err, out, errOut)
-	}
+	out, errOut, err := s.Plugin("", "report", "-o", archive)
+	expect.Must(t, err == nil, "report: %v\n%s%s", err, out, errOut)
 	files := unpacked(t, archive)
 	for name, text := range files {
 		expect.That(t, !strings.Contains(text, "hidden-value"), "%s has a secret", name)
@@ -68,9 +67,7 @@ func TestAReportReplays(t *testing.T) {
 
 	replay := &drill.Plane{Program: bed.Plane.Program, Dir: filepath.Join(dir, "replay"), Log: filepath.Join(dir, "local.log")}
 	s.Check("note the replay", bed.Reaper.Note("plane", replay.Program, replay.Dir))
-	if err := replay.Replay(archive); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, replay.Replay(archive))
 	defer func() { s.Check("end the replay", replay.Down()) }()
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
 		same(t, "the plan of "+name, s.decided(bed.Plane, name), s.decided(replay, name))

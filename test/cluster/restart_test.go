@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/expect"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // crashed is what a kubelet tells of a pod whose container ran out of memory and
@@ -25,10 +26,6 @@ import (
 const crashed = `{"status":{"containerStatuses":[{"name":"serve","image":"x","imageID":"","restartCount":%d,"ready":true,"started":true,
 "state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}},
 "lastState":{"terminated":{"exitCode":137,"reason":"OOMKilled","message":"loading shard 7\nno memory left"}}}]}}`
-
-func restartPolicy(policy lwsv1.RestartPolicyType) edit {
-	return func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.RestartPolicy = policy }
-}
 
 // crash reports the n-th restart of a pod's container.
 func (s *scene) crash(name string, n int) {
@@ -150,7 +147,7 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 // scaled back. A leader that is deleted without its workers comes again, and adopts them.
 func TestPolicyNoneLeavesTheGroup(t *testing.T) {
 	s := asideScene(t)
-	set := s.settled(s.newSet("a", 2, 3, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
+	set := s.settled(s.newSet("a", 2, 3, imageA, fakeapi.Policy(lwsv1.NoneRestartPolicy)))
 	before := s.UIDs()
 	s.crash("a-0-1", 1)
 	worker := s.Pod("a-1-2")
@@ -323,7 +320,7 @@ func TestDrainedPodsDoNotCount(t *testing.T) {
 func TestARevertedRolloutIsNoFailure(t *testing.T) {
 	each(t, map[string][]edit{
 		"one at a time": {budget(1, 0, 0)}, "three at a time": {budget(3, 0, 0)}, "with surge": {budget(1, 1, 0)}, "with keys": {withKeys},
-		"after the start": {budget(1, 0, 0), restartPolicy(lwsv1.RecreateGroupAfterStart)},
+		"after the start": {budget(1, 0, 0), fakeapi.Policy(lwsv1.RecreateGroupAfterStart)},
 	}, func(s *scene, how []edit) {
 		set := s.newSet("a", 5, 2, imageA, append(how, slowly("1s"))...)
 		s.Create(set)
@@ -355,23 +352,15 @@ func TestARevertedRolloutIsNoFailure(t *testing.T) {
 }
 
 // ends counts the leaders of a set that are terminating.
-func (s *scene) ends(set *lwsv1.LeaderWorkerSet) (n int) {
-	for _, pod := range s.podsOf(set) {
-		if pod.DeletionTimestamp != nil && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
-			n++
-		}
-	}
-	return n
+func (s *scene) ends(set *lwsv1.LeaderWorkerSet) int {
+	return len(slices.DeleteFunc(s.podsOf(set), func(pod *corev1.Pod) bool {
+		return pod.DeletionTimestamp == nil || pod.Labels[lwsv1.WorkerIndexLabelKey] != "0"
+	}))
 }
 
 // haveImage counts the leaders of a set with an image.
-func (s *scene) haveImage(set *lwsv1.LeaderWorkerSet, image string) (n int) {
-	for _, pod := range s.leadersOf(set) {
-		if imageOf(pod) == image {
-			n++
-		}
-	}
-	return n
+func (s *scene) haveImage(set *lwsv1.LeaderWorkerSet, image string) int {
+	return len(slices.DeleteFunc(s.leadersOf(set), func(pod *corev1.Pod) bool { return imageOf(pod) != image }))
 }
 
 // An older CustomResourceDefinition drops the fields of the status that restarts need. A
@@ -417,7 +406,7 @@ func (s *scene) forgetfulDefinition() {
 	s.Check("change the definition", unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"))
 	s.Check("write the definition", s.Client.Update(s.Context(), definition))
 
-	probe := s.newSet("probe", 0, 1, imageA, restartPolicy(lwsv1.NoneRestartPolicy))
+	probe := s.newSet("probe", 0, 1, imageA, fakeapi.Policy(lwsv1.NoneRestartPolicy))
 	s.Create(probe)
 	s.Eventually("the server goes by it", func() error {
 		mark := probe.DeepCopy()

@@ -21,6 +21,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/expect"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // historyLabel is the label of revisions that no group runs.
@@ -378,7 +379,7 @@ func TestAChangedPlacementIsRolledOut(t *testing.T) {
 // A node that lost its label gives workers no domain. No other test runs meanwhile.
 func TestANodeWithoutTheLabelIsToldOnTheSet(t *testing.T) {
 	s := newScene(t)
-	set := s.settled(s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), restartPolicy(lwsv1.NoneRestartPolicy)))
+	set := s.settled(s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), fakeapi.Policy(lwsv1.NoneRestartPolicy)))
 	leader := s.Pod("a-0")
 	node := &corev1.Node{}
 	s.Check("read the node", s.Client.Get(t.Context(), client.ObjectKey{Name: leader.Spec.NodeName}, node))

@@ -281,7 +281,7 @@ func TestGangs(t *testing.T) {
 	after := s.podGroups()
 	for name, object := range before {
 		was, is := object.GetUID(), after[name].GetUID()
-		expect.That(t, after[name].GetLabels()[lwsv1.GroupIndexLabelKey] == "0" != (was == is),
+		expect.That(t, (after[name].GetLabels()[lwsv1.GroupIndexLabelKey] == "0") != (was == is),
 			"PodGroup %s was %s and is %s", name, was, is)
 	}
 

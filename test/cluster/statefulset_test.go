@@ -19,6 +19,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/expect"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // deletions are the ways to delete an object by hand.
@@ -40,7 +41,7 @@ func TestDeletedStatefulSetComesAgain(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.name, " ", c.policy), func(t *testing.T) {
 			each(t, deletions, func(s *scene, policy metav1.DeletionPropagation) {
-				set := s.settled(s.newSet("a", 3, 2, imageA, restartPolicy(c.policy)))
+				set := s.settled(s.newSet("a", 3, 2, imageA, fakeapi.Policy(c.policy)))
 				before, mark := s.UIDs(), s.Changes()
 				sts, want := s.StatefulSet(c.name), c.whole
 				s.Remove(sts, propagation(policy))

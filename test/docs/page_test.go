@@ -52,10 +52,7 @@ func pages(t *testing.T) (all []page) {
 	files, err := filepath.Glob(root + "docs/how-to/*.md")
 	expect.Must(t, err == nil && len(files) >= 10, "found %d how-to pages: %v", len(files), err)
 	for _, file := range append([]string{root + "README.md", root + "docs/tutorial.md"}, files...) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Value(os.ReadFile(file))(t)
 		all = append(all, page{strings.TrimPrefix(file, root), parse(string(text))})
 	}
 	return all
@@ -329,10 +326,7 @@ func TestFixturesMatchPages(t *testing.T) {
 		known = append(known, p.name())
 		planned(t, p)
 	}
-	files, err := filepath.Glob("testdata/*.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Value(filepath.Glob("testdata/*.sh"))(t)
 	for _, file := range files {
 		expect.That(t, slices.Contains(known, strings.TrimSuffix(filepath.Base(file), ".sh")),
 			"%s is the fixture of no page", file)

@@ -43,6 +43,14 @@ func Set(name string, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet
 	}, edits...)
 }
 
+// Each returns what a function makes of each value.
+func Each[T, M any](all []T, of func(T) M) (made []M) {
+	for _, one := range all {
+		made = append(made, of(one))
+	}
+	return made
+}
+
 // Edited returns an object after some edits.
 func Edited[T any](object T, edits ...func(T)) T {
 	for _, edit := range edits {

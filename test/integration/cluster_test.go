@@ -204,9 +204,7 @@ func (c *cluster) act(do func(context.Context, install.Options) error, change fu
 func (c *cluster) install(change func(*install.Options)) string {
 	c.t.Helper()
 	out, err := c.act(install.Install, change)
-	if err != nil {
-		c.t.Fatalf("install: %v\n%s", err, out)
-	}
+	expect.Must(c.t, err == nil, "install: %v\n%s", err, out)
 	return out
 }
 
@@ -223,9 +221,7 @@ func (c *cluster) installAgain(change func(*install.Options)) {
 func (c *cluster) uninstall(change func(*install.Options)) string {
 	c.t.Helper()
 	out, err := c.act(install.Uninstall, change)
-	if err != nil {
-		c.t.Fatalf("uninstall: %v\n%s", err, out)
-	}
+	expect.Must(c.t, err == nil, "uninstall: %v\n%s", err, out)
 	return out
 }
 

@@ -202,9 +202,8 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 
 	dryRun := func(o *install.Options) { o.KeepSets, o.DryRun = true, true }
 	expect.Says(t, c.uninstall(dryRun), "lockstep-labels deleted (dry run)\n")
-	if err := c.patchAs(editor, pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, lwsv1.GroupRestartBudgetFinalizer), ""); err != nil {
-		t.Fatal(err)
-	}
+	err := c.patchAs(editor, pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, lwsv1.GroupRestartBudgetFinalizer), "")
+	expect.Must(t, err == nil, "%v", err)
 	out := c.uninstall(func(o *install.Options) { o.KeepSets = true })
 	expect.Says(t, out, "finalizer removed from 1 pods of stopped groups\n")
 	if !strings.HasPrefix(out, "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockstep-labels deleted\n") {

@@ -83,9 +83,7 @@ func setting[T int | uint64](t *testing.T, name string, otherwise T) T {
 		return otherwise
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
-	if err != nil {
-		t.Fatalf("%s=%q: give a number", name, text)
-	}
+	expect.Must(t, err == nil, "%s=%q: give a number", name, text)
 	return T(n)
 }
 

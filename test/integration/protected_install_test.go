@@ -158,9 +158,8 @@ func TestInterruptedUninstallIsResumed(t *testing.T) {
 		out := &cutAt{lines: cut, cancel: cancel}
 		finished := install.Uninstall(ctx, install.Options{REST: c.cfg, WebhookURL: someURL, Timeout: patience, Out: out})
 		cancel()
-		if text, err := c.act(install.Uninstall, nil); err != nil {
-			t.Fatalf("interrupted after %d lines:\n%s\nresumed: %v\n%s", cut, out, err, text)
-		}
+		text, err := c.act(install.Uninstall, nil)
+		expect.Must(t, err == nil, "interrupted after %d lines:\n%s\nresumed: %v\n%s", cut, out, err, text)
 		c.mustBeClean()
 		c.read(claim, "default", claim.Name)
 		expect.Emptyf(t, claim.Finalizers, "interrupted after %d lines: the PVC keeps", cut)

@@ -43,10 +43,7 @@ var given sync.Map
 func port(t *testing.T) int {
 	t.Helper()
 	for {
-		ports, err := drill.FreePorts(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ports := expect.Value(drill.FreePorts(1))(t)
 		if _, taken := given.LoadOrStore(ports[0], true); !taken {
 			return ports[0]
 		}
@@ -55,10 +52,7 @@ func port(t *testing.T) int {
 
 func (c *cluster) replica(change func(*operator.Options)) *replica {
 	c.t.Helper()
-	config, err := operator.LoadConfig("")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	config := expect.Value(operator.LoadConfig(""))(c.t)
 	config.Webhook.Host, config.Webhook.Port = "127.0.0.1", new(int32(port(c.t)))
 	config.Metrics.BindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
 	config.Health.HealthProbeBindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
@@ -174,9 +168,7 @@ func (c *cluster) eventually(what string, lacks func() error) {
 		last = lacks()
 		return last == nil, nil
 	})
-	if err != nil {
-		c.t.Fatalf("never true: %s (%v)", what, last)
-	}
+	expect.Must(c.t, err == nil, "never true: %s (%v)", what, last)
 }
 
 // until is eventually for a condition that explains itself.

@@ -17,6 +17,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/expect"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // The kubelet restarts a container of a worker. The operator recreates its group, once and in
@@ -34,10 +35,7 @@ func TestAContainerEnds(t *testing.T) {
 	s.tell("the container of a-1-2 is killed")
 	group := []string{"a-1", "a-1-1", "a-1-2"}
 	s.awaitAnother(set, before, group...)
-	var ended []drill.Record
-	for _, name := range group {
-		ended = append(ended, s.Of(before[name]))
-	}
+	ended := fakeapi.Each(group, func(name string) drill.Record { return s.Of(before[name]) })
 	s.EndedTogether(ended)
 
 	s.wantCreated(func(name string) int { return 1 + boolean(strings.HasPrefix(name, "a-1")) })
@@ -71,7 +69,7 @@ func TestAfterStart(t *testing.T) {
 		leader.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = leader
 	}
-	set := s.newSet("a", 1, 3, restartPolicy(lwsv1.RecreateGroupAfterStart), hold)
+	set := s.newSet("a", 1, 3, fakeapi.Policy(lwsv1.RecreateGroupAfterStart), hold)
 	s.Create(set)
 	s.Eventually("the workers run", func() error { return errors.Join(s.running("a-0-1"), s.running("a-0-2")) })
 	before := s.UIDs()

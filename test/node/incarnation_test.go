@@ -236,7 +236,7 @@ func (r *rays) check(wanted int) {
 	r.tell("%d contacts between incarnations of a group were noted, %d between groups", contacts, strangers)
 	r.tell("replacement beyond the grace period: median %s, at most %s", delays[len(delays)/2], delays[len(delays)-1])
 	expect.Equal(r, wanted, changes)
-	expect.That(r, contacts <= 0 && overlap <= 0,
+	expect.That(r, contacts == 0 && overlap == 0,
 		"%d contacts between incarnations, %d dials while the next leader ran", contacts, overlap)
 	expect.That(r, beside != 0, "no worker dialled while the next leader existed")
 }

@@ -20,6 +20,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // bed is the control plane and the node of every test.
@@ -126,7 +127,7 @@ type edit = func(*lwsv1.LeaderWorkerSet)
 
 // newSet returns a set whose pods run until SIGTERM.
 func (s *scene) newSet(name string, replicas, size int32, edits ...edit) *lwsv1.LeaderWorkerSet {
-	edits = append([]edit{restartPolicy(lwsv1.RecreateGroupOnPodRestart)}, edits...)
+	edits = append([]edit{fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)}, edits...)
 	return drill.NewSet(s.Namespace, name, replicas, size, containerSpec("--linger", linger.String()), edits...)
 }
 
@@ -144,10 +145,6 @@ func containerSpec(args ...string) corev1.PodSpec {
 			Env: []corev1.EnvVar{field("POD_UID", "metadata.uid"), field("POD_NAME", "metadata.name")},
 		}},
 	}
-}
-
-func restartPolicy(policy lwsv1.RestartPolicyType) edit {
-	return func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.RestartPolicy = policy }
 }
 
 func args(args ...string) edit {

@@ -185,9 +185,7 @@ func TestStrict(t *testing.T) {
 // applyStrict sets the namespace to mode strict, and waits until the policies apply.
 func (s *scene) applyStrict() {
 	out, err := exec.Command(bed.Plane.Program, "kubectl", "--kubeconfig", bed.Plane.Kubeconfig(), "apply", "-f", "../../config/protection/strict.yaml").CombinedOutput()
-	if err != nil {
-		s.Fatalf("apply the policies of mode strict: %v\n%s", err, out)
-	}
+	expect.Must(s, err == nil, "apply the policies of mode strict: %v\n%s", err, out)
 	s.SetMode("strict")
 	s.Eventually("a pod that names its node is refused", func() error {
 		pod := s.newUser("probe", "none")

@@ -79,8 +79,8 @@ func TestAmend(t *testing.T) {
 		if image(now) != "three" && now.Annotations[lwsrevision.ChangeCauseAnnotationKey] != "of "+tt.image {
 			t.Errorf("%s: the change cause is %q", tt.name, now.Annotations)
 		}
-		expect.That(t, lws.Paused(now) == lws.Paused(set) && tt.verb != "resumed" || tt.image != "" && tt.verb == "paused",
-			"%s: paused: %t", tt.name, lws.Paused(now))
+		want := lws.Paused(set) && tt.verb != "resumed" || tt.image != "" && tt.verb == "paused"
+		expect.Equalf(t, want, lws.Paused(now), "%s: paused", tt.name)
 	}
 }
 
@@ -93,9 +93,8 @@ func TestVerbsKeepFieldsOfALaterVersion(t *testing.T) {
 				s := serverOf(t, imageSet("three"))
 				raw := expect.Value(json.Marshal(stored(s)))(t)
 				raw = fakeapi.WithLater(rt, raw)
-				if _, _, err := (&Editor{Client: s}).Amend(t.Context(), key, decide); err != nil {
-					t.Fatal(err)
-				}
+				_, _, err := (&Editor{Client: s}).Amend(t.Context(), key, decide)
+				expect.Must(t, err == nil, "%v", err)
 				after := expect.Value(jsonpatch.MergePatch(raw, []byte(s.Asked("patch")[0].Body)))(t)
 				expect.Equalf(rt, fakeapi.LaterOf(raw), fakeapi.LaterOf(after), "fields of a later version")
 			})
@@ -128,9 +127,8 @@ func TestRestartAnnotatesEveryTemplateOfTheVersionThatWasRead(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate.Annotations = map[string]string{"kept": "yes"}
 	}))
 	version := stored(s).ResourceVersion
-	if _, _, err := (&Editor{Client: s}).Amend(t.Context(), key, Restart(now)); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := (&Editor{Client: s}).Amend(t.Context(), key, Restart(now))
+	expect.Must(t, err == nil, "%v", err)
 	const at = `{"metadata":{"annotations":{"` + RestartedAtKey + `":"2026-01-01T12:00:00Z"}}}`
 	want := `{"metadata":{"resourceVersion":"` + version + `"},"spec":{"leaderWorkerTemplate":{"leaderTemplate":` + at + `,"workerTemplate":` + at + `}}}`
 	if patches := s.Asked("patch"); len(patches) != 1 || patches[0].Body != want || patches[0].Owner != "kubectl-lockstep" {
@@ -203,10 +201,7 @@ func TestRevisionsAreThoseOfTheSet(t *testing.T) {
 		revision("elsewhere", 8, func(r *appsv1.ControllerRevision) *appsv1.ControllerRevision { r.Namespace = "other"; return r }),
 	)
 	found := expect.Value(lwscache.Revisions(t.Context(), reader, set))(t)
-	var names []string
-	for _, r := range found {
-		names = append(names, r.Name)
-	}
+	names := fakeapi.Each(found, func(r *appsv1.ControllerRevision) string { return r.Name })
 	expect.Equal(t, []string{"both", "filed", "between", "current"}, names)
 }
 
@@ -275,10 +270,7 @@ func TestReadManifest(t *testing.T) {
 			sets, _, err := ReadManifest("-", strings.NewReader(tt.text))
 			expect.Must(t, (err != nil) == (tt.fails != "") && (err == nil || strings.Contains(err.Error(), tt.fails)),
 				"got %v, want %q", err, tt.fails)
-			var names []string
-			for _, s := range sets {
-				names = append(names, s.GetName())
-			}
+			names := fakeapi.Each(sets, func(s *unstructured.Unstructured) string { return s.GetName() })
 			expect.Equal(t, tt.sets, strings.Join(names, " "))
 		})
 	}

@@ -71,9 +71,8 @@ func advance(t *testing.T, s *fakeapi.Server, name string) {
 	request := func(name string) ctrl.Request {
 		return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}}
 	}
-	if _, _, err := loop.Set(t.Context(), request(name)); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := loop.Set(t.Context(), request(name))
+	expect.Must(t, err == nil, "%v", err)
 	for _, pod := range fakeapi.All[*corev1.Pod](s.Objects) {
 		expect.Value(loop.Group(t.Context(), request(pod.Name)))(t)
 	}

@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/expect"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // says checks a text: its lines with single spaces between columns.
@@ -378,15 +379,9 @@ func sized(s clilws.Survey, size int32) clilws.Survey {
 func TestGroupsOfWhichNothingExistsAreOneEntry(t *testing.T) {
 	s := with(newSurvey(1_000_000, 2), 3, "++")
 	s.Standing.States[lws.GroupStarting] = 999_999
-	var got [][2]int
-	for _, g := range Status(s).Groups {
-		got = append(got, [2]int{g.Index, g.LastIndex})
-	}
+	got := fakeapi.Each(Status(s).Groups, func(g GroupStatus) [2]int { return [2]int{g.Index, g.LastIndex} })
 	expect.Equal(t, [][2]int{{0, 2}, {3, 0}, {4, 999_999}}, got)
-	var waits []int
-	for _, part := range Plan(s).Parts {
-		waits = append(waits, part.LastGroup)
-	}
+	waits := fakeapi.Each(Plan(s).Parts, func(part Part) int { return part.LastGroup })
 	expect.That(t, len(waits) == 3 && waits[1] == 2 && waits[2] == 999_999,
 		"the plan has waits for groups up to %v", waits)
 }

@@ -75,8 +75,8 @@ func TestOneReadServesABatch(t *testing.T) {
 			w.Errorf("%d live reads of pods", n)
 		}
 		n := w.api.Requests("get", "Namespace")
-		expect.That(w, n <= 0, "%d live reads of the namespace, want none", n)
-		expect.That(w, w.depth() <= 0, "%d PVCs are unfinished", w.depth())
+		expect.That(w, n == 0, "%d live reads of the namespace, want none", n)
+		expect.That(w, w.depth() == 0, "%d PVCs are unfinished", w.depth())
 	})
 }
 

@@ -154,7 +154,7 @@ func TestAPVCThatStaysHeldCostsNoLiveRead(t *testing.T) {
 	w := newWorld(t, namespace("1", "hold"), held("data", byHand))
 	expect.Value(w.reconcile("data"))(t)
 	n := w.api.Requests("get", "Namespace") + w.api.Requests("list", "Pod")
-	expect.That(t, n <= 0, "%d live reads", n)
+	expect.That(t, n == 0, "%d live reads", n)
 }
 
 // A refusal to delete a PVC is an ordinary failure: it is retried with back-off. A change is

@@ -335,10 +335,7 @@ func golden(t *testing.T, name, got string) {
 // checkFaults compares whole messages.
 func checkFaults(t *testing.T, faults field.ErrorList, want []string) {
 	t.Helper()
-	var got []string
-	for _, fault := range faults {
-		got = append(got, fault.Error())
-	}
+	got := fakeapi.Each(faults, (*field.Error).Error)
 	expect.Equalf(t, want, got, "faults")
 }
 

@@ -29,9 +29,7 @@ func packed(t testing.TB, write func(*tar.Writer) error) *bytes.Buffer {
 	text := &bytes.Buffer{}
 	compressed, _ := gzip.NewWriterLevel(text, gzip.BestSpeed)
 	archive := tar.NewWriter(compressed)
-	if err := errors.Join(write(archive), archive.Close(), compressed.Close()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(write(archive), archive.Close(), compressed.Close()))
 	return text
 }
 
@@ -50,10 +48,7 @@ func entry(t testing.TB, head tar.Header) *bytes.Buffer {
 // file is a regular one.
 func holes(t testing.TB, format string) *bytes.Buffer {
 	t.Helper()
-	text, err := os.ReadFile("testdata/holes-" + format + ".tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Value(os.ReadFile("testdata/holes-" + format + ".tar.gz"))(t)
 	return bytes.NewBuffer(text)
 }
 
@@ -120,9 +115,7 @@ func TestAnArchiveInAnArchiveStaysPacked(t *testing.T) {
 
 func TestOnlyARegularFileIsOpened(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, syscall.Mkfifo(pipe, 0o600))
 	for _, path := range []string{pipe, "/dev/zero", t.TempDir(), pipe + ".none"} {
 		_, err := Open(t.Context(), path)
 		expect.That(t, err != nil, "%s was read", path)
@@ -132,9 +125,7 @@ func TestOnlyARegularFileIsOpened(t *testing.T) {
 // A reading that is interrupted ends.
 func TestReadingEndsWithItsContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	if err := os.WriteFile(path, entry(t, tar.Header{Name: "a", Size: 100 << 20}).Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, entry(t, tar.Header{Name: "a", Size: 100 << 20}).Bytes(), 0o600))
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	_, err := Open(ctx, path)
@@ -149,9 +140,8 @@ func FuzzRead(f *testing.F) {
 	} {
 		text := archive.Bytes()
 		if unpacked, err := gzip.NewReader(archive); err == nil {
-			if text, err = io.ReadAll(unpacked); err != nil {
-				f.Fatal(err)
-			}
+			text, err = io.ReadAll(unpacked)
+			expect.Must(f, err == nil, "%v", err)
 		}
 		f.Add(text) // the fuzzer knows no checksums of gzip
 	}

@@ -70,9 +70,7 @@ func TestFlagsReplaceSavedSettings(t *testing.T) {
 		settings, flags := plane.DefaultSettings(), pflag.NewFlagSet("", pflag.ContinueOnError)
 		flags.String("dir", "", "")
 		addRestartable(flags, &settings)
-		if err := flags.Parse(c.args); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, flags.Parse(c.args))
 		got, err := over(saved, flags)
 		expect.That(t, err == nil, "%s: %v", name, err)
 		want := saved
@@ -91,9 +89,7 @@ func TestStatusTable(t *testing.T) {
 		},
 		Nodes: &plane.NodeStatus{Ready: 2, Total: 3},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	const want = `COMPONENT   STATE    PID   ADDRESS           DETAIL
 etcd        ready    7     127.0.0.1:21001   
 kwok        killed   -     127.0.0.1:21005   ended by kill
@@ -107,9 +103,7 @@ kubeconfig: /c/kubeconfig
 func TestLinkAssetsKeepsOtherPrograms(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "kubectl")
-	if err := os.WriteFile(program, []byte("the user's"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(program, []byte("the user's"), 0o755))
 	expect.ErrorSays(t, linkAssets(dir, "/bin/sh"), program)
 	expect.Equalf(t, "the user's", string(expect.Value(os.ReadFile(program))(t)), "the program was replaced")
 }

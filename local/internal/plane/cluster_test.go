@@ -157,9 +157,7 @@ func archived(t *testing.T, files map[string]string) string {
 	writer := tar.NewWriter(packed)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		expect.OK(t, writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}))
-		if _, err := writer.Write([]byte(files[name])); err != nil {
-			t.Fatal(err)
-		}
+		expect.Value(writer.Write([]byte(files[name])))(t)
 	}
 	expect.OK(t, writer.Close())
 	expect.OK(t, packed.Close())

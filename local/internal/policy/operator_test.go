@@ -87,9 +87,7 @@ func object(t *testing.T, text, patch []byte) *unstructured.Unstructured {
 	if err == nil {
 		err = json.Unmarshal(merged, &u.Object)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return u
 }
 
@@ -102,13 +100,8 @@ func validator(t *testing.T, file string) validating.Validator {
 		first, _, _ := bytes.Cut(text, []byte("\n---\n"))
 		err = yaml.UnmarshalStrict(first, policy)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	compiler := expect.Value(cel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest)))(t)
 	variables, validations, messages := []cel.NamedExpressionAccessor{}, []cel.ExpressionAccessor{}, []cel.ExpressionAccessor{}
 	for _, v := range policy.Spec.Variables {
 		variables = append(variables, &validating.Variable{Name: v.Name, Expression: v.Expression})
