@@ -54,8 +54,9 @@ func options(t *testing.T) Options {
 		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", to+"/", "./lockstep", "./"+plugin)
 		build.Dir = dir
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOFLAGS=")
-		out, err := build.CombinedOutput()
-		expect.Must(t, err == nil, "%v\n%s", err, out)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
 	return o
 }
@@ -63,6 +64,11 @@ func options(t *testing.T) Options {
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	return expect.Value(os.ReadFile(path))(t)
 }
 
 // newKey returns a private key, and the path of its public one.
@@ -101,17 +107,17 @@ func TestAnArchiveHoldsAProgramAndTheLicense(t *testing.T) {
 	for _, from := range o.Programs {
 		for _, program := range programs {
 			name := filepath.Join(dir, program+"_"+version+"_"+filepath.Base(from))
-			compressed := expect.Value(gzip.NewReader(bytes.NewReader(expect.Value(os.ReadFile(name + ".tar.gz"))(t))))(t)
-			held := expect.Value(os.ReadFile(filepath.Join(from, program)))(t)
-			checkTar(t, compressed, map[string][]byte{"LICENSE": expect.Value(os.ReadFile(o.License))(t), program: held})
-			bill := expect.Value(spdx.Read(bytes.NewReader(expect.Value(os.ReadFile(name + ".spdx.json"))(t))))(t)
+			compressed := expect.Value(gzip.NewReader(bytes.NewReader(read(t, name+".tar.gz"))))(t)
+			held := read(t, filepath.Join(from, program))
+			checkTar(t, compressed, map[string][]byte{"LICENSE": read(t, o.License), program: held})
+			bill := expect.Value(spdx.Read(bytes.NewReader(read(t, name+".spdx.json"))))(t)
 			subject := bill.Packages[0]
 			if subject.PackageChecksums[0].Value != fmt.Sprintf("%x", sha256.Sum256(held)) || len(bill.Packages) != 3 {
 				t.Errorf("%s: %+v and %d more packages", name, subject, len(bill.Packages)-1)
 			}
 		}
 	}
-	checkTar(t, bytes.NewReader(expect.Value(os.ReadFile(filepath.Join(dir, "lockstep_"+version+"_image.tar")))(t)),
+	checkTar(t, bytes.NewReader(read(t, filepath.Join(dir, "lockstep_"+version+"_image.tar"))),
 		map[string][]byte{"index.json": []byte("{}"), "blobs/sha256/0": []byte("blob")})
 }
 
@@ -149,7 +155,7 @@ func verify(t *testing.T, dir, public string) error {
 // blockWith returns the command block of the page that contains a text.
 func blockWith(t *testing.T, text string) string {
 	t.Helper()
-	for _, block := range strings.Split(string(expect.Value(os.ReadFile("../../docs/how-to/verify-a-release.md"))(t)), "\n\n") {
+	for _, block := range strings.Split(string(read(t, "../../docs/how-to/verify-a-release.md")), "\n\n") {
 		if strings.HasPrefix(block, "    ") && strings.Contains(block, text) {
 			return block
 		}
@@ -185,7 +191,7 @@ func TestAReleaseIsVerified(t *testing.T) {
 		}, public, false},
 		{"a file that is changed with its checksum", func(dir string) error {
 			path := filepath.Join(dir, checksums)
-			return os.WriteFile(path, bytes.Replace(expect.Value(os.ReadFile(path))(t), []byte(archived), []byte("another"), 1), 0o644)
+			return os.WriteFile(path, bytes.Replace(read(t, path), []byte(archived), []byte("another"), 1), 0o644)
 		}, public, false},
 		{"without signature", func(dir string) error { return os.Remove(filepath.Join(dir, signature)) }, public, false},
 	} {

@@ -122,8 +122,7 @@ func TestARegistryServesWhatIsPushed(t *testing.T) {
 			}
 			logIn(t, host)
 			s := served{t, repositoryOf(t, tag)}
-			_, err := Push(t.Context(), dir, tag, nil)
-			expect.OK(t, err)
+			expect.Value(Push(t.Context(), dir, tag, nil))(t)
 			if tags, err := remote.List(s.Repository, s.options...); err != nil || strings.Contains(fmt.Sprint(tags), ".sig") {
 				t.Errorf("without a key, the tags are %v, %v", tags, err)
 			}

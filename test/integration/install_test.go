@@ -203,7 +203,7 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	dryRun := func(o *install.Options) { o.KeepSets, o.DryRun = true, true }
 	expect.Says(t, c.uninstall(dryRun), "lockstep-labels deleted (dry run)\n")
 	err := c.patchAs(editor, pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, lwsv1.GroupRestartBudgetFinalizer), "")
-	expect.Must(t, err == nil, "%v", err)
+	expect.OK(t, err)
 	out := c.uninstall(func(o *install.Options) { o.KeepSets = true })
 	expect.Says(t, out, "finalizer removed from 1 pods of stopped groups\n")
 	if !strings.HasPrefix(out, "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockstep-labels deleted\n") {

@@ -94,7 +94,7 @@ func TestVerbsKeepFieldsOfALaterVersion(t *testing.T) {
 				raw := expect.Value(json.Marshal(stored(s)))(t)
 				raw = fakeapi.WithLater(rt, raw)
 				_, _, err := (&Editor{Client: s}).Amend(t.Context(), key, decide)
-				expect.Must(t, err == nil, "%v", err)
+				expect.OK(t, err)
 				after := expect.Value(jsonpatch.MergePatch(raw, []byte(s.Asked("patch")[0].Body)))(t)
 				expect.Equalf(rt, fakeapi.LaterOf(raw), fakeapi.LaterOf(after), "fields of a later version")
 			})
@@ -128,7 +128,7 @@ func TestRestartAnnotatesEveryTemplateOfTheVersionThatWasRead(t *testing.T) {
 	}))
 	version := stored(s).ResourceVersion
 	_, _, err := (&Editor{Client: s}).Amend(t.Context(), key, Restart(now))
-	expect.Must(t, err == nil, "%v", err)
+	expect.OK(t, err)
 	const at = `{"metadata":{"annotations":{"` + RestartedAtKey + `":"2026-01-01T12:00:00Z"}}}`
 	want := `{"metadata":{"resourceVersion":"` + version + `"},"spec":{"leaderWorkerTemplate":{"leaderTemplate":` + at + `,"workerTemplate":` + at + `}}}`
 	if patches := s.Asked("patch"); len(patches) != 1 || patches[0].Body != want || patches[0].Owner != "kubectl-lockstep" {

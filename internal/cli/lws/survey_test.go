@@ -72,7 +72,7 @@ func advance(t *testing.T, s *fakeapi.Server, name string) {
 		return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}}
 	}
 	_, _, err := loop.Set(t.Context(), request(name))
-	expect.Must(t, err == nil, "%v", err)
+	expect.OK(t, err)
 	for _, pod := range fakeapi.All[*corev1.Pod](s.Objects) {
 		expect.Value(loop.Group(t.Context(), request(pod.Name)))(t)
 	}

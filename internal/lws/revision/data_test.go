@@ -80,7 +80,7 @@ func TestRestoreBringsBackTheTemplateAndKeepsTheRest(t *testing.T) {
 func TestRestoreRefusesWhatIsNoRevision(t *testing.T) {
 	for _, stored := range []string{"", "{", "null", "[]", "{}", `{"spec":{}}`, `{"spec":{"leaderWorkerTemplate":null}}`, `{"spec":{"leaderWorkerTemplate":{"size":"x"}}}`} {
 		restored, err := revision.Restore(sample(), []byte(stored))
-		expect.That(t, err != nil, "%q was restored as %+v", stored, restored.Spec)
+		expect.That(t, err != nil, "%q was restored as %+v", stored, restored)
 	}
 }
 
