@@ -128,11 +128,9 @@ const inTurn = "roll-100x8"
 
 // choose returns the scenarios with the given names, in the order of the table.
 func choose(wanted []string) (chosen []scenario, err error) {
-	for _, one := range scenarios {
-		if len(wanted) == 0 || slices.Contains(wanted, one.name) {
-			chosen = append(chosen, one)
-		}
-	}
+	chosen = slices.DeleteFunc(slices.Clone(scenarios), func(one scenario) bool {
+		return len(wanted) > 0 && !slices.Contains(wanted, one.name)
+	})
 	for _, name := range wanted {
 		if !slices.ContainsFunc(scenarios, func(one scenario) bool { return one.name == name }) {
 			err = errors.Join(err, fmt.Errorf("there is no scenario %q: see --list", name))

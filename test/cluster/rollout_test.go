@@ -254,14 +254,7 @@ const (
 	rack = "local.lockstep.dev/rack"
 )
 
-func annotated(key, value string) edit {
-	return func(set *lwsv1.LeaderWorkerSet) {
-		if set.Annotations == nil {
-			set.Annotations = map[string]string{}
-		}
-		set.Annotations[key] = value
-	}
-}
+func annotated(key, value string) edit { return fakeapi.Annotation(key, value) }
 
 func partsOf(size int32, policy lwsv1.SubGroupPolicyType) edit {
 	return func(set *lwsv1.LeaderWorkerSet) {
