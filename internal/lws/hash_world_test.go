@@ -163,7 +163,8 @@ func (w *hashWorld) holding() int {
 
 func (w *hashWorld) active() int {
 	return len(slices.DeleteFunc(w.leadersOf(), func(leader Pod) bool {
-		return leader.DeletionTimestamp != nil || workload.IsGated(leader) || lws.IsExhausted(leader) || workload.HasEnded(leader)
+		return leader.DeletionTimestamp != nil || workload.IsGated(leader) ||
+			lws.IsExhausted(leader) || workload.HasEnded(leader)
 	}))
 }
 

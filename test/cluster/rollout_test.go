@@ -372,7 +372,8 @@ func TestAChangedPlacementIsRolledOut(t *testing.T) {
 // A node that lost its label gives workers no domain. No other test runs meanwhile.
 func TestANodeWithoutTheLabelIsToldOnTheSet(t *testing.T) {
 	s := newScene(t)
-	set := s.settled(s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), fakeapi.Policy(lwsv1.NoneRestartPolicy)))
+	exclusive := annotated(lwsv1.ExclusiveKeyAnnotationKey, rack)
+	set := s.settled(s.newSet("a", 1, 2, imageA, exclusive, fakeapi.Policy(lwsv1.NoneRestartPolicy)))
 	leader := s.Pod("a-0")
 	node := &corev1.Node{}
 	s.Check("read the node", s.Client.Get(t.Context(), client.ObjectKey{Name: leader.Spec.NodeName}, node))
