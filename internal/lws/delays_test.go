@@ -40,6 +40,11 @@ func unscheduledPods(reason string, names ...string) step {
 	}
 }
 
+// behind is a pod that a quota of another holds back.
+func behind(pod Pod) {
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}}
+}
+
 // pulls is a pod with a container that the kubelet cannot start.
 func pulls(reason string, inits bool) func(Pod) {
 	return func(pod Pod) {
@@ -73,7 +78,8 @@ func TestASetSaysWhatItsGroupsWaitFor(t *testing.T) {
 		"a leader without a node":    {with(3, 2), unscheduledPods("Unschedulable", "w-1"), "True Unschedulable: 1 w-1 w"},
 		"a worker without a node":    {with(3, 2), then(unscheduledPods("Unschedulable", "w-2-1"), down("w-2")), "True Unschedulable: 1 w-2-1 w"},
 		"two groups":                 {with(3, 1), unscheduledPods("Unschedulable", "w-1", "w-2"), "True Unschedulable: 2 w-1 w"},
-		"a quota of another":         {with(3, 1), unscheduledPods("SchedulingGated", "w-1"), "True SchedulingGated: 1 w-1 w"},
+		"a quota of another":         {with(3, 1), then(unscheduledPods("SchedulingGated", "w-1"), on("w-1", behind)), "True SchedulingGated: 1 w-1 w"},
+		"a gate that was lifted":     {with(3, 1), unscheduledPods("SchedulingGated", "w-1"), isProgressing},
 		"an image":                   {with(3, 1), on("w-1", pulls("ErrImagePull", false)), "True ImagePullFailed: 1 w-1 w"},
 		"the back-off of an image":   {with(3, 1), on("w-1", pulls("ImagePullBackOff", false)), "True ImagePullFailed: 1 w-1 w"},
 		"the image of an init":       {with(3, 1), on("w-1", pulls("ErrImagePull", true)), "True ImagePullFailed: 1 w-1 w"},

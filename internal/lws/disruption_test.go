@@ -310,6 +310,33 @@ func TestADrainedGroupIsNeverStopped(t *testing.T) {
 	}
 }
 
+// An eviction that was admitted counts for two minutes: a rollout does not take another group down beside it.
+func TestNoGroupIsGivenUpBesideAnEviction(t *testing.T) {
+	c := limitedCluster(t, 2, 2)
+	admitted := map[string]metav1.Time{"w-0-1": metav1.NewTime(c.Now)}
+	fakeapi.Edit(c.Server, "w.groups", func(budget Budget) { budget.Status.DisruptedPods = admitted })
+	leader := find[Pod](c, "w-1").UID
+	user(fakeapi.Image("image:2"))(c)
+	c.settle()
+	expect.Equalf(t, leader, find[Pod](c, "w-1").UID, "a leader beside the eviction")
+	c.pass(2 * time.Minute)
+	c.settle()
+	expect.That(t, leader != find[Pod](c, "w-1").UID, "the rollout does not begin")
+}
+
+// While no operator ran, the hold ended before the group was deleted: it begins again.
+func TestAHoldOutlivesTheOperator(t *testing.T) {
+	c := limitedCluster(t, 1, 2)
+	c.count("w.groups")
+	c.evict(find[Pod](c, "w-0-1"))
+	c.reconcileGroup("w-0")
+	c.pass(time.Minute)
+	back := c.Now
+	c.settle()
+	entry := c.status().Restarts[0]
+	expect.That(t, len(entry.Failures) == 1 && !entry.HeldUntil.Time.Before(back.Add(10*time.Second)), "%+v", entry)
+}
+
 func TestAHigherBudgetIsWrittenBeforeTheLeaders(t *testing.T) {
 	c := limitedCluster(t, 2, 2)
 	user(func(set Set) { *set.Spec.Replicas = 3 })(c)

@@ -88,7 +88,7 @@ func PodDelay(pod *corev1.Pod) (code string, from time.Time) {
 		code = CodeGangUnschedulable
 	}
 	switch {
-	case scheduled.Status != corev1.ConditionFalse:
+	case scheduled.Status != corev1.ConditionFalse, scheduled.Reason == corev1.PodReasonSchedulingGated && len(pod.Spec.SchedulingGates) == 0:
 	case scheduled.Reason == corev1.PodReasonSchedulingGated:
 		code, from = CodeSchedulingGated, scheduled.LastTransitionTime.Time
 	case scheduled.Reason == corev1.PodReasonUnschedulable:

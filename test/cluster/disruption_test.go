@@ -27,6 +27,7 @@ import (
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // ofScene is the taint of nodes that take the pods of one scene alone.
@@ -300,7 +301,7 @@ func TestDrainsBesideChanges(t *testing.T) {
 		"a rollout that is undone":      {budget(1, 0, 0), 3, []string{pull(imageB), pull(imageA)}, ""},
 		"a paused rollout":              {together(annotated(lwsv1.PausedAnnotationKey, "true"), budget(1, 0, 0)), 3, []string{pull(imageB)}, pausedNoMore},
 		"a scaling":                     {nil, 1, []string{`{"spec":{"replicas":8}}`, `{"spec":{"replicas":2}}`}, ""},
-		"pods that come back alone":     {restartPolicy(lwsv1.NoneRestartPolicy), 3, nil, ""},
+		"pods that come back alone":     {fakeapi.Policy(lwsv1.NoneRestartPolicy), 3, nil, ""},
 		"another size":                  {budget(1, 0, 0), 0, []string{`{"spec":{"leaderWorkerTemplate":{"size":1}}}`}, ""},
 	}, func(s *scene, row row) {
 		names := s.lendNodes(2)

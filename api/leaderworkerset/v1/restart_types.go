@@ -53,8 +53,8 @@ type GroupRestarts struct {
 	// dueAt is from when on it is recreated for that.
 	DueAt metav1.Time `json:"dueAt"`
 
-	// heldUntil is until when no pod of the group is scheduled, because one was evicted and drains
-	// may retry it by its name. It is set only where evictions of the set are limited.
+	// heldUntil is until when no pod of the group is scheduled, because one was evicted or ended without
+	// evidence: drains may retry it by its name. It is set only where evictions of the set are limited.
 	// +optional
 	HeldUntil *metav1.Time `json:"heldUntil,omitempty"`
 

@@ -52,6 +52,9 @@ func recreateFailed(g *input) (p lws.Plan, next bool) {
 		p.Await(until.Time, lws.CodeBackoff, decision.BackoffText(g.Set, g.Name()))
 		return p, false
 	}
+	if decision.RenewsHold(g.Now) {
+		p.Do(g.note(g.Leader, decision))
+	}
 	if !restart.IsCounted(g.Set, g.Index, decision) {
 		p.Await(time.Time{}, lws.CodeRestart, fmt.Sprintf("group %s is recreated once the status counts it for maxGroupRestarts", g.Name()))
 		return p, false

@@ -18,7 +18,7 @@ import (
 func IsCounted(set *lwsv1.LeaderWorkerSet, index int, decision *Decision) bool {
 	entry := Entry(set, index)
 	return set.Spec.LeaderWorkerTemplate.MaxGroupRestarts == nil && decision.HeldUntil == nil || len(set.Status.Restarts) >= restartsAtMost ||
-		entry != nil && entry.Leader == decision.Leader
+		entry != nil && entry.Leader == decision.Leader && entry.HeldUntil.Equal(decision.HeldUntil)
 }
 
 // NewlyCounted returns the indexes of groups that may go on since the later status counts a
@@ -28,7 +28,7 @@ func NewlyCounted(before, after *lwsv1.LeaderWorkerSet) []int {
 	for i := range after.Status.Restarts {
 		now := &after.Status.Restarts[i]
 		was := ptr.Deref(Entry(before, int(now.Index)), lwsv1.GroupRestarts{})
-		isNew := (after.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil || now.HeldUntil != nil) && was.Leader != now.Leader
+		isNew := (after.Spec.LeaderWorkerTemplate.MaxGroupRestarts != nil || now.HeldUntil != nil) && (was.Leader != now.Leader || !was.HeldUntil.Equal(now.HeldUntil))
 		if isNew || !ptr.Equal(was.Recreations, now.Recreations) {
 			indexes = append(indexes, int(now.Index))
 		}

@@ -73,12 +73,23 @@ func (g Group) Decide(failure *Failure, now time.Time) *Decision {
 		decision.Count++
 	}
 	if g.HoldsNames && failure.isDrained {
-		decision.HeldUntil = new(metav1.NewTime(decision.At.Add(heldFor)))
+		decision.hold(now)
 	}
 	if g.KeepsLogs {
 		decision.AwaitLogs()
 	}
 	return decision
+}
+
+func (d *Decision) hold(now time.Time) { d.HeldUntil = new(metav1.NewTime(moment(now).Add(heldFor))) }
+
+// RenewsHold lets the hold begin again where half of it is over before the group is deleted: no operator ran, or others
+// were deleted first. It reports whether it did.
+func (d *Decision) RenewsHold(now time.Time) (renewed bool) {
+	if renewed = d.HeldUntil != nil && !now.Before(d.HeldUntil.Add(-heldFor/2)); renewed {
+		d.hold(now)
+	}
+	return renewed
 }
 
 // Annotation returns the value of the annotation for the decision.

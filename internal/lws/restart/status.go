@@ -115,6 +115,7 @@ func (s *Status) entry(set *lwsv1.LeaderWorkerSet, index int, revision string, d
 		entry.Failures = failures[max(0, len(failures)-failuresKept):]
 		s.IsNew = true
 	}
+	s.IsNew = s.IsNew || last != nil && !last.HeldUntil.Equal(entry.HeldUntil)
 	return entry
 }
 
