@@ -41,6 +41,9 @@ func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, co
 	if s.pprof != "" {
 		b.flags = []string{"--pprof-bind-address", s.pprof}
 	}
+	if s.config != "" {
+		b.flags = append(b.flags, "--config", s.config)
+	}
 	if b.Bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: s.nodes, QPS: s.qps}); err != nil {
 		return nil, err
 	}

@@ -194,6 +194,7 @@ type cost struct {
 	cpu     time.Duration // of the operator
 	nodes   time.Duration // CPU of the simulated nodes
 	server  time.Duration // CPU of the API server
+	manager time.Duration // CPU of Kubernetes' controllers
 	writes  int           // of the operator, without events
 	refused int           // of these writes
 	dryRuns int           // of the operator
@@ -205,7 +206,7 @@ type cost struct {
 // plus returns the sum of two costs.
 func (c cost) plus(d cost) cost {
 	return cost{
-		time: c.time + d.time, cpu: c.cpu + d.cpu, nodes: c.nodes + d.nodes, server: c.server + d.server,
+		time: c.time + d.time, cpu: c.cpu + d.cpu, nodes: c.nodes + d.nodes, server: c.server + d.server, manager: c.manager + d.manager,
 		writes: c.writes + d.writes, refused: c.refused + d.refused, dryRuns: c.dryRuns + d.dryRuns,
 		events: c.events + d.events, reads: c.reads + d.reads, pods: c.pods + d.pods,
 	}
@@ -216,6 +217,7 @@ func (s *stage) spend(what string, do func() error, done func() bool) (c cost) {
 	s.remark()
 	created := holding(s.census, func() int { return s.created })
 	cpu, nodes, server, began := s.used().cpu, s.componentCPU("kwok"), s.componentCPU(drill.APIServer), time.Now()
+	manager := s.componentCPU(drill.ControllerManager)
 	if err := do(); err != nil {
 		must(fmt.Errorf("%s: %w", what, err))
 	}
@@ -223,6 +225,7 @@ func (s *stage) spend(what string, do func() error, done func() bool) (c cost) {
 	c.time, c.nodes = time.Since(began), s.componentCPU("kwok")-nodes
 	s.rest()
 	c.cpu, c.server = s.used().cpu-cpu, s.componentCPU(drill.APIServer)-server
+	c.manager = s.componentCPU(drill.ControllerManager) - manager
 	c.pods = holding(s.census, func() int { return s.created }) - created
 	must(s.Audit.Sync())
 	for _, r := range s.since(drill.ByLockstep) {
@@ -258,6 +261,7 @@ func (b *bed) tellCost(c, floor cost) {
 	b.tell("pods-created", float64(c.pods))
 	b.tell("cpu-seconds", c.cpu.Seconds())
 	b.tell("api-server-cpu-seconds", c.server.Seconds())
+	b.tell("controller-manager-cpu-seconds", c.manager.Seconds())
 }
 
 // rest waits until the operator is idle, because its remaining writes belong to the measured

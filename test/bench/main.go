@@ -35,6 +35,7 @@ type settings struct {
 	budget    string
 	pprof     string
 	against   string
+	config    string
 	list      bool
 }
 
@@ -53,6 +54,7 @@ func main() {
 	flag.StringVar(&s.budget, "budget", "test/bench/budget.yaml", "`file` to compare with; empty compares with nothing")
 	flag.StringVar(&s.pprof, "pprof-bind-address", "", "`address` on which the operator serves profiles to go tool pprof")
 	flag.StringVar(&s.against, "against", "", "lockstep `program` of another version: both run "+inTurn+" alone, in turn, and the floor does not")
+	flag.StringVar(&s.config, "config", "", "`file` with a Configuration of the operator")
 	flag.BoolVar(&s.list, "list", false, "list the scenarios and end")
 	flag.Parse()
 	if s.list {
