@@ -113,7 +113,7 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5s
 	go -C local test -vet=off -timeout 20m ./...
 	go -C release test -timeout 10m ./...
-	go test ./test/bench ./test/delay ./test/docs ./test/history ./test/monitoring
+	go test ./test/bench ./test/delay ./test/docs ./test/history ./test/model ./test/monitoring
 	LOCKSTEP_SEED=1 LOCKSTEP_INTERLEAVINGS=20 go test -count=1 -timeout 20m ./test/integration
 	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestSmoke$$'
 

@@ -1,6 +1,6 @@
-// Package model searches every order of steps of two protocols, and returns the shortest one
-// that loses data. finalizer*.go is the protocol that keeps a PVC in use, and hold*.go the one
-// that refuses its DELETE.
+// Package model searches every order of steps of three protocols, and returns the shortest one
+// that loses data, or a group. finalizer*.go is the protocol that keeps a PVC in use, hold*.go the
+// one that refuses its DELETE, and drain.go the one by which drains take one group at a time.
 //
 //	user        deletes the PVC, and creates a PVC or a pod of the same name
 //	scheduler   binds at any time; with use records, it writes the record first

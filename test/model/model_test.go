@@ -192,3 +192,38 @@ func TestEveryRuleOfHoldIsNeeded(t *testing.T) {
 	}
 	golden(t, "holds.txt", traces.String())
 }
+
+// TestDrainsAreSafe checks that drains take one group at a time, each once, and end.
+func TestDrainsAreSafe(t *testing.T) {
+	for name, beside := range map[string]model.Beside{
+		"alone": {}, "a rollout": {Rollout: true}, "scaling": {Scaling: true}, "a budget": {Budget: true}, "leaders first": {LeaderReady: true},
+	} {
+		t.Run(name, func(t *testing.T) { safe(t, model.SearchDrains(model.Draining(), beside), 100) })
+	}
+}
+
+// TestEveryRuleOfDrainsIsNeeded keeps the shortest traces in testdata.
+func TestEveryRuleOfDrainsIsNeeded(t *testing.T) {
+	var traces strings.Builder
+	for _, tt := range []struct {
+		name   string
+		beside model.Beside
+		remove func(*model.DrainRules)
+	}{
+		{"a budget of maxUnavailable 1", model.Beside{LeaderReady: true}, func(r *model.DrainRules) { r.Integer = false }},
+		{"lower before pods are gone", model.Beside{Scaling: true}, func(r *model.DrainRules) { r.LastsLong = false }},
+		{"open in a rollout", model.Beside{Rollout: true}, func(r *model.DrainRules) { r.Closes = false }},
+		{"lower for a second group", model.Beside{}, func(r *model.DrainRules) { r.OneGroup = false }},
+		{"beside a budget of a user", model.Beside{Budget: true}, func(r *model.DrainRules) { r.GivesWay = false }},
+		{"names are not held", model.Beside{}, func(r *model.DrainRules) { r.Holds = false }},
+		{"a worker is replaced alone", model.Beside{}, func(r *model.DrainRules) { r.Gates = false }},
+	} {
+		rules := model.Draining()
+		tt.remove(&rules)
+		r := model.SearchDrains(rules, tt.beside)
+		trace := append(r.Trace, r.Pinned...)
+		expect.That(t, len(trace) > 0, "%s: safe in %d states", tt.name, r.States)
+		fmt.Fprintf(&traces, "%s\n%s\n", tt.name, numbered(trace))
+	}
+	golden(t, "drains.txt", traces.String())
+}
