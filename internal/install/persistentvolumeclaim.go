@@ -230,11 +230,11 @@ func (r *removal) stripObject(o client.Object) bool {
 	case *corev1.PersistentVolume:
 		return r.ours.Alone && !isBound(o) && controllerutil.RemoveFinalizer(o, pvc.VolumeFinalizer)
 	case *corev1.Pod:
-		gates, isLeader := len(o.Spec.SchedulingGates), r.ofSets && workload.IsGated(o)
+		gates, isGated := len(o.Spec.SchedulingGates), r.ofSets && workload.IsGated(o)
 		o.Spec.SchedulingGates = slices.DeleteFunc(o.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
-			return pvc.IsOurGate(gate.Name) || isLeader && gate.Name == lwsv1.GroupReplacementGate
+			return pvc.IsOurGate(gate.Name) || isGated && gate.Name == lwsv1.GroupReplacementGate
 		})
-		if isLeader && o.Annotations[corev1.PodDeletionCost] == admission.GatedDeletionCost {
+		if isGated && o.Annotations[corev1.PodDeletionCost] == admission.GatedDeletionCost {
 			delete(o.Annotations, corev1.PodDeletionCost)
 		}
 		return len(o.Spec.SchedulingGates) < gates
