@@ -289,12 +289,9 @@ func TestAPodThatIsNotReadyMayBeEvicted(t *testing.T) {
 	c := limitedCluster(t, 2, 2)
 	on("w-1-1", unready)(c)
 	c.count("w.groups")
-	if c.evict(find[Pod](c, "w-0-1")) {
-		t.Errorf("a pod of the other group was evicted")
-	}
-	if c.evict(find[Pod](c, "w-1-1")); find[Pod](c, "w-1-1").DeletionTimestamp == nil {
-		t.Errorf("the pod was not evicted")
-	}
+	expect.That(t, !c.evict(find[Pod](c, "w-0-1")), "a pod of the other group was evicted")
+	c.evict(find[Pod](c, "w-1-1"))
+	expect.That(t, find[Pod](c, "w-1-1").DeletionTimestamp != nil, "the pod was not evicted")
 }
 
 // A drained group neither backs off nor is stopped, however often it is drained (D7).
@@ -340,9 +337,7 @@ func TestAHoldOutlivesTheOperator(t *testing.T) {
 func TestAHigherBudgetIsWrittenBeforeTheLeaders(t *testing.T) {
 	c := limitedCluster(t, 2, 2)
 	user(func(set Set) { *set.Spec.Replicas = 3 })(c)
-	if first := c.decideSet().Actions[0].Target(); first.Kind != identity.KindPodDisruptionBudget {
-		t.Errorf("%s is written first", first)
-	}
+	expect.Equalf(t, identity.KindPodDisruptionBudget, c.decideSet().Actions[0].Target().Kind, "what is written first")
 }
 
 // The number does not fall below what lives: a cache may lack a leader that is new.
@@ -355,9 +350,7 @@ func TestALowerBudgetReliesOnTheLeadersThatWereCounted(t *testing.T) {
 	c.cached.Deliver(identity.KindPodDisruptionBudget)
 	fakeapi.Add(c.Server, fakeapi.Edited(find[Pod](c, "w-1").DeepCopy(), func(pod Pod) { pod.Name, pod.UID = "w-2", "new" }))
 	_, _, _ = c.loop.Set(ctx, request("w")) // it looks again
-	if n := find[Budget](c, "w.groups").Spec.MinAvailable.IntVal; n != 5 {
-		t.Errorf("minAvailable is %d beside a leader that was not counted", n)
-	}
+	expect.Equalf(t, 5, find[Budget](c, "w.groups").Spec.MinAvailable.IntVal, "minAvailable beside a leader that is new")
 }
 
 // A set that never ran has no budget: it would block drains.
@@ -397,15 +390,13 @@ func TestTheBudgetGivesWay(t *testing.T) {
 			fakeapi.Add(c.Server, tt.budget)
 			c.settle()
 			c.checkBudgets(tt.left)
-			if got := condition(c.status(), lwsset.ConditionBudgetMissing); got.Reason != tt.reason {
-				t.Errorf("the condition has reason %q, want %q: %s", got.Reason, tt.reason, got.Message)
-			}
+			got := condition(c.status(), lwsset.ConditionBudgetMissing)
+			expect.Equalf(t, tt.reason, got.Reason, "the reason of the condition: %s", got.Message)
 			gone[Budget](tt.budget.Name)(c)
 			c.settle()
 			c.checkBudgets("w.groups")
-			if got := condition(c.status(), lwsset.ConditionBudgetMissing); got.Status == metav1.ConditionTrue {
-				t.Errorf("the condition stays: %+v", got)
-			}
+			got = condition(c.status(), lwsset.ConditionBudgetMissing)
+			expect.That(t, got.Status != metav1.ConditionTrue, "the condition stays: %+v", got)
 		})
 	}
 }
@@ -433,9 +424,7 @@ func (c *cluster) checkBudgets(want string) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		got += " " + name
 	}
-	if got != " "+want && got != want {
-		c.t.Fatalf("budgets are%s, want %s", got, want)
-	}
+	expect.Must(c.t, got == " "+want || got == want, "budgets are%s, want %s", got, want)
 }
 
 // A drain retries a pod by its name, on whatever node it is by then: kubectl after 5 s, and the cluster autoscaler after
@@ -461,18 +450,15 @@ func TestNoDrainMeetsTheNextPodsOfAGroup(t *testing.T) {
 			}
 			evicted := 0
 			for second := 0; len(targets) > 0; second++ {
-				if second > 200 {
-					t.Fatalf("pods %v are not drained", targets)
-				}
+				expect.Must(t, second <= 200, "pods %v are not drained", targets)
 				for _, name := range slices.Sorted(maps.Keys(targets)) {
 					if _, worker := indexOf(name); second%tt.pause != map[bool]int{true: tt.pause - 1}[(worker == 0) != tt.leaders] { // one drain is late
 						continue
 					}
 					pod := fakeapi.Find[Pod](c.Server, name)
 					if pod != nil && pod.DeletionTimestamp == nil {
-						if pod.UID != targets[name] && pod.Status.Phase == corev1.PodRunning {
-							t.Fatalf("after %d s a drain meets pod %s, which came after the one that it saw", second, name)
-						}
+						expect.Must(t, pod.UID == targets[name] || pod.Status.Phase != corev1.PodRunning,
+							"after %d s a drain meets pod %s, which came after the one that it saw", second, name)
 						if workload.IsGated(pod) { // it has no node
 							fakeapi.Drop[Pod](c.Server, name)
 						} else if c.evict(pod) {
@@ -494,18 +480,14 @@ func TestNoDrainMeetsTheNextPodsOfAGroup(t *testing.T) {
 				c.reconcileSet()
 				c.others()
 				c.count("w.groups")
-				if down := c.groupsDown(); len(down) > 1 {
-					t.Fatalf("after %d s groups %v are down", second, down)
-				}
+				down := c.groupsDown()
+				expect.Must(t, len(down) <= 1, "after %d s groups %v are down", second, down)
 				c.pass(time.Second)
 			}
-			if evicted != 2 {
-				t.Errorf("%d evictions were admitted, want one for each group", evicted)
-			}
+			expect.Equalf(t, 2, evicted, "evictions that were admitted, one for each group")
 			for _, entry := range c.status().Restarts {
-				if len(entry.Failures) != 1 || entry.HeldUntil == nil || entry.Count != 0 && !tt.vanish {
-					t.Errorf("group %d: %+v", entry.Index, entry)
-				}
+				expect.That(t, len(entry.Failures) == 1 && entry.HeldUntil != nil && (entry.Count == 0 || tt.vanish),
+					"group %d: %+v", entry.Index, entry)
 			}
 		})
 	}

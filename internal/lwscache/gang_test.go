@@ -48,9 +48,7 @@ func aGang(t *testing.T) (*eyes, string) {
 func (e *eyes) group(name string) lws.GroupSnapshot {
 	e.t.Helper()
 	w, _, err := e.groupPlan(name)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	expect.OK(e.t, err)
 	return w
 }
 
@@ -75,9 +73,7 @@ func TestTheSetReadsAPodGroupWithoutOurLabels(t *testing.T) {
 	e.observer.Gangs = known{}
 	fakeapi.Add(e.Server, podGroup(name, nil))
 	expect.Equalf(t, 1, len(e.group("w-0").Gang.Foreign), "foreign PodGroups")
-	if got := e.set("w").Groups[0].Gang; len(got.Foreign) != 1 {
-		t.Errorf("the set does not read it: %+v", got)
-	}
+	expect.Equalf(t, 1, len(e.set("w").Groups[0].Gang.Foreign), "foreign PodGroups that the set reads")
 }
 
 func TestWhyAGangSchedulerIsMissing(t *testing.T) {
@@ -111,15 +107,11 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 				return nil
 			}
 			got, _, err := e.groupPlan("w-0")
-			if (err != nil) != tt.fails {
-				t.Fatalf("got %v", err)
-			}
-			if (got.GangMissing == "") != (tt.want == "") || !strings.Contains(got.GangMissing, tt.want) {
-				t.Errorf("got %q, want %q", got.GangMissing, tt.want)
-			}
-			if apierrors.IsForbidden(tt.err) && e.set("w").GangMissing != "" { // the rest of the set can be read
-				t.Error("a set needs permission for PodGroups")
-			}
+			expect.Must(t, (err != nil) == tt.fails, "got %v", err)
+			expect.That(t, (got.GangMissing == "") == (tt.want == "") && strings.Contains(got.GangMissing, tt.want),
+				"got %q, want %q", got.GangMissing, tt.want)
+			// The rest of the set can be read.
+			expect.That(t, !apierrors.IsForbidden(tt.err) || e.set("w").GangMissing == "", "a set needs a right to PodGroups")
 		})
 	}
 }
@@ -131,14 +123,12 @@ func TestKinIsReadLiveWhenTheCacheIsLate(t *testing.T) {
 	for _, k := range []*lwscache.Kin{lwscache.NewKin(lagging, e.live, false), lwscache.NewKin(nil, e.live, false)} {
 		for name, there := range map[string]bool{"w": true, "late": true, "missing": false, "": false} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: name}}}
-			if found, err := k.Set(context.Background(), pod); err != nil || (found != nil) != there {
-				t.Errorf("set %q: got %v, %v", name, found, err)
-			}
+			found, err := k.Set(context.Background(), pod)
+			expect.That(t, err == nil && (found != nil) == there, "set %q: got %v, %v", name, found, err)
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Annotations: map[string]string{lwsv1.LeaderPodNameAnnotationKey: "w-0"}}}
-		if found, err := k.Leader(context.Background(), pod); err != nil || found == nil {
-			t.Errorf("leader: got %v, %v", found, err)
-		}
+		found, err := k.Leader(context.Background(), pod)
+		expect.That(t, err == nil && found != nil, "leader: got %v, %v", found, err)
 	}
 }
 
@@ -156,12 +146,9 @@ func natively(t *testing.T) (e *eyes, leader *corev1.Pod) {
 func TestKindsThatAreNotServedAreMissing(t *testing.T) {
 	e, _ := natively(t)
 	e.observer.Scheduler, e.observer.Workloads, e.observer.PodGroups = gang.Kubernetes, known{missing: true}, known{missing: true}
-	if w := e.set("w"); !strings.Contains(w.GangMissing, "does not serve scheduling.k8s.io/v1beta1 Workload") {
-		t.Errorf("got %q", w.GangMissing)
-	}
-	if w := e.group("w-0"); !w.PodGroups.Empty() {
-		t.Errorf("got %v", w.PodGroups)
-	}
+	expect.Says(t, e.set("w").GangMissing, "does not serve scheduling.k8s.io/v1beta1 Workload")
+	w := e.group("w-0")
+	expect.That(t, w.PodGroups.Empty(), "got %v", w.PodGroups)
 }
 
 // native adds a PodGroup of the set to the API server.
@@ -183,9 +170,8 @@ func TestASetReadsAllOfItsNativePodGroups(t *testing.T) {
 	e.observer.Scheduler = gang.Kubernetes
 	e.native("w-h.abcde-0-r")
 	e.native("w-h.fghij-0-r")
-	if got := e.group("w-0").PodGroups.Owned; len(got) != 1 || got[0].GetName() != "w-h.abcde-0-r" {
-		t.Errorf("the group reads %v", got)
-	}
+	got := e.group("w-0").PodGroups.Owned
+	expect.That(t, len(got) == 1 && got[0].GetName() == "w-h.abcde-0-r", "the group reads %v", got)
 	w := e.set("w")
 	expect.Equalf(t, 2, len(w.PodGroups.Owned), "PodGroups that the set reads")
 	expect.Equal(t, map[string]bool{"w-h.abcde-0-r": true}, w.PodGroupsInUse)
@@ -195,11 +181,9 @@ func TestASetReadsAllOfItsNativePodGroups(t *testing.T) {
 func TestNativePodGroupsAreReadOnlyForTheirScheduler(t *testing.T) {
 	e, _ := natively(t)
 	e.native("w-h.abcde-0-r")
-	if w := e.group("w-0"); len(w.Beyond) == 0 || !w.PodGroups.Empty() {
-		t.Errorf("got %v, %v", w.Beyond, w.PodGroups)
-	}
+	w := e.group("w-0")
+	expect.That(t, len(w.Beyond) > 0 && w.PodGroups.Empty(), "got %v, %v", w.Beyond, w.PodGroups)
 	e.observer.Scheduler = gang.Volcano
-	if w := e.group("w-0"); len(w.Beyond) > 0 || !w.PodGroups.Empty() {
-		t.Errorf("Volcano places the set: %v, %v", w.Beyond, w.PodGroups)
-	}
+	w = e.group("w-0")
+	expect.That(t, len(w.Beyond) == 0 && w.PodGroups.Empty(), "Volcano places the set: %v, %v", w.Beyond, w.PodGroups)
 }

@@ -58,14 +58,11 @@ func TestAVigilDatesWhatComesAndGoes(t *testing.T) {
 		{"one goes", 5, []types.UID{"b"}, lws.Vigil{Moved: after(5), Seen: times{"b": after(4)}}},
 		{"the last goes", 6, nil, lws.Vigil{Moved: after(6)}},
 	} {
-		if diff := cmp.Diff(step.want, m.awaits(incarnation("1"), step.objects, nil, after(step.at)), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", step.name, diff)
-		}
+		diff := cmp.Diff(step.want, m.awaits(incarnation("1"), step.objects, nil, after(step.at)), cmpopts.EquateEmpty())
+		expect.That(t, diff == "", "%s (-want +got)\n%s", step.name, diff)
 		expect.Equalf(t, slices.Contains(step.objects, "a"), m.Awaits(key, "a"), "%s: Awaits", step.name)
 	}
-	if m.Awaits(types.NamespacedName{Namespace: "other", Name: "w"}, "a") {
-		t.Error("a set of another namespace waits")
-	}
+	expect.That(t, !m.Awaits(types.NamespacedName{Namespace: "other", Name: "w"}, "a"), "a set of another namespace waits")
 }
 
 func TestStalledSince(t *testing.T) {
@@ -88,9 +85,7 @@ func TestStalledSince(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{UID: "u", Generation: 1}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3))},
 			Status: appsv1.StatefulSetStatus{ObservedGeneration: int64(step.observed), Replicas: step.have},
 		}
-		if got := m.stalledSince(sts, after(step.at)); got.IsZero() == step.stalled {
-			t.Errorf("%s: %s", step.name, got)
-		}
+		expect.Equalf(t, step.stalled, !m.stalledSince(sts, after(step.at)).IsZero(), "%s: it stalls", step.name)
 	}
 }
 
@@ -100,9 +95,7 @@ func TestADeletionIsRememberedForAWhile(t *testing.T) {
 	for seconds, want := range map[int]bool{0: true, 10: true, 3600: false} {
 		expect.Equalf(t, want, m.WasDeleted("u", after(seconds)), "after %d s", seconds)
 	}
-	if m.WasDeleted("other", after(0)) {
-		t.Error("an object that was never deleted")
-	}
+	expect.That(t, !m.WasDeleted("other", after(0)), "an object that was never deleted")
 }
 
 // Each step of a rollout must not wait for as long as a webhook has failed every other call.
@@ -112,14 +105,10 @@ func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
 		return lws.Refusal{Sentence: "no", At: after(seconds), Since: after(seconds)}
 	}
 	m.Refused(set, at(0))
-	if going := m.Refused(set, at(20)); !going.Since.Equal(after(0)) {
-		t.Errorf("refused since %s", going.Since)
-	}
+	expect.Equalf(t, after(0), m.Refused(set, at(20)).Since, "refused since")
 	m.Accepted(set)
 	expect.Equalf(t, lws.Refusal{}, recalled(m, set).Refusal, "what is left of it")
-	if going := m.Refused(set, at(40)); !going.Since.Equal(after(40)) {
-		t.Errorf("refused since %s, and taken after that", going.Since)
-	}
+	expect.Equalf(t, after(40), m.Refused(set, at(40)).Since, "taken, and refused again since")
 }
 
 func TestASetThatIsGoneIsForgotten(t *testing.T) {
@@ -127,12 +116,8 @@ func TestASetThatIsGoneIsForgotten(t *testing.T) {
 	m.awaits(incarnation("1"), []types.UID{"a"}, nil, after(1))
 	m.StatusWritten(incarnation("1"), after(1))
 	m.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w-0"})
-	if w := recalled(m, incarnation("1")); !w.StatusWritten.Equal(after(1)) {
-		t.Errorf("got %+v", w)
-	}
-	if w := recalled(m, incarnation("2")); !w.StatusWritten.IsZero() {
-		t.Errorf("the next incarnation has %+v", w)
-	}
+	expect.Equalf(t, after(1), recalled(m, incarnation("1")).StatusWritten, "the status was written at")
+	expect.Equalf(t, time.Time{}, recalled(m, incarnation("2")).StatusWritten, "the next incarnation has")
 	m.forget(key)
 	expect.Equalf(t, 0, len(m.sets)+len(m.taken), "remembered: %v, %v", m.sets, m.taken)
 }
@@ -149,8 +134,7 @@ func TestClaimKeys(t *testing.T) {
 	added := indexes{}
 	expect.OK(t, Index(t.Context(), added))
 	owned := func(meta metav1.ObjectMeta) metav1.ObjectMeta {
-		yes := true
-		meta.OwnerReferences = []metav1.OwnerReference{{UID: "not the controller"}, {UID: "u", Controller: &yes}}
+		meta.OwnerReferences = []metav1.OwnerReference{{UID: "not the controller"}, {UID: "u", Controller: new(true)}}
 		return meta
 	}
 	labels := map[string]string{lwsv1.SetNameLabelKey: "w"}
@@ -193,9 +177,7 @@ func TestACachedStatefulSetKeepsTheEntryOfItsCreate(t *testing.T) {
 		left := len(sts.ManagedFields) == 1 && lws.LeftByCreate(sts.ManagedFields[0])
 		expect.Equalf(t, test.left, left, "%s: %+v", name, sts.ManagedFields)
 		for _, kept := range sts.ManagedFields {
-			if kept.FieldsV1 != nil {
-				t.Errorf("%s: fields are kept", name)
-			}
+			expect.That(t, kept.FieldsV1 == nil, "%s: fields are kept", name)
 		}
 	}
 }
@@ -208,9 +190,8 @@ func TestOnlyTheLeaderStatefulSetKeepsItsTemplate(t *testing.T) {
 		sts.Spec.Template.Labels = map[string]string{"a": "b"}
 		sts.Spec.Template.Spec.Containers = []corev1.Container{{Name: "w"}}
 		trimStatefulSet(sts)
-		if (len(sts.Spec.Template.Spec.Containers) > 0) != kept || len(sts.Spec.Template.Labels) != 1 {
-			t.Errorf("%s: %+v", name, sts.Spec.Template)
-		}
+		expect.That(t, (len(sts.Spec.Template.Spec.Containers) > 0) == kept && len(sts.Spec.Template.Labels) == 1,
+			"%s: %+v", name, sts.Spec.Template)
 	}
 }
 
@@ -277,8 +258,7 @@ func TestACachedPodKeepsWhatIsRead(t *testing.T) {
 		data := fakeapi.Encode(t, fakeapi.Protobuf(clientgoscheme.Codecs.WithoutConversion()), pod)
 		got := fakeapi.Decode[*corev1.Pod](t, fakeapi.Protobuf(sieve.Codecs(keptFields())), data)
 		trimPod(got)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(metav1.TypeMeta{}, "Kind", "APIVersion")); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", name, diff)
-		}
+		diff := cmp.Diff(want, got, cmpopts.IgnoreFields(metav1.TypeMeta{}, "Kind", "APIVersion"))
+		expect.That(t, diff == "", "%s (-want +got)\n%s", name, diff)
 	}
 }

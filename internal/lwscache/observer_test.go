@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,11 +57,7 @@ func key(name string) types.NamespacedName {
 
 func (e *eyes) set(name string) lws.SetSnapshot {
 	e.t.Helper()
-	w, err := e.observer.Set(context.Background(), key(name), e.Now)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return w
+	return expect.Value(e.observer.Set(context.Background(), key(name), e.Now))(e.t)
 }
 
 // groupPlan reads a group and decides about it, as the operator does.
@@ -88,16 +85,13 @@ func chained(t *testing.T) (*eyes, *lwsv1.LeaderWorkerSet, *appsv1.StatefulSet) 
 
 func TestASetThatDoesNotExistIsNotFound(t *testing.T) {
 	e := open(t)
-	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); !apierrors.IsNotFound(err) {
-		t.Errorf("set: %v", err)
-	}
-	if w, plan, err := e.groupPlan("w-0"); w.Set != nil || len(plan.Actions) > 0 || err != nil {
-		t.Errorf("its group: %v, %v, %v", w.Set, plan, err)
-	}
+	_, err := e.observer.Set(context.Background(), key("w"), e.Now)
+	expect.That(t, apierrors.IsNotFound(err), "set: %v", err)
+	w, plan, err := e.groupPlan("w-0")
+	expect.That(t, w.Set == nil && len(plan.Actions) == 0 && err == nil, "its group: %v, %v, %v", w.Set, plan, err)
 	for _, name := range []string{"w", "w-00", "w-x", ""} {
-		if _, err := e.observer.Group(context.Background(), key(name), e.Now); !apierrors.IsNotFound(err) {
-			t.Errorf("group %q: %v", name, err)
-		}
+		_, err := e.observer.Group(context.Background(), key(name), e.Now)
+		expect.That(t, apierrors.IsNotFound(err), "group %q: %v", name, err)
 	}
 }
 
@@ -153,24 +147,21 @@ func own(e *eyes, owner identity.Ref) {
 // A complete set is read from the cache, and an owner that is gone is read live once.
 func TestLiveReadsOfOwners(t *testing.T) {
 	e, _, _ := chained(t)
-	if e.set("w"); e.live.Reads != 0 {
-		t.Errorf("%d live reads of a complete set", e.live.Reads)
-	}
+	e.set("w")
+	expect.That(t, e.live.Reads == 0, "%d live reads of a complete set", e.live.Reads)
 	own(e, fakeapi.Former(identity.KindStatefulSet, "other"))
 	e.set("w")
 	reads := e.live.Reads
-	if e.set("w"); reads == 0 || e.live.Reads != reads {
-		t.Errorf("%d live reads at first, %d after another read", reads, e.live.Reads)
-	}
+	e.set("w")
+	expect.That(t, reads != 0 && e.live.Reads == reads, "%d live reads at first, %d after another", reads, e.live.Reads)
 }
 
 func TestAFailedReadIsNotTakenForAbsence(t *testing.T) {
 	e, _, _ := chained(t)
 	own(e, fakeapi.Former(identity.KindStatefulSet, "other"))
 	e.live.Fail = func(fakeapi.Name) error { return errors.New("down") }
-	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); err == nil {
-		t.Error("an owner that could not be read was classified")
-	}
+	_, err := e.observer.Set(context.Background(), key("w"), e.Now)
+	expect.That(t, err != nil, "an owner that could not be read was classified")
 	e.live.Fail = nil
 	e.cached.Fail = func(n fakeapi.Name) error {
 		if n.Kind == identity.KindStatefulSet {
@@ -178,9 +169,8 @@ func TestAFailedReadIsNotTakenForAbsence(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); err == nil {
-		t.Error("a cache that could not be read was believed")
-	}
+	_, err = e.observer.Set(context.Background(), key("w"), e.Now)
+	expect.That(t, err != nil, "a cache that could not be read was believed")
 }
 
 // The leader llama-3-0 of the set llama-3 has the name of a worker of a set llama, and stays.
@@ -203,25 +193,22 @@ func TestPodsOfASetWithANumberAreKept(t *testing.T) {
 func TestAnObjectWithoutLabelsUnderATakenNameIsRead(t *testing.T) {
 	e, _, _ := chained(t)
 	fakeapi.Add(e.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
-	if got := e.set("w"); !got.Service.Empty() {
-		t.Fatalf("the cache shows %v", got.Service)
-	}
+	got := e.set("w")
+	expect.Must(t, got.Service.Empty(), "the cache shows %v", got.Service)
 	ref := identity.Ref{Kind: identity.KindService, Namespace: fakeapi.Namespace, Name: "w"}
 	e.memory.Taken(ref)
 	expect.Equalf(t, 1, len(e.set("w").Service.Foreign), "foreign Services")
 	fakeapi.Drop[*corev1.Service](e.Server, "w")
 	e.memory.Taken(ref)
-	if got := e.set("w"); !got.Service.Empty() {
-		t.Errorf("what left is still there: %+v", got.Service)
-	}
+	got = e.set("w")
+	expect.That(t, got.Service.Empty(), "what left is still there: %+v", got.Service)
 	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { // it may be the set's own, and is read whole
 		delete(sts.Labels, lwsv1.SetNameLabelKey)
 		sts.Spec.Replicas = fakeapi.Ptr[int32](7)
 	})
 	e.memory.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "w"})
-	if sts := e.set("w").StatefulSet.Own(); sts == nil || workload.PodsOf(sts) != 7 {
-		t.Errorf("got %+v", sts)
-	}
+	sts := e.set("w").StatefulSet.Own()
+	expect.That(t, sts != nil && workload.PodsOf(sts) == 7, "got %+v", sts)
 }
 
 func TestAMissingLeaderIsReadLiveOnceTheStatefulSetStalls(t *testing.T) {
@@ -232,21 +219,18 @@ func TestAMissingLeaderIsReadLiveOnceTheStatefulSetStalls(t *testing.T) {
 	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.ObservedGeneration = sts.Generation })
 	e.set("w") // the leader is missing from here on
 	e.Now = e.Now.Add(10*time.Second - 1)
-	if got := e.set("w"); len(got.Leaders.Foreign) != 0 || e.live.Reads != 0 {
-		t.Fatalf("read live at once: %d reads", e.live.Reads)
-	}
+	leaders := e.set("w").Leaders
+	expect.Must(t, len(leaders.Foreign) == 0 && e.live.Reads == 0, "read live at once: %d reads", e.live.Reads)
 	e.Now = e.Now.Add(1)
-	if got := e.set("w"); len(got.Leaders.Foreign) != 1 || got.Leaders.Foreign[0].Name != "w-1" {
-		t.Errorf("got %+v", got.Leaders)
-	}
+	leaders = e.set("w").Leaders
+	expect.That(t, len(leaders.Foreign) == 1 && leaders.Foreign[0].Name == "w-1", "got %+v", leaders)
 	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 2 })
 	fakeapi.Drop[*corev1.Pod](e.Server, "w-1")
 	member := fakeapi.Pod("w-1", "w", 0)
 	fakeapi.OwnedBy(member, "apps/v1", identity.RefOf(identity.KindStatefulSet, fakeapi.Find[*appsv1.StatefulSet](e.Server, "w")))
 	fakeapi.Add(e.Server, member)
-	if got := e.set("w"); len(got.Leaders.Foreign) != 0 || len(got.Leaders.Owned) != 2 {
-		t.Errorf("the deleted foreign pod is still read: %d squatters, %d members", len(got.Leaders.Foreign), len(got.Leaders.Owned))
-	}
+	leaders = e.set("w").Leaders
+	expect.That(t, len(leaders.Foreign) == 0 && len(leaders.Owned) == 2, "the deleted pod is still read: %+v", leaders)
 }
 
 func TestStandingIsReadLive(t *testing.T) {
@@ -257,9 +241,7 @@ func TestStandingIsReadLive(t *testing.T) {
 	found, err := lwscache.New(lagging, e.live, e.memory).Standing(t.Context(), action.Standing{
 		Kind: identity.KindPod, Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
 	})
-	if err != nil || len(found) != 1 || found[0].Name != "w-0" {
-		t.Errorf("got %v, %v", found, err)
-	}
+	expect.That(t, err == nil && len(found) == 1 && found[0].Name == "w-0", "got %v, %v", found, err)
 }
 
 // A new leader finds the workers that a StatefulSet of its name controls, in its set and namespace alone.
@@ -295,9 +277,8 @@ func TestALeaderFindsTheGroupBeforeIt(t *testing.T) {
 		if name == "without a cache, never" {
 			kin = lwscache.NewKin(nil, store.Live(), false)
 		}
-		if got, err := kin.MustWait(t.Context(), leader, store.Now); err != nil || got != tt.want {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
+		got, err := kin.MustWait(t.Context(), leader, store.Now)
+		expect.That(t, err == nil && got == tt.want, "%s: %v, %v", name, got, err)
 	}
 }
 
@@ -311,9 +292,8 @@ func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
 		fakeapi.OwnedBy(pod, "apps/v1", identity.Ref{Kind: identity.KindStatefulSet, Name: leader, UID: "gone"})
 		fakeapi.Add(e.Server, pod)
 	}
-	if _, plan, err := e.groupPlan("w-0"); err != nil || len(plan.Actions) > 0 {
-		t.Fatalf("pods that do not end are left alone: %v, %v", plan, err)
-	}
+	_, plan, err := e.groupPlan("w-0")
+	expect.Must(t, err == nil && len(plan.Actions) == 0, "pods that do not end are left alone: %v, %v", plan, err)
 	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0", "a/b", lwsv1.GroupRestartBudgetFinalizer)
 	fakeapi.Terminate[*corev1.Pod](e.Server, "w-0-1", "a/b", lwsv1.GroupRestartBudgetFinalizer)
 	for _, name := range []string{"w", "w-0-1"} { // StatefulSets and pods have these names, and no group
@@ -322,13 +302,9 @@ func TestRetainedPodsEndWhenTheirSetIsGone(t *testing.T) {
 	}
 	for _, name := range []string{"w-0-1", "w-0"} {
 		_, plan, err := e.groupPlan("w-0")
-		if err != nil || len(plan.Actions) != 1 {
-			t.Fatalf("%s: %v, %v", name, plan.Actions, err)
-		}
+		expect.Must(t, err == nil && len(plan.Actions) == 1, "%s: %v, %v", name, plan.Actions, err)
 		took, _ := plan.Actions[0].(action.SetFinalizers)
-		if took.Object.Name != name || len(took.Finalizers) != 1 || took.Finalizers[0] != "a/b" {
-			t.Fatalf("%s: %+v", name, took)
-		}
+		expect.Must(t, took.Object.Name == name && slices.Equal(took.Finalizers, []string{"a/b"}), "%s: %+v", name, took)
 		fakeapi.Drop[*corev1.Pod](e.Server, name)
 	}
 }
@@ -387,24 +363,19 @@ func TestLogsAreAddedToTheDecision(t *testing.T) {
 	fails = errors.New("no kubelet")
 	for _, log := range []string{"", "no shard 7"} {
 		actions := plan()
-		if len(actions) != 1 || len(asked) != 1 || asked[0] != "w-0 c previous true lines 7" {
-			t.Fatalf("plan %v, asked %v", actions, asked)
-		}
+		expect.Must(t, len(actions) == 1 && slices.Equal(asked, []string{"w-0 c previous true lines 7"}),
+			"plan %v, asked %v", actions, asked)
 		written := *leader
 		written.Annotations = actions[0].(action.Annotate).Annotations
 		got := restart.Of(set, &written).Containers
-		if !strings.HasSuffix(got[0].Log, log) || len(got[0].Log) > restart.LogBytes || (log == "") != (got[0].LogUnread == "no kubelet") {
-			t.Errorf("%+v", got[0])
-		}
-		if got[1].LogUnread == "" || got[2].LogUnread == "" {
-			t.Errorf("no reason: %+v", got[1:])
-		}
+		expect.That(t, strings.HasSuffix(got[0].Log, log) && len(got[0].Log) <= restart.LogBytes &&
+			(log == "") == (got[0].LogUnread == "no kubelet"), "%+v", got[0])
+		expect.That(t, got[1].LogUnread != "" && got[2].LogUnread != "", "no reason: %+v", got[1:])
 		asked, fails = nil, nil
 		if log != "" {
 			fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { pod.Annotations = written.Annotations })
 		}
 	}
-	if actions := plan(); len(actions) != 0 || len(asked) != 0 {
-		t.Errorf("logs are read again: %v", asked)
-	}
+	actions := plan()
+	expect.That(t, len(actions) == 0 && len(asked) == 0, "logs are read again: %v", asked)
 }

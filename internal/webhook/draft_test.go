@@ -69,9 +69,8 @@ func (s *server) validate(t *testing.T, is, was *lwsv1.LeaderWorkerSet) *admissi
 	}
 	sets := Sets{DryRun: func(ctx context.Context, object client.Object) error {
 		s.calls++
-		if object.GetName() != "" || object.GetGenerateName() == "" || object.GetNamespace() != is.Namespace {
-			t.Errorf("the dry run is of %s/%q, generated %q", object.GetNamespace(), object.GetName(), object.GetGenerateName())
-		}
+		expect.That(t, object.GetName() == "" && object.GetGenerateName() != "" && object.GetNamespace() == is.Namespace,
+			"the dry run is of %s/%q, generated %q", object.GetNamespace(), object.GetName(), object.GetGenerateName())
 		return s.answer(ctx, object)
 	}}
 	var request admissionv1.AdmissionReview
@@ -151,13 +150,10 @@ func TestATemplateThatKubernetesRefusesIsRefused(t *testing.T) {
 		if s.calls != tt.calls || response.Allowed != (len(tt.refused) == 0) || strings.Contains(warnings, tt.warned) != true || tt.warned == "" && warnings != "" {
 			t.Errorf("%s: allowed %t after %d dry runs with warnings %q", what, response.Allowed, s.calls, warnings)
 		}
-		if !response.Allowed && strings.Count(response.Result.Message, "; ")+1 != len(tt.refused) {
-			t.Errorf("%s: got %q", what, response.Result.Message)
-		}
+		expect.That(t, response.Allowed || strings.Count(response.Result.Message, "; ")+1 == len(tt.refused),
+			"%s: got %+v", what, response)
 		for _, path := range tt.refused {
-			if !strings.Contains(response.Result.Message, path+": ") {
-				t.Errorf("%s: %s is not named: %s", what, path, response.Result.Message)
-			}
+			expect.Says(t, response.Result.Message, path+": ", what)
 		}
 	}
 }
@@ -189,9 +185,8 @@ func TestAnotherAnswerToADryRunIsAWarning(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{answer: func(ctx context.Context, _ client.Object) error { return answer(ctx) }}
 				response := s.validate(t, edited(), was)
-				if !response.Allowed || len(response.Warnings) == 0 || len(response.Warnings[0]) > 512 {
-					t.Errorf("%s: got %+v", what, response)
-				}
+				expect.That(t, response.Allowed && len(response.Warnings) > 0 && len(response.Warnings[0]) <= 512,
+					"%s: got %+v", what, response)
 			})
 		}
 	}
@@ -214,8 +209,7 @@ func TestAStoredSetThatCannotBeJudgedRefusesNothing(t *testing.T) {
 			return judges(ctx, object)
 		}
 		response := s.validate(t, edited(named("Main")), edited())
-		if response.Allowed != tt.allowed || tt.allowed != (len(response.Warnings) > 0) || !tt.allowed && response.Result.Code != http.StatusForbidden {
-			t.Errorf("%s: got %+v", what, response)
-		}
+		expect.That(t, response.Allowed == tt.allowed && tt.allowed == (len(response.Warnings) > 0) &&
+			(tt.allowed || response.Result.Code == http.StatusForbidden), "%s: got %+v", what, response)
 	}
 }

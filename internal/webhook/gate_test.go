@@ -52,9 +52,7 @@ func repeated(element string, size int) string {
 func setWith(t *testing.T, where, what string) string {
 	t.Helper()
 	before := map[string]string{"metadata": `"name":"a",`, "template": `"size":2,`, "pod": `"containers":[`, "container": `"image":"i"`}[where]
-	if before == "" || strings.Count(goodSet, before) != 1 {
-		t.Fatalf("no place %q", where)
-	}
+	expect.Must(t, before != "" && strings.Count(goodSet, before) == 1, "no place %q", where)
 	if where == "container" {
 		what = "," + what
 		return strings.Replace(goodSet, before, before+what, 1)
@@ -94,9 +92,7 @@ func TestRequestsAreNotAmplified(t *testing.T) {
 			})
 			t.Logf("%s, %d KiB: allocated %d MiB", name, size>>10, took>>20)
 			// This is garbage as well, of which most is free before the end.
-			if most := uint64(24 * mostWeight); took > most {
-				t.Errorf("%s, %d bytes: allocated %d MiB", name, size, took>>20)
-			}
+			expect.That(t, took <= uint64(24*mostWeight), "%s, %d bytes: allocated %d MiB", name, size, took>>20)
 		}
 	}
 	for name, body := range map[string]string{
@@ -106,13 +102,10 @@ func TestRequestsAreNotAmplified(t *testing.T) {
 		"nested unknown fields": `{"newer":` + strings.Repeat("[", mostBody*9/10),
 	} {
 		took := allocated(func() {
-			if w := send(server, PathMutateSet, strings.NewReader(body), nil); w.Code != http.StatusBadRequest {
-				t.Errorf("%s: %d %.200s", name, w.Code, w.Body)
-			}
+			w := send(server, PathMutateSet, strings.NewReader(body), nil)
+			expect.Equalf(t, http.StatusBadRequest, w.Code, "%s: %.200s", name, w.Body)
 		})
-		if most := uint64(10 * mostBody); took > most {
-			t.Errorf("%s: allocated %d MiB", name, took>>20)
-		}
+		expect.That(t, took <= uint64(10*mostBody), "%s: allocated %d MiB", name, took>>20)
 	}
 }
 
@@ -142,9 +135,9 @@ func TestLargeSetsAreAdmitted(t *testing.T) {
 		for _, path := range []string{PathMutateSet, PathValidateSet} {
 			body := review(admissionv1.Update, setKind, set, strings.Replace(set, `"size":2`, `"size":3`, 1))
 			w := send(served(), path, strings.NewReader(body), nil)
-			if len(set) > 1536<<10 || w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"allowed":true`) {
-				t.Errorf("%s of %d bytes on %s: %d %.300s", name, len(set), path, w.Code, w.Body)
-			}
+			expect.That(t, len(set) <= 1536<<10 && w.Code == http.StatusOK &&
+				strings.Contains(w.Body.String(), `"allowed":true`),
+				"%s of %d bytes on %s: %d %.300s", name, len(set), path, w.Code, w.Body)
 		}
 	}
 }
@@ -172,9 +165,7 @@ func TestForeignRequestsAreRefused(t *testing.T) {
 		"another content type": {good, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, http.StatusOK, "text/plain"},
 	} {
 		w := send(served(), PathMutateSet, strings.NewReader(c.body), c.change)
-		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
-			t.Errorf("%s: %d %.200s", name, w.Code, w.Body)
-		}
+		expect.That(t, w.Code == c.code && strings.Contains(w.Body.String(), c.says), "%s: %d %.200s", name, w.Code, w.Body)
 	}
 }
 

@@ -44,9 +44,7 @@ func diff(t testing.TB, raw string, change func(*corev1.Pod)) (patch, patched st
 	all := "[" + strings.Join(text, ",") + "]"
 	decoded := expect.Value(jsonpatch.DecodePatch([]byte(all)))(t)
 	out, err := decoded.Apply([]byte(raw))
-	if err != nil {
-		t.Fatalf("the API server could not apply %s: %v", all, err)
-	}
+	expect.OKf(t, err, "the API server could not apply %s", all)
 	return all, string(out)
 }
 
@@ -118,9 +116,8 @@ func TestAppliedPatchIsTheChangedObject(t *testing.T) {
 		})
 		var got corev1.Pod
 		expect.OK(rt, json.Unmarshal([]byte(patched), &got))
-		if diff := cmp.Diff(want, got.Spec.Containers[0].Env, cmpopts.EquateEmpty()); diff != "" {
-			rt.Fatalf("from %s (-want +got):\n%s", raw, diff)
-		}
+		diff := cmp.Diff(want, got.Spec.Containers[0].Env, cmpopts.EquateEmpty())
+		expect.Must(rt, diff == "", "from %s (-want +got):\n%s", raw, diff)
 	})
 }
 
@@ -132,24 +129,20 @@ func TestUnquotedDecimalBecomesAText(t *testing.T) {
 	asked := decimal(goodSet)
 	after := string(patched(t, []byte(asked), post(t, PathMutateSet, review(admissionv1.Create, setKind, asked, "")).Patch))
 	for _, want := range []string{`"cpu":"500m"`, `"memory":"0.5Gi"`, `"a":1`, `"newer":0.5,"resources"`} {
-		if !strings.Contains(after, want) {
-			t.Errorf("the set lacks %s: %s", want, after)
-		}
+		expect.Says(t, after, want)
 	}
 	asked = decimal(undone("0"))
 	after = string(patched(t, []byte(asked), post(t, PathMutateSet, review(admissionv1.Update, setKind, asked, goodSet)).Patch))
-	if !strings.Contains(after, `"image":"before"`) || strings.Contains(after, `"cpu"`) {
-		t.Errorf("the undo of decimals: %s", after)
-	}
+	expect.Says(t, after, `"image":"before"`, "the undo of decimals")
+	expect.That(t, !strings.Contains(after, `"cpu"`), "the undo of decimals: %s", after)
 }
 
 func TestMistypedQuantityIsInvalid(t *testing.T) {
 	asked := strings.Replace(goodSet, `"image":"i"`, `"image":"i","resources":{"limits":{"cpu":"half"}}`, 1)
 	for _, path := range []string{PathMutateSet, PathValidateSet} {
 		answer := post(t, path, review(admissionv1.Create, setKind, asked, ""))
-		if answer.Allowed || answer.Result.Code != http.StatusUnprocessableEntity || !strings.Contains(answer.Result.Message, "containers[0].resources.limits[cpu]") {
-			t.Errorf("%s: %+v", path, answer.Result)
-		}
+		expect.That(t, !answer.Allowed && answer.Result.Code == http.StatusUnprocessableEntity &&
+			strings.Contains(answer.Result.Message, "containers[0].resources.limits[cpu]"), "%s: %+v", path, answer.Result)
 	}
 }
 
@@ -169,9 +162,7 @@ func TestUnionsOfSchedulingAreChecked(t *testing.T) {
 		},
 	} {
 		faults := checkUnits(t.Context(), tt.is, tt.was)
-		if len(faults) != 1 || faults[0].Error() != want {
-			t.Errorf("got %v, want %s", faults, want)
-		}
+		expect.That(t, len(faults) == 1 && faults[0].Error() == want, "got %v, want %s", faults, want)
 	}
 	for _, tt := range []struct{ is, was *lwsv1.LeaderWorkerSet }{
 		{none, none}, {fakeapi.Set("w", 1, 4), nil}, {set(&schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy{Gang: gang}), nil},
@@ -224,12 +215,9 @@ func TestALeaderDrawsTheKeyOfItsGroup(t *testing.T) {
 	} {
 		expect.Equalf(t, pair[1], pair[0], "%s", what)
 	}
-	if len(key) != 40 || !slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate}) {
-		t.Errorf("key %q, gates %v", key, pod.Spec.SchedulingGates)
-	}
-	if other := admitted(t, hashLeader()); other.Labels[lwsv1.GroupUniqueHashLabelKey] == key {
-		t.Error("two leaders have one key")
-	}
+	isGated := slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate})
+	expect.That(t, len(key) == 40 && isGated, "key %q, gates %v", key, pod.Spec.SchedulingGates)
+	expect.That(t, admitted(t, hashLeader()).Labels[lwsv1.GroupUniqueHashLabelKey] != key, "two leaders have one key")
 }
 
 func TestALeaderWithAKeyHasASubdomainOfItsOwnWhereAsked(t *testing.T) {
@@ -243,9 +231,8 @@ func TestALeaderWithAKeyHasASubdomainOfItsOwnWhereAsked(t *testing.T) {
 func TestATemplateGivesNoKey(t *testing.T) {
 	const fixed = "95e88034e460983f51a9952fe128729fbc0663b5"
 	pod := admitted(t, hashLeader(label(lwsv1.GroupIndexLabelKey, fixed), label(lwsv1.GroupUniqueHashLabelKey, fixed)))
-	if key := pod.Labels[lwsv1.GroupUniqueHashLabelKey]; key == fixed || pod.Spec.Hostname != "w-"+key[:8] {
-		t.Errorf("key %q, host name %q", key, pod.Spec.Hostname)
-	}
+	key := pod.Labels[lwsv1.GroupUniqueHashLabelKey]
+	expect.That(t, key != fixed && pod.Spec.Hostname == "w-"+key[:8], "key %q, host name %q", key, pod.Spec.Hostname)
 }
 
 // A deletion cost of the user stays.
@@ -279,12 +266,11 @@ func TestHostsOfAGroupWithAKey(t *testing.T) {
 
 // The template of a StatefulSet gives no pod a key.
 func TestOnlyAReplicaSetMakesLeadersWithKeys(t *testing.T) {
-	pod := hashLeader(func(pod *corev1.Pod) {
+	pod := admitted(t, hashLeader(func(pod *corev1.Pod) {
 		pod.Name, pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].Name = "w-0", "StatefulSet", "w"
-	})
-	if admitted(t, pod); rule.LacksKey(pod) || pod.Labels[lwsv1.GroupIndexLabelKey] != "0" || len(pod.Spec.SchedulingGates) > 0 {
-		t.Errorf("labels %v", pod.Labels)
-	}
+	}))
+	expect.That(t, !rule.LacksKey(pod) && pod.Labels[lwsv1.GroupIndexLabelKey] == "0", "labels %v", pod.Labels)
+	expect.Emptyf(t, pod.Spec.SchedulingGates, "gates")
 }
 
 // kinds are what a pod of a set may have beyond its name. Each pod draws any of them.
@@ -390,9 +376,8 @@ func TestFurtherCallsChangeNoPod(t *testing.T) {
 			t.Fatalf("two schedulers place the pod: %v, %v", pod.Annotations, pod.Spec.SchedulingGroup)
 		}
 		isRun := webhook.Scheduler == gang.Kubernetes && set.Spec.Scheduling != nil
-		if gang.IsHanded(pod) != (pod.Spec.SchedulingGroup != nil) || gang.IsHanded(pod) && !isRun {
-			t.Fatalf("a pod of a Workload is in no PodGroup, or nothing creates it: %v", pod.Annotations)
-		}
+		expect.Must(t, gang.IsHanded(pod) == (pod.Spec.SchedulingGroup != nil) && (!gang.IsHanded(pod) || isRun),
+			"a pod of a Workload is in no PodGroup, or nothing creates it: %v", pod.Annotations)
 		once := pod.DeepCopy()
 		for call := 2; call <= 3; call++ {
 			expect.OK(t, webhook.mutatePod(t.Context(), pod))

@@ -46,12 +46,8 @@ func post(t testing.TB, path, body string) *admissionv1.AdmissionResponse {
 	w := httptest.NewRecorder()
 	mux(t).ServeHTTP(w, r)
 	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil {
-		t.Fatalf("%s answered %d %q: %v", path, w.Code, w.Body, err)
-	}
-	if review.Response == nil {
-		t.Fatalf("%s answered without a response: %s", path, w.Body)
-	}
+	expect.OKf(t, json.Unmarshal(w.Body.Bytes(), &review), "%s answered %d %q", path, w.Code, w.Body)
+	expect.Must(t, review.Response != nil, "%s answered without a response: %s", path, w.Body)
 	return review.Response
 }
 
@@ -132,18 +128,14 @@ func TestRefusalNamesEveryFault(t *testing.T) {
 		"on update":   review(admissionv1.Update, setKind, bad, goodSet),
 	} {
 		response := post(t, PathValidateSet, body)
-		if response.Allowed || response.Result.Code != http.StatusForbidden || response.Result.Reason != metav1.StatusReasonForbidden {
-			t.Errorf("%s: got %+v", name, response)
-		}
+		expect.That(t, !response.Allowed && response.Result.Code == http.StatusForbidden &&
+			response.Result.Reason == metav1.StatusReasonForbidden, "%s: got %+v", name, response)
 		for _, want := range []string{"[", "size or size - 1 must be divisible by subGroupSize, ", "subGroupSize cannot be larger than size"} {
-			if !strings.Contains(response.Result.Message, want) {
-				t.Errorf("%s: the message lacks %q: %s", name, want, response.Result.Message)
-			}
+			expect.Says(t, response.Result.Message, want, name)
 		}
 	}
-	if response := post(t, PathValidateSet, review(admissionv1.Create, setKind, goodSet, "")); !response.Allowed {
-		t.Errorf("a good set was refused: %+v", response.Result)
-	}
+	response := post(t, PathValidateSet, review(admissionv1.Create, setKind, goodSet, ""))
+	expect.That(t, response.Allowed, "a good set was refused: %+v", response.Result)
 }
 
 func TestAnswers(t *testing.T) {
@@ -170,12 +162,10 @@ func TestAnswers(t *testing.T) {
 		if response.Result != nil {
 			got += response.Result.Message
 		}
-		if response.Allowed != (c.code == 0) || (c.code != 0 && response.Result.Code != c.code) || !strings.Contains(got, c.contains) {
-			t.Errorf("%s: got %+v with %q", name, response, got)
-		}
-		if c.path == PathMutatePod && c.code == 0 && len(response.Patch) > 0 {
-			t.Errorf("%s: the patch is %s", name, response.Patch)
-		}
+		expect.That(t, response.Allowed == (c.code == 0) && (c.code == 0 || response.Result.Code == c.code) &&
+			strings.Contains(got, c.contains), "%s: got %+v with %q", name, response, got)
+		expect.That(t, c.path != PathMutatePod || c.code != 0 || len(response.Patch) == 0,
+			"%s: the patch is %s", name, response.Patch)
 	}
 }
 
@@ -201,9 +191,8 @@ func TestCostlyQuantitiesAreNotDecoded(t *testing.T) {
 		}
 		for path, body := range requests {
 			response := post(t, path, body)
-			if response.Allowed || response.Result.Code != http.StatusBadRequest || !strings.Contains(response.Result.Message, "exponent") {
-				t.Errorf("%s on %s: got %+v", name, path, response.Result)
-			}
+			expect.That(t, !response.Allowed && response.Result.Code == http.StatusBadRequest &&
+				strings.Contains(response.Result.Message, "exponent"), "%s on %s: got %+v", name, path, response.Result)
 		}
 	}
 }
@@ -236,12 +225,10 @@ func FuzzServe(f *testing.F) {
 			w := httptest.NewRecorder()
 			server.ServeHTTP(w, r)
 			var review admissionv1.AdmissionReview
-			if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil || review.Response == nil {
-				t.Fatalf("%s answered %q", path, w.Body)
-			}
-			if review.Response.Result != nil && review.Response.Result.Code >= http.StatusInternalServerError {
-				t.Fatalf("%s: %s", path, review.Response.Result.Message)
-			}
+			err := json.Unmarshal(w.Body.Bytes(), &review)
+			expect.Must(t, err == nil && review.Response != nil, "%s answered %q", path, w.Body)
+			result := review.Response.Result
+			expect.Must(t, result == nil || result.Code < http.StatusInternalServerError, "%s: %+v", path, result)
 		}
 	})
 }
@@ -256,9 +243,7 @@ func undone(number string) string {
 func patched(t *testing.T, raw, document []byte) []byte {
 	t.Helper()
 	patch, err := jsonpatch.DecodePatch(document)
-	if err != nil || len(patch) == 0 {
-		t.Fatalf("%d changes, %v: %s", len(patch), err, document)
-	}
+	expect.Must(t, err == nil && len(patch) > 0, "%d changes, %v: %s", len(patch), err, document)
 	return expect.Value(patch.Apply(raw))(t)
 }
 
@@ -274,16 +259,13 @@ func history(_ context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.Controlle
 func TestAnUpdateIsAdmittedAsAnUndo(t *testing.T) {
 	asked := undone("0")
 	response := post(t, PathMutateSet, review(admissionv1.Update, setKind, asked, goodSet))
-	if !response.Allowed {
-		t.Fatalf("refused: %+v", response.Result)
-	}
+	expect.Must(t, response.Allowed, "refused: %+v", response.Result)
 	after := string(patched(t, []byte(asked), response.Patch))
 	for text, want := range map[string]bool{`"image":"before"`: true, `"newer":1`: true, "undo-to-revision": false} {
 		expect.Equalf(t, want, strings.Contains(after, text), "%s in the patched set: %s", text, after)
 	}
-	if response := post(t, PathMutateSet, review(admissionv1.Update, setKind, undone("2"), goodSet)); response.Allowed {
-		t.Error("an undo to a revision that is not there was admitted")
-	}
+	response = post(t, PathMutateSet, review(admissionv1.Update, setKind, undone("2"), goodSet))
+	expect.That(t, !response.Allowed, "an undo to a revision that is not there was admitted")
 }
 
 type kin struct {

@@ -27,6 +27,7 @@ import (
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -120,13 +121,9 @@ func (s *scene) limited(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
 func (s *scene) awaitAllowed(want int32) {
 	s.Eventually(fmt.Sprintf("%d disruptions are allowed", want), func() error {
 		budget := &policyv1.PodDisruptionBudget{}
-		if err := s.Get("a.groups", budget); err != nil {
-			return err
-		}
-		if is := budget.Status; is.ObservedGeneration != budget.Generation || is.DisruptionsAllowed != want {
-			return fmt.Errorf("minAvailable is %s: %+v", budget.Spec.MinAvailable, is)
-		}
-		return nil
+		err := s.Get("a.groups", budget)
+		return errors.Join(err, drill.Lacking("observed generation", budget.Generation, budget.Status.ObservedGeneration),
+			drill.Lacking("disruptions allowed", want, budget.Status.DisruptionsAllowed))
 	})
 }
 
@@ -164,12 +161,8 @@ func (s *scene) witness(set *lwsv1.LeaderWorkerSet) *witness {
 func (w *witness) settles(least int32) {
 	w.set = w.awaitSettled(w.set)
 	w.awaitAllowed(1)
-	if n := w.lowest.Load(); n < least {
-		w.Errorf("only %d groups were ready, want %d", n, least)
-	}
-	if n := w.most.Load(); n > 1 {
-		w.Errorf("%d evictions were allowed at once", n)
-	}
+	expect.That(w, w.lowest.Load() >= least, "only %d groups were ready, want %d", w.lowest.Load(), least)
+	expect.That(w, w.most.Load() <= 1, "%d evictions were allowed at once", w.most.Load())
 }
 
 // recreated checks that each group was recreated once, one after the other. A leader that was evicted while it was gated
@@ -183,13 +176,10 @@ func (w *witness) recreated(unread int) {
 		placed[pod.Last.GetLabels()[lwsv1.GroupIndexLabelKey]]++
 	}
 	for group, n := range placed {
-		if spare -= n - size; n < size || spare < 0 {
-			w.Errorf("%d pods of group %s were scheduled, want %d", n, group, size)
-		}
+		spare -= n - size
+		expect.That(w, n >= size && spare >= 0, "%d pods of group %s were scheduled, want %d", n, group, size)
 	}
-	if len(placed) != replicas {
-		w.Errorf("groups %v were recreated, want all %d", placed, replicas)
-	}
+	expect.That(w, len(placed) == replicas, "groups %v were recreated, want all %d", placed, replicas)
 	for _, r := range w.set.Status.Restarts {
 		isHeld := r.HeldUntil != nil || w.set.Spec.GroupIdentity == lwsv1.HashGroupIdentity
 		if unread -= int(lws.One(!isHeld || r.Count > 0)); len(r.Failures) != 1 || unread < 0 {
@@ -352,9 +342,8 @@ func TestADeletionAsksNoBudget(t *testing.T) {
 		drill.Another(s.Scene, victim)
 		w.settles(1)
 		s.wantBorn(w.set.UID, w.mark, births{Pods: 2, StatefulSets: 1})
-		if r := w.set.Status.Restarts; len(r) != 1 || r[0].HeldUntil != nil || r[0].Count != row.count {
-			s.Errorf("restarts: %+v", r)
-		}
+		r := w.set.Status.Restarts
+		expect.That(s, len(r) == 1 && r[0].HeldUntil == nil && r[0].Count == row.count, "restarts: %+v", r)
 	})
 }
 
@@ -513,9 +502,8 @@ func TestARolloutDoesNotWaitForTheControllerOfBudgets(t *testing.T) {
 	s.awaitRecreated(set, before, 1)
 	set = s.become(set, pull(imageB))
 	s.awaitRolled(set, 0)
-	if late := time.Since(admitted); late > 2*time.Minute+20*time.Second {
-		s.Errorf("the rollout ended %s after the eviction", late)
-	}
+	late := time.Since(admitted)
+	expect.That(s, late <= 2*time.Minute+20*time.Second, "the rollout ended %s after the eviction", late)
 }
 
 // silence takes the lease of a node from its kubelet: nobody reports the node, nor ends its pods.
@@ -601,10 +589,8 @@ func (s *scene) awaitBudget(limit time.Duration, name, reason string) {
 				says = c.Reason
 			}
 		}
-		if is := strings.Join(names, " "); is != name || says != reason {
-			return fmt.Errorf("budgets are %q, and the condition says %q", is, says)
-		}
-		return nil
+		is := strings.Join(names, " ")
+		return errors.Join(drill.Lacking("budgets", name, is), drill.Lacking("reason of the condition", reason, says))
 	})
 }
 
@@ -629,7 +615,5 @@ func TestARolloutClosesTheBudget(t *testing.T) {
 	s.awaitSettled(set)
 	end()
 	s.awaitAllowed(1)
-	if n := opened.Load(); n > 0 {
-		s.Errorf("the budget was open %d times while groups were replaced", n)
-	}
+	expect.That(s, opened.Load() == 0, "the budget was open %d times while groups were replaced", opened.Load())
 }

@@ -105,9 +105,7 @@ func (s *stage) keep(k *Keeper, later time.Duration) time.Duration {
 	s.t.Helper()
 	s.clock.SetTime(s.clock.Now().Add(later))
 	next := s.pass(k)
-	if err := k.Trusted(); err != nil {
-		s.t.Fatalf("after %s: %v", s.clock.Now().Sub(epoch), err)
-	}
+	expect.OKf(s.t, k.Trusted(), "after %s", s.clock.Now().Sub(epoch))
 	return next
 }
 
@@ -129,10 +127,9 @@ func made(t *testing.T) map[string][]byte {
 // earlier returns the Secret of an earlier version, whose certificate is its own authority.
 func earlier(t *testing.T) map[string][]byte {
 	t.Helper()
-	c, err := signed(epoch, nil, &x509.Certificate{
+	c := expect.Value(signed(epoch, nil, &x509.Certificate{
 		NotAfter: epoch.Add(365 * day), DNSNames: []string{"lws-webhook-service.lws-system.svc"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-	expect.OK(t, err)
+	}))(t)
 	key := expect.Value(keyutil.MarshalPrivateKeyToPEM(c.PrivateKey))(t)
 	return map[string][]byte{AuthorityCert: PEM(c.Leaf), corev1.TLSCertKey: PEM(c.Leaf), corev1.TLSPrivateKeyKey: key}
 }
@@ -152,22 +149,19 @@ func TestEachReplicaSignsItsOwnCertificate(t *testing.T) {
 	s.write(AuthoritySecret, authority)
 	s.trust(authority[AuthorityCert])
 	a, b := s.keeper(), s.keeper()
-	if _, err := a.GetCertificate(nil); err == nil {
-		t.Error("a certificate is presented before the first pass")
-	}
+	_, err := a.GetCertificate(nil)
+	expect.That(t, err != nil, "a certificate is presented before the first pass")
 	expect.Equalf(t, recheck, s.keep(a, 0), "next pass in")
 	first := s.presented(a)
 	s.keep(a, recheck)
 	s.keep(b, 0)
-	if !s.presented(a).Equal(first) || s.presented(b).Equal(first) {
-		t.Error("a replica signs at each pass, or two replicas have one certificate")
-	}
+	expect.That(t, s.presented(a).Equal(first) && !s.presented(b).Equal(first),
+		"a replica signs at each pass, or two replicas have one certificate")
 	for _, host := range testHosts {
 		expect.OK(t, first.VerifyHostname(host))
 	}
-	if first.IsCA || first.NotAfter.After(epoch.Add(ServingTerm)) {
-		t.Errorf("the certificate signs others, or is valid until %s", first.NotAfter)
-	}
+	expect.That(t, !first.IsCA && !first.NotAfter.After(epoch.Add(ServingTerm)),
+		"the certificate signs others, or is valid until %s", first.NotAfter)
 }
 
 // A certificate is renewed before it ends, and every bundle trusts it at each moment.
@@ -179,15 +173,11 @@ func TestARenewalLeavesNoGap(t *testing.T) {
 	s.keep(k, 0)
 	first := s.presented(k)
 	s.keep(k, ServingTerm-renewBefore-day)
-	if !s.presented(k).Equal(first) {
-		t.Error("the certificate is renewed too early")
-	}
+	expect.That(t, s.presented(k).Equal(first), "the certificate is renewed too early")
 	for range 4 {
 		s.keep(k, day)
 	}
-	if s.presented(k).Equal(first) {
-		t.Error("the certificate is not renewed")
-	}
+	expect.That(t, !s.presented(k).Equal(first), "the certificate is not renewed")
 	// In the end it is valid as long as the authority, and is not signed again at each pass.
 	for at := s.clock.Now(); at.Before(epoch.Add(authorityTerm - 25*day)); at = s.clock.Now() {
 		s.keep(k, 20*day)
@@ -220,13 +210,10 @@ func TestARotationLeavesNoGap(t *testing.T) {
 			step()
 			s.keep(k, time.Second)
 		}
-		if left := s.keep(k, settle-2*time.Second); left > 2*time.Second || !s.presented(k).Equal(first) {
-			t.Errorf("%s: presented too early, next pass in %s", name, left)
-		}
+		left := s.keep(k, settle-2*time.Second)
+		expect.That(t, left <= 2*time.Second && s.presented(k).Equal(first), "%s: too early, next pass in %s", name, left)
 		s.keep(k, 3*time.Second)
-		if s.presented(k).Equal(first) {
-			t.Errorf("%s: the old certificate is still presented", name)
-		}
+		expect.That(t, !s.presented(k).Equal(first), "%s: the old certificate is still presented", name)
 		s.trust(next[AuthorityCert])
 		s.keep(k, 0)
 	}
@@ -249,14 +236,12 @@ func TestAnUpgradeLeavesNoGap(t *testing.T) {
 	s.keep(k, time.Second)
 	restarted := s.keeper()
 	s.keep(restarted, 0)
-	if !s.presented(k).Equal(first) || !s.presented(restarted).Equal(first) {
-		t.Error("the authority's certificate is presented before each API server knows the bundle")
-	}
+	expect.That(t, s.presented(k).Equal(first) && s.presented(restarted).Equal(first),
+		"the authority's certificate is presented before each API server knows the bundle")
 	s.keep(k, settle)
 	s.keep(restarted, settle)
-	if s.presented(k).Equal(first) || s.presented(restarted).Equal(first) {
-		t.Error("the earlier certificate is still presented")
-	}
+	expect.That(t, !s.presented(k).Equal(first) && !s.presented(restarted).Equal(first),
+		"the earlier certificate is still presented")
 }
 
 func TestReadiness(t *testing.T) {
@@ -265,9 +250,7 @@ func TestReadiness(t *testing.T) {
 	mustSay := func(wants ...string) {
 		t.Helper()
 		for _, want := range wants {
-			if err := k.Trusted(); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q", err, want)
-			}
+			expect.ErrorSays(t, k.Trusted(), want)
 		}
 	}
 	mustSay("not been read")
@@ -300,9 +283,8 @@ func TestAnAPIServerThatFailsChangesNothing(t *testing.T) {
 	s.keep(k, 0)
 	first := s.presented(k)
 	s.refuses = errors.New("busy")
-	if _, err := k.Keep(t.Context()); err == nil || k.Trusted() != nil || !s.presented(k).Equal(first) {
-		t.Errorf("got %v, distrust %v", err, k.Trusted())
-	}
+	_, err := k.Keep(t.Context())
+	expect.That(t, err != nil && k.Trusted() == nil && s.presented(k).Equal(first), "%v, distrust %v", err, k.Trusted())
 }
 
 // A webhook is foreign by its name, or by where it calls.
@@ -340,15 +322,13 @@ func TestAForeignWebhookChangesNoCertificate(t *testing.T) {
 	s.write(AuthoritySecret, next)
 	s.trust(Bundle(epoch, next[AuthorityCert], old[AuthorityCert]))
 	s.keep(k, recheck)
-	if s.keep(k, settle); s.presented(k).Equal(first) {
-		t.Error("the certificate of the next authority is not presented")
-	}
+	s.keep(k, settle)
+	expect.That(t, !s.presented(k).Equal(first), "the certificate of the next authority is not presented")
 	s.get("v", v)
 	v.Webhooks = v.Webhooks[1:]
 	expect.OK(t, s.client.Update(t.Context(), v))
-	if s.pass(k); k.Trusted() == nil {
-		t.Error("a configuration without webhooks of an installer is trusted")
-	}
+	s.pass(k)
+	expect.That(t, k.Trusted() != nil, "a configuration without webhooks of an installer is trusted")
 }
 
 func TestABundleKeepsOlderAuthorities(t *testing.T) {
@@ -373,9 +353,9 @@ func TestABundleKeepsOlderAuthorities(t *testing.T) {
 func TestAnAuthorityIsRead(t *testing.T) {
 	data, other, leaf := made(t), made(t), earlier(t)
 	for name, tt := range map[string]struct {
-		at        time.Time
-		crt, key  []byte
-		wantFault string
+		at       time.Time
+		crt, key []byte
+		want     string
 	}{
 		"fit":              {epoch, data[AuthorityCert], data[AuthorityKey], ""},
 		"empty":            {epoch, nil, nil, "ca.crt"},
@@ -387,9 +367,8 @@ func TestAnAuthorityIsRead(t *testing.T) {
 		"of the future":    {epoch.Add(-day), data[AuthorityCert], data[AuthorityKey], "valid from"},
 	} {
 		_, fault := ReadAuthority(map[string][]byte{AuthorityCert: tt.crt, AuthorityKey: tt.key}, tt.at)
-		if (fault == nil) != (tt.wantFault == "") || fault != nil && !strings.Contains(fault.Error(), tt.wantFault) {
-			t.Errorf("%s: got %v, want %q", name, fault, tt.wantFault)
-		}
+		expect.That(t, (fault == nil) == (tt.want == "") && (fault == nil || strings.Contains(fault.Error(), tt.want)),
+			"%s: got %v, want %q", name, fault, tt.want)
 	}
 }
 
@@ -398,9 +377,8 @@ func TestOnlyOurAuthorityIsDue(t *testing.T) {
 	ours := expect.Value(ReadAuthority(made(t), epoch))(t)
 	theirs, err := signed(epoch, nil, &x509.Certificate{NotAfter: epoch.Add(30 * day), IsCA: true, KeyUsage: x509.KeyUsageCertSign})
 	expect.OK(t, err)
-	if IsDue(ours.Leaf, epoch.AddDate(8, 11, 0)) || !IsDue(ours.Leaf, epoch.AddDate(9, 1, 0)) || IsDue(theirs.Leaf, epoch) {
-		t.Error("want ours in its last year alone")
-	}
+	expect.That(t, !IsDue(ours.Leaf, epoch.AddDate(8, 11, 0)) && !IsDue(theirs.Leaf, epoch), "due early, or not ours")
+	expect.That(t, IsDue(ours.Leaf, epoch.AddDate(9, 1, 0)), "it is not due in its last year")
 }
 
 // What the authority signs cannot sign: a chain of two is refused.
@@ -409,10 +387,7 @@ func TestACertificateOfTheAuthoritySignsNoOther(t *testing.T) {
 	between, err := signed(epoch, authority, &x509.Certificate{NotAfter: epoch.Add(day), IsCA: true, KeyUsage: x509.KeyUsageCertSign})
 	expect.OK(t, err)
 	leaf := expect.Value(serving(epoch, between, []string{"h", "0.0.0.0", ""}))(t)
-	if err := Verify(PEM(authority.Leaf), []*x509.Certificate{leaf.Leaf, between.Leaf}, "h", epoch); err == nil {
-		t.Error("a certificate between the authority and the server is accepted")
-	}
-	if err := leaf.Leaf.VerifyHostname("0.0.0.0"); err == nil {
-		t.Error("the unspecified address names no host")
-	}
+	err = Verify(PEM(authority.Leaf), []*x509.Certificate{leaf.Leaf, between.Leaf}, "h", epoch)
+	expect.That(t, err != nil, "a certificate between the authority and the server is accepted")
+	expect.That(t, leaf.Leaf.VerifyHostname("0.0.0.0") != nil, "the unspecified address names no host")
 }
