@@ -28,7 +28,7 @@ import (
 // 44 allows 650 lines. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_806
+	wholeAtMost = 40_822
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -40,7 +40,7 @@ const (
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           1_398,
+	"internal/lws":           1_399,
 	"internal/lwscache":      2_259,
 	"internal/pvc":           2_238,
 	"internal/install":       2_087,

@@ -80,6 +80,7 @@ func TestASetSaysWhatItsGroupsWaitFor(t *testing.T) {
 		"two groups":                 {with(3, 1), unscheduledPods("Unschedulable", "w-1", "w-2"), "True Unschedulable: 2 w-1 w"},
 		"a quota of another":         {with(3, 1), then(unscheduledPods("SchedulingGated", "w-1"), on("w-1", behind)), "True SchedulingGated: 1 w-1 w"},
 		"a gate that was lifted":     {with(3, 1), unscheduledPods("SchedulingGated", "w-1"), isProgressing},
+		"a gate of a gang, lifted":   {with(2, 1, isTied), unscheduledPods("SchedulingGated", "w-1"), isProgressing},
 		"an image":                   {with(3, 1), on("w-1", pulls("ErrImagePull", false)), "True ImagePullFailed: 1 w-1 w"},
 		"the back-off of an image":   {with(3, 1), on("w-1", pulls("ImagePullBackOff", false)), "True ImagePullFailed: 1 w-1 w"},
 		"the image of an init":       {with(3, 1), on("w-1", pulls("ErrImagePull", true)), "True ImagePullFailed: 1 w-1 w"},

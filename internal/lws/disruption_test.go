@@ -334,6 +334,20 @@ func TestAHoldOutlivesTheOperator(t *testing.T) {
 	expect.That(t, len(entry.Failures) == 1 && !entry.HeldUntil.Time.Before(back.Add(10*time.Second)), "%+v", entry)
 }
 
+// A replica whose cache is late gates a worker of a group that starts, and nothing recreates that group.
+func TestAWorkerIsGatedNoLongerThanItsGroupFails(t *testing.T) {
+	c := limitedCluster(t, 1, 3)
+	for _, name := range []string{"w-0-1", "w-0-2"} {
+		on(name, func(pod Pod) {
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: lwsv1.GroupReplacementGate}}
+		})(c)
+	}
+	c.settle()
+	for _, name := range []string{"w-0-1", "w-0-2"} {
+		expect.That(t, !workload.IsGated(find[Pod](c, name)), "worker %s is gated", name)
+	}
+}
+
 func TestAHigherBudgetIsWrittenBeforeTheLeaders(t *testing.T) {
 	c := limitedCluster(t, 2, 2)
 	user(func(set Set) { *set.Spec.Replicas = 3 })(c)

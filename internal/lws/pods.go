@@ -72,7 +72,9 @@ func ReplicaFailure(deployment *appsv1.Deployment) string {
 
 // PodDelay returns the code of what a pod waits for, or nothing, and from when on it is reported.
 func PodDelay(pod *corev1.Pod) (code string, from time.Time) {
-	if pod.DeletionTimestamp != nil || workload.IsGated(pod) {
+	scheduled, from := workload.Condition(pod, corev1.PodScheduled), pod.CreationTimestamp.Time
+	wasGated := scheduled.Reason == corev1.PodReasonSchedulingGated
+	if pod.DeletionTimestamp != nil || workload.IsGated(pod) || wasGated && len(pod.Spec.SchedulingGates) == 0 {
 		return "", from
 	}
 	if pod.Spec.NodeName != "" {
@@ -83,13 +85,12 @@ func PodDelay(pod *corev1.Pod) (code string, from time.Time) {
 		}
 		return "", from
 	}
-	scheduled, from := workload.Condition(pod, corev1.PodScheduled), pod.CreationTimestamp.Time
 	if gang.IsTied(pod) || gang.IsHanded(pod) { // a scheduler may say nothing of a pod that waits for others
 		code = CodeGangUnschedulable
 	}
 	switch {
-	case scheduled.Status != corev1.ConditionFalse, scheduled.Reason == corev1.PodReasonSchedulingGated && len(pod.Spec.SchedulingGates) == 0:
-	case scheduled.Reason == corev1.PodReasonSchedulingGated:
+	case scheduled.Status != corev1.ConditionFalse:
+	case wasGated:
 		code, from = CodeSchedulingGated, scheduled.LastTransitionTime.Time
 	case scheduled.Reason == corev1.PodReasonUnschedulable:
 		code, from = cmp.Or(code, CodeUnschedulable), scheduled.LastTransitionTime.Time

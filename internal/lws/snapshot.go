@@ -115,7 +115,7 @@ type GroupSnapshot struct {
 	Vigil      Vigil
 	// KeepsLogs is set where the logs of failed containers are kept.
 	KeepsLogs bool
-	// HoldsNames is set if no pod under the names of the group is scheduled for a while after one was evicted.
+	// HoldsNames is set if no pod under the names of the group is scheduled for a while after one was drained.
 	HoldsNames bool
 }
 

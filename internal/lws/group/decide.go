@@ -20,6 +20,7 @@ var rules = []func(*input) (p lws.Plan, next bool){
 	writePolicy,          // write podTerminationPolicy for the time after the set
 	awaitPrevious,        // wait for objects of a previous incarnation
 	deleteStrays,         // delete workers that are in the PodGroup of a former leader
+	ungateWorkers,        // let workers be scheduled that replace others
 	(*input).ungate,      // let the leader be scheduled
 	reportConflicts,      // look again for objects of other owners
 	refuseMistaken,       // stop at a leader with the annotation of a worker

@@ -136,12 +136,21 @@ func (g ordinalMaker) ungate() (p lws.Plan, next bool) {
 			g.Leader.Name, held.UTC().Format(time.RFC3339)))
 		return p, false
 	}
-	p.Do(action.Ungate{
-		Pod:     identity.RefOf(identity.KindPod, g.Leader),
-		Gate:    lwsv1.GroupReplacementGate,
-		Because: lws.Because(lws.CodePreviousGone, fmt.Sprintf("leader %s has the gate %s, and no pod of the group before it is left", g.Leader.Name, lwsv1.GroupReplacementGate)),
-	})
+	p.Do(liftGate(g.Leader, fmt.Sprintf("leader %s has the gate %s, and no pod of the group before it is left", g.Leader.Name, lwsv1.GroupReplacementGate)))
 	return p, true // no event need follow: a scheduler may wait for the PodGroup of the leader
+}
+
+// ungateWorkers lets a worker be scheduled that replaces another one, where the group is not recreated. Its event has the
+// next one follow.
+func ungateWorkers(g *input) (p lws.Plan, next bool) {
+	if i := slices.IndexFunc(g.Pods.Owned, workload.IsGated); i >= 0 {
+		p.Do(liftGate(g.Pods.Owned[i], fmt.Sprintf("worker %s has the gate %s, and its group is not recreated", g.Pods.Owned[i].Name, lwsv1.GroupReplacementGate)))
+	}
+	return p, true
+}
+
+func liftGate(pod *corev1.Pod, why string) action.Ungate {
+	return action.Ungate{Pod: identity.RefOf(identity.KindPod, pod), Gate: lwsv1.GroupReplacementGate, Because: lws.Because(lws.CodePreviousGone, why)}
 }
 
 // ungate implements maker: the set lifts the gate.

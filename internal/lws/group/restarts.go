@@ -56,7 +56,7 @@ func recreateFailed(g *input) (p lws.Plan, next bool) {
 		p.Do(g.note(g.Leader, decision))
 	}
 	if !restart.IsCounted(g.Set, g.Index, decision) {
-		p.Await(time.Time{}, lws.CodeRestart, fmt.Sprintf("group %s is recreated once the status counts it for maxGroupRestarts", g.Name()))
+		p.Await(time.Time{}, lws.CodeRestart, fmt.Sprintf("group %s is recreated once the status counts it", g.Name()))
 		return p, false
 	}
 	return deleteGroup(g, g.Leader, decision, p, g.recreation()), false
@@ -127,7 +127,11 @@ func (g *input) failed(decision *restart.Decision) string {
 	return fmt.Sprintf("group %s failed: %s", g.Name(), decision.Text())
 }
 
+// failures are none of a decision that was read from its leader: they were told when it was made.
 func failures(decision *restart.Decision) []action.Failure {
+	if decision.Code == "" {
+		return nil
+	}
 	return []action.Failure{{Code: decision.Code, ExitCode: decision.ExitCode}}
 }
 

@@ -36,7 +36,7 @@ func NewlyCounted(before, after *lwsv1.LeaderWorkerSet) []int {
 	return indexes
 }
 
-// heldFor is how long the names of a group stay unused after a pod of it was evicted. A drain that still waits for another
+// heldFor is how long the names of a group stay unused after a pod of it was drained. A drain that still waits for another
 // pod of the group evicts whatever has its name by then: kubectl retries after 5 s, and the cluster autoscaler after 10 s.
 const heldFor = 12 * time.Second
 

@@ -83,10 +83,10 @@ func (g Group) Decide(failure *Failure, now time.Time) *Decision {
 
 func (d *Decision) hold(now time.Time) { d.HeldUntil = new(metav1.NewTime(moment(now).Add(heldFor))) }
 
-// RenewsHold lets the hold begin again where half of it is over before the group is deleted: no operator ran, or others
-// were deleted first. It reports whether it did.
+// RenewsHold lets the hold begin again, once, where half of it is over before the group is deleted: no operator ran, or
+// others were deleted first. It reports whether it did.
 func (d *Decision) RenewsHold(now time.Time) (renewed bool) {
-	if renewed = d.HeldUntil != nil && !now.Before(d.HeldUntil.Add(-heldFor/2)); renewed {
+	if renewed = d.HeldUntil != nil && d.HeldUntil.Sub(d.At.Time) <= heldFor && !now.Before(d.HeldUntil.Add(-heldFor/2)); renewed {
 		d.hold(now)
 	}
 	return renewed
