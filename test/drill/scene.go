@@ -94,9 +94,10 @@ func (s *Scene) Create(o client.Object) {
 	s.Check(fmt.Sprintf("create %T %s", o, o.GetName()), s.Client.Create(s.Context(), o))
 }
 
-// Lend creates a cluster-scoped object, and deletes it when the test ends.
+// Lend creates a cluster-scoped object, and deletes it when the test ends. Another test may have lent one of its name, of
+// which the API server still deletes what is left.
 func (s *Scene) Lend(o client.Object) {
-	s.Create(o)
+	s.Eventually(fmt.Sprintf("%T %s is created", o, o.GetName()), func() error { return s.Client.Create(s.Context(), o) })
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
