@@ -190,6 +190,7 @@ var granted = map[string]string{
 	"leaderworkersets.leaderworkerset.x-k8s.io/status": "patch", "events.events.k8s.io": "create patch",
 	"tokenreviews.authentication.k8s.io": "create", "subjectaccessreviews.authorization.k8s.io": "create",
 	"selfsubjectreviews.authentication.k8s.io": "create", "selfsubjectaccessreviews.authorization.k8s.io": "create", "selfsubjectrulesreviews.authorization.k8s.io": "create",
+	"poddisruptionbudgets.policy": "create patch delete",
 	"podgroups.scheduling.k8s.io": "create patch delete", "workloads.scheduling.k8s.io": "create patch",
 	"podgroups.scheduling.volcano.sh": "create patch delete",
 }
