@@ -241,7 +241,7 @@ func TestADrainRecreatesEachGroupOnce(t *testing.T) {
 }
 
 // An operator is killed between its decision and the first delete, and before an eviction is admitted. A minute later it
-// goes on: each group is recreated once, and no other is evicted before it is whole. Of each set one pod is gone by then.
+// continues: each group is recreated once, and no other is evicted before it is whole. Of each set one pod is gone by then.
 func TestADrainOutlivesTheOperator(t *testing.T) {
 	var all [2]*witness
 	var nodes [2][]string
@@ -409,7 +409,7 @@ func (s *scene) goesOn(set *lwsv1.LeaderWorkerSet) {
 	s.awaitBudget(patience, "", lws.CodeRefused)
 }
 
-// An operator without the right to read budgets runs the set, and says what it lacks. It goes on by itself once it has it.
+// An operator without the right to read budgets runs the set, and says what it lacks. It creates the budget once it has the right.
 func TestTheRightToReadBudgetsIsMissing(t *testing.T) {
 	s := newScene(t)
 	t.Cleanup(func() { must(t, bed.Operator.Install()) })
@@ -510,7 +510,7 @@ func TestARolloutDoesNotWaitForTheControllerOfBudgets(t *testing.T) {
 	expect.That(s, late <= 2*time.Minute+20*time.Second, "the rollout ended %s after the eviction", late)
 }
 
-// silence takes the lease of a node from its kubelet: nobody reports the node, nor ends its pods.
+// silence takes the lease of a node from its kubelet: no kubelet reports the node, nor ends its pods.
 func (s *scene) silence(name string) {
 	taken := fmt.Sprintf(`{"spec":{"holderIdentity":"nobody","leaseDurationSeconds":3600,"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
 	s.Check("silence node "+name, s.Client.Patch(s.Context(), leaseOf(name), drill.Merge(taken)))

@@ -50,7 +50,7 @@ type Checker interface {
 	Errorf(format string, args ...any)
 }
 
-// That checks a condition. A test for which it does not hold goes on.
+// That checks a condition. A test continues where it does not hold.
 func That(t Checker, holds bool, otherwise string, args ...any) {
 	t.Helper()
 	if !holds {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// life is that of a pod of a drained set.
+// life is the state of a pod of a drained set.
 type life int8
 
 const (
