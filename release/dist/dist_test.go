@@ -134,7 +134,7 @@ func checkTar(t *testing.T, from io.Reader, want map[string][]byte) {
 		}
 	}
 	_, err := files.Next()
-	expect.That(t, err == io.EOF, "the archive goes on: %v", err)
+	expect.That(t, err == io.EOF, "the archive has more: %v", err)
 }
 
 // verify runs the commands of the page in a directory, with a public key.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -128,7 +127,7 @@ func (s *scene) awaitAllowed(want int32) {
 	})
 }
 
-// witness is what a scene sees of a set whose evictions are limited.
+// witness records what a scene sees of a set whose evictions are limited.
 type witness struct {
 	*scene
 	set    *lwsv1.LeaderWorkerSet
@@ -480,9 +479,6 @@ func TestABudgetCostsTwoWritesOfARollout(t *testing.T) {
 			outlast(s.T)
 			wrote[isLimited] = map[string]int{}
 			for _, r := range s.LockstepWrote(since) {
-				if r.Code == http.StatusConflict { // Kubernetes' controller has just written the status: it is tried again
-					continue
-				}
 				wrote[isLimited][strings.Trim(r.Verb+" "+r.Resource+" "+r.Subresource, " ")]++
 			}
 		}
@@ -494,7 +490,7 @@ func TestABudgetCostsTwoWritesOfARollout(t *testing.T) {
 	both[true].silent(since)
 }
 
-// Without Kubernetes' controller of budgets, nobody tells that an admitted eviction is over. A rollout waits for it no
+// Without Kubernetes' controller of budgets, no status tells that an admitted eviction is over. A rollout waits for it no
 // longer than two minutes.
 func TestARolloutDoesNotWaitForTheControllerOfBudgets(t *testing.T) {
 	s := newScene(t)

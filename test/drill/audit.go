@@ -276,15 +276,12 @@ func (a *Audit) refuse(r Request, failures string) {
 }
 
 // Lacked returns the rights that the operator was denied, and never granted: an API server that starts
-// denies what roles grant, until it has read them. Who may watch lists only where the server does not stream.
+// denies what roles grant, until it has read them.
 func Lacked(used []Right) (lacked []Right) {
 	for _, right := range used {
-		granted, watched := right, right
-		granted.Denied, watched.Denied = false, false
-		if watched.Verb == "list" {
-			watched.Verb = "watch"
-		}
-		if right.Denied && !slices.Contains(used, granted) && !slices.Contains(used, watched) {
+		granted := right
+		granted.Denied = false
+		if right.Denied && !slices.Contains(used, granted) {
 			lacked = append(lacked, right)
 		}
 	}

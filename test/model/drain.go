@@ -56,7 +56,7 @@ func Draining() DrainRules {
 	return DrainRules{Integer: true, LastsLong: true, Closes: true, OneGroup: true, GivesWay: true, Holds: true, Gates: true}
 }
 
-// Beside is what happens once beside the drains.
+// Beside says what happens once beside the drains.
 type Beside struct{ Rollout, Scaling, Budget, LeaderReady bool }
 
 // SearchDrains searches two groups that are down at a time, a group that drains take twice, more than one eviction that is
