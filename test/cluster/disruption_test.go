@@ -17,8 +17,10 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -31,7 +33,7 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// ofScene is the taint of nodes that take the pods of one scene alone.
+// ofScene is the taint and the label of nodes that take the pods of one scene alone.
 const ofScene = "test.lockstep.dev/scene"
 
 // lendNodes lends the scene nodes that take its pods alone: what becomes of them disturbs no other scene.
@@ -42,7 +44,7 @@ func (s *scene) lendNodes(n int) (names []string) {
 	for i := range n {
 		name := fmt.Sprintf("%s-node-%d", s.Namespace, i)
 		node := &corev1.Node{Status: like.Status, Spec: corev1.NodeSpec{Taints: taints}, ObjectMeta: metav1.ObjectMeta{
-			Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}, Labels: map[string]string{corev1.LabelHostname: name},
+			Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}, Labels: map[string]string{corev1.LabelHostname: name, ofScene: s.Namespace},
 		}}
 		s.Lend(node)
 		s.awaitTaints(name, 1)
@@ -215,6 +217,131 @@ func TestDrainsTakeOneGroupAtATime(t *testing.T) {
 		"no restart allowed": {2, 2, limited(new(int32(0)))},
 		"with keys":          {2, 2, withKeys},
 	}, func(s *scene, row row) { drainAll(s, row.replicas, row.size, "3s", row.edit) })
+}
+
+// drainer is a client that evicts the pods of a node, and is not kubectl.
+type drainer struct {
+	byUID        bool // not by name
+	every, limit time.Duration
+}
+
+// drain evicts the pods of a node that takes no more.
+func (d drainer) drain(s *scene, name string) error {
+	node, ends := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, make(chan error)
+	if err := s.Client.Patch(s.Context(), node, drill.Merge(`{"spec":{"unschedulable":true}}`)); err != nil {
+		return err
+	}
+	victims := s.on(name)
+	for _, pod := range victims {
+		go func() { ends <- d.evict(s, pod) }()
+	}
+	var all []error
+	for range victims {
+		all = append(all, <-ends)
+	}
+	return errors.Join(all...)
+}
+
+// evict asks again until a pod is evicted or gone.
+func (d drainer) evict(s *scene, pod *corev1.Pod) error {
+	return wait.PollUntilContextTimeout(s.Context(), d.every, d.limit, true, func(ctx context.Context) (bool, error) {
+		eviction := &policyv1.Eviction{ObjectMeta: s.Meta(pod.Name)}
+		if d.byUID {
+			eviction.DeleteOptions = &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
+		}
+		switch err := s.Client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction); {
+		case apierrors.IsTooManyRequests(err):
+			return false, nil
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			return true, nil
+		default:
+			return err == nil, err
+		}
+	})
+}
+
+// Two nodes that each host a pod of both groups are drained at once, as Karpenter and as the cluster autoscaler do.
+func TestOtherDrainersTakeOneGroupAtATime(t *testing.T) {
+	aside(t)
+	each(t, map[string]drainer{
+		"by UID":  {true, time.Second, 5 * time.Minute},
+		"by name": {false, 10 * time.Second, 2 * time.Minute},
+	}, func(s *scene, d drainer) {
+		names := s.lendNodes(2)
+		w := s.witness(s.limited(s.newSet("a", 2, 2, imageA, byGroup, slowly("1s"), s.spreadOver(names...))))
+		var drains sync.WaitGroup
+		for _, name := range names {
+			drains.Go(func() { s.Want("drain node "+name, d.drain(s, name)) })
+		}
+		drains.Wait()
+		w.recreated(0)
+	})
+}
+
+// A client evicts pods of every group at once and takes a refusal for an answer, as the descheduler does: one group is
+// recreated.
+func TestOfManyEvictionsOneIsAdmitted(t *testing.T) {
+	s := asideScene(t)
+	w := s.witness(s.limited(s.newSet("a", 3, 2, imageA, byGroup, slowly("1s"))))
+	admitted := 0
+	for _, pod := range s.Pods() {
+		switch err := s.askedToGo(pod); {
+		case err == nil:
+			admitted++
+		case !apierrors.IsTooManyRequests(err):
+			s.Check("evict pod "+pod.Name, err)
+		}
+	}
+	same(t, "evictions that were admitted", 1, admitted)
+	w.settles(2)
+	s.wantBorn(w.set.UID, w.mark, births{Pods: 2, StatefulSets: 1})
+}
+
+// Two sets have pods on the same two nodes, which are drained at once: of each set one group at a time is recreated.
+func TestDrainsOfTwoSets(t *testing.T) {
+	aside(t)
+	first, second := newScene(t), newScene(t)
+	names := first.lendNodes(2)
+	var all []*witness
+	for _, s := range []*scene{first, second} {
+		all = append(all, s.witness(s.limited(s.newSet("a", 2, 2, imageA, byGroup, slowly("1s"), first.spreadOver(names...)))))
+	}
+	first.drainEach(names...)()
+	for _, w := range all {
+		w.recreated(0)
+	}
+}
+
+// Each of two nodes is the domain of one group, and there is no third. While the group of a drained node has no domain, no
+// other may be evicted.
+func TestADrainWaitsForADomain(t *testing.T) {
+	s := asideScene(t)
+	names := s.lendNodes(2)
+	only := func(set *lwsv1.LeaderWorkerSet) {
+		spec := &set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec
+		spec.Tolerations = []corev1.Toleration{{Key: ofScene, Value: s.Namespace}}
+		spec.NodeSelector = map[string]string{ofScene: s.Namespace}
+	}
+	w := s.witness(s.limited(s.newSet("a", 2, 2, imageA, byGroup, slowly("1s"), only, annotated(lwsv1.ExclusiveKeyAnnotationKey, hostname))))
+	s.Want("drain the first node", s.drain(names[0]))
+	ends := s.drainEach(names[1])
+	s.Until("the group is recreated and has no domain", func() bool {
+		return slices.ContainsFunc(s.Pods(), func(pod *corev1.Pod) bool {
+			return pod.Spec.NodeName == "" && workload.Condition(pod, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable
+		})
+	})
+	outlast(t)
+	same(t, "pods that run", 2, len(s.on(names[1])))
+	s.uncordon(names[0])
+	ends()
+	s.uncordon(names[1])
+	w.recreated(0)
+}
+
+// uncordon lets a node take pods again.
+func (s *scene) uncordon(name string) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	s.Check("uncordon node "+name, s.Client.Patch(s.Context(), node, drill.Merge(`{"spec":{"unschedulable":false}}`)))
 }
 
 // readyAfter lets the pods of a template take a while until they are ready.
@@ -423,7 +550,7 @@ func TestTheRightToReadBudgetsIsMissing(t *testing.T) {
 }
 
 // A set that is deleted with its pods left, and created again at once, takes over its budget with its groups. Uninstalling
-// deletes the budget and keeps the set.
+// deletes the budget and keeps the set. Once Lockstep is installed again, the set has a budget and the same pods.
 func TestABudgetPassesToTheNextSet(t *testing.T) {
 	s := newScene(t)
 	set := s.limited(s.newSet("a", 2, 2, imageA, byGroup))
@@ -438,9 +565,13 @@ func TestABudgetPassesToTheNextSet(t *testing.T) {
 	s.awaitAllowed(1)
 	same(t, "pods", before, s.UIDs())
 
-	t.Cleanup(func() { must(t, errors.Join(bed.Operator.Install(), bed.Operator.Start())) })
+	install := sync.OnceValue(func() error { return errors.Join(bed.Operator.Install(), bed.Operator.Start()) })
+	t.Cleanup(func() { must(t, install()) })
 	s.uninstalled()
 	s.awaitBudget(soon, "", "")
+	same(t, "pods", before, s.UIDs())
+	s.Check("install again", install())
+	s.awaitBudget(patience, "a.groups", "")
 	same(t, "pods", before, s.UIDs())
 }
 

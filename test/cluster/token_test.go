@@ -249,6 +249,7 @@ func (f *thief) tryKind(t *testing.T, version string, kind *metav1.APIResource) 
 func TestSetsHaveNoPodsInNamespacesOfTheCluster(t *testing.T) {
 	s := newScene(t)
 	s.MayWrite("kube-system")
+	s.MayWrite(s.Namespace)
 	s.lendManifest("binding")
 	f := newThief(s)
 	owner, sts := s.newSet("a", 1, 2, imageA), foreignStatefulSet("a-7")
