@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,6 +41,13 @@ type options struct {
 	// IOStreams escape what they write. stdout does not.
 	genericiooptions.IOStreams
 	stdout io.Writer
+	// noColor is the flag --no-color.
+	noColor bool
+}
+
+// showsColours reports whether texts have colours: on a terminal, unless the flag or https://no-color.org says not.
+func (o *options) showsColours() bool {
+	return !o.noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal.Is(o.stdout)
 }
 
 // forPrograms is where formats for programs are printed. People read a terminal.
@@ -76,6 +84,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(o.Out)
 	root.SetErr(o.ErrOut)
 	o.flags.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().BoolVar(&o.noColor, "no-color", false, "show no colours on a terminal; so does the variable NO_COLOR")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
 			wants := map[string]string{"int64": "a whole number", "duration": "a time such as 5m", "bool": "true or false"}

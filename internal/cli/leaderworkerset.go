@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
 )
 
@@ -20,7 +21,7 @@ func (o *options) statusCommand() *cobra.Command {
 	addWatch(cmd, &watch)
 	o.completeNames(cmd, 1, sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return o.about(cmd, args, out, watch, func(s lws.Survey) render.Report { return render.Status(s) })
+		return o.about(cmd, args, out, watch, func(s lws.Survey) page.Report { return render.Status(s) })
 	}
 	return cmd
 }
@@ -30,7 +31,7 @@ func addWatch(cmd *cobra.Command, watch *bool) {
 }
 
 // about prints a report on one set, or with watch every change of it.
-func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bool, report func(lws.Survey) render.Report) error {
+func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bool, report func(lws.Survey) page.Report) error {
 	names, err := setNames(cmd, args, 1)
 	if err != nil {
 		return err
@@ -42,7 +43,7 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 	key := session.key(names[0])
 	if watch {
 		seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
-		return out.watch(cmd.Context(), session.Session, gone, func() (render.Report, error) {
+		return out.watch(cmd.Context(), session.Session, gone, func() (page.Report, error) {
 			found, err := session.Set(cmd.Context(), key, o.now())
 			switch {
 			case apierrors.IsNotFound(err) && seen:
@@ -87,7 +88,7 @@ func (o *options) planCommand() *cobra.Command {
 		if file != "" {
 			return o.planFile(cmd.Context(), file, out)
 		}
-		return o.about(cmd, args, out, watch, func(s lws.Survey) render.Report { return render.Plan(s) })
+		return o.about(cmd, args, out, watch, func(s lws.Survey) page.Report { return render.Plan(s) })
 	}
 	return cmd
 }

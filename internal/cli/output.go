@@ -12,7 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
-	"lockstep.dev/lockstep/internal/cli/render"
+	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/terminal"
 )
 
@@ -59,25 +59,31 @@ func (o *output) between() string {
 }
 
 // text returns the value in the format.
-func (o *output) text(r render.Report, now time.Time) (string, error) {
+func (o *output) text(r page.Report, now time.Time) (string, error) {
+	if o.printer == nil && o.showsColours() {
+		return page.Coloured(r, now), nil
+	}
 	if o.printer == nil {
-		return render.Text(r, now), nil
+		return page.Text(r, now), nil
 	}
 	var text strings.Builder
-	err := o.printer.PrintObj(render.Printed{Report: r}, &text)
+	err := o.printer.PrintObj(page.Printed{Report: r}, &text)
 	return text.String(), err
 }
 
-// stream is where the format is printed.
+// stream is where the format is printed. A page with colours has escaped all texts of others.
 func (o *output) stream() io.Writer {
-	if o.printer == nil {
+	switch {
+	case o.printer == nil && o.showsColours():
+		return o.stdout
+	case o.printer == nil:
 		return o.Out
 	}
 	return o.forPrograms()
 }
 
 // print prints values one after the other.
-func (o *output) print(all ...render.Report) error {
+func (o *output) print(all ...page.Report) error {
 	for i, r := range all {
 		text, err := o.text(r, o.now())
 		if err != nil {
@@ -95,7 +101,7 @@ func (o *output) print(all ...render.Report) error {
 
 // watch prints what see returns, again every second until ctx ends: in place on a terminal, and
 // elsewhere unless only ages changed. A value that is nil is gone.
-func (o *output) watch(ctx context.Context, session *lws.Session, gone string, see func() (render.Report, error)) error {
+func (o *output) watch(ctx context.Context, session *lws.Session, gone string, see func() (page.Report, error)) error {
 	last, inPlace := "", terminal.Is(o.stdout)
 	if o.printer != nil {
 		gone = "" // programs get nothing: a missing set has no status

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/cli/page"
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -97,7 +98,7 @@ func (c *cluster) whyNamed(ctx context.Context, live client.Client, q *question)
 	if err != nil {
 		return err
 	}
-	var shown []render.Report
+	var shown []page.Report
 	for _, r := range reports {
 		if q.ifDeleted {
 			if r.Deletion, err = tryDelete(ctx, live, c.key(r.Name)); err != nil {
@@ -107,7 +108,7 @@ func (c *cluster) whyNamed(ctx context.Context, live client.Client, q *question)
 		shown = append(shown, r)
 	}
 	if len(reports) > 0 && len(q.names) > 1 && q.out.printer != nil {
-		shown = []render.Report{render.Claims(reports)}
+		shown = []page.Report{render.Claims(reports)}
 	}
 	return errors.Join(q.out.print(shown...), missing)
 }

@@ -18,6 +18,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
@@ -155,7 +156,7 @@ func (o *options) rolloutHistory(ctx context.Context, names []string, out *outpu
 	if err != nil {
 		return err
 	}
-	var all []render.Report
+	var all []page.Report
 	err = session.each(names, func(key types.NamespacedName) error {
 		found, revisions, err := session.history(ctx, key)
 		if err == nil {

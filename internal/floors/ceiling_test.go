@@ -25,10 +25,10 @@ import (
 )
 
 // Ceilings only fall: no commit raises a number of this file, but by what the design note of a new capability allows:
-// 44 allows 650 lines. What does not fit is made simpler first.
+// 44 allows 650 lines, and 45 2,300. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 40_822
+	wholeAtMost = 43_122
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -45,9 +45,8 @@ var largePackages = map[string]int{
 	"internal/pvc":           2_238,
 	"internal/install":       2_087,
 	"local/internal/plane":   1_758,
-	"internal/cli/render":    1_818,
+	"internal/cli/render":    1_693,
 	"internal/lws/admission": 1_449,
-	"internal/cli":           1_422,
 	"internal/operator":      1_547,
 }
 

@@ -38,6 +38,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/cli/redact"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -320,8 +321,8 @@ func (c *collector) surveyClaims(ctx context.Context) {
 	}
 }
 
-func (c *collector) see(name string, r render.Report) {
-	c.seen = append(c.seen, file{"seen/" + name, []byte(render.Text(r, c.moment))})
+func (c *collector) see(name string, r page.Report) {
+	c.seen = append(c.seen, file{"seen/" + name, []byte(page.Text(r, c.moment))})
 }
 
 // bundle redacts and packs all that was read.

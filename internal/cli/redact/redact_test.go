@@ -171,7 +171,7 @@ func TestHashesAreMadeAgain(t *testing.T) {
 
 // messages are the packages whose texts are seen in conditions, events, logs, status, plan and why.
 var messages = []string{
-	"action", "apply", "backoff", "cli/pvc", "cli/render", "condition", "controller", "gang", "identity", "lws", "lwscache",
+	"action", "apply", "backoff", "cli/page", "cli/pvc", "cli/render", "condition", "controller", "gang", "identity", "lws", "lwscache",
 	"operator", "pvc", "pvccache", "report",
 }
 

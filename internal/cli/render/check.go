@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/cli/check"
+	"lockstep.dev/lockstep/internal/cli/page"
 )
 
 // Checked is what "check -o json" prints.
@@ -19,7 +20,7 @@ type Checked struct {
 
 // Check returns the findings of a check.
 func Check(lines []check.Line) *Checked {
-	c := &Checked{TypeMeta: kind("Check"), Lines: lines}
+	c := &Checked{TypeMeta: page.Kind("Check"), Lines: lines}
 	for _, l := range lines {
 		if l.Result == check.Failure {
 			c.Failures++
@@ -28,18 +29,18 @@ func Check(lines []check.Line) *Checked {
 	return c
 }
 
-// write names the help for what is not well.
-func (c *Checked) write(p *page) {
-	var rows []row
+// Write names the help for what is not well.
+func (c *Checked) Write(p *page.Page) {
+	var rows []page.Row
 	for _, l := range c.Lines {
-		rows = append(rows, row{l.Result, l.Check, l.Message})
+		rows = append(rows, page.Row{l.Result, l.Check, l.Message})
 	}
-	p.table(row{"RESULT", "CHECK", "FOUND"}, rows)
+	p.Table(page.Row{"RESULT", "CHECK", "FOUND"}, rows)
 	var help []string
 	for _, l := range c.Lines {
 		if l.Result != check.OK && !slices.Contains(help, l.Help) {
 			help = append(help, l.Help)
 		}
 	}
-	p.section("what to do:", help...)
+	p.Section("what to do:", help...)
 }

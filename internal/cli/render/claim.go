@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/cli/page"
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/terminal"
@@ -70,7 +71,7 @@ type ClaimWhyList struct {
 // Claim reports on one PVC.
 func Claim(found *clipvc.Found) *ClaimWhy {
 	c := &ClaimWhy{
-		TypeMeta: kind("ClaimWhy"), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
+		TypeMeta: page.Kind("ClaimWhy"), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
 		Explanation: pvc.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found),
 		ReadAt: metav1.NewTime(found.Now.UTC().Truncate(time.Second)), Live: true,
 	}
@@ -109,7 +110,7 @@ const (
 
 // Claims reports on several PVCs.
 func Claims(all []*ClaimWhy) *ClaimWhyList {
-	l := &ClaimWhyList{TypeMeta: kind("ClaimWhyList"), Items: []ClaimWhy{}}
+	l := &ClaimWhyList{TypeMeta: page.Kind("ClaimWhyList"), Items: []ClaimWhy{}}
 	for _, c := range all {
 		l.Items = append(l.Items, *c)
 	}
@@ -143,58 +144,58 @@ func (c ClaimWhy) rank() int {
 
 func (c ClaimWhy) terminating() bool { return c.State == pvc.Draining || c.State == pvc.Doomed }
 
-// write writes the state, what keeps the PVC, the next steps, and what becomes of the data.
-func (c *ClaimWhy) write(p *page) {
+// Write writes the state, what keeps the PVC, the next steps, and what becomes of the data.
+func (c *ClaimWhy) Write(p *page.Page) {
 	c.head(p)
-	var finalizers []row
+	var finalizers []page.Row
 	for _, f := range c.Finalizers {
-		finalizers = append(finalizers, row{f.Key, f.Owner, f.Drops})
+		finalizers = append(finalizers, page.Row{f.Key, f.Owner, f.Drops})
 	}
-	p.table(row{"FINALIZER", "OWNER", "REMOVED WHEN"}, finalizers)
+	p.Table(page.Row{"FINALIZER", "OWNER", "REMOVED WHEN"}, finalizers)
 	c.holders(p)
-	p.section("TO KEEP THE DATA, before anything else", steps(c.Rescue)...)
+	p.Section("TO KEEP THE DATA, before anything else", steps(c.Rescue)...)
 	title := "IF IT IS TO GO: delete it, and then"
 	if c.terminating() || c.Refused {
 		title = "TO FREE IT"
 	}
-	p.section(title, steps(c.Actions)...)
-	p.section("TO DELETE IT", steps(c.Delete)...)
+	p.Section(title, steps(c.Actions)...)
+	p.Section("TO DELETE IT", steps(c.Delete)...)
 	if c.Deletion != nil {
 		answer := "accepted: it goes once its finalizers are gone; this cannot be undone"
 		if c.Deletion.Outcome == Refused {
 			answer = "refused: " + c.Deletion.Message
 		}
-		p.section("IF DELETED NOW (a dry run: nothing was deleted)", answer)
+		p.Section("IF DELETED NOW (a dry run: nothing was deleted)", answer)
 	}
-	p.section("ONCE IT IS GONE", c.Then...)
+	p.Section("ONCE IT IS GONE", c.Then...)
 	if c.Release != "" {
-		p.section("To let it be deleted while it is in use:", "    "+c.Release)
+		p.Section("To let it be deleted while it is in use:", "    "+c.Release)
 	}
 	confirmed := ""
 	if c.VerifiedAt != nil {
-		confirmed = "; operator last confirmed this " + p.ageOf(c.VerifiedAt) + " ago"
+		confirmed = "; operator last confirmed this " + p.AgeOf(c.VerifiedAt) + " ago"
 	}
-	p.gap()
-	p.linef("read %s ago%s", p.age(&c.ReadAt), confirmed)
+	p.Gap()
+	p.Linef("read %s ago%s", p.Age(&c.ReadAt), confirmed)
 }
 
-func (c *ClaimWhy) head(p *page) {
-	p.linef("pvc/%s in namespace %s %s.", c.Name, c.Namespace, c.Summary)
+func (c *ClaimWhy) head(p *page.Page) {
+	p.Linef("pvc/%s in namespace %s %s.", c.Name, c.Namespace, c.Summary)
 	state := "state " + string(c.State)
 	if c.Since != nil && c.State != pvc.Free && c.State != pvc.Unknown {
-		state += " for " + p.ageOf(c.Since)
+		state += " for " + p.AgeOf(c.Since)
 	}
 	if c.Until != nil {
-		left := page{now: *c.Until}
-		state += ", " + left.ageOf(&p.now) + " left"
+		left := page.Page{Now: *c.Until}
+		state += ", " + left.AgeOf(&p.Now) + " left"
 	}
 	state += fmt.Sprintf("; mode %s (%s)", c.Mode, c.ModeFrom)
 	if c.Volume != nil {
 		state += "; volume " + c.Volume.String()
 	}
-	p.linef("%s", state)
+	p.Linef("%s", state)
 	for _, note := range c.Notes {
-		p.linef("note: %s", note)
+		p.Linef("note: %s", note)
 	}
 }
 
@@ -228,7 +229,7 @@ func (c *ClaimWhy) keepingDeleted() (names []string) {
 }
 
 // holders lists each holder with its proof, and what could not be read.
-func (c *ClaimWhy) holders(p *page) {
+func (c *ClaimWhy) holders(p *page.Page) {
 	var lines []string
 	for _, h := range c.Holders {
 		holds, proof := "does not hold", "    proof: "+h.Proof
@@ -236,17 +237,17 @@ func (c *ClaimWhy) holders(p *page) {
 			holds = "holds"
 		}
 		if h.Since != nil {
-			holds += " (" + p.ageOf(h.Since) + ")"
+			holds += " (" + p.AgeOf(h.Since) + ")"
 		}
 		if h.UID != "" {
 			proof += ", uid " + string(h.UID)
 		}
 		lines = append(lines, h.Name+": "+holds+"; "+h.Why, proof)
 	}
-	p.section("USED BY", lines...)
+	p.Section("USED BY", lines...)
 	for _, h := range c.Idle {
-		p.gap()
-		p.linef("%s does not use it now: %s (%s)", h.Name, h.Phase, h.Proof)
+		p.Gap()
+		p.Linef("%s does not use it now: %s (%s)", h.Name, h.Phase, h.Proof)
 	}
 	lines = nil
 	for _, u := range c.Unread {
@@ -256,7 +257,7 @@ func (c *ClaimWhy) holders(p *page) {
 		}
 		lines = append(lines, u.What+": "+u.Why+mayHold)
 	}
-	p.section("NOT READ", lines...)
+	p.Section("NOT READ", lines...)
 }
 
 // steps are suggestions, numbered if there are several, each above its command.
@@ -267,7 +268,7 @@ func steps(all []pvc.Suggestion) (lines []string) {
 			line = fmt.Sprintf("%d. %s", i+1, line)
 		}
 		if len(s.Frees) > 1 {
-			line += " (frees " + few(s.Frees) + ")"
+			line += " (frees " + page.Few(s.Frees) + ")"
 		}
 		lines = append(lines, line)
 		if s.Command != "" {
@@ -277,31 +278,31 @@ func steps(all []pvc.Suggestion) (lines []string) {
 	return lines
 }
 
-// write writes a line for each PVC.
-func (l *ClaimWhyList) write(p *page) {
+// Write writes a line for each PVC.
+func (l *ClaimWhyList) Write(p *page.Page) {
 	if len(l.Items) == 0 && l.Free == 0 {
-		p.linef("there are no PVCs")
+		p.Linef("there are no PVCs")
 		return
 	}
 	if len(l.Items) == 0 {
-		p.linef("%s, none in use or being deleted", counted(l.Free, "PVC"))
+		p.Linef("%s, none in use or being deleted", page.Counted(l.Free, "PVC"))
 		return
 	}
-	columns := row{"NAMESPACE", "PVC", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
-	var rows []row
+	columns := page.Row{"NAMESPACE", "PVC", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
+	var rows []page.Row
 	for i := range l.Items {
 		rows = append(rows, l.Items[i].cells(p))
 	}
-	p.table(columns, rows)
+	p.Table(columns, rows)
 	if l.Free > 0 {
-		p.gap()
-		p.linef("and %s not in use", counted(l.Free, "PVC"))
+		p.Gap()
+		p.Linef("and %s not in use", page.Counted(l.Free, "PVC"))
 	}
-	p.gap()
-	p.linef("for details: kubectl lockstep why pvc/NAME")
+	p.Gap()
+	p.Linef("for details: kubectl lockstep why pvc/NAME")
 }
 
-func (c *ClaimWhy) cells(p *page) row {
+func (c *ClaimWhy) cells(p *page.Page) page.Row {
 	deletion, next := "accepted", ""
 	switch {
 	case c.terminating():
@@ -315,7 +316,7 @@ func (c *ClaimWhy) cells(p *page) row {
 			keeping = append(keeping, h.Name)
 		}
 	}
-	return row{c.Namespace, c.Name, c.State, p.ageOf(c.Since), deletion, terminal.Few(keeping, 1), next}
+	return page.Row{c.Namespace, c.Name, c.State, p.AgeOf(c.Since), deletion, terminal.Few(keeping, 1), next}
 }
 
 func (c *ClaimWhy) next() string {
@@ -333,7 +334,7 @@ func (c *ClaimWhy) next() string {
 func Release(c *ClaimWhy, now time.Time) string {
 	deletion := "it is removed at once"
 	if keeping := c.keepingDeleted(); len(keeping) > 0 {
-		deletion = "no new pod can start on it, and it stays until these are gone: " + few(keeping)
+		deletion = "no new pod can start on it, and it stays until these are gone: " + page.Few(keeping)
 	}
 	effects := []string{
 		fmt.Sprintf("write %s=%s on the PVC: a DELETE is no longer refused", pvc.ReleaseAnnotation, c.UID),
@@ -342,22 +343,22 @@ func Release(c *ClaimWhy, now time.Time) string {
 	for _, line := range c.Then {
 		effects = append(effects, "once it is gone: "+line)
 	}
-	return textOf(now, func(p *page) {
+	return page.TextOf(now, func(p *page.Page) {
 		c.head(p)
 		c.holders(p)
-		p.section("THIS WILL", effects...)
+		p.Section("THIS WILL", effects...)
 		if c.Volume != nil && c.Volume.Standing == volumeBound && c.Volume.ReclaimPolicy == string(corev1.PersistentVolumeReclaimDelete) {
-			p.section("To keep the data, before anything else:", "    "+pvc.RetainCommand(c.Volume.Name))
+			p.Section("To keep the data, before anything else:", "    "+pvc.RetainCommand(c.Volume.Name))
 		}
 	})
 }
 
 // ReleaseOfNamespace returns the same for a namespace.
 func ReleaseOfNamespace(n client.Object) string {
-	return textOf(time.Time{}, func(p *page) {
-		p.linef("namespace/%[1]s has PVCs in use: %[2]s. Their holders: kubectl lockstep why pvc -n %[1]s",
+	return page.TextOf(time.Time{}, func(p *page.Page) {
+		p.Linef("namespace/%[1]s has PVCs in use: %[2]s. Their holders: kubectl lockstep why pvc -n %[1]s",
 			n.GetName(), n.GetAnnotations()[pvc.HeldClaimsAnnotation])
-		p.section("THIS WILL",
+		p.Section("THIS WILL",
 			fmt.Sprintf("write %s=%s on the namespace: a DELETE is no longer refused", pvc.ReleaseAnnotation, n.GetUID()),
 			"delete nothing; a DELETE by any user then deletes all in it, PVCs in use included")
 	})

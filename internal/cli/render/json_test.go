@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/cli/diff"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
@@ -54,7 +55,7 @@ func TestFieldsForPrograms(t *testing.T) {
 	history.Set.Set.Spec.LeaderWorkerTemplate.WorkerTemplate = template("image:4")
 	broken.Data.Raw = []byte("{")
 	text := expect.Value(os.ReadFile("testdata/fields.txt"))(t)
-	for name, reports := range map[string][]Report{
+	for name, reports := range map[string][]page.Report{
 		"SetStatus":  {Status(status)},
 		"SetPlan":    {Plan(planned())},
 		"SetHistory": {History(history, append(revisions(), broken))},

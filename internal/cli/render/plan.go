@@ -10,6 +10,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
@@ -87,7 +88,7 @@ type SetPlanList struct {
 // Plan returns the plan of a survey.
 func Plan(s clilws.Survey) *SetPlan {
 	set := s.Set.Set
-	plan := &SetPlan{TypeMeta: kind("SetPlan"), Namespace: set.Namespace, Name: set.Name, UID: set.UID, Exists: set.UID != "", Unattended: unattended(s)}
+	plan := &SetPlan{TypeMeta: page.Kind("SetPlan"), Namespace: set.Namespace, Name: set.Name, UID: set.UID, Exists: set.UID != "", Unattended: unattended(s)}
 	plan.add(s, nil, s.Plan)
 	for _, g := range s.Groups {
 		plan.add(s, &g, g.Plan)
@@ -118,7 +119,7 @@ func others(status *SetStatus) []Part {
 
 // NewPlanList returns a list without plans.
 func NewPlanList() *SetPlanList {
-	return &SetPlanList{TypeMeta: kind("SetPlanList"), Items: []SetPlan{}}
+	return &SetPlanList{TypeMeta: page.Kind("SetPlanList"), Items: []SetPlan{}}
 }
 
 func (p *SetPlan) add(s clilws.Survey, group *clilws.Group, plan lws.Plan) {
@@ -164,8 +165,8 @@ func actionOf(a action.Action) Action {
 	return shown
 }
 
-// write writes the plan as an indented list.
-func (p *SetPlan) write(to *page) {
+// Write writes the plan as an indented list.
+func (p *SetPlan) Write(to *page.Page) {
 	state := ""
 	if p.File != "" {
 		state = ", if " + p.File + " were applied now"
@@ -173,62 +174,62 @@ func (p *SetPlan) write(to *page) {
 	if !p.Exists {
 		state += " (no such set yet)"
 	}
-	to.linef("%s in namespace %s%s:", p.Name, p.Namespace, state)
+	to.Linef("%s in namespace %s%s:", p.Name, p.Namespace, state)
 	if p.Unattended != nil {
-		to.linef("%s (%s)", p.Unattended.Message, p.Unattended.Reason)
+		to.Linef("%s (%s)", p.Unattended.Message, p.Unattended.Reason)
 	}
 	for _, warning := range p.Warnings {
-		to.linef("warning: %s", warning)
+		to.Linef("warning: %s", warning)
 	}
 	if p.InStep {
-		to.linef("in step: nothing to do")
+		to.Linef("in step: nothing to do")
 	}
 	for _, part := range p.Parts {
-		part.write(to)
+		part.Write(to)
 	}
 }
 
-// write writes one plan after the other.
-func (l *SetPlanList) write(to *page) {
+// Write writes one plan after the other.
+func (l *SetPlanList) Write(to *page.Page) {
 	for i := range l.Items {
 		if i > 0 {
-			to.gap()
+			to.Gap()
 		}
-		l.Items[i].write(to)
+		l.Items[i].Write(to)
 	}
 }
 
-func (p Part) write(to *page) {
+func (p Part) Write(to *page.Page) {
 	switch {
 	case p.Group == nil:
-		to.linef("the set")
+		to.Linef("the set")
 	case p.Key != "":
-		to.linef("group %s", p.Key)
+		to.Linef("group %s", p.Key)
 	case p.LastGroup > 0:
-		to.linef("groups %d-%d", *p.Group, p.LastGroup)
+		to.Linef("groups %d-%d", *p.Group, p.LastGroup)
 	default:
-		to.linef("group %d", *p.Group)
+		to.Linef("group %d", *p.Group)
 	}
 	for _, a := range p.Actions {
 		verb := a.Verb
 		if verb == "status" {
 			verb = "write the status of"
 		}
-		to.linef("  %s %s", verb, a.Object)
-		to.linef("      because %s (%s)", a.Message, a.Reason)
+		to.Linef("  %s %s", verb, a.Object)
+		to.Linef("      because %s (%s)", a.Message, a.Reason)
 		if needs := a.Preconditions.needs(); len(needs) > 0 {
-			to.linef("      only if %s", strings.Join(needs, ", "))
+			to.Linef("      only if %s", strings.Join(needs, ", "))
 		}
 		if a.After {
-			to.linef("      once the objects above are gone")
+			to.Linef("      once the objects above are gone")
 		}
 	}
 	for _, w := range p.Waits {
 		again := ""
 		if w.Until != nil {
-			again = fmt.Sprintf(", checks again in %s at the latest", max(w.Until.Sub(to.now), 0).Round(time.Second))
+			again = fmt.Sprintf(", checks again in %s at the latest", max(w.Until.Sub(to.Now), 0).Round(time.Second))
 		}
-		to.linef("  wait: %s (%s)%s", w.Message, w.Reason, again)
+		to.Linef("  wait: %s (%s)%s", w.Message, w.Reason, again)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/diff"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/undo"
@@ -38,7 +39,7 @@ func RolloutOf(s clilws.Survey) Rollout {
 	if observed(s) {
 		r.Number = numberOf(s, s.Standing.Key)
 	}
-	if r.Message = plain(nextWait(s)); r.Message == "" {
+	if r.Message = page.Plain(nextWait(s)); r.Message == "" {
 		r.Done, r.Message = true, done(s, r.Number)
 	}
 	if s.Unattended != nil {
@@ -74,7 +75,7 @@ func nextWait(s clilws.Survey) string {
 
 func standingWait(s clilws.Survey) string {
 	set, standing := s.Set.Set, s.Standing
-	target := counted(int(standing.Target), "group")
+	target := page.Counted(int(standing.Target), "group")
 	switch {
 	case !observed(s):
 		return fmt.Sprintf("waiting for the operator to observe generation %d of %s", set.Generation, set.Name)
@@ -89,7 +90,7 @@ func standingWait(s clilws.Survey) string {
 	case standing.TargetReady < standing.Target:
 		return fmt.Sprintf("waiting for %d of %s to be ready", standing.Target-standing.TargetReady, target)
 	case standing.Surge > 0:
-		return fmt.Sprintf("waiting for %s to be deleted", counted(int(standing.Surge), "surge group"))
+		return fmt.Sprintf("waiting for %s to be deleted", page.Counted(int(standing.Surge), "surge group"))
 	}
 	return ""
 }
@@ -110,10 +111,10 @@ func done(s clilws.Survey, number int64) string {
 	set := s.Set.Set
 	if s.Standing.Target < workload.Replicas(set) {
 		return fmt.Sprintf("partitioned roll out complete: %s of leaderworkerset %q have been updated, %d are kept below the partition",
-			counted(int(s.Standing.Target), "group"), set.Name, workload.Replicas(set)-s.Standing.Target)
+			page.Counted(int(s.Standing.Target), "group"), set.Name, workload.Replicas(set)-s.Standing.Target)
 	}
 	return fmt.Sprintf("leaderworkerset %q successfully rolled out: %s at revision %s",
-		set.Name, counted(int(workload.Replicas(set)), "group"), revision.Title(number, s.Standing.Key))
+		set.Name, page.Counted(int(workload.Replicas(set)), "group"), revision.Title(number, s.Standing.Key))
 }
 
 // SetHistory is what "rollout history -o json" prints.
@@ -154,7 +155,7 @@ type Revision struct {
 // History returns the history of a set from its revisions by rising number.
 func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistory {
 	set := s.Set.Set
-	h := &SetHistory{TypeMeta: kind("SetHistory"), Namespace: set.Namespace, Name: set.Name, Paused: lws.Paused(set), Revisions: []Revision{}}
+	h := &SetHistory{TypeMeta: page.Kind("SetHistory"), Namespace: set.Namespace, Name: set.Name, Paused: lws.Paused(set), Revisions: []Revision{}}
 	var before, current map[string]any
 	for _, stored := range revisions {
 		r := revisionOf(s, stored)
@@ -185,22 +186,22 @@ func revisionOf(s clilws.Survey, stored *appsv1.ControllerRevision) Revision {
 	}
 }
 
-// write writes the history as a table.
-func (h *SetHistory) write(p *page) {
+// Write writes the history as a table.
+func (h *SetHistory) Write(p *page.Page) {
 	paused := ""
 	if h.Paused {
 		paused = ", rollout paused"
 	}
-	p.linef("leaderworkerset %s in namespace %s: %s%s", h.Name, h.Namespace, counted(len(h.Revisions), "revision"), paused)
-	var rows []row
+	p.Linef("leaderworkerset %s in namespace %s: %s%s", h.Name, h.Namespace, page.Counted(len(h.Revisions), "revision"), paused)
+	var rows []page.Row
 	for _, r := range h.Revisions {
 		number := revision.Title(r.Number, r.Key)
 		if r.Current {
 			number += " (current)"
 		}
-		rows = append(rows, row{number, r.Groups, p.age(&r.CreatedAt), r.Cause})
+		rows = append(rows, page.Row{number, r.Groups, p.Age(&r.CreatedAt), r.Cause})
 	}
-	p.table(row{"REVISION", "GROUPS", "AGE", "CHANGE-CAUSE"}, rows)
+	p.Table(page.Row{"REVISION", "GROUPS", "AGE", "CHANGE-CAUSE"}, rows)
 }
 
 // Live stands for the set's spec in place of a revision's number.

@@ -14,6 +14,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
@@ -139,7 +140,7 @@ type GroupFailure struct {
 func Status(s clilws.Survey) *SetStatus {
 	set := s.Set.Set
 	return &SetStatus{
-		TypeMeta:  kind("SetStatus"),
+		TypeMeta:  page.Kind("SetStatus"),
 		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
 		CreatedAt: set.CreationTimestamp, DeletedAt: deletedAt(set),
 		Desired: workload.Replicas(set), Size: workload.Size(set),
@@ -275,8 +276,8 @@ func timeOf(at time.Time) *metav1.Time {
 	return &metav1.Time{Time: at}
 }
 
-// write writes the status as tables.
-func (s *SetStatus) write(p *page) {
+// Write writes the status as tables.
+func (s *SetStatus) Write(p *page.Page) {
 	s.header(p)
 	s.conditions(p)
 	s.waits(p)
@@ -286,34 +287,34 @@ func (s *SetStatus) write(p *page) {
 	s.previous(p)
 }
 
-func (s *SetStatus) header(p *page) {
-	p.linef("%s in namespace %s: %d of %d groups ready, %d up to date, %s each",
-		s.Name, s.Namespace, s.Ready, s.Desired, s.UpToDate, counted(int(s.Size), "pod"))
+func (s *SetStatus) header(p *page.Page) {
+	p.Linef("%s in namespace %s: %d of %d groups ready, %d up to date, %s each",
+		s.Name, s.Namespace, s.Ready, s.Desired, s.UpToDate, page.Counted(int(s.Size), "pod"))
 	state := ""
 	if s.Paused {
 		state = ", rollout paused"
 	}
 	if s.DeletedAt != nil {
-		state += ", being deleted for " + p.age(s.DeletedAt)
+		state += ", being deleted for " + p.Age(s.DeletedAt)
 	}
-	p.linef("revision %s, set created %s ago%s", dash(revision.Title(s.RevisionNumber, s.Revision)), p.age(&s.CreatedAt), state)
+	p.Linef("revision %s, set created %s ago%s", page.Dash(revision.Title(s.RevisionNumber, s.Revision)), p.Age(&s.CreatedAt), state)
 	if s.Disruption != nil {
-		p.linef("evictions: %s", s.Disruption.Why)
+		p.Linef("evictions: %s", s.Disruption.Why)
 	}
 	if s.Unattended != nil {
-		p.linef("%s (%s)", s.Unattended.Message, s.Unattended.Reason)
+		p.Linef("%s (%s)", s.Unattended.Message, s.Unattended.Reason)
 	}
 	if s.Due > 0 {
-		p.linef("the operator has %s yet to make; see: kubectl lockstep plan %s -n %s", counted(s.Due, "write"), s.Name, s.Namespace)
+		p.Linef("the operator has %s yet to make; see: kubectl lockstep plan %s -n %s", page.Counted(s.Due, "write"), s.Name, s.Namespace)
 	}
 }
 
-func (s *SetStatus) conditions(p *page) {
+func (s *SetStatus) conditions(p *page.Page) {
 	if len(s.Conditions) == 0 {
-		p.gap()
-		p.linef("no conditions yet: no operator has reconciled this set")
+		p.Gap()
+		p.Linef("no conditions yet: no operator has reconciled this set")
 	}
-	var rows []row
+	var rows []page.Row
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionUnknown, metav1.ConditionFalse} {
 		for _, c := range s.Conditions {
 			message := c.Message
@@ -321,30 +322,30 @@ func (s *SetStatus) conditions(p *page) {
 				message = "" // the API keeps the one of when it was true
 			}
 			if c.Status == status {
-				rows = append(rows, row{c.Type, c.Status, p.age(&c.LastTransitionTime), c.Reason, message})
+				rows = append(rows, page.Row{c.Type, c.Status, p.Age(&c.LastTransitionTime), c.Reason, message})
 			}
 		}
 	}
-	p.table(row{"CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"}, rows)
+	p.Table(page.Row{"CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"}, rows)
 }
 
 // waits lists the waits that no condition shows.
-func (s *SetStatus) waits(p *page) {
+func (s *SetStatus) waits(p *page.Page) {
 	isNew := func(w Wait) bool {
 		return !slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue && c.Message == w.Message })
 	}
 	for i, w := range only(s.Waiting, isNew) {
 		if i == 0 {
-			p.gap()
+			p.Gap()
 		}
-		p.linef("waiting: %s (%s)", w.Message, w.Reason)
+		p.Linef("waiting: %s (%s)", w.Message, w.Reason)
 	}
 }
 
-func (s *SetStatus) groups(p *page) {
-	var rows []row
+func (s *SetStatus) groups(p *page.Page) {
+	var rows []page.Row
 	for _, g := range s.Groups {
-		index, runs := g.name(), dash(revision.Title(g.RevisionNumber, g.Revision))
+		index, runs := g.name(), page.Dash(revision.Title(g.RevisionNumber, g.Revision))
 		if !g.Wanted {
 			index += " (surplus)"
 		}
@@ -355,10 +356,10 @@ func (s *SetStatus) groups(p *page) {
 		for _, w := range g.Waiting {
 			waiting = append(waiting, w.Message)
 		}
-		rows = append(rows, row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), runs, terminal.Few(g.Nodes, 1), p.age(g.CreatedAt),
+		rows = append(rows, page.Row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), runs, terminal.Few(g.Nodes, 1), p.Age(g.CreatedAt),
 			g.Restarts, strings.Join(waiting, "; ")})
 	}
-	p.table(row{"GROUP", "READY", "REVISION", "NODES", "AGE", "CONTAINER RESTARTS", "WAITING FOR"}, rows)
+	p.Table(page.Row{"GROUP", "READY", "REVISION", "NODES", "AGE", "CONTAINER RESTARTS", "WAITING FOR"}, rows)
 }
 
 // name returns the index or the key of a group, or the range of several.
@@ -370,8 +371,8 @@ func (g GroupStatus) name() string {
 }
 
 // failures lists the failed pods of each group, the latest first.
-func (s *SetStatus) failures(p *page) {
-	var rows []row
+func (s *SetStatus) failures(p *page.Page) {
+	var rows []page.Row
 	for _, g := range s.Groups {
 		if g.Failed == nil {
 			continue
@@ -381,28 +382,28 @@ func (s *SetStatus) failures(p *page) {
 			pods = []lwsv1.PodFailure{{At: g.Failed.At}}
 		}
 		for _, f := range slices.Backward(pods) {
-			rows = append(rows, row{g.name(), f.Pod, p.age(&f.At) + " ago", g.Failed.Count, f.Node, reasonOf(f)})
+			rows = append(rows, page.Row{g.name(), f.Pod, p.Age(&f.At) + " ago", g.Failed.Count, f.Node, reasonOf(f)})
 		}
 	}
-	p.table(row{"GROUP", "FAILED POD", "WHEN", "IN A ROW", "NODE", "WHY"}, rows)
+	p.Table(page.Row{"GROUP", "FAILED POD", "WHEN", "IN A ROW", "NODE", "WHY"}, rows)
 }
 
 // containers shows what the failed containers of each group left.
-func (s *SetStatus) containers(p *page) {
+func (s *SetStatus) containers(p *page.Page) {
 	for _, g := range s.Groups {
 		if g.Failed == nil {
 			continue
 		}
 		var lines []string
 		for _, c := range g.Failed.Containers {
-			lines = append(lines, fmt.Sprintf("pod %s, container %s: %s (exit code %d), %s ago", c.Pod, c.Name, dash(c.Reason), c.ExitCode, p.age(&c.At)))
+			lines = append(lines, fmt.Sprintf("pod %s, container %s: %s (exit code %d), %s ago", c.Pod, c.Name, page.Dash(c.Reason), c.ExitCode, p.Age(&c.At)))
 			lines = append(lines, quoted("", c.Message)...)
 			lines = append(lines, quoted("  log:", c.Log)...)
 			if c.LogUnread != "" {
 				lines = append(lines, "  log not read: "+c.LogUnread)
 			}
 		}
-		p.section(fmt.Sprintf("CONTAINERS THAT FAILED WITH GROUP %s", g.name()), lines...)
+		p.Section(fmt.Sprintf("CONTAINERS THAT FAILED WITH GROUP %s", g.name()), lines...)
 	}
 }
 
@@ -435,16 +436,14 @@ func reasonOf(f lwsv1.PodFailure) string {
 }
 
 // previous lists objects of previous incarnations, which no count includes.
-func (s *SetStatus) previous(p *page) {
+func (s *SetStatus) previous(p *page.Page) {
 	all := slices.Clone(s.Previous)
 	for _, g := range s.Groups {
 		all = append(all, g.Previous...)
 	}
-	var rows []row
+	var rows []page.Row
 	for _, o := range all {
-		rows = append(rows, row{strings.ToLower(o.Kind) + " " + o.Name, p.age(o.DeletedAt), o.Node, strings.Join(o.Finalizers, ",")})
+		rows = append(rows, page.Row{strings.ToLower(o.Kind) + " " + o.Name, p.Age(o.DeletedAt), o.Node, strings.Join(o.Finalizers, ",")})
 	}
-	p.table(row{"PREVIOUS (NOT COUNTED)", "DELETED", "NODE", "FINALIZERS"}, rows)
+	p.Table(page.Row{"PREVIOUS (NOT COUNTED)", "DELETED", "NODE", "FINALIZERS"}, rows)
 }
-
-func dash(text string) string { return cmp.Or(text, "-") }

@@ -13,6 +13,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
@@ -107,7 +108,7 @@ func TestTextOfStatus(t *testing.T) {
 		if tt.edit != nil {
 			tt.edit(&tt.survey)
 		}
-		says(t, Text(Status(tt.survey), now), tt.lacks, tt.has...)
+		says(t, page.Text(Status(tt.survey), now), tt.lacks, tt.has...)
 	}
 }
 
@@ -131,8 +132,8 @@ func TestBothNamesOfARevision(t *testing.T) {
 	s := twoGroups()
 	s.Set.Revisions.Owned = revisions()
 	s.Set.Set.Status.ObservedGeneration, s.Standing.Target, s.Standing.TargetUpdated, s.Standing.TargetReady = s.Set.Set.Generation, 2, 2, 2
-	says(t, Text(Status(s), now), "", "\nrevision 2 ("+key+"), set created", "\n0 1/1 2 ("+key+") ", "\n1 1/1 1 (older) (old) ")
-	says(t, Text(History(s, revisions()), now), "", "\n1 (older) 1 ", "\n2 ("+key+") (current) 1 ")
+	says(t, page.Text(Status(s), now), "", "\nrevision 2 ("+key+"), set created", "\n0 1/1 2 ("+key+") ", "\n1 1/1 1 (older) (old) ")
+	says(t, page.Text(History(s, revisions()), now), "", "\n1 (older) 1 ", "\n2 ("+key+") (current) 1 ")
 	says(t, RolloutOf(s).Message, "", "at revision 2 ("+key+")")
 	says(t, Same(s.Set.Set, revisions(), Comparison{From: 1, To: Live}), "", "revision 1 (older)")
 	if diff, err := Compare(s.Set.Set, revisions(), Comparison{From: 1, To: 2}); err != nil {
@@ -167,7 +168,7 @@ func TestAPlanNamesTheVersionOfAWrite(t *testing.T) {
 
 func TestTextOfPlansAndHistories(t *testing.T) {
 	for name, tt := range map[string]struct {
-		report Report
+		report page.Report
 		has    []string
 		lacks  string
 	}{
@@ -185,7 +186,7 @@ func TestTextOfPlansAndHistories(t *testing.T) {
 		"nothing to do":                {Plan(newSurvey(1, 2)), []string{"in step"}, "the set"},
 		"history":                      {History(twoGroups(), revisions()), []string{"2 revisions", "\nREVISION GROUPS AGE CHANGE-CAUSE\n1 (older) 1 9h -\n2 (7bdcf6cbd6) (current) 1 8h a better image\n"}, "paused"},
 	} {
-		t.Run(name, func(t *testing.T) { says(t, Text(tt.report, now), tt.lacks, tt.has...) })
+		t.Run(name, func(t *testing.T) { says(t, page.Text(tt.report, now), tt.lacks, tt.has...) })
 	}
 	_, err := Compare(twoGroups().Set.Set, revisions(), Comparison{From: 5})
 	expect.That(t, err != nil && strings.HasSuffix(err.Error(), ": 1, 2"), "got %v", err)
@@ -214,7 +215,7 @@ const (
 )
 
 func TestTextOfPVCs(t *testing.T) {
-	why := func(f *clipvc.Found) string { return Text(Claim(f), now) }
+	why := func(f *clipvc.Found) string { return page.Text(Claim(f), now) }
 	refused := Claim(heldClaim())
 	refused.Deletion = &Deletion{Outcome: Refused, Message: "in use"}
 	overview := func(found ...*clipvc.Found) string {
@@ -222,7 +223,7 @@ func TestTextOfPVCs(t *testing.T) {
 		for _, f := range found {
 			all = append(all, Claim(f))
 		}
-		return Text(Overview(all), now)
+		return page.Text(Overview(all), now)
 	}
 	elsewhere := foundClaim()
 	elsewhere.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "prod", Name: "data-db-0", UID: "u-before"}
@@ -242,7 +243,7 @@ func TestTextOfPVCs(t *testing.T) {
 			"a DELETE is refused", "RayCluster/x", "kubectl delete pod db-0 -n prod",
 			"kubectl lockstep release pvc/data-db-0 -n prod", "confirmed this 60m ago",
 		}, taint},
-		"deletion refused":               {Text(refused, now), []string{"refused: in use"}, "accepted"},
+		"deletion refused":               {page.Text(refused, now), []string{"refused: in use"}, "accepted"},
 		"free":                           {why(freeClaim()), []string{"is not in use"}, "TO FREE IT"},
 		"volume of another PVC":          {why(elsewhere), []string{"volume pv-1, not bound to this PVC"}, "Retain"},
 		"release":                        {Release(Claim(heldClaim()), now), []string{pvc.ReleaseAnnotation + "=u-claim", "delete nothing", "gone: Pod/db-0; this", retain}, ""},
@@ -260,7 +261,7 @@ func TestTextOfPVCs(t *testing.T) {
 func TestTextHasNoControlCharacters(t *testing.T) {
 	const control = "red \x1b[31m\u009b2Jand\ttwo\nlines\r\v\f"
 	wait := []Wait{{Message: control}}
-	for name, report := range map[string]Report{
+	for name, report := range map[string]page.Report{
 		"history": &SetHistory{Revisions: []Revision{{Number: 1, Cause: control}}},
 		"waiting": &SetStatus{Waiting: wait},
 		"group":   &SetStatus{Groups: []GroupStatus{{Wanted: true, Waiting: wait}}},
@@ -268,7 +269,7 @@ func TestTextHasNoControlCharacters(t *testing.T) {
 		"plan":    &SetPlan{Parts: []Part{{Waits: wait}}},
 		"PVC":     &ClaimWhy{Explanation: pvc.Explanation{Notes: []string{control}}},
 	} {
-		text := Text(report, now)
+		text := page.Text(report, now)
 		if !strings.Contains(text, "and two lines") || strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0) }) {
 			t.Errorf("%s: got %q", name, text)
 		}
@@ -355,8 +356,8 @@ func TestTextCostsWhatExists(t *testing.T) {
 			s := survey(n)
 			return testing.AllocsPerRun(2, func() {
 				s.Standing.States[lws.GroupStarting] = n
-				for _, report := range []Report{Status(s), Plan(s)} {
-					text := Text(report, now)
+				for _, report := range []page.Report{Status(s), Plan(s)} {
+					text := page.Text(report, now)
 					expect.That(t, len(text) <= 20_000, "%s: %d bytes", name, len(text))
 				}
 			})

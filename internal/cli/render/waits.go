@@ -12,6 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -167,10 +168,10 @@ func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 		all = append(all, refused(s, sts, missing...)...)
 	}
 	if len(unscheduled) > 0 {
-		all = append(all, waitf(CodeNotScheduled, "%s not scheduled: %s%s", counted(len(unscheduled), "pod"), few(unscheduled), message))
+		all = append(all, waitf(CodeNotScheduled, "%s not scheduled: %s%s", page.Counted(len(unscheduled), "pod"), page.Few(unscheduled), message))
 	}
 	if len(unready) > 0 {
-		all = append(all, waitf(CodeNotReady, "%s not ready: %s", counted(len(unready), "pod"), few(unready)))
+		all = append(all, waitf(CodeNotReady, "%s not ready: %s", page.Counted(len(unready), "pod"), page.Few(unready)))
 	}
 	if len(all) == 0 && sts != nil {
 		all = append(all, waitf(CodeNotReported, "statefulset %s has not reported its workers available yet", sts.Name))
@@ -192,7 +193,7 @@ func schedulerSays(pod *corev1.Pod) string {
 		}
 	}
 	if len(gates) > 0 {
-		return fmt.Sprintf(": %s the scheduling gate%s %s", why, "s"[:min(len(gates)-1, 1)], few(gates))
+		return fmt.Sprintf(": %s the scheduling gate%s %s", why, "s"[:min(len(gates)-1, 1)], page.Few(gates))
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
@@ -232,7 +233,7 @@ func podsOf(g clilws.Group) []*corev1.Pod {
 // firstMissing returns the names of the first workers that the pods of a group lack.
 func firstMissing(g clilws.Group, pods []*corev1.Pod) (names []string) {
 	next := 1
-	for index := 1; len(names) < min(namedAtMost, int(sizeOf(g))-len(pods)); index++ {
+	for index := 1; len(names) < min(page.NamedAtMost, int(sizeOf(g))-len(pods)); index++ {
 		if next < len(pods) && identity.Ordinal(pods[next].Name) == index {
 			next++
 			continue

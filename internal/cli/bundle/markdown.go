@@ -24,7 +24,7 @@ const (
 
 // page is report.md. Everything that was read passes through the redactor.
 func (c *collector) page(left []string) string {
-	p := &page{text: c.redactor.Text}
+	p := &markdown{text: c.redactor.Text}
 	p.line("# Report of a problem with Lockstep\n")
 	p.line("`%s` wrote this at %s.", p.text(c.Command), c.moment.UTC().Format(time.RFC3339))
 	p.line("Values that may be secret are tokens; equal values have equal tokens.")
@@ -47,16 +47,16 @@ func (c *collector) page(left []string) string {
 	return p.String()
 }
 
-// page is a text in Markdown.
-type page struct {
+// markdown is a text in Markdown.
+type markdown struct {
 	strings.Builder
 	text func(string) string
 }
 
-func (p *page) line(format string, values ...any) { fmt.Fprintf(p, format+"\n", values...) }
+func (p *markdown) line(format string, values ...any) { fmt.Fprintf(p, format+"\n", values...) }
 
 // row is a row of a table. A cell has one line.
-func (p *page) row(cells ...any) {
+func (p *markdown) row(cells ...any) {
 	for _, cell := range cells {
 		text := strings.Join(strings.Fields(strings.ReplaceAll(fmt.Sprint(cell), "|", "/")), " ")
 		p.WriteString("| " + p.text(text) + " ")
@@ -64,18 +64,18 @@ func (p *page) row(cells ...any) {
 	p.WriteString("|\n")
 }
 
-func (p *page) head(cells ...string) {
+func (p *markdown) head(cells ...string) {
 	p.line("| %s |\n|%s", strings.Join(cells, " | "), strings.Repeat(" --- |", len(cells)))
 }
 
-func (p *page) block(text string) {
+func (p *markdown) block(text string) {
 	if len(text) > shownBytes {
 		text = text[:shownBytes] + "\n(the file has the rest)\n"
 	}
 	p.line("```\n%s```\n", strings.ReplaceAll(p.text(text), "```", "'''"))
 }
 
-func (c *collector) versions(p *page) {
+func (c *collector) versions(p *markdown) {
 	p.line("## Versions\n")
 	p.head("what", "version")
 	kubernetes := unknown
@@ -94,7 +94,7 @@ func (c *collector) versions(p *page) {
 	p.line("")
 }
 
-func (c *collector) configuration(p *page) {
+func (c *collector) configuration(p *markdown) {
 	for _, object := range c.objects {
 		if found, ok := object.(*corev1.ConfigMap); ok && found.Name == v1alpha1.InstalledName {
 			p.line("## Configuration\n")
@@ -105,7 +105,7 @@ func (c *collector) configuration(p *page) {
 }
 
 // nodes counts the nodes of each sort on which pods of the report run.
-func (c *collector) nodes(p *page) {
+func (c *collector) nodes(p *markdown) {
 	sorts := map[string]int{}
 	for _, object := range c.objects {
 		if node, ok := object.(*corev1.Node); ok {
@@ -137,7 +137,7 @@ func accelerators(node *corev1.Node) string {
 	return strings.Join(found, ", ")
 }
 
-func (c *collector) outputs(p *page) {
+func (c *collector) outputs(p *markdown) {
 	p.line("## Status, plan and why\n")
 	for _, f := range c.seen[:min(len(c.seen), outputsShown)] {
 		p.line("### %s\n", p.text(f.name))
@@ -145,7 +145,7 @@ func (c *collector) outputs(p *page) {
 	}
 }
 
-func (c *collector) lastEvents(p *page) {
+func (c *collector) lastEvents(p *markdown) {
 	p.line("## Events\n")
 	p.head("last", "times", "type", "object", "reason", "message")
 	for _, e := range c.events[max(0, len(c.events)-eventsShown):] {
