@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"lockstep.dev/lockstep/internal/cli/fleet"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -16,11 +17,20 @@ import (
 
 func (o *options) statusCommand() *cobra.Command {
 	var watch bool
+	var asked fleet.Question
 	cmd := describe("status")
-	out := o.addOutput(cmd)
+	out := o.addOutput(cmd, fleet.Formats...)
 	addWatch(cmd, &watch)
+	asked.AddFlags(cmd.Flags())
 	o.completeNames(cmd, 1, sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		asked.Format = *out.format.OutputFormat
+		if _, err := asked.Selector(len(args) > 0); err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			return o.fleet(cmd.Context(), out, watch, asked)
+		}
 		return o.about(cmd, args, out, watch, func(s lws.Survey) page.Report { return render.Status(s) })
 	}
 	return cmd
@@ -41,27 +51,20 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 		return err
 	}
 	key := session.key(names[0])
-	if watch {
-		seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
-		return out.watch(cmd.Context(), session.Session, gone, func() (page.Report, error) {
-			found, err := session.Set(cmd.Context(), key, o.now())
-			switch {
-			case apierrors.IsNotFound(err) && seen:
-				return nil, nil
-			case apierrors.IsNotFound(err):
-				return nil, noSuch("leaderworkerset", key)
-			case err != nil:
-				return nil, session.explain(err, readSets)
-			}
-			seen = true
-			return report(found), nil
-		})
-	}
-	found, err := session.survey(cmd.Context(), key)
-	if err != nil {
-		return err
-	}
-	return out.print(report(found))
+	seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
+	return out.show(cmd.Context(), session.Session, watch, gone, func() (page.Report, error) {
+		found, err := session.Set(cmd.Context(), key, o.now())
+		switch {
+		case apierrors.IsNotFound(err) && seen:
+			return nil, nil
+		case apierrors.IsNotFound(err):
+			return nil, noSuch("leaderworkerset", key)
+		case err != nil:
+			return nil, session.explain(err, readSets)
+		}
+		seen = true
+		return report(found), nil
+	})
 }
 
 func (o *options) planCommand() *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +27,8 @@ type output struct {
 	printer printers.ResourcePrinter // nil for a table
 }
 
-// addOutput adds --output and --template to a command. They are read before it runs.
-func (opts *options) addOutput(cmd *cobra.Command) *output {
+// addOutput adds --output and --template to a command. They are read before it runs. A command writes texts of its own.
+func (opts *options) addOutput(cmd *cobra.Command, texts ...string) *output {
 	format := table
 	o := &output{options: opts, format: &genericclioptions.PrintFlags{
 		JSONYamlPrintFlags:   genericclioptions.NewJSONYamlPrintFlags(),
@@ -35,11 +36,12 @@ func (opts *options) addOutput(cmd *cobra.Command) *output {
 		OutputFormat:         &format,
 	}}
 	o.format.TemplatePrinterFlags.AddFlags(cmd)
-	formats := append([]string{table, "json", "yaml"}, o.format.TemplatePrinterFlags.AllowedFormats()...)
+	texts = append(texts, table)
+	formats := slices.Concat(texts, []string{"json", "yaml"}, o.format.TemplatePrinterFlags.AllowedFormats())
 	cmd.Flags().StringVarP(&format, "output", "o", format, "output format: "+strings.Join(formats, ", "))
 	o.format.OutputFlagSpecified = func() bool { return cmd.Flags().Changed("output") }
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
-		if format == table && *o.format.TemplatePrinterFlags.TemplateArgument == "" {
+		if slices.Contains(texts, format) && *o.format.TemplatePrinterFlags.TemplateArgument == "" {
 			return nil
 		}
 		if o.printer, err = o.format.ToPrinter(); err != nil {
@@ -99,6 +101,18 @@ func (o *output) print(all ...page.Report) error {
 	return nil
 }
 
+// show prints what see returns, or with watch every change of it.
+func (o *output) show(ctx context.Context, session *lws.Session, watch bool, gone string, see func() (page.Report, error)) error {
+	if watch {
+		return o.watch(ctx, session, gone, see)
+	}
+	r, err := see()
+	if err != nil {
+		return err
+	}
+	return o.print(r)
+}
+
 // watch prints what see returns, again every second until ctx ends: in place on a terminal, and
 // elsewhere unless only ages changed. A value that is nil is gone.
 func (o *output) watch(ctx context.Context, session *lws.Session, gone string, see func() (page.Report, error)) error {
@@ -120,7 +134,7 @@ func (o *output) watch(ctx context.Context, session *lws.Session, gone string, s
 			return err
 		case inPlace:
 			fmt.Fprint(o.stdout, "\x1b[H\x1b[J")
-			fmt.Fprint(o.stream(), text)
+			fmt.Fprint(o.stream(), terminal.Fit(o.stdout, text))
 		case ageless != last && last != "":
 			text = o.between() + text
 			fallthrough

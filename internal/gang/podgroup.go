@@ -131,6 +131,21 @@ func Resources(leader, worker *corev1.PodTemplateSpec, size int32) corev1.Resour
 	return total
 }
 
+// Accelerators returns the extended resources among requests. It changes these.
+func Accelerators(requests corev1.ResourceList) corev1.ResourceList {
+	maps.DeleteFunc(requests, isNative)
+	return requests
+}
+
+// AcceleratorsOf returns the extended resources that a pod requests.
+func AcceleratorsOf(pod *corev1.Pod) corev1.ResourceList {
+	return Accelerators(podrequests.PodRequests(pod, podrequests.PodResourcesOptions{}))
+}
+
+func isNative(name corev1.ResourceName, _ resource.Quantity) bool {
+	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+}
+
 // requests returns the requests of a pod of the template, as the scheduler counts them.
 func requests(template *corev1.PodTemplateSpec) corev1.ResourceList {
 	spec := template.Spec.DeepCopy()

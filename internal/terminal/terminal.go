@@ -66,3 +66,47 @@ func Is(stream io.Writer) bool {
 	file, isFile := stream.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))
 }
+
+// Fit cuts a text to the screen of a terminal, so that it does not scroll. The last line says how many lines are hidden.
+func Fit(stream io.Writer, text string) string {
+	if file, isFile := stream.(*os.File); isFile {
+		if width, height, err := term.GetSize(int(file.Fd())); err == nil && width > 0 && height > 0 {
+			return fit(text, width, height)
+		}
+	}
+	return text
+}
+
+// fit leaves the last row of the screen to the cursor.
+func fit(text string, width, height int) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if room := max(height-1, 1); len(lines) > room {
+		hidden := len(lines) - room + 1
+		lines = append(lines[:room-1], fmt.Sprintf("%d more lines are hidden: make the terminal higher", hidden))
+	}
+	for i, line := range lines {
+		lines[i] = cut(line, width)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// cut ends a line at a width. Colours take no column, and end with the line.
+func cut(line string, width int) string {
+	end, isCode := "", false
+	for i, r := range line {
+		switch {
+		case r == '\x1b':
+			end, isCode = "\x1b[0m", true
+		case isCode:
+			isCode = r != 'm'
+		case r >= '\u1100': // it may take two columns
+			width -= 2
+		default:
+			width--
+		}
+		if width < 0 {
+			return line[:i] + end
+		}
+	}
+	return line
+}

@@ -52,3 +52,23 @@ func FuzzEscape(f *testing.F) {
 		expect.Must(t, err == nil && got == want, "%s became %s: %v", encoded, fmt.Sprint(Escape(string(encoded))), err)
 	})
 }
+
+func TestATextFitsTheScreen(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text          string
+		width, height int
+		want          string
+	}{
+		"room for all":       {"ab\ncd\n", 2, 3, "ab\ncd\n"},
+		"too wide":           {"abc\nd\n", 2, 3, "ab\nd\n"},
+		"too high":           {"1\n2\n3\n4\n", 50, 4, "1\n2\n2 more lines are hidden: make the terminal higher\n"},
+		"too high, too wide": {"1\n2\n3\n4\n", 12, 3, "1\n3 more lines\n"},
+		"one row":            {"1\n2\n", 6, 1, "2 more\n"},
+		"wide characters":    {"漢字漢字\n", 5, 9, "漢字\n"},
+		"colours":            {"\x1b[31mab\x1b[0m c\n", 4, 9, "\x1b[31mab\x1b[0m c\n"},
+		"a colour that ends": {"\x1b[31mabc\x1b[0m\n", 2, 9, "\x1b[31mab\x1b[0m\n"},
+	} {
+		expect.Equalf(t, tt.want, fit(tt.text, tt.width, tt.height), "%s", name)
+	}
+	expect.Equalf(t, "abc", Fit(&bytes.Buffer{}, "abc"), "without a screen")
+}

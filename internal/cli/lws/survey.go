@@ -79,29 +79,12 @@ func (s *Session) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.T
 }
 
 // read reads a set and its groups, and decides.
-func (s *Session) read(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (found Survey, err error) {
-	memory := lwscache.NewMemory()
-	observer := lwscache.New(cached, s.Live, memory)
-	set := &lwsv1.LeaderWorkerSet{}
-	if err := cached.Get(ctx, key, set); err != nil {
+func (s *Session) read(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
+	found, observer, err := readSet(ctx, cached, s.Live, key, now)
+	if err != nil {
 		return found, err
 	}
-	observer.Scheduler = schedulerOf(set)
-	if condition.IsTrue(set.Status.Conditions, lws.CodeNameConflict) { // the cache shows no Service without the labels of the set
-		memory.Taken(identity.Ref{Kind: identity.KindService, Namespace: key.Namespace, Name: key.Name})
-	}
-	if found.Set, err = observer.Set(ctx, key, now); err != nil {
-		return found, err
-	}
-	recall(&found.Set.Vigil, found.Set.Set, now)
-	if found.Plan, err = reconcile.PlanSet(ctx, observer, &found.Set); err != nil {
-		return found, err
-	}
-	found.Standing = standingOf(found.Set, found.Plan)
 	told := toldUnsupported(found.Set.Set)
-	if told != nil {
-		found.Plan = lws.Plan{Waits: told}
-	}
 	leaders, err := leaders(ctx, observer, found.Set)
 	if err != nil {
 		return found, err
@@ -131,6 +114,32 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 		found.Groups = append(found.Groups, g)
 	}
 	return found, nil
+}
+
+// readSet reads a set, and decides about it without its groups. The observer reads these.
+func readSet(ctx context.Context, cached, live client.Reader, key types.NamespacedName, now time.Time) (found Survey, _ *lwscache.Observer, err error) {
+	memory := lwscache.NewMemory()
+	observer := lwscache.New(cached, live, memory)
+	set := &lwsv1.LeaderWorkerSet{}
+	if err := cached.Get(ctx, key, set); err != nil {
+		return found, nil, err
+	}
+	observer.Scheduler = schedulerOf(set)
+	if condition.IsTrue(set.Status.Conditions, lws.CodeNameConflict) { // the cache shows no Service without the labels of the set
+		memory.Taken(identity.Ref{Kind: identity.KindService, Namespace: key.Namespace, Name: key.Name})
+	}
+	if found.Set, err = observer.Set(ctx, key, now); err != nil {
+		return found, nil, err
+	}
+	recall(&found.Set.Vigil, found.Set.Set, now)
+	if found.Plan, err = reconcile.PlanSet(ctx, observer, &found.Set); err != nil {
+		return found, nil, err
+	}
+	found.Standing = standingOf(found.Set, found.Plan)
+	if told := toldUnsupported(found.Set.Set); told != nil {
+		found.Plan, found.Standing.Conditions = lws.Plan{Waits: told}, found.Set.Set.Status.Conditions
+	}
+	return found, observer, nil
 }
 
 // schedulerOf returns the scheduler that places a set with spec.scheduling, or nothing. The configuration of the
@@ -265,14 +274,15 @@ const (
 	beat = time.Second
 )
 
-// Session reads one namespace for as long as its context lasts.
+// Session reads one namespace, or all, for as long as its context lasts.
 type Session struct {
 	// Cached must have lwscache.CacheOptions and lwscache.Index. Live reads from the API server.
 	Cached, Live client.Reader
 	// Lease is the lease that an operator of sets holds. Without a name, the operator is not judged.
 	Lease types.NamespacedName
 
-	ctx context.Context
+	namespace string // empty for all
+	ctx       context.Context
 }
 
 // Scheme returns the types that the commands read.
@@ -286,8 +296,9 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// Open starts to read a namespace, and returns when the cache is synced. Nothing can be written through a session. It
-// ends with ctx, or when the API server refuses a list or watch. Other errors of watches are printed to warn.
+// Open starts to read a namespace, or all without a name, and returns when the cache is synced. Nothing can be written
+// through a session. It ends with ctx, or when the API server refuses a list or watch. Other errors of watches are
+// printed to warn.
 func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Writer) (s *Session, err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer func() {
@@ -316,7 +327,7 @@ func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Wr
 	if err != nil {
 		return nil, err
 	}
-	s = &Session{Cached: cached, Live: live, ctx: ctx}
+	s = &Session{Cached: cached, Live: live, namespace: namespace, ctx: ctx}
 	if err := s.follow(cached); err != nil {
 		return nil, err
 	}
@@ -376,16 +387,29 @@ const observedWithin = 30 * time.Second
 // unattended returns why no operator acts on a set, or nil. Where the lease cannot be read, or an operator has none, only
 // a spec that was not observed tells.
 func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) *action.Reason {
+	if reason := s.noOperator(ctx, now); reason != nil {
+		return reason
+	}
+	return s.notObserved(ctx, set, now)
+}
+
+// noOperator returns why no operator acts on any set, or nil.
+func (s *Session) noOperator(ctx context.Context, now time.Time) *action.Reason {
 	if s.Lease.Name == "" {
 		return nil
 	}
 	found := &coordinationv1.Lease{}
 	err := s.Live.Get(ctx, s.Lease, found)
-	if _, isHeld := lease.HolderOf(found, now); err == nil && !isHeld {
-		return reasonf(CodeNoOperator, "no operator holds lease %s in namespace %s, so what is shown may be old; see: kubectl -n %[2]s get pods",
-			s.Lease.Name, s.Lease.Namespace)
+	if _, isHeld := lease.HolderOf(found, now); err != nil || isHeld {
+		return nil
 	}
-	if set.Status.ObservedGeneration >= set.Generation {
+	return reasonf(CodeNoOperator, "no operator holds lease %s in namespace %s, so what is shown may be old; see: kubectl -n %[2]s get pods",
+		s.Lease.Name, s.Lease.Namespace)
+}
+
+// notObserved returns that an operator does not observe the spec of a set, or nil.
+func (s *Session) notObserved(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) *action.Reason {
+	if s.Lease.Name == "" || set.Status.ObservedGeneration >= set.Generation {
 		return nil
 	}
 	stored := &lwsv1.LeaderWorkerSet{} // the cache keeps no managed fields

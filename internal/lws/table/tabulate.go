@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -141,11 +140,5 @@ func (t *Table) count() lws.Standing {
 // accelerators returns the extended resources that the pods of one group request.
 func accelerators(set *lwsv1.LeaderWorkerSet) map[corev1.ResourceName]resource.Quantity {
 	workers := &set.Spec.LeaderWorkerTemplate.WorkerTemplate
-	requested := gang.Resources(workload.WrittenForLeaders(set), workers, workload.Size(set))
-	maps.DeleteFunc(requested, isNative)
-	return requested
-}
-
-func isNative(name corev1.ResourceName, _ resource.Quantity) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+	return gang.Accelerators(gang.Resources(workload.WrittenForLeaders(set), workers, workload.Size(set)))
 }
