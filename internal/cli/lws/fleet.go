@@ -15,11 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/cli/fleet"
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/gang"
@@ -33,40 +31,39 @@ import (
 // Fleet reads the sets of the session that a question asks for.
 func (s *Session) Fleet(ctx context.Context, asked fleet.Question, now time.Time) (*fleet.Status, error) {
 	var sets lwsv1.LeaderWorkerSetList
-	var all corev1.PodList
 	selector, err := asked.Selector(false)
 	if err == nil {
-		err = cmp.Or(s.Cached.List(ctx, &sets, client.MatchingLabelsSelector{Selector: selector}), s.Cached.List(ctx, &all))
+		err = s.Cached.List(ctx, &sets, client.MatchingLabelsSelector{Selector: selector})
 	}
 	if err != nil {
 		return nil, err
 	}
-	pods := map[types.NamespacedName][]*corev1.Pod{} // by set
-	for i := range all.Items {
-		key := types.NamespacedName{Namespace: all.Items[i].Namespace, Name: all.Items[i].Labels[lwsv1.SetNameLabelKey]}
-		pods[key] = append(pods[key], &all.Items[i])
+	cached, live := s.listedOnce(s.Cached), s.listedOnce(s.Live)
+	isAbandoned, why := s.isAbandoned(ctx, now), ""
+	if isAbandoned {
+		why = s.noOperator().Sentence
 	}
-	live, absent := &listedOnce{Reader: s.Live, namespace: s.namespace, lists: map[string]answer{}}, s.noOperator(ctx, now)
 	var lines []fleet.Line
 	for i := range sets.Items {
-		set, key := &sets.Items[i], client.ObjectKeyFromObject(&sets.Items[i])
-		found, _, err := readSet(ctx, s.Cached, live, key, now)
+		var pods corev1.PodList
+		set := &sets.Items[i]
+		found, _, err := readSet(ctx, cached, live, client.ObjectKeyFromObject(set), now)
+		if err == nil {
+			err = cached.List(ctx, &pods, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name})
+		}
 		switch {
 		case apierrors.IsNotFound(err): // it was deleted after it was listed
 			continue
 		case err != nil:
 			return nil, err
-		case absent == nil:
-			found.Unattended = s.notObserved(ctx, set, now)
-		case set.Status.ObservedGeneration < set.Generation:
-			found.Unattended = absent
 		}
-		lines = append(lines, lineOf(found, pods[key]))
+		found.Unattended = s.unattended(ctx, found.Set.Set, isAbandoned, now)
+		lines = append(lines, lineOf(found, pods.Items))
 	}
-	return fleet.Of(asked, lines, ptr.Deref(absent, action.Reason{}).Sentence), nil
+	return fleet.Of(asked, lines, why), nil
 }
 
-func lineOf(found Survey, pods []*corev1.Pod) fleet.Line {
+func lineOf(found Survey, pods []corev1.Pod) fleet.Line {
 	set := found.Set.Set
 	l := fleet.Line{
 		APIGroup: lwsv1.GroupVersion.Group, Kind: string(identity.KindLeaderWorkerSet), Namespace: set.Namespace, Name: set.Name,
@@ -85,7 +82,7 @@ func stateOf(found Survey) (state fleet.State, reason, message string) {
 	switch set := found.Set.Set; {
 	case set.DeletionTimestamp != nil:
 		return fleet.Deleting, "", "waits for its finalizers: " + strings.Join(set.Finalizers, ", ")
-	case found.Unattended != nil:
+	case found.Unattended != nil && set.Status.ObservedGeneration < set.Generation:
 		return fleet.Unattended, found.Unattended.Code, found.Unattended.Sentence
 	}
 	ready, _ := condition.Of(found.Standing.Conditions, string(lwsv1.LeaderWorkerSetReady))
@@ -123,7 +120,7 @@ func progressOf(standing lws.Standing, reason string) fleet.State {
 
 // addPods counts the pods with the label of a set. Accelerators are idle unless the group of their pod is ready: the
 // other pods of a group wait for the one that is not.
-func addPods(l *fleet.Line, w lws.SetSnapshot, pods []*corev1.Pod) {
+func addPods(l *fleet.Line, w lws.SetSnapshot, pods []corev1.Pod) {
 	groups := map[types.UID]*lws.Group{} // by the UIDs of leaders and of worker StatefulSets
 	for i := range w.Groups {
 		groups[w.Groups[i].Leader.UID] = &w.Groups[i]
@@ -132,7 +129,8 @@ func addPods(l *fleet.Line, w lws.SetSnapshot, pods []*corev1.Pod) {
 		}
 	}
 	nodes := map[string]bool{}
-	for _, pod := range pods {
+	for i := range pods {
+		pod := &pods[i]
 		g := groups[pod.UID]
 		if owner := metav1.GetControllerOfNoCopy(pod); g == nil && owner != nil {
 			g = groups[owner.UID]
@@ -153,42 +151,52 @@ func addPods(l *fleet.Line, w lws.SetSnapshot, pods []*corev1.Pod) {
 	l.Nodes = len(nodes)
 }
 
-// listedOnce is a live reader for all sets of a session. It lists a kind once, and answers for each set from that list.
+// listedOnce reads for all sets of a session. It lists a kind once, and answers for each set from that list.
 type listedOnce struct {
 	client.Reader
 	namespace string
-	lists     map[string]answer
+	lists     map[string]*answers
 }
 
-type answer struct {
-	client.ObjectList
+// answers are the objects of a list by their namespace and the values of the labels that were asked for.
+type answers struct {
 	err error
+	of  map[string][]runtime.Object
+}
+
+func (s *Session) listedOnce(from client.Reader) *listedOnce {
+	return &listedOnce{from, s.namespace, map[string]*answers{}}
 }
 
 // List implements client.Reader.
 func (o *listedOnce) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	asked := (&client.ListOptions{LabelSelector: labels.Everything()}).ApplyOptions(options)
-	var has client.HasLabels // other sets have other values
+	if asked.FieldSelector != nil {
+		return o.Reader.List(ctx, into, options...)
+	}
+	var keys client.HasLabels
+	place := asked.Namespace
 	requirements, _ := asked.LabelSelector.Requirements()
-	for _, r := range requirements {
-		has = append(has, r.Key())
+	for _, r := range requirements { // other sets have other values
+		value, _ := asked.LabelSelector.RequiresExactMatch(r.Key())
+		keys, place = append(keys, r.Key()), place+"/"+value
 	}
-	key := fmt.Sprint(into.GetObjectKind().GroupVersionKind(), reflect.TypeOf(into), has)
-	all, isListed := o.lists[key]
-	if !isListed {
-		all.ObjectList = into.DeepCopyObject().(client.ObjectList)
-		all.err = o.Reader.List(ctx, all.ObjectList, client.InNamespace(o.namespace), has)
-		o.lists[key] = all
+	kind := fmt.Sprint(reflect.TypeOf(into), into.GetObjectKind().GroupVersionKind(), keys)
+	if o.lists[kind] == nil {
+		o.lists[kind] = o.list(ctx, into.DeepCopyObject().(client.ObjectList), keys)
 	}
-	if all.err != nil {
-		return all.err
-	}
-	var fit []runtime.Object
-	_ = meta.EachListItem(all.ObjectList, func(object runtime.Object) error {
-		if m := object.(client.Object); m.GetNamespace() == asked.Namespace && asked.LabelSelector.Matches(labels.Set(m.GetLabels())) {
-			fit = append(fit, object)
+	return cmp.Or(o.lists[kind].err, meta.SetList(into, o.lists[kind].of[place]))
+}
+
+func (o *listedOnce) list(ctx context.Context, all client.ObjectList, keys client.HasLabels) *answers {
+	a := &answers{o.Reader.List(ctx, all, client.InNamespace(o.namespace), keys), map[string][]runtime.Object{}}
+	_ = meta.EachListItem(all, func(object runtime.Object) error {
+		place := object.(client.Object).GetNamespace()
+		for _, key := range keys {
+			place += "/" + object.(client.Object).GetLabels()[key]
 		}
+		a.of[place] = append(a.of[place], object)
 		return nil
 	})
-	return meta.SetList(into, fit)
+	return a
 }

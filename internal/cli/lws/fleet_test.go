@@ -93,6 +93,7 @@ func TestTheStateOfASetIsThatOfItsConditions(t *testing.T) {
 		s.Standing.States[tt.group] = 1
 		state, reason, message := stateOf(s)
 		expect.That(t, state == tt.want && reason != "" && message == "about "+tt.says, "%s: got %s, %s, %s", name, state, reason, message)
+		s.Set.Set.Generation = 2
 		s.Unattended = &action.Reason{Code: CodeNotObserved, Sentence: "not observed"}
 		state, _, message = stateOf(s)
 		expect.That(t, state == fleet.Unattended && message == "not observed", "%s, unobserved: got %s, %s", name, state, message)

@@ -19,6 +19,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,7 +67,7 @@ func (s *Session) Set(ctx context.Context, key types.NamespacedName, now time.Ti
 	found, err := s.read(ctx, s.Cached, key, now)
 	if err == nil {
 		found.Refusals = s.refusals(ctx, found)
-		found.Unattended = s.unattended(ctx, found.Set.Set, now)
+		found.Unattended = s.unattended(ctx, found.Set.Set, s.isAbandoned(ctx, now), now)
 	}
 	return found, err
 }
@@ -74,7 +75,7 @@ func (s *Session) Set(ctx context.Context, key types.NamespacedName, now time.Ti
 // As surveys a set as if it were stored as given.
 func (s *Session) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (Survey, error) {
 	found, err := s.read(ctx, overlay{Reader: s.Cached, set: set}, client.ObjectKeyFromObject(set), now)
-	found.Unattended = s.unattended(ctx, set, now)
+	found.Unattended = s.unattended(ctx, set, s.isAbandoned(ctx, now), now)
 	return found, err
 }
 
@@ -157,12 +158,11 @@ func schedulerOf(set *lwsv1.LeaderWorkerSet) string {
 
 // toldUnsupported returns what the operator says of a set that it leaves alone, as a wait: a user need not be allowed to
 // read the definition.
-func toldUnsupported(set *lwsv1.LeaderWorkerSet) []lws.Wait {
-	if !condition.IsTrue(set.Status.Conditions, lws.CodeUnsupported) {
-		return nil
+func toldUnsupported(set *lwsv1.LeaderWorkerSet) (waits []lws.Wait) {
+	if said, _ := condition.Of(set.Status.Conditions, lws.CodeUnsupported); said.Status == metav1.ConditionTrue {
+		waits = []lws.Wait{{Reason: action.Reason{Code: lws.CodeUnsupported, Sentence: said.Message}}}
 	}
-	said, _ := condition.Of(set.Status.Conditions, lws.CodeUnsupported)
-	return []lws.Wait{{Reason: action.Reason{Code: lws.CodeUnsupported, Sentence: said.Message}}}
+	return waits
 }
 
 // CodeNotAllowed is the wait of a group whose plan needs objects that the user may not read, as the
@@ -311,7 +311,9 @@ func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Wr
 	config.Timeout = 0 // of a watch
 	options := lwscache.CacheOptions()
 	options.Scheme = Scheme()
-	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
 	options.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) {
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			fail(err)
@@ -384,32 +386,26 @@ const (
 // observedWithin is how soon an operator that is well observes a new spec.
 const observedWithin = 30 * time.Second
 
-// unattended returns why no operator acts on a set, or nil. Where the lease cannot be read, or an operator has none, only
-// a spec that was not observed tells.
-func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) *action.Reason {
-	if reason := s.noOperator(ctx, now); reason != nil {
-		return reason
-	}
-	return s.notObserved(ctx, set, now)
+// isAbandoned reports whether no operator holds the lease. It is unknown where the lease cannot be read, or an operator
+// has none.
+func (s *Session) isAbandoned(ctx context.Context, now time.Time) bool {
+	found := &coordinationv1.Lease{}
+	isKnown := s.Lease.Name != "" && s.Live.Get(ctx, s.Lease, found) == nil
+	_, isHeld := lease.HolderOf(found, now)
+	return isKnown && !isHeld
 }
 
-// noOperator returns why no operator acts on any set, or nil.
-func (s *Session) noOperator(ctx context.Context, now time.Time) *action.Reason {
-	if s.Lease.Name == "" {
-		return nil
-	}
-	found := &coordinationv1.Lease{}
-	err := s.Live.Get(ctx, s.Lease, found)
-	if _, isHeld := lease.HolderOf(found, now); err != nil || isHeld {
-		return nil
-	}
+func (s *Session) noOperator() *action.Reason {
 	return reasonf(CodeNoOperator, "no operator holds lease %s in namespace %s, so what is shown may be old; see: kubectl -n %[2]s get pods",
 		s.Lease.Name, s.Lease.Namespace)
 }
 
-// notObserved returns that an operator does not observe the spec of a set, or nil.
-func (s *Session) notObserved(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) *action.Reason {
-	if s.Lease.Name == "" || set.Status.ObservedGeneration >= set.Generation {
+// unattended returns why no operator acts on a set, or nil: none acts on any set, or its spec was not observed.
+func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, isAbandoned bool, now time.Time) *action.Reason {
+	switch {
+	case isAbandoned:
+		return s.noOperator()
+	case s.Lease.Name == "" || set.Status.ObservedGeneration >= set.Generation:
 		return nil
 	}
 	stored := &lwsv1.LeaderWorkerSet{} // the cache keeps no managed fields

@@ -288,11 +288,12 @@ func TestASetWithoutAnOperatorSaysSo(t *testing.T) {
 	} {
 		cached := tt.set.DeepCopy()
 		cached.ManagedFields = nil // the cache drops them
-		got := codeOf(attended(tt.leases, tt.set, tt.forbidden...).unattended(t.Context(), cached, epoch))
+		s := attended(tt.leases, tt.set, tt.forbidden...)
+		got := codeOf(s.unattended(t.Context(), cached, s.isAbandoned(t.Context(), epoch), epoch))
 		expect.Equalf(t, tt.want, got, "%s", tt.name)
 	}
 	replay := &Session{Live: attended(nil, nil).Live}
-	expect.Equalf(t, nil, replay.unattended(t.Context(), written(1, time.Hour), epoch), "without a lease to look for")
+	expect.Equalf(t, nil, replay.unattended(t.Context(), written(1, time.Hour), replay.isAbandoned(t.Context(), epoch), epoch), "without a lease to look for")
 }
 
 func codeOf(why *action.Reason) string {
