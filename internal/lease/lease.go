@@ -59,6 +59,12 @@ func HolderOf(lease *coordinationv1.Lease, now time.Time) (Holder, bool) {
 	return Holder{Namespace: lease.Namespace, Identity: holder}, !now.After(expires)
 }
 
+// IsHeld reports whether a lease has a holder now.
+func IsHeld(lease *coordinationv1.Lease, now time.Time) bool {
+	_, isHeld := HolderOf(lease, now)
+	return isHeld
+}
+
 // Holders returns the holders of leases with a name, in all namespaces or, if the client may not list these, in own.
 func Holders(ctx context.Context, client kubernetes.Interface, name, own string, now time.Time) ([]Holder, error) {
 	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}

@@ -54,22 +54,21 @@ type Line struct {
 	State   State  `json:"state"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Groups that are ready or updated may be more than are wanted. Pods exist until they are deleted.
-	Groups struct {
-		Wanted  int32 `json:"wanted"`
-		Ready   int32 `json:"ready"`
-		Updated int32 `json:"updated"`
-	} `json:"groups"`
-	Pods struct {
-		Wanted   int64 `json:"wanted"`
-		Existing int64 `json:"existing"`
-		Ready    int64 `json:"ready"`
-	} `json:"pods"`
+	Groups  Count  `json:"groups"`
+	Pods    Count  `json:"pods"`
 	// Accelerators are the extended resources of pods that have a node and have not ended. Nodes counts these nodes.
 	Accelerators Accelerators `json:"accelerators,omitempty"`
 	Nodes        int          `json:"nodes"`
 	// Revision is the key of the target revision; absent while unknown.
 	Revision string `json:"revision,omitempty"`
+}
+
+// Count is how many groups or pods there are. Those that are ready or updated may be more than are wanted.
+type Count struct {
+	Wanted   int64 `json:"wanted"`
+	Existing int64 `json:"existing"`
+	Ready    int64 `json:"ready"`
+	Updated  int64 `json:"updated"`
 }
 
 // Accelerators are ordered by the names of their resources.
@@ -194,8 +193,7 @@ func (s *Status) Write(p *page.Page) {
 	var rows []page.Row
 	for _, l := range s.Items {
 		rows = append(rows, s.asked.row(page.Row{
-			l.Name, page.Cell{Text: l.State, Tone: l.tone()}, l.share(int64(l.Groups.Ready), int64(l.Groups.Wanted)), l.Groups.Updated,
-			l.share(l.Pods.Ready, l.Pods.Wanted), l.Accelerators.text(""), p.Age(&l.CreatedAt), l.Message,
+			l.Name, page.Cell{Text: l.State, Tone: l.tone()}, l.share(l.Groups), l.Groups.Updated, l.share(l.Pods), l.Accelerators.text(""), p.Age(&l.CreatedAt), l.Message,
 		}, l.Namespace, l.Pods.Existing, l.Nodes, l.Revision))
 	}
 	titles := page.Row{"NAME", "STATE", "GROUPS", "UPDATED", "PODS", "ACCELERATORS", "AGE", "REASON"}
@@ -227,9 +225,9 @@ func (l *Line) tone() page.Tone {
 }
 
 // share is how many are ready of those that are wanted.
-func (l *Line) share(ready, wanted int64) page.Cell {
-	cell := page.Cell{Text: fmt.Sprintf("%d/%d", ready, wanted)}
-	if ready < wanted {
+func (l *Line) share(c Count) page.Cell {
+	cell := page.Cell{Text: fmt.Sprintf("%d/%d", c.Ready, c.Wanted)}
+	if c.Ready < c.Wanted {
 		cell.Tone = l.tone()
 	}
 	return cell

@@ -22,8 +22,7 @@ func line(namespace, name string, state State, idle int64) Line {
 		State: state, Reason: "Code", Message: "why " + name, Nodes: 8, Revision: "key",
 		Accelerators: Accelerators{}.With(Accelerator{"nvidia.com/gpu", 8, idle}),
 	}
-	l.Groups.Wanted, l.Groups.Ready, l.Groups.Updated = 2, 1, 2
-	l.Pods.Wanted, l.Pods.Existing, l.Pods.Ready = 8, 7, 6
+	l.Groups, l.Pods = Count{2, 2, 1, 2}, Count{8, 7, 6, 4}
 	if state == Ready {
 		l.Groups.Ready, l.Pods.Ready = 2, 8
 	}
@@ -89,7 +88,7 @@ func TestFieldsForPrograms(t *testing.T) {
 	raw := expect.Value(json.Marshal(page.Printed{Report: Of(Question{}, mixed()[2:3], "no operator")}))(t)
 	expect.Equal(t, `{"kind":"FleetStatus","apiVersion":"cli.lockstep.dev/v1","unattended":"no operator","items":[{"apiGroup":"example.com","kind":"Set",`+
 		`"namespace":"a","name":"stuck","uid":"uid","createdAt":"2026-01-01T11:00:00Z","state":"Stalled","reason":"Code","message":"why stuck",`+
-		`"groups":{"wanted":2,"ready":1,"updated":2},"pods":{"wanted":8,"existing":7,"ready":6},`+
+		`"groups":{"wanted":2,"existing":2,"ready":1,"updated":2},"pods":{"wanted":8,"existing":7,"ready":6,"updated":4},`+
 		`"accelerators":[{"resource":"nvidia.com/gpu","held":8,"idle":0}],"nodes":8,"revision":"key"}],`+
 		`"total":{"sets":1,"notReady":1,"accelerators":[{"resource":"nvidia.com/gpu","held":8,"idle":0}]}}`, string(raw))
 	none := string(expect.Value(json.Marshal(Of(Question{}, nil, "")))(t))

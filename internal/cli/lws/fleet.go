@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -32,10 +33,7 @@ import (
 func (s *Session) Fleet(ctx context.Context, asked fleet.Question, now time.Time) (*fleet.Status, error) {
 	var sets lwsv1.LeaderWorkerSetList
 	selector, err := asked.Selector(false)
-	if err == nil {
-		err = s.Cached.List(ctx, &sets, client.MatchingLabelsSelector{Selector: selector})
-	}
-	if err != nil {
+	if err := cmp.Or(err, s.Cached.List(ctx, &sets, client.MatchingLabelsSelector{Selector: selector})); err != nil {
 		return nil, err
 	}
 	cached, live := s.listedOnce(s.Cached), s.listedOnce(s.Live)
@@ -64,88 +62,85 @@ func (s *Session) Fleet(ctx context.Context, asked fleet.Question, now time.Time
 }
 
 func lineOf(found Survey, pods []corev1.Pod) fleet.Line {
-	set := found.Set.Set
+	set, standing, groups := found.Set.Set, found.Standing, int64(workload.Replicas(found.Set.Set))
 	l := fleet.Line{
 		APIGroup: lwsv1.GroupVersion.Group, Kind: string(identity.KindLeaderWorkerSet), Namespace: set.Namespace, Name: set.Name,
-		UID: set.UID, CreatedAt: set.CreationTimestamp, DeletedAt: set.DeletionTimestamp, Revision: found.Standing.Key,
+		UID: set.UID, CreatedAt: set.CreationTimestamp, DeletedAt: set.DeletionTimestamp, Revision: standing.Key,
+		Groups: fleet.Count{Wanted: groups, Existing: int64(len(found.Set.Groups)), Ready: int64(standing.Ready), Updated: int64(standing.Updated)},
+		Pods:   fleet.Count{Wanted: groups * int64(workload.Size(set))},
 	}
 	l.State, l.Reason, l.Message = stateOf(found)
-	l.Groups.Wanted, l.Groups.Ready, l.Groups.Updated = workload.Replicas(set), found.Standing.Ready, found.Standing.Updated
-	l.Pods.Wanted = int64(workload.Replicas(set)) * int64(workload.Size(set))
-	addPods(&l, found.Set, pods)
+	addPods(&l, found, pods)
 	return l
+}
+
+// told are the conditions that say the state of a set by being True. The first one counts.
+var told = []struct{ condition, state string }{
+	{string(lwsv1.LeaderWorkerSetStalled), string(fleet.Stalled)}, {string(lwsv1.LeaderWorkerSetReady), string(fleet.Ready)},
+	{string(lwsv1.LeaderWorkerSetDegraded), string(fleet.Degraded)}, {lwsset.ConditionBackoff, string(fleet.BackingOff)},
 }
 
 // stateOf returns the state of a set, with the reason and the message of the condition that says so. The conditions are
 // those that the status is to have.
 func stateOf(found Survey) (state fleet.State, reason, message string) {
-	switch set := found.Set.Set; {
+	set, standing := found.Set.Set, found.Standing
+	switch {
 	case set.DeletionTimestamp != nil:
 		return fleet.Deleting, "", "waits for its finalizers: " + strings.Join(set.Finalizers, ", ")
 	case found.Unattended != nil && set.Status.ObservedGeneration < set.Generation:
 		return fleet.Unattended, found.Unattended.Code, found.Unattended.Sentence
 	}
-	ready, _ := condition.Of(found.Standing.Conditions, string(lwsv1.LeaderWorkerSetReady))
-	for _, says := range []struct {
-		kind  string
-		state fleet.State
-	}{
-		{string(lwsv1.LeaderWorkerSetStalled), fleet.Stalled}, {ready.Type, fleet.Ready},
-		{string(lwsv1.LeaderWorkerSetDegraded), fleet.Degraded}, {lwsset.ConditionBackoff, fleet.BackingOff},
-	} {
-		if c, _ := condition.Of(found.Standing.Conditions, says.kind); c.Status == metav1.ConditionTrue {
-			return says.state, c.Reason, c.Message
+	for _, t := range told {
+		if c, _ := condition.Of(standing.Conditions, t.condition); c.Status == metav1.ConditionTrue {
+			return fleet.State(t.state), c.Reason, c.Message
 		}
 	}
-	return progressOf(found.Standing, ready.Reason), ready.Reason, ready.Message
-}
-
-// progressOf is the state of a set that the operator works on, by the reason why it is not ready, and by its groups.
-func progressOf(standing lws.Standing, reason string) fleet.State {
+	unready, _ := condition.Of(standing.Conditions, string(lwsv1.LeaderWorkerSetReady))
 	progressing, updating := status.Usual(lwsv1.LeaderWorkerSetProgressing), status.Usual(lwsv1.LeaderWorkerSetUpdateInProgress)
 	switch {
-	case reason == lws.CodePaused:
-		return fleet.Paused
-	case reason != progressing.Reason && reason != updating.Reason:
-		return fleet.Waiting
+	case unready.Reason == lws.CodePaused:
+		state = fleet.Paused
+	case unready.Reason != progressing.Reason && unready.Reason != updating.Reason:
+		state = fleet.Waiting
 	case standing.States[lws.GroupRestarting] > 0:
-		return fleet.Restarting
+		state = fleet.Restarting
 	case standing.States[lws.GroupUnready] > 0:
-		return fleet.Unready
+		state = fleet.Unready
 	case condition.IsTrue(standing.Conditions, updating.Type):
-		return fleet.Updating
+		state = fleet.Updating
+	default:
+		state = fleet.Starting
 	}
-	return fleet.Starting
+	return state, unready.Reason, unready.Message
 }
 
 // addPods counts the pods with the label of a set. Accelerators are idle unless the group of their pod is ready: the
 // other pods of a group wait for the one that is not.
-func addPods(l *fleet.Line, w lws.SetSnapshot, pods []corev1.Pod) {
+func addPods(l *fleet.Line, found Survey, pods []corev1.Pod) {
 	groups := map[types.UID]*lws.Group{} // by the UIDs of leaders and of worker StatefulSets
-	for i := range w.Groups {
-		groups[w.Groups[i].Leader.UID] = &w.Groups[i]
-		for _, sts := range w.Groups[i].Workers.Owned {
-			groups[sts.UID] = &w.Groups[i]
+	for i := range found.Set.Groups {
+		g := &found.Set.Groups[i]
+		groups[g.Leader.UID] = g
+		for _, sts := range g.Workers.Owned {
+			groups[sts.UID] = g
 		}
 	}
 	nodes := map[string]bool{}
 	for i := range pods {
 		pod := &pods[i]
-		g := groups[pod.UID]
-		if owner := metav1.GetControllerOfNoCopy(pod); g == nil && owner != nil {
-			g = groups[owner.UID]
-		}
+		g := cmp.Or(groups[pod.UID], groups[ptr.Deref(metav1.GetControllerOfNoCopy(pod), metav1.OwnerReference{}).UID])
 		if g != nil && pod.DeletionTimestamp == nil {
 			l.Pods.Existing++
 			l.Pods.Ready += int64(lws.One(lws.PodReady(pod)))
+			l.Pods.Updated += int64(lws.One(g.UpToDate(l.Revision)))
 		}
 		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		nodes[pod.Spec.NodeName] = true
-		isIdle := g == nil || !g.Ready(w.Set)
+		isIdle := int64(lws.One(g == nil || !g.Ready(found.Set.Set)))
 		for name, n := range gang.AcceleratorsOf(pod) {
-			l.Accelerators = l.Accelerators.With(fleet.Accelerator{Resource: string(name), Held: n.Value(), Idle: n.Value() * int64(lws.One(isIdle))})
+			l.Accelerators = l.Accelerators.With(fleet.Accelerator{Resource: string(name), Held: n.Value(), Idle: n.Value() * isIdle})
 		}
 	}
 	l.Nodes = len(nodes)

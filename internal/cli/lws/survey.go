@@ -390,9 +390,7 @@ const observedWithin = 30 * time.Second
 // has none.
 func (s *Session) isAbandoned(ctx context.Context, now time.Time) bool {
 	found := &coordinationv1.Lease{}
-	isKnown := s.Lease.Name != "" && s.Live.Get(ctx, s.Lease, found) == nil
-	_, isHeld := lease.HolderOf(found, now)
-	return isKnown && !isHeld
+	return s.Lease.Name != "" && s.Live.Get(ctx, s.Lease, found) == nil && !lease.IsHeld(found, now)
 }
 
 func (s *Session) noOperator() *action.Reason {
