@@ -113,7 +113,7 @@ func TestStatusWithoutAName(t *testing.T) {
 	empty.Spec = fakeapi.Set("empty", 0, 1).Spec
 	c.create(empty)
 	ask("leaderworkerset.leaderworkerset.x-k8s.io/waits\n", "-o", "name")
-	ask("waits Starting 0 of 4 groups are ready, 0 are up to date", "-A", "-o", "jsonpath={.items[0].name} {.items[0].state} {.items[0].message}")
+	ask("waits Updating 0 of 4 groups are ready, 0 are up to date", "-A", "-o", "jsonpath={.items[0].name} {.items[0].state} {.items[0].message}")
 	ask("2 sets, 1 not ready; 4 nvidia.com/gpu held, 4 idle\n", "-A", "--not-ready")
 	ask("empty Ready", "-A", "-l", "team=a", "-o", "jsonpath={.items[*].name} {.items[*].state}")
 	_, _, err := p.run(t, "nobody", "status", "-A")

@@ -403,7 +403,7 @@ func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, is
 	switch {
 	case isAbandoned:
 		return s.noOperator()
-	case s.Lease.Name == "" || set.Status.ObservedGeneration >= set.Generation:
+	case s.Lease.Name == "" || set.Status.ObservedGeneration >= set.Generation || now.Sub(set.CreationTimestamp.Time) < observedWithin:
 		return nil
 	}
 	stored := &lwsv1.LeaderWorkerSet{} // the cache keeps no managed fields
