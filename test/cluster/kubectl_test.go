@@ -83,6 +83,7 @@ func TestPluginOnlyReads(t *testing.T) {
 		expect.That(t, g.Ready && g.ReadyPods == 3 && g.Pods == 3 && len(g.Waiting)+len(g.Ghosts) == 0, "got %+v", g)
 	}
 
+	s.prints("1 set, 0 not ready\n", "status")
 	living := s.ask(s.manifest(s.newSet("told", 2, 3, "two")), "plan", "-f", "-")
 	expect.That(t, living.Exists && living.has("create ControllerRevision") && living.has("apply StatefulSet"),
 		"over the living set: got %+v", living)
