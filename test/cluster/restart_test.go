@@ -307,7 +307,7 @@ func TestDrainedPodsDoNotCount(t *testing.T) {
 		expect.That(t, r.Count == 0 && r.Recreations == nil && !r.DueAt.After(r.FailedAt.Time) && len(r.Failures) == 2,
 			"status of group %d: %+v, want two failures that do not count", i, r)
 		for _, f := range r.Failures {
-			same(t, "evidence", lwsv1.PodFailure{Pod: []string{"a-0", "a-1-1"}[i], Reason: "PodDeleted"}, lwsv1.PodFailure{Pod: f.Pod, Reason: f.Reason})
+			same(t, "evidence", lwsv1.PodFailure{Pod: []string{"a-0", "a-1-1"}[i], Reason: "EvictionByEvictionAPI"}, lwsv1.PodFailure{Pod: f.Pod, Reason: f.Reason})
 		}
 	}
 	for _, c := range now.Status.Conditions {

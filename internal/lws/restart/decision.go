@@ -134,22 +134,44 @@ func inARow(set *lwsv1.LeaderWorkerSet, index int, revision string, now time.Tim
 // noteLength is how many characters the note of an event has at most.
 const noteLength = 120
 
-// verbs say what became of a pod, by the reason of its disruption or of its failure. Any other pod failed.
-var verbs = map[string]string{
-	reasonEvicted:                   "was drained",
-	"PreemptionByScheduler":         "was preempted",
-	"DeletionByTaintManager":        "lost its node",
-	"DeletionByPodGC":               "lost its node",
-	"NodeLost":                      "lost its node",
-	"DeletionByDeviceTaintManager":  "lost its device",
-	"TerminationByKubelet":          "was evicted by the kubelet",
-	"Evicted":                       "was evicted by the kubelet",
-	string(corev1.DisruptionTarget): "was evicted",
-	string(TerminationTarget):       "was evicted by Kueue",
-	CodePodDeleted:                  "was deleted",
-	CodePodGone:                     "is gone",
-	CodeWorkersetDeleted:            "lost its StatefulSet",
+// Cause is what a failure says about the group.
+type Cause string
+
+// Causes of failures. They are stable.
+const (
+	Crash      Cause = "Crash"      // a container or a pod failed by itself
+	LostNode   Cause = "LostNode"   // the node of a pod is gone or does not answer
+	Disruption Cause = "Disruption" // a pod was drained, preempted or evicted
+	Deletion   Cause = "Deletion"   // an object was deleted or replaced: the status does not say why
+	Unknown    Cause = "Unknown"    // the status has no room for the evidence
+)
+
+// outcomes say what became of a pod and why, by the reason of its disruption or of its failure. Any other pod failed by
+// itself.
+var outcomes = map[string]struct {
+	verb  string
+	cause Cause
+}{
+	reasonEvicted:                   {"was drained", Disruption},
+	"PreemptionByScheduler":         {"was preempted", Disruption},
+	"Preempting":                    {"was preempted", Disruption},
+	"DeletionByTaintManager":        {"lost its node", LostNode},
+	"DeletionByPodGC":               {"lost its node", LostNode},
+	"NodeLost":                      {"lost its node", LostNode},
+	"DeletionByDeviceTaintManager":  {"lost its device", Disruption},
+	"TerminationByKubelet":          {"was evicted by the kubelet", Disruption},
+	"Evicted":                       {"was evicted by the kubelet", Disruption},
+	string(corev1.DisruptionTarget): {"was evicted", Disruption},
+	string(TerminationTarget):       {"was evicted by Kueue", Disruption},
+	CodePodDeleted:                  {"was deleted", Deletion},
+	CodePodGone:                     {"is gone", Deletion},
+	CodeWorkersetDeleted:            {"lost its StatefulSet", Deletion},
+	CodeLeaderReplaced:              {"was replaced", Deletion},
+	"":                              {"failed", Unknown},
 }
+
+// CauseOf returns the cause that the status of a set records of a failure.
+func CauseOf(f lwsv1.PodFailure) Cause { return cmp.Or(outcomes[f.Reason].cause, Crash) }
 
 // Note says which pod failed, how and where, and what became of its group. Names are cut if there is no room for them.
 func (d *Decision) Note(leader *corev1.Pod, group string) string {
@@ -182,7 +204,7 @@ func (d *Decision) note(role string, width int) string {
 	if f.Node != "" {
 		details = append(details, "node "+cut(f.Node, width))
 	}
-	return fmt.Sprintf("%s %s %s (%s)", role, cut(f.Pod, width), cmp.Or(verbs[cause], "failed"), strings.Join(details, ", "))
+	return fmt.Sprintf("%s %s %s (%s)", role, cut(f.Pod, width), cmp.Or(outcomes[cause].verb, "failed"), strings.Join(details, ", "))
 }
 
 // cut shortens a name to a width. Its begin and its end stay: pods are told apart by the end.

@@ -303,3 +303,18 @@ func TestCountsOfAnotherImplementationHaveTheKeyOfTheGroup(t *testing.T) {
 		expect.Equalf(t, tt.exhausts, decision.Exhausted, "%s: exhausts", name)
 	}
 }
+
+// Drains and lost nodes are told apart from crashes. What the status does not record stays unknown.
+func TestCausesOfFailures(t *testing.T) {
+	for want, reasons := range map[restart.Cause][]string{
+		restart.Crash:      {"OOMKilled", restart.CodePodEnded, restart.CodePodRestarted},
+		restart.LostNode:   {"DeletionByTaintManager", "DeletionByPodGC", "NodeLost"},
+		restart.Disruption: {"EvictionByEvictionAPI", "PreemptionByScheduler", "Evicted", "TerminationTarget"},
+		restart.Deletion:   {restart.CodePodDeleted, restart.CodePodGone, restart.CodeLeaderReplaced, restart.CodeWorkersetDeleted},
+		restart.Unknown:    {""},
+	} {
+		for _, reason := range reasons {
+			expect.Equalf(t, want, restart.CauseOf(lwsv1.PodFailure{Reason: reason}), "%q", reason)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func evidence(code string, pod *corev1.Pod, now time.Time) *Failure {
 		PodFailure: lwsv1.PodFailure{Pod: pod.Name, Reason: code, Node: pod.Spec.NodeName, At: moment(now)},
 	}
 	if code == CodePodDeleted {
-		f.Reason = word(cmp.Or(pod.Status.Reason, code), code) // such as NodeLost
+		f.Reason = word(cmp.Or(pod.Status.Reason, f.Disruption, code), code) // such as NodeLost, or EvictionByEvictionAPI
 		return f
 	}
 	if last := lastEnd(pod); last != nil {
