@@ -117,6 +117,20 @@ func (p *Page) Section(title string, lines ...string) {
 	}
 }
 
+// Quoted returns a text line by line under its title, or nothing.
+func Quoted(title, text string) (lines []string) {
+	if text == "" {
+		return nil
+	}
+	if title != "" {
+		lines = append(lines, title)
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		lines = append(lines, "  | "+line)
+	}
+	return lines
+}
+
 // between is how many spaces separate two columns.
 const between = 3
 

@@ -131,9 +131,15 @@ type GroupFailure struct {
 	// Due is when the group is recreated, until it is.
 	Due *metav1.Time `json:"due,omitempty"`
 	// Pods are those that failed, the latest last.
-	Pods []lwsv1.PodFailure `json:"pods,omitempty"`
+	Pods []PodFailure `json:"pods,omitempty"`
 	// Containers are those that failed with the group when it failed last, the first to end first.
 	Containers []lwsv1.ContainerFailure `json:"containers,omitempty"`
+}
+
+// PodFailure is a failure that the status of the set records, and what caused it.
+type PodFailure struct {
+	Cause            restart.Cause `json:"cause"`
+	lwsv1.PodFailure `json:",inline"`
 }
 
 // Status returns the status of a survey.
@@ -162,33 +168,24 @@ func groups(s clilws.Survey) []GroupStatus {
 	all, next := []GroupStatus{}, 0
 	fold := func(end int) {
 		if next < end {
-			var first clilws.Group
-			first.Set, first.Index, first.LeaderName = s.Set.Set, next, identity.LeaderName(s.Set.Set.Name, next)
-			if all = append(all, groupStatus(s, first)); end-next > 1 {
+			if all = append(all, Group(s, s.Absent(next))); end-next > 1 {
 				all[len(all)-1].LastIndex = end - 1
 			}
 		}
 	}
 	for _, g := range s.Groups {
-		fold(min(g.Index, missing(s)))
+		fold(min(g.Index, s.Indices()))
 		next = max(next, g.Index+1)
-		if status := groupStatus(s, g); status.Wanted || status.Exists || len(status.Previous) > 0 {
+		if status := Group(s, g); status.Wanted || status.Exists || len(status.Previous) > 0 {
 			all = append(all, status)
 		}
 	}
-	fold(missing(s))
+	fold(s.Indices())
 	return all
 }
 
-// missing is how many indices a group that is wanted may have. Hash groups have no index before they exist.
-func missing(s clilws.Survey) int {
-	if workload.HasHashIdentity(s.Set.Set) {
-		return 0
-	}
-	return int(workload.Replicas(s.Set.Set))
-}
-
-func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
+// Group returns the status of one group of a survey.
+func Group(s clilws.Survey, g clilws.Group) GroupStatus {
 	leader := func(pod *corev1.Pod) bool { return pod.Name == g.LeaderName }
 	status := GroupStatus{
 		Index: g.Index, Leader: g.LeaderName,
@@ -196,7 +193,7 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 		Wanted: g.HasKey() || int32(g.Index) < workload.Replicas(g.Set),
 		Exists: g.Leader != nil,
 		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
-		Pods: sizeOf(g),
+		Pods: g.Size(),
 		leftovers: left(
 			previous(identity.KindPod, only(s.Set.Leaders.Previous, leader)),
 			previous(identity.KindStatefulSet, g.Workers.Previous),
@@ -219,7 +216,10 @@ func failureOf(g clilws.Group) *GroupFailure {
 	if r == nil {
 		return nil
 	}
-	f := &GroupFailure{Count: r.Count, At: r.FailedAt, Pods: r.Failures, Containers: r.Containers}
+	f := &GroupFailure{Count: r.Count, At: r.FailedAt, Containers: r.Containers}
+	for _, failure := range r.Failures {
+		f.Pods = append(f.Pods, PodFailure{restart.CauseOf(failure), failure})
+	}
 	if g.Leader != nil && g.Leader.UID == r.Leader {
 		f.Due = &r.DueAt
 	}
@@ -282,8 +282,7 @@ func (s *SetStatus) Write(p *page.Page) {
 	s.conditions(p)
 	s.waits(p)
 	s.groups(p)
-	s.failures(p)
-	s.containers(p)
+	WriteFailures(p, s.Groups...)
 	s.previous(p)
 }
 
@@ -342,83 +341,121 @@ func (s *SetStatus) waits(p *page.Page) {
 	}
 }
 
+// few is how many equal groups have a row each. failuresShown and groupsShown bound what a text has of failures.
+const few, failuresShown, groupsShown = 3, 20, 3
+
+// groups lists those that are not ready first, and last those that are as they should be. More than a few that follow
+// each other and say the same have one row.
 func (s *SetStatus) groups(p *page.Page) {
-	var rows []page.Row
-	for _, g := range s.Groups {
-		index, runs := g.name(), page.Dash(revision.Title(g.RevisionNumber, g.Revision))
-		if !g.Wanted {
-			index += " (surplus)"
+	all, rows := slices.Clone(s.Groups), []page.Row(nil)
+	place := func(g GroupStatus) int32 {
+		return lws.One(g.Ready) + lws.One(g.Ready && g.Wanted && !s.isOld(g) && len(g.Waiting) == 0)
+	}
+	slices.SortStableFunc(all, func(a, b GroupStatus) int { return int(place(a) - place(b)) })
+	says := func(row page.Row) [3]any { return [3]any{row[1], row[2], row[6]} }
+	for len(all) > 0 {
+		n, row := 1, s.row(p, all[0])
+		for n < len(all) && all[n].Wanted && (all[n].Key != "" || all[n].Index == all[n-1].Index+1) && says(s.row(p, all[n])) == says(row) {
+			n++
 		}
-		if g.Exists && !g.UpToDate && g.Revision != s.Revision {
-			runs += " (old)"
+		if n > few {
+			row[0], row[3], row[5] = sums(all[:n])
+		} else {
+			n = 1
 		}
-		var waiting []string
-		for _, w := range g.Waiting {
-			waiting = append(waiting, w.Message)
-		}
-		rows = append(rows, page.Row{index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), runs, terminal.Few(g.Nodes, 1), p.Age(g.CreatedAt),
-			g.Restarts, strings.Join(waiting, "; ")})
+		rows, all = append(rows, row), all[n:]
 	}
 	p.Table(page.Row{"GROUP", "READY", "REVISION", "NODES", "AGE", "CONTAINER RESTARTS", "WAITING FOR"}, rows)
 }
 
-// name returns the index or the key of a group, or the range of several.
-func (g GroupStatus) name() string {
+func (s *SetStatus) isOld(g GroupStatus) bool {
+	return g.Exists && !g.UpToDate && g.Revision != s.Revision
+}
+
+func (s *SetStatus) row(p *page.Page, g GroupStatus) page.Row {
+	index, runs := g.Name(), page.Cell{Text: page.Dash(revision.Title(g.RevisionNumber, g.Revision))}
+	ready := page.Cell{Text: fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), Tone: page.Bad}
+	if g.Ready {
+		ready.Tone = page.Good
+	}
+	if !g.Wanted {
+		index += " (surplus)"
+	}
+	if s.isOld(g) {
+		runs = page.Cell{Text: fmt.Sprint(runs.Text, " (old)"), Tone: page.Faint}
+	}
+	var waiting []string
+	for _, w := range g.Waiting {
+		waiting = append(waiting, w.Message)
+	}
+	return page.Row{index, ready, runs, terminal.Few(g.Nodes, 1), p.Age(g.CreatedAt), g.Restarts, strings.Join(waiting, "; ")}
+}
+
+// sums are the cells of a row of several groups: which, on how many nodes, and with how many restarts.
+func sums(groups []GroupStatus) (name, on string, restarts int32) {
+	nodes := map[string]bool{}
+	for _, g := range groups {
+		restarts += g.Restarts
+		for _, node := range g.Nodes {
+			nodes[node] = true
+		}
+	}
+	name = groups[0].Name() + "-" + groups[len(groups)-1].Name()
+	if groups[0].Key != "" {
+		name = fmt.Sprintf("%s and %d more", groups[0].Key, len(groups)-1)
+	}
+	return name, page.Counted(len(nodes), "node"), restarts
+}
+
+// Name returns the index or the key of a group, or the range of several.
+func (g GroupStatus) Name() string {
 	if g.LastIndex > 0 {
 		return fmt.Sprintf("%d-%d", g.Index, g.LastIndex)
 	}
 	return cmp.Or(g.Key, strconv.Itoa(g.Index))
 }
 
-// failures lists the failed pods of each group, the latest first.
-func (s *SetStatus) failures(p *page.Page) {
-	var rows []page.Row
-	for _, g := range s.Groups {
+// WriteFailures lists the failures of groups by cause, the latest first, and what failed containers left.
+func WriteFailures(p *page.Page, groups ...GroupStatus) {
+	rows := map[restart.Cause][]page.Row{}
+	for _, g := range groups {
 		if g.Failed == nil {
 			continue
 		}
 		pods := g.Failed.Pods
 		if len(pods) == 0 {
-			pods = []lwsv1.PodFailure{{At: g.Failed.At}}
+			pods = []PodFailure{{restart.Unknown, lwsv1.PodFailure{At: g.Failed.At}}}
 		}
 		for _, f := range slices.Backward(pods) {
-			rows = append(rows, page.Row{g.name(), f.Pod, p.Age(&f.At) + " ago", g.Failed.Count, f.Node, reasonOf(f)})
+			rows[f.Cause] = append(rows[f.Cause], page.Row{f.Cause, g.Name(), f.Pod, p.Age(&f.At) + " ago", g.Failed.Count, f.Node, reasonOf(f.PodFailure)})
 		}
 	}
-	p.Table(page.Row{"GROUP", "FAILED POD", "WHEN", "IN A ROW", "NODE", "WHY"}, rows)
-}
-
-// containers shows what the failed containers of each group left.
-func (s *SetStatus) containers(p *page.Page) {
-	for _, g := range s.Groups {
-		if g.Failed == nil {
-			continue
-		}
-		var lines []string
-		for _, c := range g.Failed.Containers {
-			lines = append(lines, fmt.Sprintf("pod %s, container %s: %s (exit code %d), %s ago", c.Pod, c.Name, page.Dash(c.Reason), c.ExitCode, p.Age(&c.At)))
-			lines = append(lines, quoted("", c.Message)...)
-			lines = append(lines, quoted("  log:", c.Log)...)
-			if c.LogUnread != "" {
-				lines = append(lines, "  log not read: "+c.LogUnread)
-			}
-		}
-		p.Section(fmt.Sprintf("CONTAINERS THAT FAILED WITH GROUP %s", g.name()), lines...)
+	all := slices.Concat(rows[restart.Crash], rows[restart.LostNode], rows[restart.Disruption], rows[restart.Deletion], rows[restart.Unknown])
+	p.Table(page.Row{"CAUSE", "GROUP", "FAILED POD", "WHEN", "IN A ROW", "NODE", "WHY"}, all[:min(len(all), failuresShown)])
+	if more := len(all) - failuresShown; more > 0 {
+		p.Linef("and %d more: -o json has them", more)
+	}
+	failed := only(groups, func(g GroupStatus) bool { return g.Failed != nil && len(g.Failed.Containers) > 0 })
+	for _, g := range failed[:min(len(failed), groupsShown)] {
+		g.containers(p)
+	}
+	if more := len(failed) - groupsShown; more > 0 {
+		p.Linef("and those of %s: status NAME GROUP shows them", page.Counted(more, "group"))
 	}
 }
 
-// quoted returns a text line by line under its title, or nothing.
-func quoted(title, text string) (lines []string) {
-	if text == "" {
-		return nil
+// containers shows what the failed containers of a group left.
+func (g GroupStatus) containers(p *page.Page) {
+	var lines []string
+	for _, c := range g.Failed.Containers {
+		lines = append(lines, fmt.Sprintf("pod %s, container %s: %s (exit code %d), %s ago", c.Pod, c.Name, page.Dash(c.Reason), c.ExitCode, p.Age(&c.At)))
+		lines = append(lines, page.Quoted("", c.Message)...)
+		lines = append(lines, page.Quoted("  log:", c.Log)...)
+		if c.LogUnread != "" {
+			lines = append(lines, "  log not read: "+c.LogUnread)
+		}
 	}
-	if title != "" {
-		lines = append(lines, title)
-	}
-	for line := range strings.SplitSeq(text, "\n") {
-		lines = append(lines, "  | "+line)
-	}
-	return lines
+	p.Section(fmt.Sprintf("CONTAINERS THAT FAILED WITH GROUP %s", g.Name()), lines...)
 }
 
 func reasonOf(f lwsv1.PodFailure) string {

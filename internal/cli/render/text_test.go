@@ -17,6 +17,7 @@ import (
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -67,8 +68,8 @@ func TestTextOfStatus(t *testing.T) {
 		}, []string{
 			"1 of 5 groups ready, 3 up to date, 4 pods", "\nrevision " + key + ", set created 5m ago\n",
 			"\nProgressing True 90s GroupsProgressing Replicas are progressing\n",
-			"\nGROUP READY REVISION NODES AGE CONTAINER RESTARTS WAITING FOR\n0 4/4 " + key + " node-llama-0-1.example.com and 3 more 2m 12 -\n",
-			"\n1 1/4 " + key + " node-llama-1-1.example.com and 1 more 2m 6 1 of 3 workers", "created yet: llama-1-3; 1 pod", "llama-1-2: 0/2 nodes",
+			"\n0 4/4 " + key + " node-llama-0-1.example.com and 3 more 2m 12 -\n", // it is ready
+			"\nGROUP READY REVISION NODES AGE CONTAINER RESTARTS WAITING FOR\n1 1/4 " + key + " node-llama-1-1.example.com and 1 more 2m 6 1 of 3 workers", "created yet: llama-1-3; 1 pod", "llama-1-2: 0/2 nodes",
 			"llama-1-1 (CrashLoopBackOff)\n", "2m 12 statefulset llama-2 has not reported", "\n3-4 0/4 - - - 0 leader llama-3 ",
 		}, "PREVIOUS"},
 		{"a pause", with(newSurvey(1, 1), 0, "+"), func(s *clilws.Survey) { paused(s) }, []string{", rollout paused\n"}, ""},
@@ -84,7 +85,7 @@ func TestTextOfStatus(t *testing.T) {
 				{Pod: "llama-0", Reason: "Evicted", Message: "low on memory", At: metav1.NewTime(now.Add(-time.Minute))},
 				{Pod: "llama-0-1", Container: "serve", ExitCode: &exit, Reason: "OOMKilled", Message: "loading\nno memory left", Node: "n1", At: metav1.NewTime(now)},
 			}}}
-		}, []string{"\n0 llama-0-1 0s ago 2 n1 serve: OOMKilled (exit code 137): loading no memory", "\n0 llama-0 60s ago 2 - Evicted: low on memory\n"}, ""},
+		}, []string{"\nCrash 0 llama-0-1 0s ago 2 n1 serve: OOMKilled (exit code 137): loading no memory left\nDisruption 0 llama-0 60s ago 2 - Evicted: low on memory\n"}, ""},
 		{"failed containers", with(newSurvey(1, 2), 0, "++"), func(s *clilws.Survey) {
 			s.Set.Set.Status.Restarts = []lwsv1.GroupRestarts{{Index: 0, Containers: []lwsv1.ContainerFailure{
 				{Pod: "llama-0-1", Name: "serve", ExitCode: 137, Reason: "OOMKilled", Message: "loading\nno memory left", Log: "a\tb\nc\x1b[2J", At: metav1.NewTime(now)},
@@ -96,7 +97,7 @@ func TestTextOfStatus(t *testing.T) {
 		}, ""},
 		{"a failure without evidence", with(newSurvey(1, 2), 0, "++"), func(s *clilws.Survey) {
 			s.Set.Set.Status.Restarts = []lwsv1.GroupRestarts{{Index: 0, Count: 1, FailedAt: metav1.NewTime(now)}}
-		}, []string{"\n0 - 0s ago 1 - -\n"}, ""},
+		}, []string{"\nUnknown 0 - 0s ago 1 - -\n"}, ""},
 		{"objects of a previous incarnation", without(newSurvey(1, 2), 0), func(s *clilws.Survey) {
 			s.Set.StatefulSet.Owned = nil
 			s.Set.Leaders.Previous = []*corev1.Pod{terminating("llama-0", 12*time.Second, "example.com/hold")}
@@ -110,6 +111,31 @@ func TestTextOfStatus(t *testing.T) {
 		}
 		says(t, page.Text(Status(tt.survey), now), tt.lacks, tt.has...)
 	}
+}
+
+// Five hundred groups fit on a screen. What is not as it should be has the first rows.
+func TestEqualGroupsHaveOneRow(t *testing.T) {
+	s := newSurvey(500, 2)
+	for i := range 500 {
+		s = with(s, i, map[bool]string{true: "+-", false: "++"}[i == 7])
+	}
+	s.Groups[300].Leader.Labels = map[string]string{lwsv1.RevisionKey: "older"}
+	s.Standing.Key = key
+	text := page.Text(Status(s), now)
+	says(t, text, "", "\n7 1/2 "+key+" node-llama-7-1.example.com and 1 more 2m 6 1 pod", "\n300 2/2 older (old) node-llama-300", "\n0-6 2/2 "+key+" 14 nodes 2m 42 -\n",
+		"\n8-299 2/2 "+key+" 584 nodes 2m 1752 -\n301-499 2/2 ")
+	expect.That(t, strings.Count(text, "\n") < 20, "too long:\n%s", text)
+	for _, colour := range []string{"\x1b[31m1/2\x1b[0m", "\x1b[32m2/2\x1b[0m", "\x1b[2molder (old)\x1b[0m"} {
+		expect.Says(t, page.Coloured(Status(s), now), colour)
+	}
+	expect.Equalf(t, 500, len(Status(s).Groups), "groups for programs")
+	status := &SetStatus{}
+	for _, key := range []string{"2c59901", "3ab9f07", "a11ce55", "f00d001"} {
+		status.Groups = append(status.Groups, GroupStatus{Key: key, Wanted: true, Exists: true, Ready: true, UpToDate: true})
+	}
+	says(t, page.Text(status, now), "", "\n2c59901 and 3 more 0/0 ")
+	status.Groups = status.Groups[:3]
+	says(t, page.Text(status, now), "more", "\na11ce55 0/0 ")
 }
 
 // Each step of a rollout waits for what the set itself had: no word of it is about a previous incarnation.
@@ -265,7 +291,7 @@ func TestTextHasNoControlCharacters(t *testing.T) {
 		"history": &SetHistory{Revisions: []Revision{{Number: 1, Cause: control}}},
 		"waiting": &SetStatus{Waiting: wait},
 		"group":   &SetStatus{Groups: []GroupStatus{{Wanted: true, Waiting: wait}}},
-		"failure": &SetStatus{Groups: []GroupStatus{{Failed: &GroupFailure{Pods: []lwsv1.PodFailure{{Pod: "a-0", Message: control}}}}}},
+		"failure": &SetStatus{Groups: []GroupStatus{{Failed: &GroupFailure{Pods: []PodFailure{{Cause: restart.Crash, PodFailure: lwsv1.PodFailure{Pod: "a-0", Message: control}}}}}}},
 		"plan":    &SetPlan{Parts: []Part{{Waits: wait}}},
 		"PVC":     &ClaimWhy{Explanation: pvc.Explanation{Notes: []string{control}}},
 	} {

@@ -15,7 +15,6 @@ import (
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/terminal"
 )
 
@@ -148,20 +147,20 @@ func leadersRefused(s clilws.Survey) []Wait {
 // podWaits says what a group with a leader lacks. A wait of the plan explains workers that the operator holds back.
 func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 	var unscheduled, unready []string
-	pods := podsOf(g)
-	message, sts, size := "", g.Workers.Own(), sizeOf(g)
+	pods := g.Members()
+	message, sts, size := "", g.Workers.Own(), g.Size()
 	for _, pod := range pods {
 		switch {
 		case pod.Spec.NodeName == "":
 			unscheduled = append(unscheduled, pod.Name)
 			message = cmp.Or(message, schedulerSays(pod))
 		case !lws.PodReady(pod):
-			unready = append(unready, pod.Name+complaint(pod))
+			unready = append(unready, pod.Name+clilws.Complaint(pod))
 		}
 	}
 	switch {
 	case sts == nil && size > 1 && len(g.Plan.Waits) == 0:
-		all = append(all, waitf(CodeMissingPods, "worker statefulset %s is not created yet", workersName(g)))
+		all = append(all, waitf(CodeMissingPods, "worker statefulset %s is not created yet", g.WorkersName()))
 	case sts != nil && len(pods) < int(size):
 		missing := firstMissing(g, pods)
 		all = append(all, waitf(CodeMissingPods, "%d of %d workers not created yet: %s", int(size)-len(pods), size-1, terminal.AndMore(missing, int(size)-len(pods))))
@@ -203,56 +202,29 @@ func schedulerSays(pod *corev1.Pod) string {
 	return ""
 }
 
-// workersName is the name of the group's StatefulSet.
-func workersName(g clilws.Group) string {
-	if sts := g.Workers.Own(); sts != nil {
-		return sts.Name
-	}
-	return workload.HostName(g.Leader)
-}
-
-// sizeOf returns the number of pods of the complete group.
-func sizeOf(g clilws.Group) int32 {
-	if g.Leader == nil {
-		return workload.Size(g.Set)
-	}
-	return workload.SizeOf(g.Leader, g.Set)
-}
-
-// podsOf returns the owned pods of the group by rising index. A group without a leader has none.
-func podsOf(g clilws.Group) []*corev1.Pod {
-	if g.Leader == nil {
-		return nil
-	}
-	ordinal := func(pod *corev1.Pod) int { return identity.Ordinal(pod.Name) }
-	workers := only(g.Pods.Owned, func(pod *corev1.Pod) bool { return ordinal(pod) >= 1 && ordinal(pod) < int(sizeOf(g)) })
-	slices.SortFunc(workers, func(a, b *corev1.Pod) int { return ordinal(a) - ordinal(b) })
-	return append([]*corev1.Pod{g.Leader}, workers...)
-}
-
 // firstMissing returns the names of the first workers that the pods of a group lack.
 func firstMissing(g clilws.Group, pods []*corev1.Pod) (names []string) {
 	next := 1
-	for index := 1; len(names) < min(page.NamedAtMost, int(sizeOf(g))-len(pods)); index++ {
+	for index := 1; len(names) < min(page.NamedAtMost, int(g.Size())-len(pods)); index++ {
 		if next < len(pods) && identity.Ordinal(pods[next].Name) == index {
 			next++
 			continue
 		}
-		names = append(names, identity.LeaderName(workersName(g), index))
+		names = append(names, identity.LeaderName(g.WorkersName(), index))
 	}
 	return names
 }
 
 // fillPods sets the fields that are sums over the group's pods.
 func fillPods(status *GroupStatus, g clilws.Group) {
-	for _, pod := range podsOf(g) {
+	for _, pod := range g.Members() {
 		if lws.PodReady(pod) {
 			status.ReadyPods++
 		}
 		if node := pod.Spec.NodeName; node != "" && !slices.Contains(status.Nodes, node) {
 			status.Nodes = append(status.Nodes, node)
 		}
-		for _, c := range containers(pod) {
+		for _, c := range clilws.Containers(pod) {
 			status.Restarts += c.RestartCount
 		}
 	}
@@ -261,25 +233,4 @@ func fillPods(status *GroupStatus, g clilws.Group) {
 		status.Revision = g.Leader.Labels[lwsv1.RevisionKey]
 		status.CreatedAt = timeOf(g.Leader.CreationTimestamp.Time)
 	}
-}
-
-func containers(pod *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-}
-
-// complaint returns in brackets why the first container does not run, or is empty.
-func complaint(pod *corev1.Pod) string {
-	for _, c := range containers(pod) {
-		waiting, ended := c.State.Waiting, c.State.Terminated
-		switch {
-		case waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
-			return " (" + waiting.Reason + ")"
-		case ended != nil && ended.ExitCode != 0:
-			return " (" + ended.Reason + ")"
-		}
-	}
-	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
-		return " (" + string(pod.Status.Phase) + ")"
-	}
-	return ""
 }
