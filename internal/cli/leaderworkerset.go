@@ -16,20 +16,25 @@ import (
 )
 
 func (o *options) statusCommand() *cobra.Command {
-	var watch bool
+	var watch, tree bool
 	var asked fleet.Question
 	cmd := describe("status")
 	out := o.addOutput(cmd, fleet.Formats...)
 	addWatch(cmd, &watch)
 	asked.AddFlags(cmd.Flags())
-	o.completeNames(cmd, 1, sets)
+	cmd.Flags().BoolVar(&tree, "tree", false, "show the set, its groups, their pods and nodes as a tree")
+	cmd.ValidArgsFunction = o.completion(groupNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		asked.Format = *out.format.OutputFormat
 		if _, err := asked.Selector(len(args) > 0); err != nil {
 			return err
 		}
-		if len(args) == 0 {
+		if len(args) == 0 && !tree {
 			return o.fleet(cmd.Context(), out, watch, asked)
+		}
+		names, err := setNames(cmd, args, 2)
+		if err == nil && (tree || len(names) > 1) {
+			return o.detailed(cmd.Context(), names, tree, out, watch)
 		}
 		return o.about(cmd, args, out, watch, func(s lws.Survey) page.Report { return render.Status(s) })
 	}
@@ -46,14 +51,19 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 	if err != nil {
 		return err
 	}
-	session, err := o.session(cmd.Context())
+	return o.show(cmd.Context(), names[0], out, watch, func(_ *session, s lws.Survey) (page.Report, error) { return report(s), nil })
+}
+
+// show prints a report that may read more than the survey of the set.
+func (o *options) show(ctx context.Context, name string, out *output, watch bool, report func(*session, lws.Survey) (page.Report, error)) error {
+	session, err := o.session(ctx)
 	if err != nil {
 		return err
 	}
-	key := session.key(names[0])
-	seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
-	return out.show(cmd.Context(), session.Session, watch, gone, func() (page.Report, error) {
-		found, err := session.Set(cmd.Context(), key, o.now())
+	key, seen := session.key(name), false
+	gone := fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
+	return out.show(ctx, session.Session, watch, gone, func() (page.Report, error) {
+		found, err := session.Set(ctx, key, o.now())
 		switch {
 		case apierrors.IsNotFound(err) && seen:
 			return nil, nil
@@ -63,7 +73,7 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 			return nil, session.explain(err, readSets)
 		}
 		seen = true
-		return report(found), nil
+		return report(session, found)
 	})
 }
 

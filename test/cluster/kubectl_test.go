@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -112,6 +114,35 @@ func (t told) has(action string) bool {
 		}
 	}
 	return false
+}
+
+// One command shows the pods, containers, nodes and events of a group. The same is shown without the right to read nodes.
+func TestOneGroupIsShownWithItsNodesAndEvents(t *testing.T) {
+	s := asideScene(t)
+	nodes := s.lendNodes(2)
+	set := s.settled(s.newSet("a", 2, 2, imageA, s.spreadOver(nodes...)))
+	node, before := s.Pod("a-1-1").Spec.NodeName, s.UIDs()
+	s.Patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, `{"spec":{"unschedulable":true}}`)
+	s.crash("a-1-1", 1)
+	s.awaitRecreated(set, before, 1)
+	s.Patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Pod("a-1").Spec.NodeName}}, `{"spec":{"unschedulable":true}}`)
+	s.grant("viewer", "ClusterRole", "lws-leaderworkerset-viewer-role")
+	for _, want := range []string{
+		"group 1 of a in namespace " + s.Namespace + ": 2 of 2 pods ready", "Ready, cordoned for ", "OOMKilled (exit code 137)", "RecreateGroup", "Scheduled",
+		"pod a-1-1 (former)", "statefulset a-1", "leaderworkerset a ",
+	} {
+		s.Eventually("the group shows "+want, func() error {
+			return drill.Lacking(want, true, strings.Contains(s.answer(bed.Plane, "", "status", "a", "1"), want))
+		})
+	}
+	expect.That(t, !strings.Contains(s.answer(bed.Plane, "", "status", "a", "1"), "pod a-0 "), "events of another group are shown")
+	s.prints("pod a-0-1", "status", "a", "--tree")
+	s.prints(`"kind": "GroupReport"`, "status", "a", "a-1", "-o", "json")
+	s.Eventually("the viewer sees the pods, and which right lacks", func() error {
+		out, errOut, err := s.Plugin("", "status", "a", "1", "--as", "viewer")
+		return errors.Join(err, drill.Lacking("right in "+out+errOut, true, strings.Contains(out, "? nodes are not shown: you need the right to get nodes") && strings.Contains(out, "a-1-1   ")))
+	})
+	s.refuse("a has groups 0-1", "status", "a", "7")
 }
 
 func TestPluginSaysWhatIsWrong(t *testing.T) {
