@@ -216,7 +216,7 @@ func TestNoTenantSteersATerminal(t *testing.T) {
 
 	told := 0
 	for _, line := range []string{
-		"status llama", "plan llama", "rollout status llama --watch=false", "rollout history llama", "rollout diff llama",
+		"status llama", "status llama 0", "status llama --tree", "plan llama", "rollout status llama --watch=false", "rollout history llama", "rollout diff llama",
 		"rollout undo llama --dry-run=client", "why pvc/data", "why pvc", "release pvc/data", "check", "check --pre",
 	} {
 		out, errOut, _ := p.run(t, "", strings.Fields(line)...)

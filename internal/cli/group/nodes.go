@@ -38,9 +38,15 @@ func nodesOf(pods []*corev1.Pod, found map[string]*corev1.Node) []Node {
 	all := []Node{}
 	for _, name := range clilws.NodeNames(pods) {
 		n := nodeOf(name, found)
+		n.Requested, n.Allocatable = corev1.ResourceList{}, corev1.ResourceList{}
 		for _, pod := range pods {
 			if pod.Spec.NodeName == name {
-				n.add(podrequests.PodRequests(pod, podrequests.PodResourcesOptions{}), found[name])
+				n.add(podrequests.PodRequests(pod, podrequests.PodResourcesOptions{}))
+			}
+		}
+		if node := found[name]; node != nil {
+			for resource := range n.Requested {
+				n.Allocatable[resource] = node.Status.Allocatable[resource]
 			}
 		}
 		all = append(all, n)
@@ -49,17 +55,11 @@ func nodesOf(pods []*corev1.Pod, found map[string]*corev1.Node) []Node {
 }
 
 // add adds the accelerators that a pod requests.
-func (n *Node) add(requests corev1.ResourceList, node *corev1.Node) {
-	for name, quantity := range requests {
-		if !gang.IsAccelerator(name) {
-			continue
-		}
-		if n.Requested == nil {
-			n.Requested, n.Allocatable = corev1.ResourceList{}, corev1.ResourceList{}
-		}
-		quantity.Add(n.Requested[name])
-		if n.Requested[name] = quantity; node != nil {
-			n.Allocatable[name] = node.Status.Allocatable[name]
+func (n *Node) add(requests corev1.ResourceList) {
+	for resource, quantity := range requests {
+		if gang.IsAccelerator(resource) {
+			quantity.Add(n.Requested[resource])
+			n.Requested[resource] = quantity
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (n Node) health(p *page.Page) page.Cell {
 	case n.State == unknown:
 		cell.Tone = 0
 	case n.Ready != nil:
-		cell.Text = fmt.Sprintf("%s for %s (%s)", n.State, p.Age(&n.Ready.LastTransitionTime), n.Ready.Reason)
+		cell.Text = fmt.Sprintf("%s for %s (%s)", n.State, p.Age(&n.Ready.LastTransitionTime), page.Dash(n.Ready.Reason))
 	}
 	if n.CordonedAt != nil {
 		since = p.Age(n.CordonedAt)

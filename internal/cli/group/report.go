@@ -53,8 +53,9 @@ func Find(s clilws.Survey, name string) (clilws.Group, error) {
 		}
 	}
 	set, groups := s.Set.Set.Name, page.Few(known)
-	if index, err := strconv.Atoi(strings.TrimPrefix(name, set+"-")); err == nil && index >= 0 && index < s.Indices() {
-		return s.Absent(index), nil
+	index, _ := strconv.Atoi(strings.TrimPrefix(name, set+"-"))
+	if g := s.Absent(index); index >= 0 && index < s.Indices() && (name == g.Name() || name == g.LeaderName) {
+		return g, nil
 	}
 	if s.Indices() > 1 {
 		groups = fmt.Sprintf("0-%d", s.Indices()-1)
@@ -121,9 +122,10 @@ func kinOf(s clilws.Survey, g clilws.Group, pods []*corev1.Pod) kin {
 	note(k.own, g.Workers.Owned...)
 	note(k.own, g.Service.Owned...)
 	note(k.own, slices.Concat(g.Gang.Owned, g.PodGroups.Owned)...)
-	for _, pvc := range slices.Concat(g.Volumes.Owned, s.Set.PVCs.Owned) {
+	note(k.own, g.Volumes.Owned...)
+	for _, pvc := range s.Set.PVCs.Owned {
 		isOf := func(pod *corev1.Pod) bool { return strings.HasSuffix(pvc.Name, "-"+pod.Name) }
-		k.own[pvc.UID] = slices.ContainsFunc(pods, isOf)
+		k.own[pvc.UID] = k.own[pvc.UID] || slices.ContainsFunc(pods, isOf)
 	}
 	note(k.above, s.Set.StatefulSet.Owned...)
 	note(k.above, s.Set.Deployment.Owned...)
@@ -141,8 +143,8 @@ func note[T metav1.Object](uids map[types.UID]bool, objects ...T) {
 
 // isNamed reports whether a pod has a name of the group.
 func (k kin) isNamed(pod string) bool {
-	parent, _ := identity.ParentAndOrdinal(pod)
-	return pod == k.LeaderName || parent == k.WorkersName()
+	parent, worker := identity.ParentAndOrdinal(pod)
+	return pod == k.LeaderName || parent == k.WorkersName() && worker > 0
 }
 
 // isAbout reports whether an event is about the group. The group's former pods count since the set exists. An event of
@@ -184,7 +186,7 @@ func (r *Report) writeEvents(p *page.Page) {
 		}
 		rows = append(rows, page.Row{p.Age(momentOf(&e)), count, kind, e.Reason, object, e.Message})
 	}
-	p.Table(page.Row{"EVENT", "COUNT", "TYPE", "REASON", "OBJECT", "MESSAGE"}, rows)
+	p.Table(page.Row{"LAST SEEN", "COUNT", "TYPE", "REASON", "OBJECT", "MESSAGE"}, rows)
 	if r.EarlierEvents > 0 {
 		p.Linef("and %s before", page.Counted(r.EarlierEvents, "event"))
 	}

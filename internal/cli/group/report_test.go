@@ -126,7 +126,7 @@ func TestTextOfAGroup(t *testing.T) {
 		"\nPOD CONTAINER NOW ENDED BEFORE MESSAGE\nllama-3-1 serve CrashLoopBackOff OOMKilled (exit code 137), 20s ago loading shard 7\n\n",
 		"\nn1 Ready, cordoned for 3m 16 of 16 nvidia.com/gpu\nn2 NotReady for 5m (NodeStatusUnknown) 8 of 16 nvidia.com/gpu\n",
 		"\nDisruption 3 llama-3-1 60s ago 1 - EvictionByEvictionAPI\n", "\nCONTAINERS THAT FAILED WITH GROUP 3\n", "\n| the end\n",
-		"\nEVENT COUNT TYPE REASON OBJECT MESSAGE\n60s 1 Warning R pod llama-3-1 (former) early\n0s 1 Warning R pod llama-3 late\n",
+		"\nLAST SEEN COUNT TYPE REASON OBJECT MESSAGE\n60s 1 Warning R pod llama-3-1 (former) early\n0s 1 Warning R pod llama-3 late\n",
 	} {
 		expect.Says(t, text, want)
 	}
@@ -173,7 +173,8 @@ func TestEventsAboutAGroup(t *testing.T) {
 		{event("PersistentVolumeClaim", "data-llama-3-1", "data-llama-3-1", "", 0), true},
 		{event("PersistentVolumeClaim", "data-llama-2", "data-llama-2", "", 0), false},
 		{event("StatefulSet", "llama-3", "before", "", 0), true},
-		{event("Pod", "llama-3-0", "before", "", 59*time.Minute), true},
+		{event("Pod", "llama-3-1", "before", "", 59*time.Minute), true},
+		{event("Pod", "llama-3-0", "leader of set llama-3", "", 0), false},
 		{event("Pod", "llama-3", "of another set", "", 61*time.Minute), false},
 		{event("Pod", "llama-33", "x", "", 0), false},
 		{event("StatefulSet", "llama", "leaders", "create Pod llama-3 in StatefulSet llama failed: quota", 0), true},
@@ -208,7 +209,7 @@ func TestFind(t *testing.T) {
 		name, want string // with a space: an error
 	}{
 		{survey(), "3", "llama-3"}, {survey(), "llama-3", "llama-3"}, {survey(), "0", "llama-0"}, {survey(), "4", "llama has groups 0-3;"},
-		{survey(), "-1", "groups 0-3;"}, {survey(), "qwen-1", "groups 0-3;"}, {hash, "2c59901", "llama-x-y"}, {hash, "llama-x-y", "llama-x-y"}, {hash, "0", "has groups 2c59901;"},
+		{survey(), "-1", "groups 0-3;"}, {survey(), "03", "groups 0-3;"}, {survey(), "x", "groups 0-3;"}, {survey(), "qwen-1", "groups 0-3;"}, {hash, "2c59901", "llama-x-y"}, {hash, "llama-x-y", "llama-x-y"}, {hash, "0", "has groups 2c59901;"},
 	} {
 		g, err := Find(tt.survey, tt.name)
 		if strings.Contains(tt.want, " ") {

@@ -415,13 +415,12 @@ func (g GroupStatus) Name() string {
 	return cmp.Or(g.Key, strconv.Itoa(g.Index))
 }
 
-// WriteFailures lists the failures of groups by cause, the latest first, and what failed containers left.
+// WriteFailures lists the failures of groups by cause, and what failed containers left: the groups that failed last have
+// the first rows.
 func WriteFailures(p *page.Page, groups ...GroupStatus) {
-	rows := map[restart.Cause][]page.Row{}
-	for _, g := range groups {
-		if g.Failed == nil {
-			continue
-		}
+	rows, failed := map[restart.Cause][]page.Row{}, only(groups, func(g GroupStatus) bool { return g.Failed != nil })
+	slices.SortStableFunc(failed, func(a, b GroupStatus) int { return b.Failed.At.Compare(a.Failed.At.Time) })
+	for _, g := range failed {
 		pods := g.Failed.Pods
 		if len(pods) == 0 {
 			pods = []PodFailure{{restart.Unknown, lwsv1.PodFailure{At: g.Failed.At}}}
@@ -435,7 +434,7 @@ func WriteFailures(p *page.Page, groups ...GroupStatus) {
 	if more := len(all) - failuresShown; more > 0 {
 		p.Linef("and %d more: -o json has them", more)
 	}
-	failed := only(groups, func(g GroupStatus) bool { return g.Failed != nil && len(g.Failed.Containers) > 0 })
+	failed = only(failed, func(g GroupStatus) bool { return len(g.Failed.Containers) > 0 })
 	for _, g := range failed[:min(len(failed), groupsShown)] {
 		g.containers(p)
 	}
