@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
@@ -98,8 +99,9 @@ func stateOf(c corev1.ContainerStatus, isInit bool) (state, message string, isFi
 	switch now := c.State; {
 	case now.Terminated != nil:
 		return ended(now.Terminated), now.Terminated.Message, isInit && now.Terminated.ExitCode == 0
-	case now.Running == nil && now.Waiting != nil:
-		return cmp.Or(now.Waiting.Reason, "Waiting"), now.Waiting.Message, false
+	case now.Running == nil:
+		waiting := ptr.Deref(now.Waiting, corev1.ContainerStateWaiting{})
+		return cmp.Or(waiting.Reason, "Waiting"), waiting.Message, false
 	case !c.Ready && !isInit:
 		return "Running, not ready", "", false
 	}
