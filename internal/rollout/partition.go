@@ -57,6 +57,15 @@ func (r State) Next() Course {
 	return c
 }
 
+// Peak is how many groups there are at most until the rollout ends, if it is not paused.
+func (r State) Peak() int32 {
+	r.Running, r.Applied = max(r.Running, r.Replicas), r.Replicas
+	return max(r.Running, r.planned().Replicas)
+}
+
+// Rest is how many groups there are once the rollout ended and so many keep their revision.
+func (r State) Rest(kept int32) int32 { return min(r.surged(kept), r.Peak()) }
+
 // await holds a rollout until the StatefulSet controller has observed the spec: it may still act
 // on the former one, and does not report which leaders are of the former template. Surge groups
 // stay, and none is added unless the user scales.

@@ -34,6 +34,7 @@ func TestTraces(t *testing.T) {
 					words = "[" + edit + "] "
 				}
 				m.round()
+				expect.That(t, m.Paused || m.Running <= m.peak, "%d groups, and the peak was %d", m.Running, m.peak)
 				told = append(told, words+m.String())
 			}
 			expect.Equal(t, want, strings.Join(told, " → "))
@@ -51,6 +52,8 @@ type model struct {
 	// broken templates never become ready.
 	broken  map[int]bool
 	pending int
+	// peak is how many groups there may be since the last edit.
+	peak int32
 }
 
 type modelGroup struct {
@@ -88,6 +91,7 @@ func (m *model) set(word string) {
 }
 
 func (m *model) edit(words string) {
+	m.peak = 0
 	for _, word := range strings.Fields(words) {
 		switch word {
 		case "new", "broken":
@@ -116,6 +120,9 @@ func (m *model) round() {
 	m.Places = nil
 	for i := range m.groups {
 		m.Places = append(m.Places, m.place(i))
+	}
+	if m.peak == 0 {
+		m.peak = m.Peak()
 	}
 	c := m.Next()
 	if m.Changed {

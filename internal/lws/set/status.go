@@ -180,6 +180,15 @@ func Stand(w lws.SetSnapshot) lws.Standing {
 	return t.Standing
 }
 
+// Roll returns what the rollout of a set does until it ends. It is empty for a set that is left alone or is being deleted.
+func Roll(w lws.SetSnapshot) table.Roll {
+	if w.Set.DeletionTimestamp != nil || len(w.Beyond) > 0 {
+		return table.Roll{}
+	}
+	t, _ := table.Of(w, leaders.New)
+	return t.Roll()
+}
+
 // leftAlone writes nothing for a set but its condition with an event, and the conditions that tools
 // judge it by. To ignore a field would run the set as its user did not ask.
 func leftAlone(w *lws.SetSnapshot) (p lws.Plan) {
