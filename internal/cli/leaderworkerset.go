@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/cli/consequence"
 	"lockstep.dev/lockstep/internal/cli/fleet"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
@@ -79,36 +81,46 @@ func (o *options) show(ctx context.Context, name string, out *output, watch bool
 
 func (o *options) planCommand() *cobra.Command {
 	var watch bool
-	var file string
+	var of planned
 	cmd := describe("plan")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		names, err := sets.names(args)
 		switch {
 		case err != nil:
 			return err
-		case (len(names) == 1) == (file != ""), len(names) > 1:
+		case (len(names) == 1) == (of.file != ""), len(names) > 1:
 			return errors.New("give either the name of one LeaderWorkerSet or a file: plan NAME, or plan -f FILE")
-		case watch && file != "":
+		case watch && of.file != "":
 			return errors.New("--watch shows a set of the cluster, not a file: plan NAME --watch")
+		case (of.writes || of.values) && of.file == "":
+			return errors.New("--writes and --show-values are for a file: plan -f FILE")
 		}
 		return nil
 	}
 	out := o.addOutput(cmd)
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "`file` with LeaderWorkerSets, in YAML or JSON; - is standard input")
+	cmd.Flags().StringVarP(&of.file, "filename", "f", "", "`file` with LeaderWorkerSets, in YAML or JSON; - is standard input")
+	cmd.Flags().BoolVar(&of.writes, "writes", false, "with -f, show what the operator would write now as well")
+	cmd.Flags().BoolVar(&of.values, "show-values", false, "with -f, show changed values of env, and what names Secrets")
 	addWatch(cmd, &watch)
 	o.completeNames(cmd, 1, sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if file != "" {
-			return o.planFile(cmd.Context(), file, out)
+		if of.file != "" {
+			return o.planFile(cmd.Context(), of, out)
 		}
 		return o.about(cmd, args, out, watch, func(s lws.Survey) page.Report { return render.Plan(s) })
 	}
 	return cmd
 }
 
+// planned is a file whose plan is shown, and how.
+type planned struct {
+	file           string
+	writes, values bool
+}
+
 // planFile shows what would happen if the sets of a file were applied.
-func (o *options) planFile(ctx context.Context, file string, out *output) error {
-	manifests, skipped, err := lws.ReadManifest(file, o.In)
+func (o *options) planFile(ctx context.Context, of planned, out *output) error {
+	manifests, skipped, err := lws.ReadManifest(of.file, o.In)
 	if err != nil {
 		return err
 	}
@@ -119,16 +131,15 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 	if err != nil {
 		return err
 	}
-	list := render.NewPlanList()
+	list := &render.SetPlanList{TypeMeta: page.Kind("SetPlanList")}
 	for _, manifest := range manifests {
 		if manifest.GetNamespace() == "" {
 			manifest.SetNamespace(c.namespace)
 		}
-		plan, err := c.planOf(ctx, manifest)
+		plan, err := c.planOf(ctx, manifest, of)
 		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			return fmt.Errorf("%s: %w", of.file, err)
 		}
-		plan.File = file
 		list.Items = append(list.Items, *plan)
 	}
 	if len(list.Items) == 1 {
@@ -137,8 +148,8 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 	return out.print(list)
 }
 
-// planOf returns the plan for one set as the API server would store it.
-func (c *cluster) planOf(ctx context.Context, manifest *unstructured.Unstructured) (*render.SetPlan, error) {
+// planOf returns the plan for one set as the API server would store it, and what that does.
+func (c *cluster) planOf(ctx context.Context, manifest *unstructured.Unstructured, of planned) (*render.SetPlan, error) {
 	session, err := c.open(ctx, manifest.GetNamespace())
 	if err != nil {
 		return nil, err
@@ -147,11 +158,20 @@ func (c *cluster) planOf(ctx context.Context, manifest *unstructured.Unstructure
 	if err != nil {
 		return nil, c.explain(err, writeSets)
 	}
+	stored, err := session.Set(ctx, client.ObjectKeyFromObject(set), c.now())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, c.explain(err, readSets)
+	}
 	found, err := session.As(ctx, set, c.now())
 	if err != nil {
 		return nil, c.explain(err, readSets)
 	}
+	does := consequence.OfSet(stored, found, of.values)
+	if does.Peak != nil {
+		nodes, pods, err := session.Room(ctx)
+		does.Fit(nodes.Items, pods.Items, err)
+	}
 	plan := render.Plan(found)
-	plan.Warnings = warnings
+	plan.File, plan.Warnings, plan.Consequences, plan.HidesWrites = of.file, warnings, does, !of.writes
 	return plan, nil
 }

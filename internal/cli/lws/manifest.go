@@ -160,3 +160,11 @@ func threeWay(manifest, live *unstructured.Unstructured) ([]byte, error) {
 	}
 	return patch, nil
 }
+
+// Room returns the nodes, and the pods of all namespaces: a user may lack the right to list them.
+func (s *Session) Room(ctx context.Context) (nodes corev1.NodeList, pods corev1.PodList, err error) {
+	if err = s.Live.List(ctx, &nodes); err == nil {
+		err = s.Live.List(ctx, &pods)
+	}
+	return nodes, pods, err
+}

@@ -171,8 +171,8 @@ func TestHashesAreMadeAgain(t *testing.T) {
 
 // messages are the packages whose texts are seen in conditions, events, logs, status, plan and why.
 var messages = []string{
-	"action", "apply", "backoff", "cli/fleet", "cli/group", "cli/page", "cli/pvc", "cli/render", "condition", "controller", "gang",
-	"identity", "lws", "lwscache", "operator", "pvc", "pvccache", "report",
+	"action", "apply", "backoff", "cli/consequence", "cli/fleet", "cli/group", "cli/page", "cli/pvc", "cli/render", "condition", "controller",
+	"gang", "identity", "lws", "lwscache", "operator", "pvc", "pvccache", "report",
 }
 
 // Every word of our own messages and of the names of fields is in the list: a bundle without them would say little.

@@ -18,10 +18,9 @@ import (
 // SetPlan is what "plan -o json" prints for one set.
 type SetPlan struct {
 	metav1.TypeMeta `json:",inline"`
-
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	UID       types.UID `json:"uid,omitempty"`
+	Namespace       string    `json:"namespace"`
+	Name            string    `json:"name"`
+	UID             types.UID `json:"uid,omitempty"`
 	// File is the source of the spec; absent when it is the cluster's.
 	File string `json:"file,omitempty"`
 	// Exists reports whether the cluster has the set.
@@ -32,6 +31,9 @@ type SetPlan struct {
 	Unattended *Wait `json:"unattended,omitempty"`
 	// Warnings are those of the API server for a file.
 	Warnings []string `json:"warnings,omitempty"`
+	// Consequences say what storing a file does; absent for a set of the cluster. If HidesWrites, the text has no parts.
+	Consequences interface{ Write(*page.Page) } `json:"consequences,omitempty"`
+	HidesWrites  bool                           `json:"-"`
 	// Parts are the set first, then its groups by rising index. Empty parts are left out.
 	Parts []Part `json:"parts,omitempty"`
 }
@@ -81,8 +83,7 @@ type Preconditions struct {
 // SetPlanList holds the plans for several sets of one file.
 type SetPlanList struct {
 	metav1.TypeMeta `json:",inline"`
-
-	Items []SetPlan `json:"items"`
+	Items           []SetPlan `json:"items"`
 }
 
 // Plan returns the plan of a survey.
@@ -115,11 +116,6 @@ func others(status *SetStatus) []Part {
 		}
 	}
 	return parts
-}
-
-// NewPlanList returns a list without plans.
-func NewPlanList() *SetPlanList {
-	return &SetPlanList{TypeMeta: page.Kind("SetPlanList"), Items: []SetPlan{}}
 }
 
 func (p *SetPlan) add(s clilws.Survey, group *clilws.Group, plan lws.Plan) {
@@ -167,6 +163,7 @@ func actionOf(a action.Action) Action {
 
 // Write writes the plan as an indented list.
 func (p *SetPlan) Write(to *page.Page) {
+	to.Gap()
 	state := ""
 	if p.File != "" {
 		state = ", if " + p.File + " were applied now"
@@ -181,6 +178,12 @@ func (p *SetPlan) Write(to *page.Page) {
 	for _, warning := range p.Warnings {
 		to.Linef("warning: %s", warning)
 	}
+	if p.Consequences != nil {
+		p.Consequences.Write(to)
+	}
+	if p.HidesWrites {
+		return
+	}
 	if p.InStep {
 		to.Linef("in step: nothing to do")
 	}
@@ -192,9 +195,6 @@ func (p *SetPlan) Write(to *page.Page) {
 // Write writes one plan after the other.
 func (l *SetPlanList) Write(to *page.Page) {
 	for i := range l.Items {
-		if i > 0 {
-			to.Gap()
-		}
 		l.Items[i].Write(to)
 	}
 }

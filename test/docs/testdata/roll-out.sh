@@ -1,3 +1,4 @@
+#: llama in namespace is output
 begin() {
 	have_lockstep
 	have_set inference llama

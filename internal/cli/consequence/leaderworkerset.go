@@ -1,0 +1,221 @@
+package consequence
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/page"
+	"lockstep.dev/lockstep/internal/cli/render"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
+	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/internal/lws/table"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// Codes of what a change waits for, beside those of a plan. They are stable.
+const (
+	CodeNoBudget = "RolloutBudgetUsed"
+	CodeNoNode   = "NoNodeFits"
+	CodeNoRoom   = "NotEnoughRoom"
+)
+
+// lasting are the waits of a plan that may last for ever.
+var lasting = []string{
+	lws.CodeNameConflict, lws.CodeRefused, lws.CodePreviousIncarnation, lws.CodeNotHeadless, lws.CodeWorkloadNotReady,
+	lws.CodePodGroupDiffers, lws.CodeUnsupported, lws.CodeVolumeClaimsDiffer,
+}
+
+// sets is a change of a LeaderWorkerSet.
+type sets struct {
+	// before is nil if there is no such set. had and size are its replicas and size.
+	before    *lwsv1.LeaderWorkerSet
+	had, size int32
+	after     clilws.Survey
+	// set is the one that would be stored, and made the one whose templates are used: the former while a template waits.
+	set, made *lwsv1.LeaderWorkerSet
+	was, roll table.Roll
+	// unavailable is how many groups may be down, and groups are those with leaders, by the names of these.
+	unavailable int32
+	groups      map[string]*clilws.Group
+}
+
+// OfSet returns what it does to store a set. before is empty if there is no such set. Confidential values are left out
+// unless they are asked for.
+func OfSet(before, after clilws.Survey, showValues bool) *Consequence {
+	s := &sets{after: after, set: after.Set.Set, made: after.Set.Set, roll: lwsset.Roll(after.Set), groups: map[string]*clilws.Group{}}
+	c := &Consequence{Rest: int(s.roll.Rest)}
+	if s.before = before.Set.Set; s.before != nil {
+		s.was, s.had, s.size = lwsset.Roll(before.Set), workload.Replicas(s.before), workload.Size(s.before)
+		c.Changes = changes(fieldsOf(s.before, s.before.Spec), fieldsOf(s.set, s.set.Spec), showValues)
+	}
+	if restored, err := revision.RestoredAt(s.set, after.Set.Revisions, s.roll.Key); err == nil && after.Standing.Pending {
+		s.made = restored
+	}
+	s.unavailable, _ = workload.Budget(s.set)
+	for i := range after.Groups {
+		if g := &after.Groups[i]; g.Leader != nil {
+			s.groups[g.LeaderName] = g
+		}
+	}
+	if isLeft := len(after.Set.Beyond) > 0 || s.set.DeletionTimestamp != nil; isLeft {
+		c.Verdict = "nothing restarts: the set is being deleted, or the operator leaves it alone"
+	} else {
+		for _, fill := range []func(*Consequence){s.fillGroups, s.fillAmounts, s.fillClaims, s.fillRevision, s.fillTime} {
+			fill(c)
+		}
+		c.Verdict = s.verdict(c)
+	}
+	c.Waits = s.waits(c)
+	return c
+}
+
+func (s *sets) fillGroups(c *Consequence) {
+	wants := workload.Replicas(s.set)
+	c.Replaced, c.Kept = named(leadersOf(s.roll.Replaced)), named(leadersOf(s.roll.Kept))
+	if !s.roll.HasOrdinals { // the Deployment controller chooses which
+		c.Replaced.Count = min(c.Replaced.Count, int(wants))
+		c.Created.Count, c.Deleted.Count = int(max(0, wants-s.had)), int(max(0, s.had-wants))
+		c.Surge.Count = int(max(0, s.roll.Peak-max(wants, s.had)))
+		return
+	}
+	c.Ordered, c.Created = c.Replaced.Count > 1, s.ordinals(s.had, wants, false)
+	c.Deleted, c.Surge = s.ordinals(s.roll.Rest, max(s.had, s.roll.Peak), true), s.ordinals(wants, s.roll.Peak, false)
+	slices.Reverse(c.Replaced.Names)
+	slices.Reverse(c.Deleted.Names)
+}
+
+// ordinals are the groups in a range whose leaders exist, or do not.
+func (s *sets) ordinals(first, end int32, exist bool) Groups {
+	var names []string
+	for i := first; i < end; i++ {
+		if name := identity.LeaderName(s.set.Name, int(i)); (s.groups[name] != nil) == exist {
+			names = append(names, name)
+		}
+	}
+	return named(names)
+}
+
+func named(names []string) Groups { return Groups{Count: len(names), Names: names} }
+
+func leadersOf(groups []workload.Identity) (names []string) {
+	for _, g := range groups {
+		names = append(names, g.LeaderName)
+	}
+	return names
+}
+
+// fillAmounts says what is down, and what the change needs.
+func (s *sets) fillAmounts(c *Consequence) {
+	now, largest, next := corev1.ResourceList{}, corev1.ResourceList{}, groupOf(s.made)
+	c.needs = corev1.ResourceList{}
+	for name, g := range s.groups {
+		requested := requests(podsOf(g)...)
+		add(now, requested, 1)
+		if slices.Contains(c.Replaced.Names, name) {
+			add(largest, beyond(requested, largest), 1)
+			add(c.needs, beyond(next, requested), 1)
+		}
+	}
+	fresh := c.Created.Count + c.Surge.Count
+	if n := min(int(s.unavailable), c.Replaced.Count); c.Replaced.Count > 0 {
+		down := corev1.ResourceList{}
+		add(down, largest, n)
+		c.Down = amount(n, down)
+	} else if fresh == 0 {
+		return
+	}
+	add(c.needs, next, fresh)
+	add(now, c.needs, 1)
+	c.Peak, c.More = amount(int(s.roll.Peak), now), amount(fresh, c.needs)
+	c.starts = []corev1.PodSpec{workload.WrittenForLeaders(s.made).Spec}
+	if workload.Size(s.made) > 1 {
+		c.starts = append(c.starts, s.made.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec)
+	}
+}
+
+func podsOf(g *clilws.Group) []*corev1.Pod { return append(slices.Clone(g.Pods.Owned), g.Leader) }
+
+// fillRevision says to which revision groups are rolled, unless it is the present one.
+func (s *sets) fillRevision(c *Consequence) {
+	if s.roll.Key == s.was.Key {
+		return
+	}
+	c.Revision = s.roll.Number
+	if known := revision.WithKey(revision.Counting(s.after.Set.Revisions, s.set.Name), s.roll.Key); known != nil {
+		c.RevisionWas = known.Revision
+	}
+}
+
+// fillTime takes the median of the last starts.
+func (s *sets) fillTime(c *Consequence) {
+	var starts []time.Duration
+	for _, g := range s.groups {
+		if took := startOf(g, s.set); took > 0 {
+			starts = append(starts, took)
+		}
+	}
+	if slices.Sort(starts); len(starts) > 0 && c.Peak != nil {
+		pace := max(1, int(s.unavailable)+c.Surge.Count)
+		c.Steps = min(1, c.Created.Count+c.Surge.Count) + (c.Replaced.Count+pace-1)/pace
+		c.StepSeconds = int64(max(1, starts[len(starts)/2].Round(time.Second).Seconds()))
+	}
+}
+
+// startOf is how long a group took until its last pod was ready, or 0 if it was ready more than once: a container restarted.
+func startOf(g *clilws.Group, set *lwsv1.LeaderWorkerSet) (took time.Duration) {
+	for _, pod := range podsOf(g) {
+		isRestarted := func(status corev1.ContainerStatus) bool { return status.RestartCount > 0 }
+		if !g.Ready(set) || slices.ContainsFunc(pod.Status.ContainerStatuses, isRestarted) {
+			return 0
+		}
+		took = max(took, workload.Condition(pod, corev1.PodReady).LastTransitionTime.Sub(g.Leader.CreationTimestamp.Time))
+	}
+	return took
+}
+
+// waits are those that may last for ever.
+func (s *sets) waits(c *Consequence) (all []render.Wait) {
+	for _, w := range s.after.Plan.Waits {
+		if slices.Contains(lasting, w.Code) && !w.Ordinary {
+			all = append(all, render.Wait{Reason: w.Code, Message: w.Sentence})
+		}
+	}
+	if down, may := leadersOf(s.roll.Down), int(s.unavailable)+c.Surge.Count; c.Replaced.Count > 0 && len(down) >= may {
+		all = append(all, render.Wait{Reason: CodeNoBudget, Message: fmt.Sprintf(
+			"the rollout waits for groups that are not ready and that it does not replace: %s; at most %s may be down", page.Few(down), page.Counted(may, "group"))})
+	}
+	return all
+}
+
+func (s *sets) verdict(c *Consequence) string {
+	isOn := c.Replaced.Count > 0 && len(s.was.Replaced) == len(s.roll.Replaced) && s.was.Key == s.roll.Key
+	switch {
+	case s.before == nil:
+		return "the set is created with " + page.Counted(c.Created.Count, "group")
+	case len(c.Changes) == 0 && !isOn:
+		return "nothing changes"
+	}
+	var parts []string
+	for i, verb := range []string{"deleted", "replaced", "created"} {
+		if n := []int{c.Deleted.Count, c.Replaced.Count, c.Created.Count}[i]; n > 0 {
+			parts = append(parts, strings.Replace(page.Counted(n, "group")+" is "+verb, "s is", "s are", 1))
+		}
+	}
+	if isOn {
+		parts = append(parts, "which a rollout in progress does anyway")
+	}
+	if lws.Paused(s.set) {
+		parts = append(parts, "the rollout is paused: nothing "+map[bool]string{true: "else "}[c.Replaced.Count > 0]+"restarts until it is resumed")
+	} else if c.Replaced.Count == 0 {
+		parts = append(parts, "nothing restarts")
+	}
+	return strings.Join(parts, ", ")
+}
