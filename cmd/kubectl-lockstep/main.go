@@ -17,6 +17,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"lockstep.dev/lockstep/internal/cli"
+	"lockstep.dev/lockstep/internal/cli/argument"
 )
 
 // lastWords is how long an interrupted command may still print.
@@ -33,7 +34,7 @@ func main() {
 		os.Exit(1)
 	})
 	cmd := cli.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
-	cmd.SetArgs(cli.Args(os.Args))
+	cmd.SetArgs(argument.Args(os.Args))
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "error:", err)
 		os.Exit(1)

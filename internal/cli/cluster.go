@@ -29,7 +29,7 @@ const (
 	readSets   = "get, list and watch leaderworkersets, statefulsets, deployments, replicasets, controllerrevisions, pods, services and persistentvolumeclaims"
 	writeSets  = "get, create and patch leaderworkersets, and for undo list controllerrevisions"
 	readPVCs   = "get and list persistentvolumeclaims, pods and workloads"
-	releasePVC = "get and patch it and release claims.protection.lockstep.dev"
+	releasePVC = "get and patch it, release claims.protection.lockstep.dev, and " + readPVCs
 )
 
 // cluster is the API server and the namespace that the flags name.

@@ -22,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/argument"
 	"lockstep.dev/lockstep/test/expect"
 )
 
@@ -88,67 +89,10 @@ func TestTimeoutIncludesTheFirstRequest(t *testing.T) {
 	expect.ErrorSays(t, err, "timed out after 500ms")
 }
 
-func TestNames(t *testing.T) {
-	for _, tt := range []struct {
-		kind       kind
-		args, want string // no names: an error
-	}{
-		{sets, "llama", "llama"},
-		{sets, "lws/llama", "llama"},
-		{sets, "leaderworkersets.leaderworkerset.x-k8s.io/llama", "llama"},
-		{sets, "LWS llama", "llama"},
-		{sets, "lws", "lws"},
-		{sets, "LWS lws", "lws"},
-		{sets, "lws/llama qwen llama", "llama qwen"},
-		{sets, "deployment/llama", ""},
-		{sets, "lws/", ""},
-		{claims, "pvc/a", "a"},
-		{claims, "pvc a b", "a b"},
-		{claims, "PVC/a persistentvolumeclaims/b pvc/a", "a b"},
-		{claims, "a", ""},
-		{claims, "pod/a", ""},
-		{claims, "pvc/", ""},
-		{claims, "pvc/a/b", ""},
-	} {
-		got, err := tt.kind.names(strings.Fields(tt.args))
-		if strings.Join(got, " ") != tt.want || (err == nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.kind.form) {
-			t.Errorf("%s: got %q, %v", tt.args, got, err)
-		}
-	}
-}
-
 func TestCompletion(t *testing.T) {
-	out, err := run(t, Args([]string{"/bin/kubectl_complete-lockstep", "rollout", "re"})...)
+	out, err := run(t, argument.Args([]string{"/bin/kubectl_complete-lockstep", "rollout", "re"})...)
 	expect.That(t, err == nil && strings.Contains(out, "restart\t") && strings.Contains(out, "resume\t"),
 		"got %q, %v", out, err)
-}
-
-// What may stand next is completed in the form that is typed, and never twice.
-func TestNamesFitWhatIsTyped(t *testing.T) {
-	found := []string{"a", "b"}
-	for _, tt := range []struct {
-		kind        kind
-		args, typed string
-		most        int
-		want        string
-	}{
-		{sets, "", "", 1, "a b"},
-		{sets, "", "lws/", 1, "lws/a lws/b"},
-		{sets, "a", "", 1, ""},
-		{sets, "a", "", many, "b"},
-		{sets, "lws/a", "", many, "b"},
-		{sets, "lws", "", 1, "a b"},
-		{sets, "pod/a", "", many, ""},
-		{claims, "", "", many, "pvc/a pvc/b"},
-		{claims, "", "persistentvolumeclaim/", many, "persistentvolumeclaim/a persistentvolumeclaim/b"},
-		{claims, "pvc", "", many, "a b"},
-		{claims, "pvc/a", "", many, "pvc/b"},
-		{claims, "pvc/a", "", 1, ""},
-		{namespaces, "", "ns/", 1, "ns/a ns/b"},
-		{claims, "ns", "", 1, ""},
-	} {
-		expect.Equalf(t, tt.want, strings.Join(tt.kind.fit(strings.Fields(tt.args), tt.typed, found, tt.most), " "), "%q, then %q", tt.args, tt.typed)
-	}
 }
 
 // A shell waits for no cluster: without one, or beside one that does not answer, nothing is completed.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/cli/argument"
 	"lockstep.dev/lockstep/internal/cli/consequence"
 	"lockstep.dev/lockstep/internal/cli/fleet"
 	"lockstep.dev/lockstep/internal/cli/lws"
@@ -25,7 +26,7 @@ func (o *options) statusCommand() *cobra.Command {
 	addWatch(cmd, &watch)
 	asked.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&tree, "tree", false, "show the set, its groups, their pods and nodes as a tree")
-	cmd.ValidArgsFunction = o.completion(groupNames)
+	cmd.ValidArgsFunction = o.completion(argument.GroupNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		asked.Format = *out.format.OutputFormat
 		if _, err := asked.Selector(len(args) > 0); err != nil {
@@ -84,7 +85,7 @@ func (o *options) planCommand() *cobra.Command {
 	var of planned
 	cmd := describe("plan")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		names, err := sets.names(args)
+		names, err := argument.Sets.Names(args)
 		switch {
 		case err != nil:
 			return err
@@ -102,7 +103,7 @@ func (o *options) planCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&of.writes, "writes", false, "with -f, show what the operator would write now as well")
 	cmd.Flags().BoolVar(&of.values, "show-values", false, "with -f, show changed values of env, and what names Secrets")
 	addWatch(cmd, &watch)
-	o.completeNames(cmd, 1, sets)
+	o.completeNames(cmd, 1, argument.Sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if of.file != "" {
 			return o.planFile(cmd.Context(), of, out)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"lockstep.dev/lockstep/internal/cli/argument"
 	"lockstep.dev/lockstep/internal/cli/bundle"
 )
 
@@ -22,14 +23,14 @@ func (o *options) reportCommand() *cobra.Command {
 	var force bool
 	cmd := describe("report")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		names, err := sets.names(args)
+		names, err := argument.Sets.Names(args)
 		if err != nil {
 			return err
 		}
 		command := strings.Join(append([]string{cmd.CommandPath()}, args...), " ")
 		return o.report(cmd.Context(), names, command, file, force)
 	}
-	o.completeNames(cmd, many, sets)
+	o.completeNames(cmd, many, argument.Sets)
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "`file` to write; - is standard output (default lockstep-report-TIME.tar.gz)")
 	return cmd

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/argument"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -39,7 +40,7 @@ const many = math.MaxInt
 
 // setNames returns the sets that the arguments name: at least one, and no more than most.
 func setNames(cmd *cobra.Command, args []string, most int) ([]string, error) {
-	names, err := sets.names(args)
+	names, err := argument.Sets.Names(args)
 	if err == nil && (len(names) == 0 || len(names) > most) {
 		err = fmt.Errorf("expected: %s; list LeaderWorkerSets with: kubectl get leaderworkersets", cmd.UseLine())
 	}
@@ -57,7 +58,7 @@ func notNegative[T ~int64](flag string, value T) error {
 // addRevision adds a flag with the number of a revision, which is completed.
 func (o *options) addRevision(cmd *cobra.Command, number *int64, name, usage string) {
 	cmd.Flags().Int64Var(number, name, 0, usage)
-	o.completeFlag(cmd, name, revisionNumbers)
+	o.completeFlag(cmd, name, argument.RevisionNumbers)
 }
 
 // each runs do for each named object, and goes on to the others when one fails.
@@ -79,7 +80,7 @@ type amendment struct {
 func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
 	a := &amendment{print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
 	a.print.AddFlags(cmd)
-	o.completeNames(cmd, many, sets)
+	o.completeNames(cmd, many, argument.Sets)
 	cmd.Flags().StringVar(&a.dryRun, "dry-run", lws.DryRunNone, "none, client (print the change) or server (the API server tries it and stores nothing)")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = lws.DryRunClient
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -140,7 +141,7 @@ func (o *options) rolloutUndoCommand() *cobra.Command {
 func (o *options) rolloutHistoryCommand() *cobra.Command {
 	cmd := describe("rollout history")
 	out := o.addOutput(cmd)
-	o.completeNames(cmd, many, sets)
+	o.completeNames(cmd, many, argument.Sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
 		if err != nil {
@@ -190,7 +191,7 @@ func (o *options) rolloutDiffCommand() *cobra.Command {
 		}
 		return o.rolloutDiff(cmd.Context(), names[0], of)
 	}
-	o.completeNames(cmd, 1, sets)
+	o.completeNames(cmd, 1, argument.Sets)
 	o.addRevision(cmd, &of.From, "revision", "compare this revision")
 	o.addRevision(cmd, &of.To, "to-revision", "compare with this revision, in place of the spec")
 	return cmd
@@ -237,7 +238,7 @@ func (o *options) rolloutStatusCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", true, "follow the rollout until it is done")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; zero means for ever")
-	o.completeNames(cmd, many, sets)
+	o.completeNames(cmd, many, argument.Sets)
 	o.addRevision(cmd, &f.revision, "revision", "fail when another revision is rolled out; zero means the latest")
 	return cmd
 }
