@@ -57,6 +57,7 @@ func TestFailures(t *testing.T) {
 		crash(pod)
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
 	}
+	requested := on("w-0", asks)
 	const none, restarts, afterStart = lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart
 	annotated := then(on("w", fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")))
 	for name, tt := range map[string]struct {
@@ -85,6 +86,9 @@ func TestFailures(t *testing.T) {
 		"a leader is deleted":           {leaving[Pod]("w-0"), false, true, true, true, restart.CodePodDeleted, 1},
 		"a leader is drained":           {then(on("w-0", disrupted), leaving[Pod]("w-0")), false, true, true, true, string(corev1.DisruptionTarget), 0},
 		"a leader is replaced unseen":   {replacedUnseen, false, true, true, true, restart.CodeLeaderReplaced, 1},
+		"a user asks":                   {requested, false, true, true, true, restart.CodeRequested, 0},
+		"a user asks beside a failure":  {then(on("w-0-2", crash), requested), false, true, true, true, restart.CodeRequested, 0},
+		"in start, a user asks":         {requested, true, true, true, true, restart.CodeRequested, 0},
 		"the StatefulSet is gone":       {gone[StatefulSet]("w-0"), false, false, true, true, restart.CodeWorkersetDeleted, 1},
 		"in start, a worker restarts":   {on("w-0-1", crash), true, false, true, false, "OOMKilled", 1},
 		"in start, a leader restarts":   {on("w-0", crash), true, false, true, false, "OOMKilled", 1},
@@ -118,6 +122,42 @@ func TestFailures(t *testing.T) {
 				expect.Emptyf(t, c.recreated(), "recreated again: %+v", c.status().Restarts)
 			})
 		}
+	}
+}
+
+// asks has a user ask to recreate the group of a leader.
+func asks(leader Pod) {
+	leader.Annotations = withAnnotation(leader.Annotations, lwsv1.RecreateAnnotationKey, "at noon")
+}
+
+// A request ends a wait, exhausts no budget, and recreates one group.
+func TestRequests(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cluster func(testing.TB) *cluster
+		before  step
+		count   int32
+	}{
+		"at the limit":   {budget(2, 3, 0), nothing, 0},
+		"in a back-off":  {with(2, 3, onRestart), then(failures(1), on("w-0-1", crash), (*cluster).decided), 2},
+		"one pod":        {budget(2, 1, 0), nothing, 0},
+		"at rest, twice": {with(2, 3, onRestart), then(on("w-0", asks), (*cluster).settle), 0},
+	} {
+		c := tt.cluster(t)
+		tt.before(c)
+		leaders := c.leaders()
+		then(on("w-0", asks), (*cluster).settle)(c)
+		expect.That(t, c.leaders()["w-0"] != leaders["w-0"], "%s: group 0 was not recreated", name)
+		expect.Equalf(t, leaders["w-1"], c.leaders()["w-1"], "%s: group 1", name)
+		r := c.status().Restarts
+		expect.That(t, len(r) == 1 && r[0].Count == tt.count && r[0].Recreations == nil, "%s: counted %+v", name, r)
+		expect.Emptyf(t, c.recreated(), "%s: recreated again", name)
+	}
+	for _, policy := range []lwsv1.RestartPolicyType{lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart} {
+		c := keyed(t, 1, 2, fakeapi.Policy(policy))
+		c.lead("w-r-a", keyOf("a"), runs, asks)
+		plan := c.decideGroup("w-r-a")
+		deletes := slices.ContainsFunc(plan.Actions, func(a action.Action) bool { _, is := a.(action.Delete); return is })
+		expect.That(t, deletes, "Hash, %s: %+v", policy, plan)
 	}
 }
 

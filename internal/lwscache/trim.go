@@ -60,10 +60,13 @@ func trimManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFiel
 	return []metav1.ManagedFieldsEntry{left}
 }
 
+// otherKeys are the annotations of pods that decisions read beside those of the API.
+var otherKeys = []string{gang.PodGroupAnnotationKey, restart.AnnotationKey, lwsv1.RecreateAnnotationKey, corev1.PodDeletionCost}
+
 // trimPod drops what no decision reads of the fields that keptFields decodes.
 func trimPod(pod *corev1.Pod) {
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
-		return !strings.HasPrefix(key, ownPrefix) && key != gang.PodGroupAnnotationKey && key != restart.AnnotationKey && key != corev1.PodDeletionCost
+		return !strings.HasPrefix(key, ownPrefix) && !slices.Contains(otherKeys, key)
 	})
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool {
 		return !strings.HasPrefix(key, ownPrefix) && key != appsv1.ControllerRevisionHashLabelKey

@@ -42,7 +42,7 @@ var (
 		"Writes of the operator, by verb, kind, reason and outcome (done, stale, failed).", "verb", "kind", "reason", "outcome")
 	restarts = counter("lockstep_group_restarts_total",
 		"Failures of groups that are recreated, by cause (PodRestarted, PodEnded, PodDeleted, PodEvicted, PodGone, StatefulSetDeleted, "+
-			"LeaderReplaced) and exit code (none, 0, 1-127, 137, 128-255).", "namespace", "name", "failure", "exit")
+			"LeaderReplaced, Requested) and exit code (none, 0, 1-127, 137, 128-255).", "namespace", "name", "failure", "exit")
 )
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {

@@ -59,6 +59,10 @@ const (
 // maxGroupRestarts: the group is recreated, and its count begins anew.
 const RecoverAnnotationKey = "leaderworkerset.sigs.k8s.io/recover"
 
+// RecreateAnnotationKey is what a user writes on a leader to have its group recreated once, with any value: neither the
+// back-off nor maxGroupRestarts counts it. Other implementations ignore it.
+const RecreateAnnotationKey = "lockstep.dev/recreate"
+
 // GroupRestartBudgetFinalizer keeps the pods of such a group, terminated, as evidence.
 const GroupRestartBudgetFinalizer = "leaderworkerset.sigs.k8s.io/group-restart-budget-cleanup"
 

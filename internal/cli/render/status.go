@@ -429,7 +429,7 @@ func WriteFailures(p *page.Page, groups ...GroupStatus) {
 			rows[f.Cause] = append(rows[f.Cause], page.Row{f.Cause, g.Name(), f.Pod, p.Age(&f.At) + " ago", g.Failed.Count, f.Node, reasonOf(f.PodFailure)})
 		}
 	}
-	all := slices.Concat(rows[restart.Crash], rows[restart.LostNode], rows[restart.Disruption], rows[restart.Deletion], rows[restart.Unknown])
+	all := slices.Concat(rows[restart.Crash], rows[restart.LostNode], rows[restart.Disruption], rows[restart.Request], rows[restart.Deletion], rows[restart.Unknown])
 	p.Table(page.Row{"CAUSE", "GROUP", "FAILED POD", "WHEN", "IN A ROW", "NODE", "WHY"}, all[:min(len(all), failuresShown)])
 	if more := len(all) - failuresShown; more > 0 {
 		p.Linef("and %d more: -o json has them", more)

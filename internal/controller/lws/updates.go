@@ -90,12 +90,12 @@ func groupDesire(before, after client.Object) bool {
 }
 
 // podProgress reports whether an update of a pod changed what groups are judged by: its owners,
-// its node, its gate, whether it runs and is ready, and whether a user recovers its group.
+// its node, its gate, whether it runs and is ready, and whether a user recovers or recreates its group.
 func podProgress(before, after client.Object) bool {
 	was, is, ok := both[*corev1.Pod](before, after)
 	return !ok || ownership(before, after) || was.Spec.NodeName != is.Spec.NodeName ||
 		was.Status.Phase != is.Status.Phase || restart.Restarts(was) != restart.Restarts(is) || lws.PodReady(was) != lws.PodReady(is) ||
-		restart.IsRecovered(was) != restart.IsRecovered(is) ||
+		restart.IsRecovered(was) != restart.IsRecovered(is) || restart.IsRequested(was) != restart.IsRequested(is) ||
 		workload.IsGated(was) != workload.IsGated(is) || lws.StartsWorkers(was) != lws.StartsWorkers(is) || lws.GroupReadyOf(was) != lws.GroupReadyOf(is) ||
 		workload.Unschedulable(was) != workload.Unschedulable(is) || !maps.Equal(was.Labels, is.Labels)
 }

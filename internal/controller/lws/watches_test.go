@@ -141,6 +141,7 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"pod: phase", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
 		{"pod: a restart", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} }), true},
 		{"pod: node", podProgress, leader(), leader(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), true},
+		{"pod: a request", podProgress, leader(), leader(func(p *corev1.Pod) { p.Annotations = map[string]string{lwsv1.RecreateAnnotationKey: ""} }), true},
 		{"pod: its gate", podProgress, leader(gated), leader(), true},
 		{"pod: deleted", podProgress, leader(), leader(func(p *corev1.Pod) { p.DeletionTimestamp = now }), true},
 		{"pod: labels", podProgress, leader(), leader(func(p *corev1.Pod) { p.Labels["x"] = "y" }), true},

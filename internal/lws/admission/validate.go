@@ -20,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -160,13 +161,13 @@ func checkPodLifetime(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	return faults
 }
 
-// checkLeaderMark refuses leaders that look like workers: such a leader is given
-// no workers, lest workers be given workers without end.
+// checkLeaderMark refuses leaders that look like workers: such a leader is given no workers, lest workers be given
+// workers without end. Leaders that all ask to be recreated would do so without end.
 func checkLeaderMark(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	template := leaderTemplate(set)
-	_, isMarked := template.Annotations[lwsv1.LeaderPodNameAnnotationKey]
-	path := template.path.Child("metadata", "annotations").Key(lwsv1.LeaderPodNameAnnotationKey)
-	return when(isMarked && workload.Size(set) > 1, field.Forbidden(path, "a leader with this annotation gets no workers; remove it"))
+	template, isWorker, asks := leaderTemplate(set), lwsv1.LeaderPodNameAnnotationKey, lwsv1.RecreateAnnotationKey
+	path := template.path.Child("metadata", "annotations")
+	return append(when(metav1.HasAnnotation(template.ObjectMeta, isWorker) && workload.Size(set) > 1, field.Forbidden(path.Key(isWorker), "a leader with this annotation gets no workers; remove it")),
+		when(metav1.HasAnnotation(template.ObjectMeta, asks), field.Forbidden(path.Key(asks), "every leader would ask again; write it on one leader pod"))...)
 }
 
 // checkRetention is stricter than the schema, whose fields are plain strings. An

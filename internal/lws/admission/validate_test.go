@@ -38,6 +38,9 @@ func TestValidateCreate(t *testing.T) {
 	marked := func(p *corev1.PodTemplateSpec) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, lwsv1.LeaderPodNameAnnotationKey, "w-0")
 	}
+	asks := func(p *corev1.PodTemplateSpec) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, lwsv1.RecreateAnnotationKey, "now")
+	}
 	retention := func(deleted, scaled appsv1.PersistentVolumeClaimRetentionPolicyType) change {
 		return func(s *lwsv1.LeaderWorkerSet) {
 			s.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
@@ -85,6 +88,7 @@ func TestValidateCreate(t *testing.T) {
 		"leaders marked as workers":                     newSet(withLeaderTemplate(marked)),
 		"all marked as workers":                         newSet(withWorkers(marked)),
 		"workers marked as workers":                     newSet(withLeaderTemplate(), withWorkers(marked)),
+		"leaders that ask to be recreated":              newSet(withLeaderTemplate(asks)),
 		"marked, without workers":                       newSet(withSize(1), withLeaderTemplate(marked)),
 		"retention unknown":                             newSet(retention("retain", "Recycle")),
 		"topology":                                      newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "cloud.google.com/gke-nodepool")),

@@ -28,7 +28,7 @@ func recreateFailed(g *input) (p lws.Plan, next bool) {
 		return p, p.Needs == ""
 	case lws.IsExhausted(g.Leader):
 		return stop(g, false), false
-	case !restart.Recreates(g.Set):
+	case !restart.Recreates(g.Set) && !restart.IsRequested(g.Leader):
 		return p, true
 	}
 	decision := restart.Of(g.Set, g.Leader)
@@ -48,7 +48,7 @@ func recreateFailed(g *input) (p lws.Plan, next bool) {
 		}
 		p.Do(g.note(g.Leader, decision))
 	}
-	if until := decision.Due(g.Set); g.Now.Before(until.Time) {
+	if until := decision.Due(g.Set); g.Now.Before(until.Time) && !restart.IsRequested(g.Leader) {
 		p.Await(until.Time, lws.CodeBackoff, decision.BackoffText(g.Set, g.Name()))
 		return p, false
 	}
@@ -97,8 +97,12 @@ func (g *input) endsAtOnce() bool {
 }
 
 // recreates reports whether the policy of the leader's revision recreates the group now: a change of the policy rolls the
-// groups and holds for each from then on, and None alone holds at once for all. It needs the revision.
+// groups and holds for each from then on, and None alone holds at once for all. It needs the revision. No policy forbids
+// what a user asks for.
 func (g *input) recreates(leader *corev1.Pod) (yes bool, need lws.Need) {
+	if restart.IsRequested(leader) {
+		return true, ""
+	}
 	key, started := leader.Labels[lwsv1.RevisionKey], restart.HasStarted(g.Set, g.Index, leader)
 	if !g.Sought && !revision.Knows(g.Revisions, g.Set.Name, key) {
 		if leader == g.Leader && g.lacksLiveRead() && (started || !restart.ForgivesStart(g.Set, g.Set.Spec.LeaderWorkerTemplate.RestartPolicy, leader)) {

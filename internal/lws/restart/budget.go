@@ -14,10 +14,11 @@ import (
 )
 
 // IsCounted reports whether the status counts a recreation. It does so before the group is deleted:
-// the count then survives whatever ends. Where the status has no room for more groups it counts none.
+// the count then survives whatever ends. Where the status has no room for more groups, or the policy is None, it counts
+// none.
 func IsCounted(set *lwsv1.LeaderWorkerSet, index int, decision *Decision) bool {
 	entry := Entry(set, index)
-	return set.Spec.LeaderWorkerTemplate.MaxGroupRestarts == nil && decision.HeldUntil == nil || len(set.Status.Restarts) >= restartsAtMost ||
+	return !Recreates(set) || set.Spec.LeaderWorkerTemplate.MaxGroupRestarts == nil && decision.HeldUntil == nil || len(set.Status.Restarts) >= restartsAtMost ||
 		entry != nil && entry.Leader == decision.Leader && entry.HeldUntil.Equal(decision.HeldUntil)
 }
 

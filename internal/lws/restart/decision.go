@@ -142,6 +142,7 @@ const (
 	Crash      Cause = "Crash"      // a container or a pod failed by itself
 	LostNode   Cause = "LostNode"   // the node of a pod is gone or does not answer
 	Disruption Cause = "Disruption" // a pod was drained, preempted or evicted
+	Request    Cause = "Request"    // a user asked to recreate the group
 	Deletion   Cause = "Deletion"   // an object was deleted or replaced: the status does not say why
 	Unknown    Cause = "Unknown"    // the status has no room for the evidence
 )
@@ -163,6 +164,7 @@ var outcomes = map[string]struct {
 	"Evicted":                       {"was evicted by the kubelet", Disruption},
 	string(corev1.DisruptionTarget): {"was evicted", Disruption},
 	string(TerminationTarget):       {"was evicted by Kueue", Disruption},
+	CodeRequested:                   {"was asked to restart", Request},
 	CodePodDeleted:                  {"was deleted", Deletion},
 	CodePodGone:                     {"is gone", Deletion},
 	CodeWorkersetDeleted:            {"lost its StatefulSet", Deletion},

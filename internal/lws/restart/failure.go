@@ -31,8 +31,8 @@ type Failure struct {
 	Code string `json:"-"`
 	// PodFailure is the evidence.
 	lwsv1.PodFailure `json:"failure"`
-	// Disrupted is set if a pod of the group was drained, preempted or evicted. The failure then counts neither for
-	// the back-off nor for maxGroupRestarts.
+	// Disrupted is set if a pod of the group was drained, preempted or evicted, or a user asked to recreate the group.
+	// The failure then counts neither for the back-off nor for maxGroupRestarts.
 	Disrupted bool `json:"disrupted,omitempty"`
 	// isDrained is set if a pod of the group was evicted through the API, as a drain does, or is gone without evidence.
 	isDrained bool
@@ -51,11 +51,26 @@ const (
 	CodePodGone          = "PodGone"
 	CodeWorkersetDeleted = "StatefulSetDeleted"
 	CodeLeaderReplaced   = "LeaderReplaced"
+	CodeRequested        = "Requested"
 )
 
 // absent is the failure of a pod that left no evidence.
 func absent(code, pod string, now time.Time) *Failure {
 	return &Failure{Code: code, isDrained: true, PodFailure: lwsv1.PodFailure{Pod: pod, Reason: code, At: moment(now)}}
+}
+
+// IsRequested reports whether a user asks to recreate the group of a leader.
+func IsRequested(leader *corev1.Pod) bool {
+	_, isRequested := leader.Annotations[lwsv1.RecreateAnnotationKey]
+	return isRequested
+}
+
+// requested is the failure of a leader that asks to be recreated: a disruption, under every policy and at every time.
+func requested(leader *corev1.Pod, now time.Time) *Failure {
+	return &Failure{Code: CodeRequested, Disrupted: true, PodFailure: lwsv1.PodFailure{
+		Pod: leader.Name, Node: leader.Spec.NodeName, Reason: CodeRequested,
+		Message: lastLines(leader.Annotations[lwsv1.RecreateAnnotationKey]), At: moment(now),
+	}}
 }
 
 // TerminationTarget is the condition of a pod that Kueue is about to delete.
