@@ -28,7 +28,7 @@ import (
 // 44 allows 650 lines, and 45 2,300. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 43_122
+	wholeAtMost = 43_032
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -45,7 +45,7 @@ var largePackages = map[string]int{
 	"internal/pvc":           2_238,
 	"internal/install":       2_087,
 	"local/internal/plane":   1_758,
-	"internal/cli/render":    1_693,
+	"internal/cli/render":    1_680,
 	"internal/lws/admission": 1_449,
 	"internal/operator":      1_547,
 }

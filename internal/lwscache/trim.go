@@ -60,13 +60,10 @@ func trimManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFiel
 	return []metav1.ManagedFieldsEntry{left}
 }
 
-// otherKeys are the annotations of pods that decisions read beside those of the API.
-var otherKeys = []string{gang.PodGroupAnnotationKey, restart.AnnotationKey, lwsv1.RecreateAnnotationKey, corev1.PodDeletionCost}
-
 // trimPod drops what no decision reads of the fields that keptFields decodes.
 func trimPod(pod *corev1.Pod) {
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
-		return !strings.HasPrefix(key, ownPrefix) && !slices.Contains(otherKeys, key)
+		return !strings.HasPrefix(key, ownPrefix) && !slices.Contains([]string{gang.PodGroupAnnotationKey, restart.AnnotationKey, lwsv1.RecreateAnnotationKey, corev1.PodDeletionCost}, key)
 	})
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool {
 		return !strings.HasPrefix(key, ownPrefix) && key != appsv1.ControllerRevisionHashLabelKey

@@ -161,8 +161,7 @@ func checkPodLifetime(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	return faults
 }
 
-// checkLeaderMark refuses leaders that look like workers: such a leader is given no workers, lest workers be given
-// workers without end. Leaders that all ask to be recreated would do so without end.
+// checkLeaderMark refuses leaders that look like workers, which are given no workers, and leaders that all ask to restart.
 func checkLeaderMark(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	template, isWorker, asks := leaderTemplate(set), lwsv1.LeaderPodNameAnnotationKey, lwsv1.RecreateAnnotationKey
 	path := template.path.Child("metadata", "annotations")
