@@ -133,7 +133,7 @@ func Resources(leader, worker *corev1.PodTemplateSpec, size int32) corev1.Resour
 
 // Accelerators returns the extended resources among requests. It changes these.
 func Accelerators(requests corev1.ResourceList) corev1.ResourceList {
-	maps.DeleteFunc(requests, func(name corev1.ResourceName, _ resource.Quantity) bool { return !IsAccelerator(name) })
+	maps.DeleteFunc(requests, func(name corev1.ResourceName, _ resource.Quantity) bool { return !isAccelerator(name) })
 	return requests
 }
 
@@ -142,8 +142,8 @@ func AcceleratorsOf(pod *corev1.Pod) corev1.ResourceList {
 	return Accelerators(podrequests.PodRequests(pod, podrequests.PodResourcesOptions{}))
 }
 
-// IsAccelerator reports whether a resource is an extended one: only device plugins and administrators add these.
-func IsAccelerator(name corev1.ResourceName) bool {
+// isAccelerator reports whether a resource is an extended one: only device plugins and administrators add these.
+func isAccelerator(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 

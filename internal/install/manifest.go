@@ -189,7 +189,7 @@ func (s shape) render(u *unstructured.Unstructured) {
 }
 
 // prefixed matches the names whose prefix the chart lets users choose.
-var prefixed = regexp.MustCompile(`"lws(-(controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|lease-reader-|crash-logs-role|leaderworkerset-)[a-z-]*)"`)
+var prefixed = regexp.MustCompile(`"lws(-(controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|lease-reader-|crash-logs-role|node-reader-role|leaderworkerset-)[a-z-]*)"`)
 
 // rename gives a manifest the namespace of the operator, and the names that its objects have there.
 func (s shape) rename(u *unstructured.Unstructured) {

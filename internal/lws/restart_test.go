@@ -198,6 +198,8 @@ func TestTheEventOfARecreatedGroup(t *testing.T) {
 		"a node that is gone":           {both(reason(corev1.DisruptionTarget, "DeletionByPodGC"), status(corev1.PodFailed, "")), true, []string{"lost its node"}},
 		"a node that is lost":           {status(corev1.PodRunning, "NodeLost"), true, []string{"lost its node"}},
 		"pressure on the node":          {both(reason(corev1.DisruptionTarget, corev1.PodReasonTerminationByKubelet), status(corev1.PodFailed, "Evicted")), false, []string{"kubelet"}},
+		"a node that shuts down":        {status(corev1.PodFailed, "Terminated"), false, []string{"kubelet"}},
+		"another controller":            {reason(corev1.DisruptionTarget, "Own"), true, []string{"was evicted"}},
 		"Kueue":                         {reason("TerminationTarget", "StoppedByKueue"), true, []string{"Kueue"}},
 		"a user":                        {func(Pod) {}, true, []string{"deleted", restart.CodePodDeleted}},
 	} {

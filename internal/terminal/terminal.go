@@ -99,7 +99,7 @@ func cut(line string, width int) string {
 			end, isCode = "\x1b[0m", true
 		case isCode:
 			isCode = r != 'm'
-		case r >= '\u1100': // it may take two columns
+		case r >= '\u1100' && (r < '\u2000' || r >= '\u2e80'): // it may take two columns
 			width -= 2
 		default:
 			width--

@@ -65,6 +65,7 @@ func TestATextFitsTheScreen(t *testing.T) {
 		"too high, too wide": {"1\n2\n3\n4\n", 12, 3, "1\n3 more lines\n"},
 		"one row":            {"1\n2\n", 6, 1, "2 more\n"},
 		"wide characters":    {"漢字漢字\n", 5, 9, "漢字\n"},
+		"lines of a tree":    {"├─ a…\n", 5, 9, "├─ a…\n"},
 		"colours":            {"\x1b[31mab\x1b[0m c\n", 4, 9, "\x1b[31mab\x1b[0m c\n"},
 		"a colour that ends": {"\x1b[31mabc\x1b[0m\n", 2, 9, "\x1b[31mab\x1b[0m\n"},
 	} {

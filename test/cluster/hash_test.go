@@ -82,9 +82,9 @@ func TestGroupsWithKeys(t *testing.T) {
 	})
 }
 
-// readKeyed reads a set with the plugin, which calls groups by their keys.
+// readKeyed reads a set with the plugin, which calls groups by their keys. The table has one row for equal groups.
 func (s *scene) readKeyed(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) {
-	status := s.answer(bed.Plane, "", "status", set.Name)
+	status := s.answer(bed.Plane, "", "status", set.Name, "--tree")
 	for _, leader := range leaders {
 		key := leader.Labels[lwsv1.GroupUniqueHashLabelKey][:7]
 		expect.That(s, strings.Contains(status, key), "status does not name group %s:\n%s", key, status)

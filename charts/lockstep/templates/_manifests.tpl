@@ -82,7 +82,7 @@ into them, as install does with its flags. Objects are changed in place.
   {{- $text = regexReplaceAll "\"lws-(controller-manager|proxy-role|proxy-rolebinding|metrics-reader|metrics-reader-rolebinding|operator-[a-z]+)\"" $text "\"lockstep-${1}\"" }}
   {{- $text = $text | replace "\"lws\"" "\"lockstep\"" }}
 {{- else }}
-  {{- $text = regexReplaceAll "\"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|lease-reader-|crash-logs-role|leaderworkerset-)[a-z-]*)\"" $text (printf "\"%s-${1}\"" $names.prefix) }}
+  {{- $text = regexReplaceAll "\"lws-((controller-manager|manager-role|leader-election-role|proxy-role|metrics-reader|certificates-role|lease-reader-|crash-logs-role|node-reader-role|leaderworkerset-)[a-z-]*)\"" $text (printf "\"%s-${1}\"" $names.prefix) }}
   {{- $text = $text | replace "\"app.kubernetes.io/instance\":\"lws\"" (printf "\"app.kubernetes.io/instance\":%s" (toJson $names.instance)) }}
 {{- end }}
 {{- $text | replace "\"lws-system\"" (toJson $root.Release.Namespace) }}

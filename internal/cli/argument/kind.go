@@ -37,10 +37,6 @@ var (
 		Words: []string{"namespace", "ns", "namespaces"}, Singular: "namespace", Form: "namespace/NAME",
 		gvk: corev1.SchemeGroupVersion.WithKind("NamespaceList"),
 	}
-	Nodes = Kind{
-		Words: []string{"node", "nodes", "no"}, Singular: "node", Form: "NAME or node/NAME", bare: true,
-		gvk: corev1.SchemeGroupVersion.WithKind("NodeList"),
-	}
 	Sets = Kind{
 		Words: []string{
 			"lws", "leaderworkerset", "leaderworkersets",
@@ -76,22 +72,6 @@ func (k Kind) Names(args []string) ([]string, error) {
 	return names, nil
 }
 
-// First reads NAME, KIND/NAME or KIND NAME, and returns the arguments that follow.
-func (k Kind) First(args []string) (name string, rest []string, err error) {
-	n := min(1, len(args))
-	if len(args) > 1 && k.Knows(args[0]) {
-		n = 2
-	}
-	names, err := k.Names(args[:n])
-	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("name a %s: %s", k.Singular, k.Form)
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	return names[0], args[n:], nil
-}
-
 // Fit returns names as arguments, in the form that is typed.
 func (k Kind) Fit(args []string, typed string, names []string, most int) (all []string) {
 	said := len(args) > 0 && k.Knows(args[0])
@@ -113,7 +93,7 @@ func (k Kind) Fit(args []string, typed string, names []string, most int) (all []
 	return all
 }
 
-// List reads the names of objects; those of namespaces everywhere.
+// List reads the names of objects in a namespace, or of cluster-scoped objects.
 func (k Kind) List(ctx context.Context, live client.Reader, namespace string) (names []string) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(k.gvk)

@@ -106,7 +106,7 @@ func TestConfidentialValuesAreLeftOut(t *testing.T) {
 				ref := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "hunter2" + version}, Key: key}
 				serve := &set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0]
 				serve.Image = "image:" + version
-				serve.Env = []corev1.EnvVar{{Name: "TOKEN", Value: "hunter2" + version}, {Name: "KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: ref}}}
+				serve.Env = []corev1.EnvVar{{Name: "TOKEN", Value: "hunter2" + version}, {Name: "A]B", Value: "hunter2" + version}, {Name: "KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: ref}}}
 				serve.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref.LocalObjectReference}}}
 			})
 	}
@@ -117,7 +117,7 @@ func TestConfidentialValuesAreLeftOut(t *testing.T) {
 		expect.That(t, !strings.Contains(out, "hunter2") && !strings.Contains(out, "last-applied"), "got %s", out)
 		expect.That(t, strings.Contains(out, "image:1") && strings.Contains(out, "image:2") && strings.Contains(out, "annotations.note"), "got %s", out)
 	}
-	expect.Equalf(t, 3, strings.Count(text, ": (changed)"), "values left out of\n%s", text)
+	expect.Equalf(t, 4, strings.Count(text, ": (changed)"), "values left out of\n%s", text)
 	shown := page.TextOf(fakeapi.Epoch, OfSet(surveyOf(made("1", "a")), surveyOf(made("2", "a")), true).Write)
 	expect.Says(t, shown, `env[TOKEN].value: "hunter21" → "hunter22"`)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // confidential are paths whose values may be secrets: values of env, a list of env as a whole, and references to Secrets.
-var confidential = regexp.MustCompile(`(?i)\.env(\[[^]]*\])*(\.value)?$|secret`)
+var confidential = regexp.MustCompile(`(?i)\.env(\[.*\])?(\.value)?$|secret`)
 
 // changes are the fields that differ.
 func changes(before, after map[string]any, showValues bool) (found []Change) {

@@ -163,13 +163,16 @@ func (s *sets) fillTime(c *Consequence) {
 		}
 	}
 	if slices.Sort(starts); len(starts) > 0 && c.Peak != nil {
-		pace := max(1, int(s.unavailable)+c.Surge.Count)
+		pace := max(1, s.mayBeDown())
 		c.Steps = min(1, c.Created.Count+c.Surge.Count) + (c.Replaced.Count+pace-1)/pace
 		c.StepSeconds = int64(max(1, starts[len(starts)/2].Round(time.Second).Seconds()))
 	}
 }
 
-// startOf is how long a group took until its last pod was ready, or 0 if it was ready more than once: a container restarted.
+// longestStart is how long a start may take: a pod that lost its readiness and has it again says nothing of its start.
+const longestStart = time.Hour
+
+// startOf is how long a group took until its last pod was ready, or 0 if a container restarted, or it took too long.
 func startOf(g *clilws.Group, set *lwsv1.LeaderWorkerSet) (took time.Duration) {
 	for _, pod := range podsOf(g) {
 		isRestarted := func(status corev1.ContainerStatus) bool { return status.RestartCount > 0 }
@@ -177,6 +180,9 @@ func startOf(g *clilws.Group, set *lwsv1.LeaderWorkerSet) (took time.Duration) {
 			return 0
 		}
 		took = max(took, workload.Condition(pod, corev1.PodReady).LastTransitionTime.Sub(g.Leader.CreationTimestamp.Time))
+	}
+	if took > longestStart {
+		return 0
 	}
 	return took
 }
@@ -188,11 +194,17 @@ func (s *sets) waits(c *Consequence) (all []render.Wait) {
 			all = append(all, render.Wait{Reason: w.Code, Message: w.Sentence})
 		}
 	}
-	if down, may := leadersOf(s.roll.Down), int(s.unavailable)+c.Surge.Count; c.Replaced.Count > 0 && len(down) >= may {
+	if down, may := leadersOf(s.roll.Down), s.mayBeDown(); c.Replaced.Count > 0 && len(down) > 0 && len(down) >= may {
 		all = append(all, render.Wait{Reason: CodeNoBudget, Message: fmt.Sprintf(
 			"the rollout waits for groups that are not ready and that it does not replace: %s; at most %s may be down", page.Few(down), page.Counted(may, "group"))})
 	}
 	return all
+}
+
+// mayBeDown is how many groups the rollout may have down: each surge group, also one that exists, stands for one.
+func (s *sets) mayBeDown() int {
+	unavailable, surge := workload.Budget(s.set)
+	return int(unavailable + min(surge, max(0, s.roll.Peak-workload.Replicas(s.set))))
 }
 
 func (s *sets) verdict(c *Consequence) string {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podrequests "k8s.io/component-helpers/resource"
 
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
@@ -41,7 +40,7 @@ func nodesOf(pods []*corev1.Pod, found map[string]*corev1.Node) []Node {
 		n.Requested, n.Allocatable = corev1.ResourceList{}, corev1.ResourceList{}
 		for _, pod := range pods {
 			if pod.Spec.NodeName == name {
-				n.add(podrequests.PodRequests(pod, podrequests.PodResourcesOptions{}))
+				n.add(gang.AcceleratorsOf(pod))
 			}
 		}
 		if node := found[name]; node != nil {
@@ -57,10 +56,8 @@ func nodesOf(pods []*corev1.Pod, found map[string]*corev1.Node) []Node {
 // add adds the accelerators that a pod requests.
 func (n *Node) add(requests corev1.ResourceList) {
 	for resource, quantity := range requests {
-		if gang.IsAccelerator(resource) {
-			quantity.Add(n.Requested[resource])
-			n.Requested[resource] = quantity
-		}
+		quantity.Add(n.Requested[resource])
+		n.Requested[resource] = quantity
 	}
 }
 

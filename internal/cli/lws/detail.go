@@ -33,7 +33,8 @@ type Details struct {
 
 // Details reads the nodes of pods live, and the events of a namespace if it is named. What was just read stays.
 func (s *Session) Details(ctx context.Context, last Details, pods []*corev1.Pod, namespace string) Details {
-	if time.Since(last.at) < detailsFor && slices.Equal(last.of, pods) {
+	isSame := func(a, b *corev1.Pod) bool { return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion }
+	if time.Since(last.at) < detailsFor && slices.EqualFunc(last.of, pods, isSame) {
 		return last
 	}
 	d, err := Details{of: pods, at: time.Now()}, error(nil)

@@ -1,5 +1,5 @@
-// Package release lets a PersistentVolumeClaim, or those of a namespace, be deleted while in use: it shows what that
-// means, asks, and writes one annotation.
+// Package release lets a PersistentVolumeClaim, or all PersistentVolumeClaims of a namespace, be deleted while in use. It
+// shows what that means, asks, and writes one annotation.
 package release
 
 import (
@@ -23,7 +23,7 @@ import (
 // Release is one release of a PVC or a namespace.
 type Release struct {
 	Client client.Client
-	// Kind is the one of PVCs, or the one of namespaces.
+	// Kind is argument.Claims or argument.Namespaces.
 	Kind            argument.Kind
 	Namespace, Name string
 	// Yes is set once the user has seen what it means.

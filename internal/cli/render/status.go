@@ -439,7 +439,7 @@ func WriteFailures(p *page.Page, groups ...GroupStatus) {
 		g.containers(p)
 	}
 	if more := len(failed) - groupsShown; more > 0 {
-		p.Linef("and those of %s: status NAME GROUP shows them", page.Counted(more, "group"))
+		p.Linef("%s more have failed containers: see status NAME GROUP", page.Counted(more, "group"))
 	}
 }
 

@@ -34,6 +34,7 @@ func MutatePod(pod *corev1.Pod) error {
 		return err
 	}
 	forgetTemplate(pod)
+	delete(pod.Annotations, lwsv1.RecreateAnnotationKey) // a user asks a leader that exists
 	place := placeWorker
 	if IsLeader(pod) {
 		place = placeLeader
@@ -55,9 +56,8 @@ func Gate(pod *corev1.Pod) {
 	}
 }
 
-// forgetTemplate removes the labels by which a template places a pod: it would place every pod
-// alike, and all groups would have one address. A pod without a StatefulSet keeps its labels.
-// Workers have the labels of their group from their StatefulSet.
+// forgetTemplate removes the labels by which a template places a pod: it would place every pod alike, and all groups would
+// have one address. A pod without a StatefulSet keeps its labels. Workers have those of their group from their StatefulSet.
 func forgetTemplate(pod *corev1.Pod) {
 	if madeBy(pod) == "" {
 		return

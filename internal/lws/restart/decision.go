@@ -162,6 +162,7 @@ var outcomes = map[string]struct {
 	"DeletionByDeviceTaintManager":  {"lost its device", Disruption},
 	"TerminationByKubelet":          {"was evicted by the kubelet", Disruption},
 	"Evicted":                       {"was evicted by the kubelet", Disruption},
+	"Terminated":                    {"was evicted by the kubelet", Disruption}, // its node shut down
 	string(corev1.DisruptionTarget): {"was evicted", Disruption},
 	string(TerminationTarget):       {"was evicted by Kueue", Disruption},
 	CodeRequested:                   {"was asked to restart", Request},

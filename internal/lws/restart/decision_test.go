@@ -309,7 +309,8 @@ func TestCausesOfFailures(t *testing.T) {
 	for want, reasons := range map[restart.Cause][]string{
 		restart.Crash:      {"OOMKilled", restart.CodePodEnded, restart.CodePodRestarted},
 		restart.LostNode:   {"DeletionByTaintManager", "DeletionByPodGC", "NodeLost"},
-		restart.Disruption: {"EvictionByEvictionAPI", "PreemptionByScheduler", "Evicted", "TerminationTarget"},
+		restart.Disruption: {"EvictionByEvictionAPI", "PreemptionByScheduler", "Evicted", "Terminated", "TerminationTarget", "DisruptionTarget"},
+		restart.Request:    {restart.CodeRequested},
 		restart.Deletion:   {restart.CodePodDeleted, restart.CodePodGone, restart.CodeLeaderReplaced, restart.CodeWorkersetDeleted},
 		restart.Unknown:    {""},
 	} {

@@ -44,7 +44,7 @@ func evidence(code string, pod *corev1.Pod, now time.Time) *Failure {
 		}
 	}
 	if workload.HasEnded(pod) || f.ExitCode == nil {
-		f.Reason = cmp.Or(pod.Status.Reason, f.Reason)
+		f.Reason = cmp.Or(pod.Status.Reason, f.Disruption, f.Reason)
 		f.Message = cmp.Or(f.Message, lastLines(pod.Status.Message))
 	}
 	f.Reason = word(f.Reason, code)

@@ -1,7 +1,6 @@
 package restart
 
 import (
-	"cmp"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -76,17 +75,19 @@ func requested(leader *corev1.Pod, now time.Time) *Failure {
 // TerminationTarget is the condition of a pod that Kueue is about to delete.
 const TerminationTarget corev1.PodConditionType = "TerminationTarget"
 
-// disruption returns why a pod is drained, preempted or evicted, by Kubernetes or by Kueue, or is empty. Of Kueue the
-// type of its condition says enough.
+// disruption returns why a pod is drained, preempted or evicted, by Kubernetes or by Kueue, or is empty. Of Kueue, and of
+// controllers with reasons of their own, the type of the condition says enough.
 func disruption(pod *corev1.Pod) string {
 	target := workload.Condition(pod, corev1.DisruptionTarget)
 	switch {
 	case workload.Condition(pod, TerminationTarget).Status == corev1.ConditionTrue:
 		return string(TerminationTarget)
-	case target.Status == corev1.ConditionTrue:
-		return word(cmp.Or(target.Reason, string(target.Type)), string(target.Type))
+	case target.Status != corev1.ConditionTrue:
+		return ""
+	case outcomes[target.Reason].cause == Disruption || outcomes[target.Reason].cause == LostNode:
+		return target.Reason
 	}
-	return ""
+	return string(target.Type)
 }
 
 // reasonEvicted is the reason of a disruption by the eviction API.

@@ -14,12 +14,12 @@ import (
 )
 
 // Failure returns why the group is to be recreated, or nil. A group that has started is compared with its record. Until
-// then only pods that exist count. What a user asks for comes first.
+// then only pods that exist count. A request of a user precedes other failures.
 func (g Group) Failure(now time.Time) *Failure {
-	if IsRequested(g.Leader) {
-		return requested(g.Leader, now)
-	}
 	started := recordOfLeader(g.Set, g.Index, g.Leader)
+	if IsRequested(g.Leader) {
+		return requested(g.Leader, now).of(g.members(started), now)
+	}
 	if started == nil && ForgivesAnyStart(g.Set, g.Leader) {
 		return nil
 	}
@@ -43,10 +43,10 @@ func (g Group) Failure(now time.Time) *Failure {
 
 // FailureOfLeader returns how the leader failed, which is terminating.
 func (g Group) FailureOfLeader(now time.Time) *Failure {
-	if IsRequested(g.Leader) {
-		return requested(g.Leader, now)
-	}
 	started := recordOfLeader(g.Set, g.Index, g.Leader)
+	if IsRequested(g.Leader) {
+		return requested(g.Leader, now).of(g.members(started), now)
+	}
 	leader := member{g.Leader, 0, started.restartsAt(0), true}
 	return leader.failure(now).of(g.members(started), now)
 }
