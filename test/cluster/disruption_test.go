@@ -455,7 +455,7 @@ func TestADeletionAsksNoBudget(t *testing.T) {
 			first.Spec.PriorityClassName, first.Spec.Tolerations = class.Name, victim.Spec.Tolerations
 			first.Spec.NodeSelector = map[string]string{corev1.LabelHostname: victim.Spec.NodeName}
 			first.Spec.Containers[0].Resources = victim.Spec.Containers[0].Resources
-			s.Create(first)
+			s.Eventually("admission knows the class", func() error { return s.Client.Create(s.Context(), first.DeepCopy()) })
 		}},
 	}, func(s *scene, row row) {
 		names := s.lendNodes(4)
