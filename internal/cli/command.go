@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/internal/cli/argument"
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/operate"
 	"lockstep.dev/lockstep/internal/help"
 	"lockstep.dev/lockstep/internal/terminal"
 	"lockstep.dev/lockstep/internal/version"
@@ -86,7 +88,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), o.releaseCommand(),
-		o.checkCommand(), o.reportCommand(), versionCommand())
+		o.groupCommand("logs", 0, 1, &operate.Logs{}), o.groupCommand("exec", 1, 2, &operate.Exec{}), o.groupCommand("events", 0, 1, operate.Events{}),
+		o.requestCommand("restart", lws.RestartGroup), o.requestCommand("recover", lws.Recover), o.nodeCommand(), o.checkCommand(), o.reportCommand(), versionCommand())
 	o.completeFlag(root, "namespace", func(ctx context.Context, c argument.Cluster, _ []string, _ string) []string {
 		return argument.Namespaces.List(ctx, c, "")
 	})

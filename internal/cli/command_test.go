@@ -89,6 +89,13 @@ func TestTimeoutIncludesTheFirstRequest(t *testing.T) {
 	expect.ErrorSays(t, err, "timed out after 500ms")
 }
 
+// What follows two dashes is the command of exec, also where the index of a worker is left out.
+func TestArgumentsOfAGroupKeepTheCommand(t *testing.T) {
+	args := []string{"a", "1", "cat"}
+	name, rest, err := groupArgs(&cobra.Command{}, args[:2], 1, 2)
+	expect.That(t, err == nil && name == "a" && rest[0] == "1" && rest[1] == "" && args[2] == "cat", "got %s %q of %q, %v", name, rest, args, err)
+}
+
 func TestCompletion(t *testing.T) {
 	out, err := run(t, argument.Args([]string{"/bin/kubectl_complete-lockstep", "rollout", "re"})...)
 	expect.That(t, err == nil && strings.Contains(out, "restart\t") && strings.Contains(out, "resume\t"),

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,19 +71,17 @@ func (c *cluster) each(names []string, do func(types.NamespacedName) error) erro
 	return errors.Join(all...)
 }
 
-// amendment holds the flags of a command that changes sets.
+// amendment holds the flags of a command that changes objects.
 type amendment struct {
-	print  *genericclioptions.PrintFlags
+	*options
+	format *genericclioptions.PrintFlags
 	dryRun string
 }
 
 // amendCommand completes a command whose change is the result of decide.
 func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
-	a := &amendment{print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
-	a.print.AddFlags(cmd)
+	a := o.addAmendment(cmd)
 	o.completeNames(cmd, many, argument.Sets)
-	cmd.Flags().StringVar(&a.dryRun, "dry-run", lws.DryRunNone, "none, client (print the change) or server (the API server tries it and stores nothing)")
-	cmd.Flags().Lookup("dry-run").NoOptDefVal = lws.DryRunClient
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, many)
 		if err != nil {
@@ -93,18 +92,50 @@ func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *co
 	return cmd
 }
 
-func (o *options) amend(ctx context.Context, names []string, a *amendment, decide lws.Decide) error {
-	if _, err := a.print.ToPrinter(); err != nil {
-		return fmt.Errorf("--output: %w", err)
+// addAmendment adds the flags of a command that changes objects. They are read before it runs.
+func (o *options) addAmendment(cmd *cobra.Command) *amendment {
+	a := &amendment{options: o, format: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
+	a.format.AddFlags(cmd)
+	cmd.Flags().StringVar(&a.dryRun, "dry-run", lws.DryRunNone, "none, client (print the change) or server (the API server tries it and stores nothing)")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = lws.DryRunClient
+	return a
+}
+
+// editor returns what changes objects as the flags say.
+func (a *amendment) editor(ctx context.Context) (*cluster, *lws.Editor, error) {
+	if _, err := a.format.ToPrinter(); err != nil {
+		return nil, nil, fmt.Errorf("--output: %w", err)
 	}
 	if dryRuns := []string{lws.DryRunNone, lws.DryRunClient, lws.DryRunServer}; !slices.Contains(dryRuns, a.dryRun) {
-		return fmt.Errorf("--dry-run %q: give one of %s", a.dryRun, strings.Join(dryRuns, ", "))
+		return nil, nil, fmt.Errorf("--dry-run %q: give one of %s", a.dryRun, strings.Join(dryRuns, ", "))
 	}
-	c, live, err := o.client(ctx)
+	c, live, err := a.client(ctx)
+	return c, &lws.Editor{Client: live, DryRun: a.dryRun}, err
+}
+
+// print prints what became of an object, as in "paused", or the object.
+func (a *amendment) print(verb string, after runtime.Object) error {
+	a.format.NamePrintFlags.Operation = verb
+	if a.dryRun != lws.DryRunNone {
+		if err := a.format.Complete("%s (" + a.dryRun + " dry run)"); err != nil {
+			return err
+		}
+	}
+	printer, err := a.format.ToPrinter()
 	if err != nil {
 		return err
 	}
-	editor := &lws.Editor{Client: live, DryRun: a.dryRun}
+	if *a.format.OutputFormat == "" {
+		return printer.PrintObj(after, a.Out)
+	}
+	return printer.PrintObj(after, a.forPrograms())
+}
+
+func (o *options) amend(ctx context.Context, names []string, a *amendment, decide lws.Decide) error {
+	c, editor, err := a.editor(ctx)
+	if err != nil {
+		return err
+	}
 	return c.each(names, func(key types.NamespacedName) error {
 		change, after, err := editor.Amend(ctx, key, decide)
 		switch {
@@ -113,20 +144,7 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 		case err != nil:
 			return c.explain(err, writeSets)
 		}
-		a.print.NamePrintFlags.Operation = change.Verb
-		if a.dryRun != lws.DryRunNone {
-			if err := a.print.Complete("%s (" + a.dryRun + " dry run)"); err != nil {
-				return err
-			}
-		}
-		printer, err := a.print.ToPrinter()
-		if err != nil {
-			return err
-		}
-		if *a.print.OutputFormat == "" {
-			return printer.PrintObj(after, o.Out)
-		}
-		return printer.PrintObj(after, o.forPrograms())
+		return a.print(change.Verb, after)
 	})
 }
 
@@ -280,12 +298,16 @@ func (s *session) followRollout(ctx context.Context, key types.NamespacedName, f
 			return fmt.Errorf("leaderworkerset %q: desired revision (%d) is different from the running revision (%d)", key.Name, f.revision, r.Number)
 		}
 		current := true
-		if r.Done {
+		if r.Done || r.Failure != "" {
 			if current, err = latest(ctx, s.Live, found.Set.Set); err != nil {
 				return gaveUp(ctx, err, last)
 			}
-		} else {
+		}
+		if !r.Done {
 			r.Message = fmt.Sprintf("leaderworkerset %q: %s", key.Name, r.Message)
+		}
+		if current && r.Failure != "" {
+			return fmt.Errorf("leaderworkerset %q: %s", key.Name, r.Failure)
 		}
 		if current && r.Message != last {
 			fmt.Fprintln(s.Out, r.Message)

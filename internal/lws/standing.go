@@ -1,11 +1,12 @@
 package lws
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -31,9 +32,10 @@ type Standing struct {
 	// Unstarted are the groups with a leader that have not run with all of their pods. It is empty
 	// where the restart policy is None: the status does not record then which groups ran.
 	Unstarted []UnstartedGroup
-	// Accelerators are the extended resources that the pods of one group request. It is nil while
-	// all wanted groups are ready.
-	Accelerators map[corev1.ResourceName]resource.Quantity
+	// Led are the groups with a leader.
+	Led []LedGroup
+	// Effective is the set as groups are made from it. It changes with Key, Pending and the generation of the set.
+	Effective *lwsv1.LeaderWorkerSet
 	// Allowance is nil for a set whose evictions are not limited.
 	Allowance *workload.Allowance
 	// Conditions are those of the status as it is to be.
@@ -54,6 +56,14 @@ type UnstartedGroup struct {
 	Leader types.UID
 	// Pods is how many pods the group has.
 	Pods int32
+}
+
+// LedGroup says when the leader of a group was created, and when the group failed that it replaces, or zero.
+type LedGroup struct {
+	Leader            types.UID
+	Created, FailedAt time.Time
+	// IsReady is set if the group is ready, and MayHaveRun if it may have been before.
+	IsReady, MayHaveRun bool
 }
 
 // GroupState is the state of a wanted group. A group is in the first state that applies.

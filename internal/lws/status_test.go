@@ -22,6 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/internal/lws/table"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -402,10 +403,8 @@ func TestAcceleratorsOfAGroup(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = fakeapi.Ptr(fakeapi.Template("leader", "image"))
 	}
 	c := running(t, 2, 3, requests)
-	expect.Equalf(t, nil, c.decideSet().Standing.Accelerators, "while all groups are ready")
-	on("w-0", unready)(c)
 	got := map[corev1.ResourceName]int64{}
-	for name, quantity := range c.decideSet().Standing.Accelerators {
+	for name, quantity := range table.Accelerators(c.decideSet().Standing.Effective) {
 		got[name] = quantity.Value()
 	}
 	expect.Equal(t, map[corev1.ResourceName]int64{"nvidia.com/gpu": 16}, got)

@@ -42,7 +42,9 @@ func CacheOptions() cache.Options {
 		return cache.ByObject{Label: labelled(), UnsafeDisableDeepCopy: &shared, Transform: transform}
 	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&lwsv1.LeaderWorkerSet{}:     {UnsafeDisableDeepCopy: &shared, Transform: cache.TransformStripManagedFields()},
+		&lwsv1.LeaderWorkerSet{}: {UnsafeDisableDeepCopy: &shared, Transform: trims(func(set *lwsv1.LeaderWorkerSet) {
+			set.ManagedFields = workload.OnlySpecWritten(set)
+		})},
 		&appsv1.StatefulSet{}:        ours(trims(trimStatefulSet)),
 		&appsv1.Deployment{}:         ours(trims(func(d *appsv1.Deployment) { d.ManagedFields = trimManagedFields(d.ManagedFields) })),
 		&appsv1.ReplicaSet{}:         ours(trims(trimReplicaSet)),

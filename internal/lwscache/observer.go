@@ -36,6 +36,8 @@ type Observer struct {
 	Gangs gangcache.Objects
 	// Scheduler places sets with spec.scheduling. Without one, such sets are left alone.
 	Scheduler string
+	// ProgressDeadline is that of sets without the annotation, or zero.
+	ProgressDeadline time.Duration
 	// Workloads and PodGroups hold objects of Kubernetes' own scheduler. Without them, each read asks the API server.
 	Workloads, PodGroups gangcache.Objects
 	// Budgets reads what limits evictions.

@@ -1,15 +1,19 @@
 package report
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/table"
 )
 
 var (
@@ -22,8 +26,21 @@ var (
 	evictionsDesc = describeSet("evictions_allowed", "Groups that may be evicted now, of a set with lockstep.dev/disruption-budget: 0 or 1.")
 	beyondDesc    = describeSet("pods_beyond_need_total", "Pods of groups that were replaced or removed before all of their pods had run.")
 	idleDesc      = describeSet("accelerators_idle", "Extended resources that wanted groups request while they are not ready, by state of the group.", "resource", "state")
+	requestedDesc = describeSet("accelerators_requested", "Extended resources that wanted groups request.", "resource")
+	inUseDesc     = describeSet("accelerators_ready", "Extended resources that ready groups request.", "resource")
+	startedDesc   = describeSet("rollout_started_timestamp_seconds", "Unix time at which the rollout began that runs or is paused; absent without one.")
 	aloneDesc     = prometheus.NewDesc("lockstep_sets_unsupported",
 		"LeaderWorkerSets that are left alone, because they have what this version of Lockstep lacks.", nil, nil)
+)
+
+// The times of groups differ by set more than by anything else: one loads its model in seconds, another in half an hour. So
+// they have the labels of sets, and few buckets.
+var (
+	timesOfGroups = []float64{10, 30, 60, 120, 300, 600, 1200, 3600}
+	readyAfter    = histogram("lockstep_group_ready_seconds",
+		"Seconds from the creation of a leader until its group is ready for the first time.", timesOfGroups, "namespace", "name")
+	recoveredAfter = histogram("lockstep_group_recovery_seconds",
+		"Seconds from the failure of a group until it is ready again.", timesOfGroups, "namespace", "name")
 )
 
 func describeSet(name, help string, labels ...string) *prometheus.Desc {
@@ -45,10 +62,15 @@ type setFigures struct {
 	uid    types.UID
 	wanted int32
 	lws.Standing
+	// accelerators are those of one group, as asked.
+	accelerators map[corev1.ResourceName]resource.Quantity
+	asked        string
 	// unstarted are the groups that have not started, by index.
 	unstarted map[int]lws.UnstartedGroup
 	// beyond counts pods beyond need.
 	beyond int32
+	// wasReady has each leader, and whether its group was ready once. It is nil before the first count.
+	wasReady map[types.UID]bool
 }
 
 // Stands counts what the plan of a set was decided from. The series of a set that is left alone, is being
@@ -62,7 +84,9 @@ func (r *Reporter) Stands(key types.NamespacedName, set *lwsv1.LeaderWorkerSet, 
 	}
 	f := r.sets.known[key]
 	if standing == nil || f != nil && f.uid != set.UID {
-		restarts.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
+		for _, metric := range []interface{ DeletePartialMatch(prometheus.Labels) int }{restarts, readyAfter, recoveredAfter} {
+			metric.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
+		}
 	}
 	if standing == nil {
 		delete(r.sets.known, key)
@@ -77,6 +101,11 @@ func (r *Reporter) Stands(key types.NamespacedName, set *lwsv1.LeaderWorkerSet, 
 		f.wanted += n
 	}
 	f.countBeyond(standing.Unstarted)
+	f.timeGroups(key, standing.Led, r.sets.now())
+	if now := fmt.Sprint(standing.Key, standing.Pending, set.Generation); f.asked != now && standing.Effective != nil {
+		f.accelerators, f.asked = table.Accelerators(standing.Effective), now
+	}
+	f.Led, f.Effective = nil, nil // they hold the snapshot
 }
 
 // countBeyond counts the pods of groups that had not started, and have another leader or are not wanted now. A
@@ -99,9 +128,29 @@ func (f *setFigures) countBeyond(unstarted []lws.UnstartedGroup) {
 	f.unstarted = now
 }
 
+// timeGroups observes each group that is ready for the first time with its leader. What was ready before this process saw
+// it is not observed.
+func (f *setFigures) timeGroups(key types.NamespacedName, groups []lws.LedGroup, now time.Time) {
+	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
+	isFirst, ready := f.wasReady == nil, make(map[types.UID]bool, len(groups))
+	for _, g := range groups {
+		was := f.wasReady[g.Leader] || isFirst && (g.IsReady || g.MayHaveRun)
+		ready[g.Leader] = was || g.IsReady
+		if was || !g.IsReady {
+			continue
+		}
+		readyAfter.With(labels).Observe(now.Sub(g.Created).Seconds())
+		if !g.FailedAt.IsZero() {
+			recoveredAfter.With(labels).Observe(now.Sub(g.FailedAt).Seconds())
+		}
+	}
+	f.wasReady = ready
+}
+
 // Describe implements prometheus.Collector.
 func (s *sets) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{groupsDesc, servingDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, evictionsDesc, beyondDesc, idleDesc, aloneDesc} {
+	for _, desc := range []*prometheus.Desc{groupsDesc, servingDesc, conditionDesc, leftDesc, usedDesc, allowedDesc, evictionsDesc, beyondDesc, idleDesc,
+		requestedDesc, inUseDesc, startedDesc, aloneDesc} {
 		to <- desc
 	}
 }
@@ -123,14 +172,21 @@ func (f *setFigures) collect(to chan<- prometheus.Metric, key types.NamespacedNa
 	}
 	for state, n := range f.States {
 		tell(groupsDesc, prometheus.GaugeValue, float64(n), lws.GroupState(state).String())
-		for resource, each := range f.Accelerators {
+		for resource, each := range f.accelerators {
 			if n > 0 && lws.GroupState(state) != lws.GroupReady {
 				tell(idleDesc, prometheus.GaugeValue, float64(n)*each.AsApproximateFloat64(), string(resource), lws.GroupState(state).String())
 			}
 		}
 	}
+	for resource, each := range f.accelerators {
+		tell(requestedDesc, prometheus.GaugeValue, float64(f.wanted)*each.AsApproximateFloat64(), string(resource))
+		tell(inUseDesc, prometheus.GaugeValue, float64(f.States[lws.GroupReady])*each.AsApproximateFloat64(), string(resource))
+	}
 	for i := range f.Conditions {
 		if c := &f.Conditions[i]; c.Status == metav1.ConditionTrue {
+			if c.Type == string(lwsv1.LeaderWorkerSetUpdateInProgress) {
+				tell(startedDesc, prometheus.GaugeValue, float64(c.LastTransitionTime.Unix()))
+			}
 			tell(conditionDesc, prometheus.GaugeValue, max(0, now.Sub(c.LastTransitionTime.Time).Seconds()), c.Type, c.Reason)
 		}
 	}

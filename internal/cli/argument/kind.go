@@ -37,6 +37,10 @@ var (
 		Words: []string{"namespace", "ns", "namespaces"}, Singular: "namespace", Form: "namespace/NAME",
 		gvk: corev1.SchemeGroupVersion.WithKind("NamespaceList"),
 	}
+	Nodes = Kind{
+		Words: []string{"node", "nodes", "no"}, Singular: "node", Form: "NAME or node/NAME", bare: true,
+		gvk: corev1.SchemeGroupVersion.WithKind("NodeList"),
+	}
 	Sets = Kind{
 		Words: []string{
 			"lws", "leaderworkerset", "leaderworkersets",
@@ -70,6 +74,22 @@ func (k Kind) Names(args []string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// First reads NAME, KIND/NAME or KIND NAME, and returns the arguments that follow.
+func (k Kind) First(args []string) (name string, rest []string, err error) {
+	n := min(1, len(args))
+	if len(args) > 1 && k.Knows(args[0]) {
+		n = 2
+	}
+	names, err := k.Names(args[:n])
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("name a %s: %s", k.Singular, k.Form)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return names[0], args[n:], nil
 }
 
 // Fit returns names as arguments, in the form that is typed.

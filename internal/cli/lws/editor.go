@@ -38,7 +38,7 @@ type Change struct {
 // Decide decides what to change, or why nothing can be changed. read reads the revisions of the set, by rising number.
 type Decide func(set *lwsv1.LeaderWorkerSet, read undo.Revisions) (Change, error)
 
-// Editor changes sets. It writes nothing but patches of sets.
+// Editor changes sets, and asks for groups. It writes nothing but patches of sets and of leaders.
 type Editor struct {
 	client.Client
 	DryRun string
@@ -71,7 +71,7 @@ func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Dec
 		}
 		after = change.After
 		if e.DryRun != DryRunClient && !equality.Semantic.DeepEqual(set, change.After) {
-			after, err = e.write(ctx, set, change.After)
+			after, err = write(ctx, e, set, change.After)
 		}
 		return err
 	})
@@ -79,12 +79,12 @@ func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Dec
 }
 
 // write patches the exact resourceVersion that was read: another incarnation has another one.
-func (e *Editor) write(ctx context.Context, before, after *lwsv1.LeaderWorkerSet) (*lwsv1.LeaderWorkerSet, error) {
+func write[T client.Object](ctx context.Context, e *Editor, before, after T) (T, error) {
 	options := []client.PatchOption{client.FieldOwner(FieldOwner)}
 	if e.DryRun == DryRunServer {
 		options = append(options, client.DryRunAll)
 	}
-	stored := after.DeepCopy()
+	stored := after.DeepCopyObject().(T)
 	err := e.Patch(ctx, stored, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
 	return stored, err
 }

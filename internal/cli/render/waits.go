@@ -54,6 +54,9 @@ func unattended(s clilws.Survey) *Wait {
 // waits are those of a plan, each once.
 func waits(s clilws.Survey, plan lws.Plan) (all []Wait) {
 	for _, w := range plan.Waits {
+		if w.Code == lws.CodeProgressDeadline { // nothing is waited for
+			continue
+		}
 		code := w.Code
 		if w.Ordinary {
 			code = CodeLeaving

@@ -203,6 +203,7 @@ func checkAnnotations(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	}{
 		{lwsv1.PausedAnnotationKey, []string{lwsv1.PausedValue, "false"}, nil},
 		{workload.DisruptionBudgetAnnotationKey, []string{workload.DisruptionByGroup, workload.UnlimitedDisruption}, nil},
+		{workload.ProgressDeadlineAnnotationKey, nil, errorOf(workload.ParseProgressDeadline)},
 		{lwsv1.HistoryLimitAnnotationKey, nil, parseHistoryLimit},
 		{lwsv1.GangSchedulerAnnotationKey, []string{gang.Volcano, lwsv1.NoGangScheduler}, nil},
 		{backoff.AnnotationKey, nil, errorOf(backoff.Parse)},

@@ -48,10 +48,10 @@ type Row struct {
 func (r *Row) AllPods() []*corev1.Pod { return append([]*corev1.Pod{r.Leader}, r.Pods.Owned...) }
 
 // Delay has the reason and the message of what groups of a set wait for. isNear is set while a pod lacks a node, and not
-// for long enough.
+// for long enough, and isGated while one waits behind a scheduling gate.
 type Delay struct {
-	Code, Message string
-	IsNear        bool
+	Code, Message   string
+	IsNear, IsGated bool
 }
 
 // Maker answers what differs between Ordinal sets, whose leaders a StatefulSet creates, and Hash sets, whose leaders a
@@ -153,6 +153,8 @@ type Table struct {
 	Unresolved action.Reason
 	// Delay is what groups wait for that the operator cannot do.
 	Delay Delay
+	// Deadline says how long the set has made no progress.
+	Deadline Deadline
 	// Rollout is where a rolling update stands, and Course where it goes next.
 	Rollout rollout.State
 	Course  rollout.Course

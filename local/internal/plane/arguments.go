@@ -29,13 +29,14 @@ const (
 	schedulerFile = "scheduler.yaml"
 	kwokFile      = "kwok.yaml"
 	egressFile    = "egress.yaml"
+	kubeletFile   = "kubelet.yaml"
+	logFile       = "container.log"
 )
 
 // frontProxyUser is the user of the API server at extension API servers.
 const frontProxyUser = "front-proxy-client"
 
-// Arguments is the argument vector of a component: a pure function of what is
-// remembered, so that a restart repeats the start.
+// Arguments are those of a component: a pure function of what is remembered, so that a restart repeats the start.
 func Arguments(c Component, s Settings, p Ports, l Layout) []string {
 	build := map[Component]func(Settings, Ports, Layout) []string{
 		Etcd:              etcdArguments,
@@ -80,6 +81,7 @@ func apiServerArguments(s Settings, p Ports, l Layout) []string {
 		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
 		"--client-ca-file=" + l.cert(clusterCA),
 		"--kubelet-client-certificate=" + l.cert(admin), "--kubelet-client-key=" + l.key(admin),
+		"--kubelet-preferred-address-types=ExternalIP,Hostname,InternalIP", // the first is of simulated nodes
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged",
 		"--profiling=false",
@@ -122,8 +124,7 @@ func (s Settings) runtimeConfig() []string {
 	return append(slices.Clone(s.RuntimeConfig), gangAPI+"=true")
 }
 
-// auditArguments write each line before its request is answered, into one file
-// that is never rotated: a reader of the log misses nothing.
+// auditArguments write each line before its request is answered, and rotate no file: a reader misses nothing.
 func auditArguments(l Layout) []string {
 	return []string{
 		"--audit-policy-file=" + l.config(auditPolicy),
@@ -175,6 +176,7 @@ func kwokArguments(_ Settings, p Ports, l Layout) []string {
 		"--node-lease-duration-seconds=40",
 		"--cidr=10.128.0.0/10",
 		"--server-address=" + address(p.Kwok),
+		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
 	}
 }
 
@@ -223,8 +225,7 @@ func (p Ports) of(c Component) int {
 	}[c]
 }
 
-// planPorts returns the first block of free ports after a random one: clusters that
-// start at the same time do not all try the same block.
+// planPorts returns the first free block after a random one: clusters that start together try different blocks.
 func planPorts(free func(port int) bool) (Ports, error) {
 	const span = highestPort - lowestPort - portCount
 	offset := rand.IntN(span)
@@ -282,9 +283,10 @@ func writeConfiguration(l Layout, s Settings) error {
 		return err
 	}
 	files := map[string]string{
+		logFile:       manifest(logFile),
 		auditPolicy:   manifest(auditPolicy),
 		schedulerFile: schedulerConfiguration(l, s),
-		kwokFile:      manifest(kwokFile) + kwokStages,
+		kwokFile:      fmt.Sprintf(manifest(kwokFile), s.Kubelet) + manifest(kubeletFile) + kwokStages,
 		egressFile:    fmt.Sprintf(manifest(egressFile), s.Egress),
 	}
 	for name, text := range files {
@@ -295,8 +297,7 @@ func writeConfiguration(l Layout, s Settings) error {
 	return nil
 }
 
-// schedulerConfiguration never lets the scheduler be slower than the controller
-// manager: a raised limit is meant to run pods sooner.
+// schedulerConfiguration keeps the scheduler as fast as the controller manager: a raised limit runs pods sooner.
 func schedulerConfiguration(l Layout, s Settings) string {
 	qps := max(stockSchedulerQPS, s.ControllerQPS)
 	return fmt.Sprintf(manifest(schedulerFile), l.kubeconfigOf(Scheduler), qps, 2*qps)
