@@ -47,6 +47,7 @@ var largePackages = map[string]int{
 	"local/internal/plane":   1_758,
 	"internal/cli/render":    1_680,
 	"internal/lws/admission": 1_449,
+	"internal/cli":           1_311,
 	"internal/operator":      1_547,
 }
 

@@ -10,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
+	"lockstep.dev/lockstep/internal/lws/table"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -146,4 +148,16 @@ func TestAStartLastsUntilTheLastPodIsReady(t *testing.T) {
 func TestManyNamesAreAbbreviated(t *testing.T) {
 	expect.Equal(t, "llama-5, llama-4, … llama-1", named([]string{"llama-5", "llama-4", "llama-3", "llama-2", "llama-1"}).String())
 	expect.Equal(t, "the Deployment controller chooses", Groups{Count: 2}.String())
+}
+
+// A surge group that exists stands for one that may be down: the rollout does not wait for a budget.
+func TestASurgeGroupThatExistsIsBudget(t *testing.T) {
+	for peak, want := range map[int32]int{2: 0, 3: 1, 4: 1} {
+		set := fakeapi.Set("llama", 2, 1)
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
+			MaxUnavailable: intstr.FromInt32(0), MaxSurge: intstr.FromInt32(1),
+		}
+		s := &sets{set: set, roll: table.Roll{Peak: peak}}
+		expect.Equalf(t, want, s.mayBeDown(), "of at most %d groups", peak)
+	}
 }
