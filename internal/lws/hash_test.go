@@ -563,3 +563,16 @@ func TestWorkersNamedAfterAHashLeaderAreFound(t *testing.T) {
 		t.Errorf("the plan was %v, and is %v", spelled(made), spelled(plan))
 	}
 }
+
+// A change of the subdomain policy concerns the groups that are made after it (H8).
+func TestAHashGroupHasTheServiceOfItsOwnRevision(t *testing.T) {
+	set := fakeapi.Set("w", 1, 2, func(set Set) {
+		set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: fakeapi.Ptr(lwsv1.SubdomainUniquePerReplica)}
+	})
+	leader := fakeapi.Pod("w-x-y", "w", 0)
+	leader.Annotations = map[string]string{lwsv1.GroupIdentityAnnotationKey: string(lwsv1.HashGroupIdentity)}
+	g := lws.Group{Leader: leader}
+	expect.That(t, !g.HasOwnSubdomain(set), "a group that was made without a Service of its own is to get one")
+	leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] = string(lwsv1.SubdomainUniquePerReplica)
+	expect.That(t, g.HasOwnSubdomain(set), "a group that was made with a Service of its own has none")
+}
