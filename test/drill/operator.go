@@ -27,7 +27,6 @@ type Operator struct {
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
-	starts int
 	exited chan struct{} // closed when cmd has ended
 }
 
@@ -66,7 +65,7 @@ func (o *Operator) Start(flags ...string) error {
 	running, ended := context.WithCancel(context.Background())
 	go func() { _ = cmd.Wait(); close(exited); ended() }()
 	o.mu.Lock()
-	o.cmd, o.exited, o.starts = cmd, exited, o.starts+1
+	o.cmd, o.exited = cmd, exited
 	o.mu.Unlock()
 	if err := o.Reaper.Note("operator", o.Log, strconv.Itoa(cmd.Process.Pid)); err != nil {
 		return err
@@ -105,13 +104,6 @@ func (o *Operator) End() error {
 func (o *Operator) PID() int {
 	cmd, _ := o.process()
 	return cmd.Process.Pid
-}
-
-// Starts is how often the operator was started.
-func (o *Operator) Starts() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.starts
 }
 
 func (o *Operator) process() (*exec.Cmd, chan struct{}) {

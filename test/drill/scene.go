@@ -34,13 +34,12 @@ type Scene struct {
 	Audited   int // position of the audit log when the scene began
 	Began     time.Time
 	uniques   int // unique texts so far
-	starts    int // of the operator, when the scene began or started it itself
 }
 
 // NewScene creates a namespace in which pods can be created, and records it.
 func NewScene(t *testing.T, b *Bed) *Scene {
 	t.Helper()
-	s := &Scene{T: t, Bed: b, Namespace: b.nextNamespace(), Audited: b.Position(), Began: time.Now(), starts: b.Operator.Starts()}
+	s := &Scene{T: t, Bed: b, Namespace: b.nextNamespace(), Audited: b.Position(), Began: time.Now()}
 	s.Create(s.Itself())
 	recording, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
@@ -292,10 +291,8 @@ func PodReady(pod *corev1.Pod) bool {
 }
 
 // AwaitEvent waits for an event about an object, with these parts in its action, its related kind
-// or its note. It reports whether there is one. An operator that another scene kills in between may have told nobody: an
-// event is told once.
-func (s *Scene) AwaitEvent(name, reason string, parts ...string) (isTold bool) {
-	began := time.Now()
+// or its note.
+func (s *Scene) AwaitEvent(name, reason string, parts ...string) {
 	s.Eventually(fmt.Sprintf("%s has an event %s %v", name, reason, parts), func() error {
 		for _, e := range Live[*eventsv1.Event](s.Recorder) {
 			text := e.Action + " " + e.Note
@@ -303,17 +300,12 @@ func (s *Scene) AwaitEvent(name, reason string, parts ...string) (isTold bool) {
 				text = e.Related.Kind + " " + text
 			}
 			lacks := func(part string) bool { return !strings.Contains(text, part) }
-			if isTold = e.Regarding.Name == name && e.Reason == reason && !slices.ContainsFunc(parts, lacks); isTold {
+			if e.Regarding.Name == name && e.Reason == reason && !slices.ContainsFunc(parts, lacks) {
 				return nil
 			}
 		}
-		if s.Operator.Starts() != s.starts && time.Since(began) > Patience/2 {
-			s.Logf("%s has no event %s: the operator was killed by another scene", name, reason)
-			return nil
-		}
 		return ErrStill
 	})
-	return isTold
 }
 
 // Events returns the events about an object, of one reason if it is not empty.
@@ -332,7 +324,6 @@ func (s *Scene) LockstepWrote(since int) []Request {
 // RestartOperator kills the operator and starts it with flags.
 func (s *Scene) RestartOperator(flags ...string) {
 	s.Check("restart the operator", errors.Join(s.Operator.Kill(), s.Operator.Start(flags...)))
-	s.starts = s.Operator.Starts()
 }
 
 // Plugin runs kubectl-lockstep in the namespace.
