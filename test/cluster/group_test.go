@@ -77,7 +77,7 @@ func (s *scene) touched(set *lwsv1.LeaderWorkerSet) {
 // once, and the plugin shows the next step.
 func TestAGroupHasABudgetOfRestarts(t *testing.T) {
 	none, two := int32(0), int32(2)
-	each(t, map[string]*int32{"unset": nil, "0": &none, "2": &two}, func(s *scene, limit *int32) {
+	inTurn(t, map[string]*int32{"unset": nil, "0": &none, "2": &two}, func(s *scene, limit *int32) {
 		set := s.settled(s.newSet("a", 2, 2, imageA, limited(limit)))
 		most := 3
 		if limit != nil {

@@ -189,6 +189,13 @@ func each[R any](t *testing.T, rows map[string]R, drill func(*scene, R)) {
 	}
 }
 
+// inTurn runs a drill once for each row, one after the other: it kills the operator that all scenes share.
+func inTurn[R any](t *testing.T, rows map[string]R, drill func(*scene, R)) {
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) { drill(newScene(t), row) })
+	}
+}
+
 // must ends the test on an error.
 var must = expect.OK
 
