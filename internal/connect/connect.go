@@ -21,37 +21,25 @@ const patience = 10 * time.Second
 
 // Config returns the first of these clusters: that of the file at kubeconfig, of the files
 // of $KUBECONFIG, of the pod that this program runs in, of ~/.kube/config.
-func Config(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig != "" {
-		config, err := load(&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig})
-		if err != nil {
-			return nil, fmt.Errorf("kubeconfig %q cannot be used: %w; name another with --kubeconfig", kubeconfig, err)
-		}
-		return config, nil
+func Config(kubeconfig string) (config *rest.Config, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	if kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		config, _ = rest.InClusterConfig() // it is nil outside of a pod
 	}
-	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
-		if config, err := rest.InClusterConfig(); err == nil {
-			return named(config), nil
-		}
+	if config == nil {
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	}
-	config, err := load(clientcmd.NewDefaultClientConfigLoadingRules())
-	if clientcmd.IsEmptyConfig(err) {
+	switch {
+	case err != nil && kubeconfig != "":
+		return nil, fmt.Errorf("kubeconfig %q cannot be used: %w; name another with --kubeconfig", kubeconfig, err)
+	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("no cluster is configured; name one with --kubeconfig or $KUBECONFIG")
-	}
-	return config, err
-}
-
-func load(rules *clientcmd.ClientConfigLoadingRules) (*rest.Config, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
-	return named(config), nil
-}
-
-func named(config *rest.Config) *rest.Config {
 	config.UserAgent = version.UserAgent()
-	return config
+	return config, nil
 }
 
 // Reach returns an error that says what to check if the API server does not answer. An answer that refuses
