@@ -46,13 +46,17 @@ func New() *Redactor {
 		"names": r.name, "images": r.image, "hashed": r.hash, "texts": r.Text, "amounts": r.amount, "secrets": r.token,
 		"documents": r.document, // and none for those that are dropped
 	}
-	eachField(func(list, field string) {
-		if list == "keys" {
-			r.keys.Insert(field)
-		} else {
+	lists := map[string]string{}
+	if err := yaml.Unmarshal([]byte(fieldLists), &lists); err != nil {
+		panic(err) // they are compiled in
+	}
+	r.keys.Insert(strings.Fields(lists["keys"])...)
+	delete(lists, "keys")
+	for list, fields := range lists {
+		for field := range strings.FieldsSeq(fields) {
 			r.fields[field] = rules[list]
 		}
-	})
+	}
 	return r
 }
 
@@ -194,27 +198,10 @@ func (r *Redactor) document(value string) string {
 	return string(redacted)
 }
 
-// fieldLists say what stays of a string, by its field.
+// fieldLists say in YAML what stays of a string, by its field.
 //
 //go:embed fields.txt
 var fieldLists string
-
-// eachField calls see with each field of each list.
-func eachField(see func(list, field string)) {
-	list := ""
-	for line := range strings.Lines(fieldLists) {
-		for _, word := range strings.Fields(line) {
-			if word == "#" { // the rest is a comment
-				break
-			}
-			if name, isList := strings.CutSuffix(word, ":"); isList {
-				list = name
-				continue
-			}
-			see(list, word)
-		}
-	}
-}
 
 // keep redacts a string of a field.
 type keep func(value string) string
