@@ -7,6 +7,7 @@
 package pvc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,11 +63,9 @@ func (r *Reader) Explain(ctx context.Context, namespace string, claims []corev1.
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	now := r.Now
-	if now.IsZero() {
-		now = time.Now()
+	shared := pvc.Case{
+		HoldView: pvc.HoldView{Now: cmp.Or(r.Now, time.Now())}, Pods: map[types.UID]*corev1.Pod{}, Nodes: map[string]*corev1.Node{},
 	}
-	shared := pvc.Case{HoldView: pvc.HoldView{Now: now}, Pods: map[types.UID]*corev1.Pod{}, Nodes: map[string]*corev1.Node{}}
 	config := r.configuration(ctx)
 	reader := pvccache.Reader{Live: r.Client, Kinds: config.kinds, Started: restart.LargestStarted, Served: r.served}
 	n := reader.Read(ctx, namespace, func(pod *corev1.Pod) {

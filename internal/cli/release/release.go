@@ -33,19 +33,14 @@ type Release struct {
 	Now time.Time
 }
 
-// releasable is the kind that the first argument names.
-func releasable(args []string) argument.Kind {
-	if len(args) > 0 {
-		if word, _, _ := strings.Cut(args[0], "/"); argument.Namespaces.Knows(word) {
-			return argument.Namespaces
-		}
-	}
-	return argument.Claims
-}
-
 // Read reads the one name from arguments: each release is confirmed by itself.
 func (r *Release) Read(args []string) error {
-	r.Kind = releasable(args)
+	r.Kind = argument.Claims
+	if len(args) > 0 {
+		if word, _, _ := strings.Cut(args[0], "/"); argument.Namespaces.Knows(word) {
+			r.Kind = argument.Namespaces
+		}
+	}
 	names, err := r.Kind.Names(args)
 	switch {
 	case err != nil:
@@ -59,8 +54,11 @@ func (r *Release) Read(args []string) error {
 
 // Run reads the object, shows what a release does, asks, and writes. The error is NotFound if there is no such object.
 func (r *Release) Run(ctx context.Context) error {
-	object, err := r.object(ctx)
-	if err != nil {
+	key, object := client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, client.Object(&corev1.PersistentVolumeClaim{})
+	if r.Kind.Singular == argument.Namespaces.Singular {
+		key.Namespace, object = "", &corev1.Namespace{}
+	}
+	if err := r.Client.Get(ctx, key, object); err != nil {
 		return err
 	}
 	held := clipvc.Held(object)
@@ -90,17 +88,8 @@ func (r *Release) Run(ctx context.Context) error {
 	} else if object.GetNamespace() != "" {
 		next += " -n " + object.GetNamespace()
 	}
-	_, err = fmt.Fprintf(r.Out, "%s released; %s\n", r.what(), next)
+	_, err := fmt.Fprintf(r.Out, "%s released; %s\n", r.what(), next)
 	return err
-}
-
-func (r *Release) object(ctx context.Context) (client.Object, error) {
-	if r.Kind.Singular == argument.Namespaces.Singular {
-		object := &corev1.Namespace{}
-		return object, r.Client.Get(ctx, client.ObjectKey{Name: r.Name}, object)
-	}
-	object := &corev1.PersistentVolumeClaim{}
-	return object, r.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, object)
 }
 
 func (r *Release) what() string { return r.Kind.Words[0] + "/" + r.Name }
@@ -124,10 +113,6 @@ func (r *Release) show(ctx context.Context, object client.Object) error {
 	if err != nil {
 		return err
 	}
-	now := r.Now
-	if now.IsZero() {
-		now = time.Now()
-	}
-	_, err = fmt.Fprint(r.ErrOut, render.Release(render.Claim(found[0]), now))
+	_, err = fmt.Fprint(r.ErrOut, render.Release(render.Claim(found[0]), found[0].Now))
 	return err
 }
