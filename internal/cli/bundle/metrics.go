@@ -35,11 +35,12 @@ func (c *collector) readMetrics(ctx context.Context, pod *corev1.Pod) ([]byte, e
 	if err != nil {
 		return nil, fmt.Errorf("token of ServiceAccount %s: %w", account, err)
 	}
-	local, end, err := c.forward(ctx, pod, port)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	local, err := c.forward(ctx, pod, port)
 	if err != nil {
 		return nil, fmt.Errorf("forward port %d: %w", port, err)
 	}
-	defer end()
 	return scrape(ctx, fmt.Sprintf("https://127.0.0.1:%d/metrics", local), token.Status.Token)
 }
 
@@ -54,46 +55,40 @@ func metricsPort(pod *corev1.Pod) (int32, error) {
 	return 0, fmt.Errorf("the pod has no port with the name %q", "metrics")
 }
 
-// forward forwards a port of a pod to one of this machine, until end is called or ctx ends.
-func (c *collector) forward(ctx context.Context, pod *corev1.Pod, port int32) (local uint16, end func(), err error) {
+// forward forwards a port of a pod to one of this machine, until ctx ends.
+func (c *collector) forward(ctx context.Context, pod *corev1.Pod, port int32) (local uint16, err error) {
 	url := c.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	sockets, err := portforward.NewSPDYOverWebsocketDialer(url, c.Config)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	streams := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
 	dialer := portforward.NewFallbackDialer(sockets, streams, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
-	ctx, cancel := context.WithCancel(ctx)
-	defer func() {
-		if err != nil {
-			cancel()
-		}
-	}()
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)},
 		ctx.Done(), ready, io.Discard, io.Discard)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	go func() { ended <- forwarder.ForwardPorts() }()
 	select {
 	case <-ready:
 	case err := <-ended:
-		return 0, nil, errors.Join(errors.New("the tunnel ended"), err)
+		return 0, errors.Join(errors.New("the tunnel ended"), err)
 	case <-ctx.Done():
-		return 0, nil, ctx.Err()
+		return 0, ctx.Err()
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
-	return ports[0].Local, cancel, nil
+	return ports[0].Local, nil
 }
 
 // scrape reads metrics. The API server vouches for the pod at the other end of the tunnel: the operator
