@@ -185,7 +185,7 @@ func (c *collector) readObjects(ctx context.Context) {
 	for _, kind := range c.kinds {
 		s.add(c.list(ctx, untypedList(kind.GroupVersionKind)), kind.Of)
 	}
-	c.objects = append(c.objects, s.kept()...)
+	c.objects = append(c.objects, s.kept(c.Namespace)...)
 	c.readCluster(ctx)
 	c.readEvents(ctx)
 }

@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,21 +20,16 @@ type selection struct {
 	// sets and claims are names. Without sets, every PVC of the namespace is kept.
 	sets, claims sets.Set[string]
 	allClaims    bool
-	found        []candidate
-	owners       map[types.UID]client.Object
+	found        []client.Object
+	wants        []workloads.Want
+	byUID        map[types.UID]client.Object
 	keep         sets.Set[types.UID]
-}
-
-// candidate is an object, and what finds the PVCs that it wants.
-type candidate struct {
-	client.Object
-	wants func(object any) workloads.Want
 }
 
 func newSelection(of []*lwsv1.LeaderWorkerSet, allClaims bool) *selection {
 	s := &selection{
 		sets: sets.New[string](), claims: sets.New[string](), allClaims: allClaims,
-		owners: map[types.UID]client.Object{}, keep: sets.New[types.UID](),
+		byUID: map[types.UID]client.Object{}, keep: sets.New[types.UID](),
 	}
 	for _, set := range of {
 		s.sets.Insert(set.Name)
@@ -40,32 +37,36 @@ func newSelection(of []*lwsv1.LeaderWorkerSet, allClaims bool) *selection {
 	return s
 }
 
+// add adds objects, and the PVCs that each wants if they are workloads.
 func (s *selection) add(objects []client.Object, wants func(object any) workloads.Want) {
 	for _, object := range objects {
-		s.found = append(s.found, candidate{object, wants})
-		s.owners[object.GetUID()] = object
+		s.found, s.byUID[object.GetUID()] = append(s.found, object), object
+		if wants != nil {
+			s.wants = append(s.wants, wants(object))
+		}
 	}
 }
 
-// kept returns the objects to keep.
-func (s *selection) kept() (objects []client.Object) {
-	for _, c := range s.found {
-		if s.belongs(c.Object) {
-			s.take(c.Object)
-			s.claims.Insert(claimsOf(c.Object)...)
+// kept returns the objects of a namespace to keep.
+func (s *selection) kept(namespace string) []client.Object {
+	for _, object := range s.found {
+		if s.belongs(object) {
+			s.take(object)
+			s.claims.Insert(claimsOf(object)...)
 		}
 	}
-	for _, c := range s.found {
-		if s.claims.HasAny(claimsOf(c.Object)...) || s.wanted(c) {
-			s.take(c.Object)
+	for _, object := range s.found {
+		if s.claims.HasAny(claimsOf(object)...) {
+			s.take(object)
 		}
 	}
-	for _, c := range s.found {
-		if s.keep.Has(c.GetUID()) {
-			objects = append(objects, c.Object)
+	desire := workloads.NewDesire(namespace, s.wants)
+	for name := range s.claims {
+		for _, match := range desire.Of(name) {
+			s.take(s.byUID[match.Want.Workload.UID])
 		}
 	}
-	return objects
+	return slices.DeleteFunc(s.found, func(object client.Object) bool { return !s.keep.Has(object.GetUID()) })
 }
 
 // take keeps an object and the owners above it.
@@ -75,7 +76,7 @@ func (s *selection) take(object client.Object) {
 	}
 	s.keep.Insert(object.GetUID())
 	for _, owner := range object.GetOwnerReferences() {
-		s.take(s.owners[owner.UID])
+		s.take(s.byUID[owner.UID])
 	}
 }
 
@@ -99,18 +100,4 @@ func claimsOf(object client.Object) []string {
 		return pvc.ClaimsOf(o)
 	}
 	return nil
-}
-
-// wanted reports whether a workload wants one of the PVCs.
-func (s *selection) wanted(c candidate) bool {
-	if c.wants == nil {
-		return false
-	}
-	desire := workloads.NewDesire(c.GetNamespace(), []workloads.Want{c.wants(c.Object)})
-	for name := range s.claims {
-		if len(desire.Of(name)) > 0 {
-			return true
-		}
-	}
-	return false
 }
