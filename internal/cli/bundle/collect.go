@@ -33,6 +33,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,8 +51,6 @@ import (
 const (
 	// readWithin is how long all reads may take together. What is read later is missing.
 	readWithin = 7 * time.Second
-	// pageSize is the number of objects in one page of a list.
-	pageSize = 500
 	// readsAtOnce bounds the reads that run at the same time.
 	readsAtOnce = 16
 	// mostEvents are kept, the newest.
@@ -198,22 +197,18 @@ func untypedList(kind schema.GroupVersionKind) client.ObjectList {
 
 // list reads all objects of a kind, page by page, in the namespace unless the options say otherwise.
 func (c *collector) list(ctx context.Context, list client.ObjectList, more ...client.ListOption) (all []client.Object) {
-	options := (&client.ListOptions{Namespace: c.Namespace, Limit: pageSize}).ApplyOptions(more)
-	for {
+	options := (&client.ListOptions{Namespace: c.Namespace}).ApplyOptions(more)
+	pages := pager.New(func(ctx context.Context, next metav1.ListOptions) (runtime.Object, error) {
+		options.Limit, options.Continue = next.Limit, next.Continue
 		page := list.DeepCopyObject().(client.ObjectList)
-		err := c.Live.List(ctx, page, options)
-		if err == nil {
-			err = meta.EachListItem(page, func(object runtime.Object) error {
-				all = append(all, object.(client.Object))
-				return nil
-			})
-		}
-		if err != nil || page.GetContinue() == "" {
-			c.miss(c.kindOf(list), unlessAbsent(err))
-			return all
-		}
-		options.Continue = page.GetContinue()
-	}
+		return page, c.Live.List(ctx, page, options)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		all = append(all, object.(client.Object))
+		return nil
+	})
+	c.miss(c.kindOf(list), unlessAbsent(err))
+	return all
 }
 
 // kindOf names the kind of an object or a list.
