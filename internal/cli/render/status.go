@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
@@ -159,7 +160,7 @@ func Status(s clilws.Survey) *SetStatus {
 		Due:        due(s),
 		Groups:     groups(s),
 		leftovers: left(previous(identity.KindStatefulSet, s.Set.StatefulSet.Previous),
-			previous(identity.KindService, s.Set.Service.Previous), previous(identity.KindControllerRevision, only(s.Set.Revisions.Previous, ofSet))),
+			previous(identity.KindService, s.Set.Service.Previous), previous(identity.KindControllerRevision, s.Set.Revisions.Previous)),
 	}
 }
 
@@ -239,12 +240,6 @@ func previous[T metav1.Object](k identity.Kind, objects []T) []Previous {
 	}
 	slices.SortStableFunc(all, func(a, b Previous) int { return cmp.Or(len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name)) }) // a-9 before a-10
 	return all
-}
-
-// ofSet reports whether a revision is one of a set. Revisions of its StatefulSets have the same label.
-func ofSet[T metav1.Object](revision T) bool {
-	owner := metav1.GetControllerOfNoCopy(revision)
-	return owner == nil || owner.Kind == string(identity.KindLeaderWorkerSet)
 }
 
 func only[T any](all []T, fits func(T) bool) []T {
@@ -393,12 +388,10 @@ func (s *SetStatus) row(p *page.Page, g GroupStatus) page.Row {
 
 // sums are the cells of a row of several groups: which, on how many nodes, and with how many restarts.
 func sums(groups []GroupStatus) (name, on string, restarts int32) {
-	nodes := map[string]bool{}
+	nodes := sets.Set[string]{}
 	for _, g := range groups {
 		restarts += g.Restarts
-		for _, node := range g.Nodes {
-			nodes[node] = true
-		}
+		nodes.Insert(g.Nodes...)
 	}
 	name = groups[0].Name() + "-" + groups[len(groups)-1].Name()
 	if groups[0].Key != "" {

@@ -15,6 +15,8 @@ import (
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/terminal"
 )
 
@@ -194,10 +196,8 @@ func schedulerSays(pod *corev1.Pod) string {
 	if len(gates) > 0 {
 		return fmt.Sprintf(": %s the scheduling gate%s %s", why, "s"[:min(len(gates)-1, 1)], page.Few(gates))
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			return ": " + c.Message
-		}
+	if c := workload.Condition(pod, corev1.PodScheduled); c.Status == corev1.ConditionFalse && c.Message != "" {
+		return ": " + c.Message
 	}
 	return ""
 }
@@ -217,18 +217,12 @@ func firstMissing(g clilws.Group, pods []*corev1.Pod) (names []string) {
 
 // fillPods sets the fields that are sums over the group's pods.
 func fillPods(status *GroupStatus, g clilws.Group) {
-	for _, pod := range g.Members() {
-		if lws.PodReady(pod) {
-			status.ReadyPods++
-		}
-		if node := pod.Spec.NodeName; node != "" && !slices.Contains(status.Nodes, node) {
-			status.Nodes = append(status.Nodes, node)
-		}
-		for _, c := range clilws.Containers(pod) {
-			status.Restarts += c.RestartCount
-		}
+	pods := g.Members()
+	for _, pod := range pods {
+		status.ReadyPods += lws.One(lws.PodReady(pod))
+		status.Restarts += int32(restart.Restarts(pod))
 	}
-	slices.Sort(status.Nodes)
+	status.Nodes = clilws.NodeNames(pods)
 	if g.Leader != nil {
 		status.Revision = g.Leader.Labels[lwsv1.RevisionKey]
 		status.CreatedAt = timeOf(g.Leader.CreationTimestamp.Time)
