@@ -28,10 +28,9 @@ func (c *collector) readMetrics(ctx context.Context, pod *corev1.Pod) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	seconds := tokenSeconds
 	account := strings.Replace(pod.Spec.ServiceAccountName, "controller-manager", "metrics-reader", 1)
 	token, err := c.kube.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(tokenSeconds)}}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("token of ServiceAccount %s: %w", account, err)
 	}

@@ -59,8 +59,7 @@ func (c *collector) readOperator(ctx context.Context) {
 }
 
 func (c *collector) readPod(ctx context.Context, pod *corev1.Pod) {
-	lines, bytes := int64(logLines), int64(logBytes)
-	options := &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &bytes, Timestamps: true}
+	options := &corev1.PodLogOptions{TailLines: new(int64(logLines)), LimitBytes: new(int64(logBytes)), Timestamps: true}
 	text, err := c.kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
 	c.miss("the log of pod "+pod.Name, err)
 	if err == nil {
