@@ -213,10 +213,7 @@ func (c *collector) list(ctx context.Context, list client.ObjectList, more ...cl
 
 // kindOf names the kind of an object or a list.
 func (c *collector) kindOf(object runtime.Object) string {
-	kind, err := c.Live.GroupVersionKindFor(object)
-	if err != nil {
-		kind = object.GetObjectKind().GroupVersionKind()
-	}
+	kind, _ := c.Live.GroupVersionKindFor(object) // the types are compiled in
 	return strings.TrimSuffix(kind.Kind, "List") + "s"
 }
 
@@ -325,17 +322,21 @@ func (c *collector) bundle() (io.WriterTo, error) {
 	c.redactor.Learn(c.objects, c.wanted...)
 	objects := c.definitions()
 	for _, object := range c.objects {
-		kind, err := c.Live.GroupVersionKindFor(object)
-		if err != nil {
-			return nil, err
-		}
+		kind, _ := c.Live.GroupVersionKindFor(object) // the types are compiled in
 		redacted := c.redactor.Object(object)
 		redacted.SetGroupVersionKind(kind)
 		objects = append(objects, redacted)
 	}
-	stored, err := c.objectFiles(objects)
-	if err != nil {
-		return nil, err
+	var stored []file // objects/RESOURCE.GROUP/NAMESPACE/NAME.json
+	for _, object := range objects {
+		kind := object.GroupVersionKind()
+		mapping, err := c.Live.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return nil, err
+		}
+		text, _ := json.Marshal(object) // it was decoded from JSON
+		resource := mapping.Resource.GroupResource().String()
+		stored = append(stored, file{path.Join("objects", resource, object.GetNamespace(), object.GetName()+".json"), text})
 	}
 	return pack(slices.Concat(c.redacted(c.seen), stored, c.redacted(c.logs)), c.moment, mostBytes, c.page)
 }
@@ -362,24 +363,6 @@ func (c *collector) definitions() (all []*unstructured.Unstructured) {
 		}
 	}
 	return all
-}
-
-// objectFiles are objects, each in a file: objects/RESOURCE.GROUP/NAMESPACE/NAME.json.
-func (c *collector) objectFiles(objects []*unstructured.Unstructured) (files []file, err error) {
-	for _, object := range objects {
-		kind := object.GroupVersionKind()
-		mapping, err := c.Live.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		if err != nil {
-			return nil, err
-		}
-		text, err := json.Marshal(object)
-		if err != nil {
-			return nil, err
-		}
-		resource := mapping.Resource.GroupResource().String()
-		files = append(files, file{path.Join("objects", resource, object.GetNamespace(), object.GetName()+".json"), text})
-	}
-	return files, nil
 }
 
 const (
