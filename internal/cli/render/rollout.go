@@ -231,10 +231,7 @@ func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision,
 		if err != nil {
 			return "", err
 		}
-		text, err := yaml.Marshal(spec)
-		if err != nil {
-			return "", err
-		}
+		text, _ := yaml.Marshal(spec) // it was decoded from JSON
 		texts = append(texts, string(text))
 	}
 	return udiff.Unified(nameOf(set, revisions, c.From), nameOf(set, revisions, c.To), texts[0], texts[1]), nil
@@ -282,10 +279,7 @@ func content(set *lwsv1.LeaderWorkerSet, data []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&restored.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("encode spec: %w", err)
-	}
+	spec, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&restored.Spec) // it was decoded just now
 	maps.DeleteFunc(spec, func(field string, _ any) bool { return field != "leaderWorkerTemplate" && field != "networkConfig" })
 	return spec, nil
 }
