@@ -63,7 +63,7 @@ type Volume struct {
 type ClaimWhyList struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Items []ClaimWhy `json:"items"`
+	Items []*ClaimWhy `json:"items"`
 	// Free is how many PVCs are not in use, and left out.
 	Free int `json:"free"`
 }
@@ -110,29 +110,25 @@ const (
 
 // Claims reports on several PVCs.
 func Claims(all []*ClaimWhy) *ClaimWhyList {
-	l := &ClaimWhyList{TypeMeta: page.Kind("ClaimWhyList"), Items: []ClaimWhy{}}
-	for _, c := range all {
-		l.Items = append(l.Items, *c)
-	}
-	return l
+	return &ClaimWhyList{TypeMeta: page.Kind("ClaimWhyList"), Items: all}
 }
 
 // Overview reports on PVCs that are in use, terminating or unknown, and counts the rest.
 // Terminating PVCs come first, then those that refuse a DELETE.
 func Overview(all []*ClaimWhy) *ClaimWhyList {
-	l := Claims(nil)
+	l := Claims([]*ClaimWhy{})
 	for _, c := range all {
 		if c.State == pvc.Free && len(c.Holders) == 0 {
 			l.Free++
 			continue
 		}
-		l.Items = append(l.Items, *c)
+		l.Items = append(l.Items, c)
 	}
-	slices.SortStableFunc(l.Items, func(a, b ClaimWhy) int { return a.rank() - b.rank() })
+	slices.SortStableFunc(l.Items, func(a, b *ClaimWhy) int { return a.rank() - b.rank() })
 	return l
 }
 
-func (c ClaimWhy) rank() int {
+func (c *ClaimWhy) rank() int {
 	switch {
 	case c.terminating():
 		return 0
@@ -142,7 +138,7 @@ func (c ClaimWhy) rank() int {
 	return 2
 }
 
-func (c ClaimWhy) terminating() bool { return c.State == pvc.Draining || c.State == pvc.Doomed }
+func (c *ClaimWhy) terminating() bool { return c.State == pvc.Draining || c.State == pvc.Doomed }
 
 // Write writes the state, what keeps the PVC, the next steps, and what becomes of the data.
 func (c *ClaimWhy) Write(p *page.Page) {
@@ -290,8 +286,8 @@ func (l *ClaimWhyList) Write(p *page.Page) {
 	}
 	columns := page.Row{"NAMESPACE", "PVC", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
 	var rows []page.Row
-	for i := range l.Items {
-		rows = append(rows, l.Items[i].cells(p))
+	for _, c := range l.Items {
+		rows = append(rows, c.cells(p))
 	}
 	p.Table(columns, rows)
 	if l.Free > 0 {
