@@ -42,9 +42,8 @@ type sets struct {
 	// set is the one that would be stored, and made the one whose templates are used: the former while a template waits.
 	set, made *lwsv1.LeaderWorkerSet
 	was, roll table.Roll
-	// unavailable is how many groups may be down, and groups are those with leaders, by the names of these.
-	unavailable int32
-	groups      map[string]*clilws.Group
+	// groups are those with leaders, by the names of these.
+	groups map[string]*clilws.Group
 }
 
 // OfSet returns what it does to store a set. before is empty if there is no such set. Confidential values are left out
@@ -59,7 +58,6 @@ func OfSet(before, after clilws.Survey, showValues bool) *Consequence {
 	if restored, err := revision.RestoredAt(s.set, after.Set.Revisions, s.roll.Key); err == nil && after.Standing.Pending {
 		s.made = restored
 	}
-	s.unavailable, _ = workload.Budget(s.set)
 	for i := range after.Groups {
 		if g := &after.Groups[i]; g.Leader != nil {
 			s.groups[g.LeaderName] = g
@@ -125,7 +123,8 @@ func (s *sets) fillAmounts(c *Consequence) {
 		}
 	}
 	fresh := c.Created.Count + c.Surge.Count
-	if n := min(int(s.unavailable), c.Replaced.Count); c.Replaced.Count > 0 {
+	unavailable, _ := workload.Budget(s.set)
+	if n := min(int(unavailable), c.Replaced.Count); c.Replaced.Count > 0 {
 		down := corev1.ResourceList{}
 		add(down, largest, n)
 		c.Down = amount(n, down)
