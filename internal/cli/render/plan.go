@@ -90,9 +90,9 @@ type SetPlanList struct {
 func Plan(s clilws.Survey) *SetPlan {
 	set := s.Set.Set
 	plan := &SetPlan{TypeMeta: page.Kind("SetPlan"), Namespace: set.Namespace, Name: set.Name, UID: set.UID, Exists: set.UID != "", Unattended: unattended(s)}
-	plan.add(s, nil, s.Plan)
+	plan.add(s, Part{}, s.Plan)
 	for _, g := range s.Groups {
-		plan.add(s, &g, g.Plan)
+		plan.add(s, Part{Group: &g.Index, Key: g.Key}, g.Plan)
 	}
 	states := s.Standing.States
 	states[lws.GroupReady] = 0
@@ -118,11 +118,9 @@ func others(status *SetStatus) []Part {
 	return parts
 }
 
-func (p *SetPlan) add(s clilws.Survey, group *clilws.Group, plan lws.Plan) {
-	part := Part{Waits: waits(s, plan)}
-	if group != nil {
-		part.Group, part.Key = &group.Index, group.Key
-	}
+// add adds a part with what a plan does, unless it does nothing.
+func (p *SetPlan) add(s clilws.Survey, part Part, plan lws.Plan) {
+	part.Waits = waits(s, plan)
 	for _, a := range plan.Actions {
 		part.Actions = append(part.Actions, actionOf(a))
 	}
