@@ -32,15 +32,13 @@ func Check(lines []check.Line) *Checked {
 // Write names the help for what is not well.
 func (c *Checked) Write(p *page.Page) {
 	var rows []page.Row
-	for _, l := range c.Lines {
-		rows = append(rows, page.Row{l.Result, l.Check, l.Message})
-	}
-	p.Table(page.Row{"RESULT", "CHECK", "FOUND"}, rows)
 	var help []string
 	for _, l := range c.Lines {
+		rows = append(rows, page.Row{l.Result, l.Check, l.Message})
 		if l.Result != check.OK && !slices.Contains(help, l.Help) {
 			help = append(help, l.Help)
 		}
 	}
+	p.Table(page.Row{"RESULT", "CHECK", "FOUND"}, rows)
 	p.Section("what to do:", help...)
 }
