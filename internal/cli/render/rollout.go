@@ -170,7 +170,8 @@ func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistor
 		}
 		h.Revisions = append(h.Revisions, r)
 	}
-	if spec, err := contentOf(set, revisions, Live); err == nil && current != nil {
+	_, data, _ := sideOf(set, revisions, Live) // without data there is no content
+	if spec, err := content(set, data); err == nil && current != nil {
 		h.Waiting = diff.Changes(current, spec)
 	}
 	return h
@@ -225,52 +226,40 @@ func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerR
 
 // Compare returns the difference in the format of diff -u; it is empty if there is none.
 func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) (string, error) {
-	var texts []string
+	var names, texts []string
 	for _, number := range []int64{c.From, c.To} {
-		spec, err := contentOf(set, revisions, number)
+		name, data, err := sideOf(set, revisions, number)
 		if err != nil {
 			return "", err
 		}
+		spec, err := content(set, data)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
 		text, _ := yaml.Marshal(spec) // it was decoded from JSON
-		texts = append(texts, string(text))
+		names, texts = append(names, name), append(texts, string(text))
 	}
-	return udiff.Unified(nameOf(set, revisions, c.From), nameOf(set, revisions, c.To), texts[0], texts[1]), nil
+	return udiff.Unified(names[0], names[1], texts[0], texts[1]), nil
 }
 
 // Same returns the sentence that there is no difference.
 func Same(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) string {
-	return fmt.Sprintf("no difference between %s and %s", nameOf(set, revisions, c.From), nameOf(set, revisions, c.To))
+	from, _, _ := sideOf(set, revisions, c.From)
+	to, _, _ := sideOf(set, revisions, c.To)
+	return fmt.Sprintf("no difference between %s and %s", from, to)
 }
 
-func nameOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) string {
+// sideOf returns the name and the data of a revision, or those of the spec.
+func sideOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (name string, data []byte, err error) {
 	if number == Live {
-		return set.Name + " spec"
+		data, err = revision.Data(set)
+		return set.Name + " spec", data, err
 	}
-	return fmt.Sprintf("%s revision %s", set.Name, revision.Title(number, numbered(revisions, number).Labels[lwsv1.RevisionKey]))
-}
-
-func numbered(revisions []*appsv1.ControllerRevision, number int64) *appsv1.ControllerRevision {
-	return revision.Latest(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
-}
-
-// contentOf returns the content of a revision, or that of the spec.
-func contentOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (map[string]any, error) {
-	data, err := revision.Data(set)
-	if number != Live {
-		r := numbered(revisions, number)
-		if r == nil {
-			return nil, undo.NoSuchRevision(set.Name, revisions, number)
-		}
-		data, err = r.Data.Raw, nil
+	found := revision.Latest(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
+	if found == nil {
+		return "", nil, undo.NoSuchRevision(set.Name, revisions, number)
 	}
-	if err != nil {
-		return nil, err
-	}
-	spec, err := content(set, data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", nameOf(set, revisions, number), err)
-	}
-	return spec, nil
+	return fmt.Sprintf("%s revision %s", set.Name, revision.Title(number, found.Labels[lwsv1.RevisionKey])), found.Data.Raw, nil
 }
 
 // content returns the part of the spec that a revision holds.
