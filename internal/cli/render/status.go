@@ -188,13 +188,14 @@ func groups(s clilws.Survey) []GroupStatus {
 // Group returns the status of one group of a survey.
 func Group(s clilws.Survey, g clilws.Group) GroupStatus {
 	leader := func(pod *corev1.Pod) bool { return pod.Name == g.LeaderName }
+	pods := g.Members()
 	status := GroupStatus{
 		Index: g.Index, Leader: g.LeaderName,
 		Key:    g.Key,
 		Wanted: g.HasKey() || int32(g.Index) < workload.Replicas(g.Set),
 		Exists: g.Leader != nil,
 		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
-		Pods: g.Size(),
+		Pods: g.Size(), Nodes: clilws.NodeNames(pods),
 		leftovers: left(
 			previous(identity.KindPod, only(s.Set.Leaders.Previous, leader)),
 			previous(identity.KindStatefulSet, g.Workers.Previous),
@@ -205,7 +206,14 @@ func Group(s clilws.Survey, g clilws.Group) GroupStatus {
 		),
 		Failed: failureOf(g),
 	}
-	fillPods(&status, g)
+	for _, pod := range pods {
+		status.ReadyPods += lws.One(lws.PodReady(pod))
+		status.Restarts += int32(restart.Restarts(pod))
+	}
+	if g.Leader != nil {
+		status.Revision = g.Leader.Labels[lwsv1.RevisionKey]
+		status.CreatedAt = timeOf(g.Leader.CreationTimestamp.Time)
+	}
 	status.RevisionNumber = numberOf(s, status.Revision)
 	status.Waiting = groupWaits(s, g, status)
 	return status

@@ -10,12 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/terminal"
 )
@@ -213,18 +211,4 @@ func firstMissing(g clilws.Group, pods []*corev1.Pod) (names []string) {
 		names = append(names, identity.LeaderName(g.WorkersName(), index))
 	}
 	return names
-}
-
-// fillPods sets the fields that are sums over the group's pods.
-func fillPods(status *GroupStatus, g clilws.Group) {
-	pods := g.Members()
-	for _, pod := range pods {
-		status.ReadyPods += lws.One(lws.PodReady(pod))
-		status.Restarts += int32(restart.Restarts(pod))
-	}
-	status.Nodes = clilws.NodeNames(pods)
-	if g.Leader != nil {
-		status.Revision = g.Leader.Labels[lwsv1.RevisionKey]
-		status.CreatedAt = timeOf(g.Leader.CreationTimestamp.Time)
-	}
 }
