@@ -50,7 +50,7 @@ type Consequence struct {
 	Steps       int   `json:"steps,omitempty"`
 	StepSeconds int64 `json:"stepSeconds,omitempty"`
 	// starts are the pods that may start, and needs what they request beyond what is requested now.
-	starts []corev1.PodSpec
+	starts []*corev1.Pod
 	needs  corev1.ResourceList
 }
 

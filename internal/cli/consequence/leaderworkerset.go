@@ -112,8 +112,14 @@ func leadersOf(groups []workload.Identity) (names []string) {
 
 // fillAmounts says what is down, and what the change needs.
 func (s *sets) fillAmounts(c *Consequence) {
-	now, largest, next := corev1.ResourceList{}, corev1.ResourceList{}, groupOf(s.made)
-	c.needs = corev1.ResourceList{}
+	leader := &corev1.Pod{Spec: workload.WrittenForLeaders(s.made).Spec}
+	now, largest, next := corev1.ResourceList{}, corev1.ResourceList{}, requests(leader)
+	c.needs, c.starts = corev1.ResourceList{}, []*corev1.Pod{leader}
+	if size := int(workload.Size(s.made)); size > 1 {
+		worker := &corev1.Pod{Spec: s.made.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec}
+		add(next, requests(worker), size-1)
+		c.starts = append(c.starts, worker)
+	}
 	for name, g := range s.groups {
 		requested := requests(podsOf(g)...)
 		add(now, requested, 1)
@@ -134,10 +140,6 @@ func (s *sets) fillAmounts(c *Consequence) {
 	add(c.needs, next, fresh)
 	add(now, c.needs, 1)
 	c.Peak, c.More = amount(int(s.roll.Peak), now), amount(fresh, c.needs)
-	c.starts = []corev1.PodSpec{workload.WrittenForLeaders(s.made).Spec}
-	if workload.Size(s.made) > 1 {
-		c.starts = append(c.starts, s.made.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec)
-	}
 }
 
 func podsOf(g *clilws.Group) []*corev1.Pod { return append(slices.Clone(g.Pods.Owned), g.Leader) }

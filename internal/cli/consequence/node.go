@@ -11,7 +11,6 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -33,8 +32,8 @@ func (c *Consequence) Fit(nodes []corev1.Node, pods []corev1.Pod, err error) {
 	free, holds := corev1.ResourceList{}, make([]bool, len(c.starts))
 	for i := range nodes {
 		node, fits := &nodes[i], false
-		for n := range c.starts {
-			if pod := (&corev1.Pod{Spec: c.starts[n]}); mayRun(pod, node) {
+		for n, pod := range c.starts {
+			if mayRun(pod, node) {
 				fits, holds[n] = true, holds[n] || len(beyond(requests(pod), node.Status.Allocatable)) == 0
 			}
 		}
@@ -76,13 +75,6 @@ func mayRun(pod *corev1.Pod, node *corev1.Node) bool {
 	repels := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
 	_, isRepelled := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, repels, false)
 	return isReady && matches && err == nil && !isRepelled && !node.Spec.Unschedulable
-}
-
-// groupOf is what a new group requests, its pods counted.
-func groupOf(set *lwsv1.LeaderWorkerSet) corev1.ResourceList {
-	all := gang.Resources(workload.WrittenForLeaders(set), &set.Spec.LeaderWorkerTemplate.WorkerTemplate, workload.Size(set))
-	all[corev1.ResourcePods] = *resource.NewQuantity(int64(workload.Size(set)), resource.DecimalSI)
-	return all
 }
 
 // requests is what pods request, and how many they are.
