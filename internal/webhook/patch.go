@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	fastjson "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,7 +37,8 @@ func Diff[T any](raw []byte, before, after *T) ([]jsonpatch.Operation, error) {
 		return nil, fmt.Errorf("encode the object after the rules: %w", err)
 	}
 	var p patch
-	return p, p.value("", raw, wasDocument, isDocument)
+	p.value("", raw, wasDocument, isDocument)
+	return p, nil
 }
 
 // leaveOut clears equal fields of two objects, so that these are not encoded: managedFields are half of a pod. It
@@ -70,70 +70,60 @@ func (p *patch) then(operation, path string, v any) {
 
 // value adds the operations for one value at path, which raw has. It decodes only the parts
 // of raw that lead to a change.
-func (p *patch) value(path string, raw jsontext.Value, before, after any) error {
+func (p *patch) value(path string, raw jsontext.Value, before, after any) {
 	if reflect.DeepEqual(before, after) {
-		return nil
+		return
 	}
 	switch after := after.(type) {
 	case map[string]any:
 		if before, inBefore := before.(map[string]any); inBefore {
-			rawMap, err := decoded[map[string]jsontext.Value](raw)
-			if err != nil {
-				return err
-			}
-			if rawMap != nil {
-				return p.object(path, rawMap, before, after)
+			if in := decoded[map[string]jsontext.Value](raw); in != nil {
+				p.object(path, in, before, after)
+				return
 			}
 		}
 	case []any:
 		if before, inBefore := before.([]any); inBefore {
-			rawList, err := decoded[[]jsontext.Value](raw)
-			if err != nil {
-				return err
-			}
-			if rawList != nil && len(rawList) == len(before) {
-				return p.list(path, rawList, before, after)
+			if in := decoded[[]jsontext.Value](raw); in != nil && len(in) == len(before) {
+				p.list(path, in, before, after)
+				return
 			}
 		}
 	}
 	p.then("replace", path, after)
-	return nil
 }
 
-// decoded returns nil for null.
-func decoded[T any](raw jsontext.Value) (into T, err error) {
+// decoded returns nil for null. It panics on what cannot be decoded: the whole object was decoded before.
+func decoded[T any](raw jsontext.Value) (into T) {
 	if err := fastjson.Unmarshal(raw, &into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
-		return into, fmt.Errorf("decode the object: %w", err)
+		panic(err)
 	}
-	return into, nil
+	return into
 }
 
-func (p *patch) object(path string, raw map[string]jsontext.Value, before, after map[string]any) error {
+func (p *patch) object(path string, raw map[string]jsontext.Value, before, after map[string]any) {
 	all := map[string]any{}
 	maps.Copy(all, before)
 	maps.Copy(all, after)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		at := path + "/" + escape.Replace(key)
+		at := string(jsontext.Pointer(path).AppendToken(key))
 		was, existed := before[key]
 		is, exists := after[key]
 		_, inRaw := raw[key]
 		switch {
 		case exists && existed && inRaw:
-			if err := p.value(at, raw[key], was, is); err != nil {
-				return err
-			}
+			p.value(at, raw[key], was, is)
 		case exists && !reflect.DeepEqual(was, is):
 			p.then("add", at, is) // its parent exists; "add" replaces a value that raw has
 		case !exists && inRaw:
 			p.then("remove", at, nil)
 		}
 	}
-	return nil
 }
 
 // list compares both lists once. If two elements differ, the old one stays if it comes later
 // in the new list, and is removed if not.
-func (p *patch) list(path string, raw []jsontext.Value, before, after []any) error {
+func (p *patch) list(path string, raw []jsontext.Value, before, after []any) {
 	was, is := identities(before), identities(after)
 	last := make(map[string]int, len(is))
 	for j, id := range is {
@@ -144,11 +134,9 @@ func (p *patch) list(path string, raw []jsontext.Value, before, after []any) err
 		at := fmt.Sprintf("%s/%d", path, j)
 		switch {
 		case i < len(was) && j < len(is) && was[i] == is[j]:
-			if err := p.value(at, raw[i], before[i], after[j]); err != nil {
-				return err
-			}
+			p.value(at, raw[i], before[i], after[j])
 			i, j = i+1, j+1
-		case i < len(was) && !comesAfter(last, was[i], j):
+		case i < len(was) && last[was[i]] <= j: // an element that is gone has 0
 			p.then("remove", at, nil)
 			i++
 		default:
@@ -156,12 +144,6 @@ func (p *patch) list(path string, raw []jsontext.Value, before, after []any) err
 			j++
 		}
 	}
-	return nil
-}
-
-func comesAfter(last map[string]int, id string, position int) bool {
-	at, found := last[id]
-	return found && at > position
 }
 
 func identities(list []any) []string {
@@ -182,6 +164,3 @@ func identity(v any) string {
 	text, _ := json.Marshal(v) // v is made of what JSON knows
 	return "value:" + string(text)
 }
-
-// escape writes a key as one step of a JSON pointer (RFC 6901).
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
