@@ -176,7 +176,7 @@ func (w *weight) of(body []byte, limit int64) (int64, error) {
 	if d.PeekKind() != '{' {
 		return 0, errForm
 	}
-	err := w.members(d, &left)
+	err := w.value(d, &left)
 	if left < 0 {
 		return 0, errHeavy
 	}
@@ -195,18 +195,14 @@ func (w *weight) value(d *jsontext.Decoder, left *int64) error {
 	if *left -= w.size; *left < 0 {
 		return errHeavy
 	}
-	if kind := d.PeekKind(); kind != '{' && kind != '[' {
-		return d.SkipValue()
+	token, err := d.ReadToken()
+	opened := token.Kind() // the token is valid until the next one is read
+	if opened != '{' && opened != '[' {
+		return err
 	}
-	return w.members(d, left)
-}
-
-func (w *weight) members(d *jsontext.Decoder, left *int64) error {
-	opened, err := d.ReadToken()
-	isKeyed := opened.Kind() == '{'
 	for err == nil && d.PeekKind() != '}' && d.PeekKind() != ']' {
 		in := w.each
-		if isKeyed {
+		if opened == '{' {
 			key, err := d.ReadToken()
 			if err != nil {
 				return err
