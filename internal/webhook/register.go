@@ -105,20 +105,16 @@ func mutating[T any, P object[T]](change func(ctx context.Context, is, was P) er
 		if err := change(ctx, after, was); err != nil {
 			return admission.Denied(err.Error())
 		}
+		var texts patch // what a typed client would write: the schema refuses decimals
+		for _, d := range decimals {
+			texts.then("replace", d.Pointer, d.Text)
+		}
 		patch, err := Diff(req.Object.Raw, &before, after)
 		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
-		return admission.Patched("", append(texts(decimals), patch...)...)
+		return admission.Patched("", append(texts, patch...)...)
 	}
-}
-
-// texts replaces decimals with what a typed client would write, before the schema refuses them.
-func texts(decimals []quantity.Decimal) (patch patch) {
-	for _, d := range decimals {
-		patch.then("replace", d.Pointer, d.Text)
-	}
-	return patch
 }
 
 // validate refuses a LeaderWorkerSet with all its faults at once. Its templates are checked if the rest is right.
