@@ -13,7 +13,6 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/install/place"
 	"lockstep.dev/lockstep/internal/operator"
-	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
@@ -96,7 +95,7 @@ func (r *reading) options(ctx context.Context) (o Options) {
 		text, _, _ := unstructured.NestedString(u.Object, "data", v1alpha1.InstalledKey)
 		o.Config = []byte(text)
 	}
-	if u := r.read(ctx, Bare(policies, "MutatingWebhookConfiguration", "", webhook.MutatingConfiguration)); u != nil {
+	if u := r.read(ctx, Bare(policies, "MutatingWebhookConfiguration", "", certs.MutatingConfiguration)); u != nil {
 		o.WebhookURL = addressOf(u)
 	}
 	return o
@@ -140,10 +139,8 @@ func ImageOf(deployment *unstructured.Unstructured) (image string) {
 func addressOf(webhooks *unstructured.Unstructured) string {
 	for _, hook := range Webhooks(webhooks) {
 		text, _, _ := unstructured.NestedString(hook, "clientConfig", "url")
-		if !slices.Contains(webhook.Names(), fmt.Sprint(hook["name"])) {
-			continue
-		}
-		if u, err := url.Parse(text); err == nil && u.Host != "" {
+		isOurs := slices.Contains(certs.Names(), fmt.Sprint(hook["name"]))
+		if u, err := url.Parse(text); isOurs && err == nil && u.Host != "" {
 			return u.Scheme + "://" + u.Host
 		}
 	}

@@ -69,9 +69,6 @@ func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme)
 		Client: live,
 		Clock:  clock.RealClock{},
 		Log:    o.Log.WithName("certificates"),
-
-		MutatingConfiguration: webhook.MutatingConfiguration, ValidatingConfiguration: webhook.ValidatingConfiguration,
-		Webhooks: webhook.Names(),
 	})
 	_, err = keeper.Keep(ctx)
 	return keeper, err

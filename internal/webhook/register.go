@@ -35,17 +35,6 @@ const (
 	PathValidatePod = "/validate--v1-pod"
 )
 
-// The names of the webhook configurations.
-const (
-	MutatingConfiguration   = "lws-mutating-webhook-configuration"
-	ValidatingConfiguration = "lws-validating-webhook-configuration"
-)
-
-// Names are the names of the webhooks that installers write into the configurations.
-func Names() []string {
-	return []string{"mleaderworkerset.kb.io", "mpod.kb.io", "vleaderworkerset.kb.io"}
-}
-
 // Register adds each webhook to the server. The library counts requests, and answers a panic in a rule with 500. It
 // would log what any client sends. Once ending is closed, each answer closes its connection.
 func Register(server webhook.Server, sets Sets, pods Pods, ending <-chan struct{}) {

@@ -38,7 +38,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/pvc"
-	"lockstep.dev/lockstep/internal/webhook"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/expect"
 )
 
@@ -251,14 +251,14 @@ func (c *cluster) finalizeNamespace(ctx context.Context) {
 func (c *cluster) mutating() *admissionv1.MutatingWebhookConfiguration {
 	c.t.Helper()
 	m := &admissionv1.MutatingWebhookConfiguration{}
-	c.read(m, "", webhook.MutatingConfiguration)
+	c.read(m, "", certs.MutatingConfiguration)
 	return m
 }
 
 func (c *cluster) validating() *admissionv1.ValidatingWebhookConfiguration {
 	c.t.Helper()
 	v := &admissionv1.ValidatingWebhookConfiguration{}
-	c.read(v, "", webhook.ValidatingConfiguration)
+	c.read(v, "", certs.ValidatingConfiguration)
 	return v
 }
 

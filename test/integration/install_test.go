@@ -19,7 +19,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/install"
-	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 	"lockstep.dev/lockstep/test/expect"
 )
@@ -62,8 +61,8 @@ func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
 	c.uninstall(nil)
 	c.absent(&apiextensionsv1.CustomResourceDefinition{}, crdName)
 	c.absent(&corev1.Namespace{}, systemName)
-	c.absent(&admissionv1.MutatingWebhookConfiguration{}, webhook.MutatingConfiguration)
-	c.absent(&admissionv1.ValidatingWebhookConfiguration{}, webhook.ValidatingConfiguration)
+	c.absent(&admissionv1.MutatingWebhookConfiguration{}, certs.MutatingConfiguration)
+	c.absent(&admissionv1.ValidatingWebhookConfiguration{}, certs.ValidatingConfiguration)
 	expect.Equalf(t, "nothing to remove\n", c.uninstall(nil), "the second removal")
 }
 

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/webhook"
+	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
 // ProtectionBinding binds the role of protection to the ServiceAccount of the operator.
@@ -42,8 +42,8 @@ func Of(ctx context.Context, c client.Reader) (p Place, err error) {
 		}
 	}
 	webhooks := &admissionv1.MutatingWebhookConfiguration{}
-	if err := c.Get(ctx, types.NamespacedName{Name: webhook.MutatingConfiguration}, webhooks); client.IgnoreNotFound(err) != nil {
-		return p, fmt.Errorf("read webhook configuration %q: %w", webhook.MutatingConfiguration, err)
+	if err := c.Get(ctx, types.NamespacedName{Name: certs.MutatingConfiguration}, webhooks); client.IgnoreNotFound(err) != nil {
+		return p, fmt.Errorf("read webhook configuration %q: %w", certs.MutatingConfiguration, err)
 	}
 	for _, hook := range webhooks.Webhooks {
 		if service := hook.ClientConfig.Service; service != nil {

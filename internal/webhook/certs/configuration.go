@@ -20,6 +20,17 @@ import (
 	"lockstep.dev/lockstep/internal/report"
 )
 
+// The names of the webhook configurations.
+const (
+	MutatingConfiguration   = "lws-mutating-webhook-configuration"
+	ValidatingConfiguration = "lws-validating-webhook-configuration"
+)
+
+// Names are the names of the webhooks that installers write into the configurations.
+func Names() []string {
+	return []string{"mleaderworkerset.kb.io", "mpod.kb.io", "vleaderworkerset.kb.io"}
+}
+
 // callers is the API server as the webhook configurations describe it.
 type callers struct {
 	// hooks are webhooks that installers write. What anybody else adds says nothing about the operator.
@@ -35,10 +46,10 @@ type hook struct {
 }
 
 // configurations returns the webhook configurations that installers write.
-func (o Options) configurations() []client.Object {
+func configurations() []client.Object {
 	return []client.Object{
-		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.MutatingConfiguration}},
-		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.ValidatingConfiguration}},
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: MutatingConfiguration}},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ValidatingConfiguration}},
 	}
 }
 
@@ -58,14 +69,14 @@ func hooksOf(configuration client.Object) (all []hook) {
 
 // read returns what the configurations say, and reports the webhooks in them that no installer wrote.
 func (k *Keeper) read(ctx context.Context) (found callers, err error) {
-	for _, c := range k.options.configurations() {
+	for _, c := range configurations() {
 		err := k.options.Client.Get(ctx, client.ObjectKeyFromObject(c), c)
 		if client.IgnoreNotFound(err) != nil {
 			return found, fmt.Errorf("read webhook configuration %q: %w", c.GetName(), err)
 		}
 		ours, foreign := 0, []string(nil)
 		for _, to := range hooksOf(c) {
-			isOurs := slices.Contains(k.options.Webhooks, to.name)
+			isOurs := slices.Contains(Names(), to.name)
 			if isOurs {
 				ours, found.hooks = ours+1, append(found.hooks, to)
 			}

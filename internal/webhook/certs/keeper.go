@@ -50,9 +50,6 @@ type Options struct {
 	Client client.Reader
 	Clock  clock.PassiveClock
 	Log    logr.Logger
-	// The names of the webhook configurations, and of the webhooks that installers write into them.
-	MutatingConfiguration, ValidatingConfiguration string
-	Webhooks                                       []string
 }
 
 // Keeper chooses the certificate to present, one pass at a time.
@@ -203,7 +200,7 @@ func (k *Keeper) Watched() map[client.Object]cache.ByObject {
 	if k.options.Given != "" {
 		return watched // it may lack the right, and no server waits for it
 	}
-	for _, c := range k.options.configurations() {
+	for _, c := range configurations() {
 		watched[c] = cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", c.GetName())}
 	}
 	return watched

@@ -47,9 +47,9 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	m := &admissionv1.MutatingWebhookConfiguration{Webhooks: []admissionv1.MutatingWebhook{{Name: "a"}, {Name: "b"}}}
-	v := &admissionv1.ValidatingWebhookConfiguration{Webhooks: []admissionv1.ValidatingWebhook{{Name: "c"}}}
-	m.Name, v.Name = "m", "v"
+	m := &admissionv1.MutatingWebhookConfiguration{Webhooks: []admissionv1.MutatingWebhook{{Name: Names()[0]}, {Name: Names()[1]}}}
+	v := &admissionv1.ValidatingWebhookConfiguration{Webhooks: []admissionv1.ValidatingWebhook{{Name: Names()[2]}}}
+	m.Name, v.Name = MutatingConfiguration, ValidatingConfiguration
 	service := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace, Name: "lws-webhook-service"}, CABundle: []byte("\n")}
 	m.Webhooks[0].ClientConfig, m.Webhooks[1].ClientConfig = service, service
 	v.Webhooks[0].ClientConfig.URL = new("https://10.0.0.7:9443/v")
@@ -68,7 +68,6 @@ func newStage(t *testing.T) *stage {
 func (s *stage) keeper() *Keeper {
 	return NewKeeper(Options{
 		Namespace: namespace, Former: former, Hosts: testHosts, Client: s.client, Clock: s.clock, Log: logr.Discard(),
-		MutatingConfiguration: "m", ValidatingConfiguration: "v", Webhooks: []string{"a", "b", "c"},
 	})
 }
 
@@ -88,8 +87,8 @@ func (s *stage) write(name string, data map[string][]byte) {
 func (s *stage) trust(bundle []byte) {
 	s.t.Helper()
 	m, v := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
-	s.get("m", m)
-	s.get("v", v)
+	s.get(MutatingConfiguration, m)
+	s.get(ValidatingConfiguration, v)
 	m.Webhooks[0].ClientConfig.CABundle, m.Webhooks[1].ClientConfig.CABundle = bundle, bundle
 	v.Webhooks[0].ClientConfig.CABundle = bundle
 	expect.OK(s.t, errors.Join(s.client.Update(s.t.Context(), m), s.client.Update(s.t.Context(), v)))
@@ -138,8 +137,8 @@ func earlier(t *testing.T) map[string][]byte {
 func (s *stage) service() {
 	s.t.Helper()
 	m, v := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
-	s.get("m", m)
-	s.get("v", v)
+	s.get(MutatingConfiguration, m)
+	s.get(ValidatingConfiguration, v)
 	v.Webhooks[0].ClientConfig = m.Webhooks[0].ClientConfig
 	expect.OK(s.t, s.client.Update(s.t.Context(), v))
 }
@@ -264,7 +263,7 @@ func TestReadiness(t *testing.T) {
 	s.keep(k, 0)
 
 	v := &admissionv1.ValidatingWebhookConfiguration{}
-	s.get("v", v)
+	s.get(ValidatingConfiguration, v)
 	v.Webhooks[0].ClientConfig.URL = new("https://elsewhere.example.com")
 	expect.OK(t, s.client.Update(t.Context(), v))
 	s.pass(k)
@@ -292,7 +291,7 @@ func TestForeignWebhooksAreCounted(t *testing.T) {
 	s := newStage(t)
 	s.pass(s.keeper())
 	m := &admissionv1.MutatingWebhookConfiguration{}
-	s.get("m", m)
+	s.get(MutatingConfiguration, m)
 	m.Webhooks[1].ClientConfig.Service.Namespace = "elsewhere"
 	theirs := *m.Webhooks[0].DeepCopy()
 	theirs.Name = "theirs"
@@ -300,7 +299,7 @@ func TestForeignWebhooksAreCounted(t *testing.T) {
 	expect.OK(t, s.client.Update(t.Context(), m))
 	s.pass(s.keeper())
 	got := fakeapi.Metrics(t, report.CertificateMetrics(func() (time.Time, error) { return time.Time{}, errors.New("none") })...)
-	expect.Equal(t, map[string]float64{"foreign_webhooks m b": 1, "foreign_webhooks m theirs": 1}, got)
+	expect.Equal(t, map[string]float64{"foreign_webhooks " + MutatingConfiguration + " " + Names()[1]: 1, "foreign_webhooks " + MutatingConfiguration + " theirs": 1}, got)
 }
 
 // A webhook that someone else added does not make a replica unready, nor keep a certificate of another authority.
@@ -312,7 +311,7 @@ func TestAForeignWebhookChangesNoCertificate(t *testing.T) {
 	s.keep(k, 0)
 	first := s.presented(k)
 	v := &admissionv1.ValidatingWebhookConfiguration{}
-	s.get("v", v)
+	s.get(ValidatingConfiguration, v)
 	theirs := *v.Webhooks[0].DeepCopy()
 	theirs.Name, theirs.ClientConfig.CABundle = "theirs", made(t)[AuthorityCert]
 	v.Webhooks = append(v.Webhooks, theirs)
@@ -324,7 +323,7 @@ func TestAForeignWebhookChangesNoCertificate(t *testing.T) {
 	s.keep(k, recheck)
 	s.keep(k, settle)
 	expect.That(t, !s.presented(k).Equal(first), "the certificate of the next authority is not presented")
-	s.get("v", v)
+	s.get(ValidatingConfiguration, v)
 	v.Webhooks = v.Webhooks[1:]
 	expect.OK(t, s.client.Update(t.Context(), v))
 	s.pass(k)
