@@ -152,14 +152,10 @@ func signed(now time.Time, by *tls.Certificate, template *x509.Certificate) (*tl
 }
 
 // ServiceHosts returns the names by which a Service is called from inside the cluster,
-// those of the loopback interface, and a further host if it is not empty.
+// those of the loopback interface, and a further host, which may be empty.
 func ServiceHosts(service, namespace, host string) []string {
 	name := service + "." + namespace
-	hosts := []string{name + ".svc", name + ".svc.cluster.local", name, "localhost", "127.0.0.1", "::1"}
-	if host != "" && !net.ParseIP(host).IsUnspecified() {
-		hosts = append(hosts, host)
-	}
-	return hosts
+	return []string{name + ".svc", name + ".svc.cluster.local", name, "localhost", "127.0.0.1", "::1", host}
 }
 
 func date(t time.Time) string { return t.UTC().Format(time.DateOnly) }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/report"
@@ -153,10 +154,7 @@ func hostOf(to *admissionv1.WebhookClientConfig) string {
 	if to.Service != nil {
 		return to.Service.Name + "." + to.Service.Namespace + ".svc"
 	}
-	if to.URL == nil {
-		return ""
-	}
-	u, err := url.Parse(*to.URL)
+	u, err := url.Parse(ptr.Deref(to.URL, ""))
 	if err != nil {
 		return ""
 	}
