@@ -103,11 +103,8 @@ func (k *Keeper) Keep(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	lack, err := k.sign(ctx, now)
-	if err != nil {
-		return 0, err
-	}
 	first := k.presented
-	if first == nil {
+	if err == nil && first == nil {
 		first, err = k.former(ctx)
 	}
 	if err != nil {
