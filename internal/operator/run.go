@@ -100,27 +100,17 @@ func Run(ctx context.Context, o Options) error {
 func (o *Options) runUntil(ctx context.Context, mgr ctrl.Manager) error {
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() { ended <- mgr.Start(running) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	if o.Webhooks {
-		select {
-		case err := <-ended:
-			return err
-		case <-time.After(lastAnswers):
+	context.AfterFunc(ctx, func() {
+		if o.Webhooks {
+			time.Sleep(lastAnswers)
 		}
-	}
-	end()
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(graceful + time.Second):
-		return nil
-	}
+		end()
+		time.Sleep(graceful + time.Second)
+		ended <- nil
+	})
+	return <-ended
 }
 
 // register adds metrics. An earlier setup in this process may have added them already.
