@@ -209,15 +209,13 @@ func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
 	if o.keepsSets() {
 		options = lwscache.CacheOptions()
 	}
-	objects := map[client.Object]cache.ByObject{}
-	maps.Copy(objects, options.ByObject)
 	if o.protects() && o.Config.Protection.Alone {
-		maps.Copy(objects, pvccache.VolumeCaches())
+		maps.Copy(options.ByObject, pvccache.VolumeCaches())
 	}
 	if keeper != nil {
-		maps.Copy(objects, keeper.Watched())
+		maps.Copy(options.ByObject, keeper.Watched())
 	}
-	options.ByObject, options.DefaultWatchErrorHandler = objects, report.WatchFailed
+	options.DefaultWatchErrorHandler = report.WatchFailed
 	return options
 }
 
