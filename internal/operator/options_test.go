@@ -150,7 +150,7 @@ func TestTheOperatorNeedsItsNamespace(t *testing.T) {
 // A cache has one selector for a kind, in whatever form it keeps the objects. If a kind is
 // in it twice, the selector is one of the two at random.
 func TestEachKindIsInACacheOnce(t *testing.T) {
-	scheme := expect.Value(newScheme())(t)
+	scheme := newScheme()
 	o := parse(t)
 	o.Config.Protection.Alone = true
 	for name, objects := range map[string]map[client.Object]cache.ByObject{

@@ -21,6 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -69,10 +70,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.Log.Info("starting", "version", version.Get().Version, "server", o.REST.Host, "namespace", o.Namespace,
 		"controllers", o.Controllers, "protection", o.protects(), "webhooks", o.Webhooks, "leaderElection", o.elects())
-	scheme, err := newScheme()
-	if err != nil {
-		return err
-	}
+	scheme := newScheme()
 	keeper, err := o.beginCertificates(ctx, scheme)
 	if err != nil {
 		return err
@@ -120,10 +118,10 @@ func register(all ...[]prometheus.Collector) {
 	}
 }
 
-func newScheme() (*runtime.Scheme, error) {
+func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, lwsv1.AddToScheme)
-	return scheme, builder.AddToScheme(scheme)
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme)))
+	return scheme
 }
 
 // assemble returns a manager with everything that runs. keeper may be nil. ending is closed when the manager is about
@@ -205,7 +203,7 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 
 // cacheOptions returns the caches of what runs.
 func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
-	options := cache.Options{}
+	options := cache.Options{ByObject: map[client.Object]cache.ByObject{}}
 	if o.keepsSets() {
 		options = lwscache.CacheOptions()
 	}
