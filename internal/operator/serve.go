@@ -209,18 +209,13 @@ func (o *Options) scheduler() string {
 // tlsConfig returns TLS as the configuration restricts it. HTTP/2 is off: a client can make one connection cost far more
 // than it sends.
 func tlsConfig(c *v1alpha1.TLS) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: aeadSuites(), NextProtos: []string{"http/1.1"}}
-	if c == nil {
-		return config, nil
+	settings := ptr.Deref(c, v1alpha1.TLS{})
+	least, badVersion := cliflag.TLSVersion(settings.MinVersion) // TLS 1.2 if it is empty
+	suites, badSuites := cliflag.TLSCipherSuites(settings.CipherSuites)
+	if len(suites) == 0 {
+		suites = aeadSuites()
 	}
-	var err error
-	if c.MinVersion != "" {
-		config.MinVersion, err = cliflag.TLSVersion(c.MinVersion)
-	}
-	if len(c.CipherSuites) > 0 && err == nil {
-		config.CipherSuites, err = cliflag.TLSCipherSuites(c.CipherSuites)
-	}
-	return config, err
+	return &tls.Config{MinVersion: least, CipherSuites: suites, NextProtos: []string{"http/1.1"}}, errors.Join(badVersion, badSuites)
 }
 
 // aeadSuites returns the suites of TLS 1.2 that authenticate what they encrypt. The others leak by their padding.
