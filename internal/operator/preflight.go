@@ -31,19 +31,15 @@ func (o *Options) preflight(ctx context.Context) error {
 		return err
 	}
 	if o.keepsSets() {
-		if err := o.checkKinds(ctx, client); err != nil {
-			return err
-		}
+		err = o.checkKinds(ctx, client)
 	}
-	if o.elects() || o.Webhooks && o.certDir() == "" {
-		if err := o.checkNamespace(ctx, client); err != nil {
-			return err
-		}
+	if err == nil && (o.elects() || o.Webhooks && o.certDir() == "") {
+		err = o.checkNamespace(ctx, client)
 	}
-	if o.keepsSets() {
-		return o.checkOthers(ctx, client)
+	if err == nil && o.keepsSets() {
+		err = o.checkOthers(ctx, client)
 	}
-	return nil
+	return err
 }
 
 // servedWithin is how soon the API server serves a definition that was applied a moment ago.

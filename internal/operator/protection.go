@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -81,19 +82,10 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 			return fmt.Errorf("set up the protection of volumes: %w", err)
 		}
 	}
-	if err := mgr.Add(finalizers); err != nil {
-		return fmt.Errorf("set up the controller of finalizers: %w", err)
-	}
-	if err := p.setupHolds(); err != nil {
-		return err
-	}
 	gates := &podgate.Reconciler{
 		Settings: p.Settings, Pods: p.pods, Live: mgr.GetAPIReader(), Actor: p.actor, Report: finalizers.Report,
 	}
-	if err := gates.Setup(mgr); err != nil {
-		return err
-	}
-	return mgr.Add(p.policies(policies))
+	return errors.Join(mgr.Add(finalizers), p.setupHolds(), gates.Setup(mgr), mgr.Add(p.policies(policies)))
 }
 
 // warnOfIgnored reports configured fields that this version accepts and ignores.
@@ -109,22 +101,16 @@ func (o *Options) warnOfIgnored() {
 
 // setupCaches fills the caches before anything else runs, and that of pods, on every replica.
 func (p *protection) setupCaches() error {
-	if err := begin(p.caches, pvccache.ProtectionCaches()); err != nil {
-		return err
-	}
-	if err := p.mgr.AddReadyzCheck("claims", synced(p.caches)); err != nil {
-		return err
-	}
-	if err := p.mgr.Add(filledFirst{p.caches}); err != nil {
-		return err
-	}
-	if err := p.mgr.AddReadyzCheck("pods", soon(p.pods.AwaitSync)); err != nil {
-		return err
-	}
-	return p.mgr.Add(everywhere(func(ctx context.Context) error {
-		p.pods.Run(ctx)
-		return nil
-	}))
+	return errors.Join(
+		begin(p.caches, pvccache.ProtectionCaches()),
+		p.mgr.AddReadyzCheck("claims", synced(p.caches)),
+		p.mgr.Add(filledFirst{p.caches}),
+		p.mgr.AddReadyzCheck("pods", soon(p.pods.AwaitSync)),
+		p.mgr.Add(everywhere(func(ctx context.Context) error {
+			p.pods.Run(ctx)
+			return nil
+		})),
+	)
 }
 
 // filledFirst is a cache that the manager fills before it starts anything else.
@@ -139,21 +125,18 @@ func (p *protection) setupHolds() error {
 	if err != nil {
 		return fmt.Errorf("watch workloads: %w", err)
 	}
-	if err := pvccache.IndexHolds(context.Background(), p.caches); err != nil {
-		return err
-	}
 	reader := pvccache.Reader{Live: p.mgr.GetAPIReader(), Kinds: p.Kinds, Started: restart.LargestStarted, Served: p.starter.Served}
-	err = pvchold.Setup(p.mgr, pvchold.Options{
-		Holds:      &pvccache.Holds{Caches: p.caches, Pods: p.pods, Workloads: workloads, Reader: reader, Settings: p.Settings, Grace: p.Grace},
-		Actor:      p.actor,
-		Report:     report.NewHolds(report.New(p.mgr.GetEventRecorder(Protection))),
-		ReleaseTTL: p.ReleaseTTL,
-		Now:        time.Now,
-	})
-	if err != nil {
-		return err
-	}
-	return p.mgr.Add(everywhere(workloads.Run))
+	return errors.Join(
+		pvccache.IndexHolds(context.Background(), p.caches),
+		pvchold.Setup(p.mgr, pvchold.Options{
+			Holds:      &pvccache.Holds{Caches: p.caches, Pods: p.pods, Workloads: workloads, Reader: reader, Settings: p.Settings, Grace: p.Grace},
+			Actor:      p.actor,
+			Report:     report.NewHolds(report.New(p.mgr.GetEventRecorder(Protection))),
+			ReleaseTTL: p.ReleaseTTL,
+			Now:        time.Now,
+		}),
+		p.mgr.Add(everywhere(workloads.Run)),
+	)
 }
 
 // policies reports deleted policies, on the replica with the lease.
