@@ -28,8 +28,10 @@ const (
 func limitGarbage(ctx context.Context) {
 	var growth int
 	var last, returned uint64
+	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 	wait.UntilWithContext(ctx, func(context.Context) {
-		live, allocated := measured("/gc/heap/live:bytes"), measured("/gc/heap/allocs:bytes")
+		metrics.Read(heap)
+		live, allocated := heap[0].Value.Uint64(), heap[1].Value.Uint64()
 		if now := growthOf(live); now != growth {
 			debug.SetGCPercent(now)
 			growth = now
@@ -52,10 +54,4 @@ func isWorthReturning(lately, since, live uint64) bool {
 // a moment.
 func growthOf(live uint64) int {
 	return min(max(int(garbage*100/max(live, 1))/5*5, leastGrowth), mostGrowth)
-}
-
-func measured(name string) uint64 {
-	sample := []metrics.Sample{{Name: name}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
 }
