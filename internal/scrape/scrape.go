@@ -20,8 +20,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/lru"
 )
@@ -38,22 +37,17 @@ const (
 
 // Readers returns a handler that serves metrics to clients that may read them.
 func Readers(config *rest.Config, log logr.Logger, metrics http.Handler) (http.Handler, error) {
-	tokens, err := authenticationclient.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("review tokens: %w", err)
+		return nil, fmt.Errorf("review tokens and access: %w", err)
 	}
-	access, err := authorizationclient.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("review access: %w", err)
-	}
-	return reviewer{log, metrics, tokens.TokenReviews(), access.SubjectAccessReviews(), rate.NewLimiter(strangers, guesses), lru.New(readers)}, nil
+	return reviewer{log, metrics, client, rate.NewLimiter(strangers, guesses), lru.New(readers)}, nil
 }
 
 type reviewer struct {
 	log       logr.Logger
 	metrics   http.Handler
-	tokens    authenticationclient.TokenReviewInterface
-	access    authorizationclient.SubjectAccessReviewInterface
+	client    kubernetes.Interface
 	strangers *rate.Limiter
 	readers   *lru.Cache // hashes of tokens; it grants nothing, and paces
 }
@@ -85,7 +79,8 @@ func (v reviewer) review(ctx context.Context, r *http.Request) (status int, text
 	if _, isReader := v.readers.Get(hash); !isReader && !v.strangers.Allow() {
 		return http.StatusTooManyRequests, "Too Many Requests: clients with other tokens ask; try again", nil
 	}
-	known, err := v.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	known, err := v.client.AuthenticationV1().TokenReviews().Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, "", fmt.Errorf("review a token: %w", err)
 	}
@@ -97,7 +92,8 @@ func (v reviewer) review(ctx context.Context, r *http.Request) (status int, text
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	verdict, err := v.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	access := v.client.AuthorizationV1().SubjectAccessReviews()
+	verdict, err := access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: verb},
 	}}, metav1.CreateOptions{})
