@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -39,6 +40,8 @@ const (
 type cluster struct {
 	Options
 	client client.Client
+	// typed reads leases, and what the API server serves.
+	typed kubernetes.Interface
 	// deleted counts deletions.
 	deleted int
 }
@@ -53,8 +56,12 @@ func (o Options) open() (*cluster, error) {
 	}
 	unlimited := rest.CopyConfig(o.REST) // a cluster may have many PVCs to strip
 	unlimited.QPS = -1
+	typed, err := kubernetes.NewForConfig(unlimited)
+	if err != nil {
+		return nil, err
+	}
 	c, err := client.New(unlimited, client.Options{Scheme: clientgoscheme.Scheme, DryRun: &o.DryRun})
-	return &cluster{Options: o, client: c}, err
+	return &cluster{Options: o, client: c, typed: typed}, err
 }
 
 // change is what became of one object.

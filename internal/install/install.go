@@ -22,8 +22,6 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -93,7 +91,11 @@ func Install(ctx context.Context, o Options) error {
 	if err := c.inherit(ctx); err != nil {
 		return err
 	}
-	s, err := c.shapeFor()
+	lacks, err := operator.Lacks(c.typed.Discovery())
+	if err != nil {
+		return err
+	}
+	s, err := c.shape(lacks)
 	if err != nil {
 		return err
 	}
@@ -157,19 +159,6 @@ func checkURL(address string) error {
 	return errors.New("--webhook-url: give https://HOST:PORT, without user, query and fragment: the API server calls webhooks at no other address")
 }
 
-// shapeFor returns what to install by what the API server serves.
-func (c *cluster) shapeFor() (shape, error) {
-	server, err := discovery.NewDiscoveryClientForConfig(c.REST)
-	if err != nil {
-		return shape{}, err
-	}
-	lacks, err := operator.Lacks(server)
-	if err != nil {
-		return shape{}, err
-	}
-	return c.shape(lacks)
-}
-
 // stale returns the removal of what install wrote and does not want any more: policies of
 // another version or configuration, protection that is switched off, an installation of
 // protection alone that this one replaces. An operator in the cluster stays.
@@ -216,15 +205,14 @@ func (c *cluster) refuseBeside(ctx context.Context) error {
 		return err
 	}
 	for _, other := range holders {
-		if other.Ours() {
-			continue
-		}
-		if c.Image != "" && IsReplaced(other) {
+		switch {
+		case other.Ours():
+		case c.Image != "" && IsReplaced(other):
 			c.say("deployment.apps/%s runs another implementation, %s, and is replaced; the lease passes on once that one is gone", deploymentName, other.Identity)
-			continue
+		default:
+			return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease; two would work against each other; "+
+				"nothing was installed; stop it, and run install again 15 seconds later: %s", other.Namespace, other.Identity, other.Stop())
 		}
-		return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease; two would work against each other; "+
-			"nothing was installed; stop it, and run install again 15 seconds later: %s", other.Namespace, other.Identity, other.Stop())
 	}
 	return nil
 }
@@ -236,11 +224,7 @@ func IsReplaced(other lease.Holder) bool {
 
 // holders returns the holders of the lease, in all namespaces.
 func (c *cluster) holders(ctx context.Context) ([]lease.Holder, error) {
-	client, err := kubernetes.NewForConfig(c.REST)
-	if err != nil {
-		return nil, err
-	}
-	return lease.Holders(ctx, client, v1alpha1.DefaultResourceName, namespaceName, time.Now())
+	return lease.Holders(ctx, c.typed, v1alpha1.DefaultResourceName, namespaceName, time.Now())
 }
 
 // untilServed waits until the API server serves the new kind.
