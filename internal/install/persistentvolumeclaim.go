@@ -24,19 +24,15 @@ import (
 // refuse returns an error while a PVC that is being deleted is in use, or a PVC in use
 // would be deleted by the garbage collector without protection.
 func (r *removal) refuse(ctx context.Context) error {
-	inUse, err := r.release(ctx)
-	if err != nil {
-		return err
+	var names []string
+	for _, find := range []func(context.Context) ([]string, error){r.release, r.orphans, r.boundVolumes} {
+		found, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		names = append(names, found...)
 	}
-	orphans, err := r.orphans(ctx)
-	if err != nil {
-		return err
-	}
-	volumes, err := r.boundVolumes(ctx)
-	if err != nil {
-		return err
-	}
-	return blocked("PVCs need Lockstep", slices.Concat(inUse, orphans, volumes), "nothing was removed; wait for what uses them to end; to see the holders: "+
+	return blocked("PVCs need Lockstep", names, "nothing was removed; wait for what uses them to end; to see the holders: "+
 		"kubectl lockstep why pvc/NAME -n NAMESPACE; to keep a PVC whose owner is gone: kubectl patch pvc NAME -n NAMESPACE --type=merge -p '"+pvc.Disown+
 		"'; to leave them protected until Lockstep is installed again: lockstep uninstall --keep-protection")
 }

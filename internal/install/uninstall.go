@@ -57,25 +57,21 @@ func Uninstall(ctx context.Context, o Options) error {
 	}
 	r := c.removal(found, func(u *unstructured.Unstructured) bool { return (isWhole || isStandalone(u)) && o.removes(u) })
 	r.strips, r.frees = !o.KeepProtection, isWhole
-	if isWhole && !o.KeepSets {
-		if err := r.refuseWithSets(ctx); err != nil {
-			return err
-		}
+	switch {
+	case !isWhole:
+	case o.KeepSets:
+		err = c.sayOnlyHere(ctx)
+	default:
+		err = r.refuseWithSets(ctx)
 	}
-	if isWhole && o.KeepSets {
-		if err := c.sayOnlyHere(ctx); err != nil {
-			return err
-		}
+	if err == nil && r.strips {
+		err = r.refuse(ctx)
 	}
-	if r.strips {
-		if err := r.refuse(ctx); err != nil {
-			return err
-		}
+	if err == nil && (len(r.toDelete) > 0 || r.strips) { // Helm, or kubectl, may have deleted all objects
+		err = r.run(ctx)
 	}
-	if len(r.toDelete) > 0 || r.strips { // Helm, or kubectl, may have deleted all objects
-		if err := r.run(ctx); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	if r.deleted+r.stripped == 0 && (!o.DryRun || !r.strips) {
 		o.say("nothing to remove")
