@@ -207,7 +207,9 @@ func (s shape) setOperator(u *unstructured.Unstructured) {
 	template := u.Object["spec"].(map[string]any)["template"].(map[string]any)
 	pod, args := template["spec"].(map[string]any), s.arguments()
 	operator := pod["containers"].([]any)[0].(map[string]any)
-	operator["image"], operator["args"] = s.Image, append(operator["args"].([]any), anys(args)...)
+	always, _, _ := unstructured.NestedStringSlice(operator, "args")
+	_ = unstructured.SetNestedStringSlice(operator, append(always, args...), "args")
+	operator["image"] = s.Image
 	if len(s.Config) > 0 {
 		operator["volumeMounts"] = []any{map[string]any{"name": v1alpha1.InstalledName, "mountPath": configDir, "readOnly": true}}
 		pod["volumes"] = []any{map[string]any{"name": v1alpha1.InstalledName, "configMap": map[string]any{"name": v1alpha1.InstalledName}}}

@@ -56,7 +56,7 @@ func choose(in any, s operator.ProtectionSettings) {
 		}
 		switch in["key"] {
 		case corev1.LabelMetadataName:
-			in["values"] = anys(s.Exempt)
+			_ = unstructured.SetNestedStringSlice(in, s.Exempt, "values")
 		case pvc.ModeKey:
 			chooseModes(in, s.Mode)
 		}
@@ -76,10 +76,11 @@ func chooseModes(e map[string]any, byDefault pvc.Mode) {
 			others = append(others, mode.String())
 		}
 	}
-	e["operator"], e["values"] = "In", anys(meant)
+	e["operator"] = "In"
 	if slices.Contains(meant, byDefault.String()) {
-		e["operator"], e["values"] = "NotIn", anys(others)
+		e["operator"], meant = "NotIn", others
 	}
+	_ = unstructured.SetNestedStringSlice(e, meant, "values")
 }
 
 // letRead lets the operator read workloads of configured kinds. Their plural is unknown, so
@@ -98,12 +99,4 @@ func letRead(role *unstructured.Unstructured, kinds []workloads.Kind) {
 		rules = append(rules, map[string]any{"apiGroups": []any{group}, "resources": []any{resources}, "verbs": []any{"get", "list", "watch"}})
 	}
 	role.Object["rules"] = rules
-}
-
-func anys(texts []string) []any {
-	values := make([]any, len(texts))
-	for i, text := range texts {
-		values[i] = text
-	}
-	return values
 }
