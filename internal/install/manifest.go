@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -95,25 +96,22 @@ func (o Options) shape(lacks []string) (shape, error) {
 	if faults := operator.ValidateConfig(config); len(faults) > 0 {
 		return shape{}, fmt.Errorf("configuration: %w", faults.ToAggregate())
 	}
-	if err := operator.CheckCrashLogLines(o.CrashLogLines); err != nil {
-		return shape{}, err
-	}
-	if o.WebhookURL != "" {
-		if err := checkURL(o.WebhookURL); err != nil {
-			return shape{}, err
-		}
+	err = operator.CheckCrashLogLines(o.CrashLogLines)
+	if err == nil && o.WebhookURL != "" {
+		err = checkURL(o.WebhookURL)
 	}
 	s := shape{
 		Options: o, lacks: lacks, config: config, settings: operator.SettingsOf(config.Protection, o.namespace()),
 		protects: *config.Protection.Enabled && !o.NoProtection,
 	}
-	if o.WebhookCA != "" && !s.signs() {
+	switch paths := unfit(config); {
+	case err != nil:
+		return s, err
+	case o.WebhookCA != "" && !s.signs():
 		return s, errors.New("--webhook-ca: the operator of this installation signs no certificate; leave the flag out")
-	}
-	if o.ProtectOnly && !s.protects {
+	case o.ProtectOnly && !s.protects:
 		return s, errors.New("--protect-only with protection switched off leaves nothing to install; drop one of them")
-	}
-	if paths := unfit(config); o.Image != "" && len(paths) > 0 {
+	case o.Image != "" && len(paths) > 0:
 		return s, fmt.Errorf("configuration: %s: install --image knows the default alone; leave it out, or run the operator from manifests of your own (--print)", paths[0])
 	}
 	return s, nil
@@ -267,16 +265,12 @@ func (o Options) print() error {
 
 // read returns the objects of all YAML files of a directory, in the order of the files' names.
 func read(files fs.FS, dir string) (all []*unstructured.Unstructured) {
-	err := fs.WalkDir(files, dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		for _, document := range bytes.Split(must(fs.ReadFile(files, path)), []byte("\n---\n")) {
+	for _, name := range must(fs.Glob(files, path.Join(dir, "*.yaml"))) {
+		for _, document := range bytes.Split(must(fs.ReadFile(files, name)), []byte("\n---\n")) {
 			all = append(all, decode(document))
 		}
-		return nil
-	})
-	return must(all, err)
+	}
+	return all
 }
 
 func decode(text []byte) *unstructured.Unstructured {
