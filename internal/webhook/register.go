@@ -85,7 +85,7 @@ func mutating[T any, P object[T]](change func(ctx context.Context, is, was P) er
 		}
 		was := new(T)
 		if len(req.OldObject.Raw) > 0 {
-			if was, err = reads.object(req.OldObject); err != nil {
+			if was, _, err = reads.read(req.OldObject); err != nil {
 				return undecodable(req, err)
 			}
 		}
@@ -112,7 +112,7 @@ func (s Sets) validate(reads reader[lwsv1.LeaderWorkerSet]) admission.HandlerFun
 		if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 			return admission.Allowed("")
 		}
-		is, err := reads.object(req.Object)
+		is, _, err := reads.read(req.Object)
 		if err != nil {
 			return undecodable(req, err)
 		}
@@ -121,7 +121,7 @@ func (s Sets) validate(reads reader[lwsv1.LeaderWorkerSet]) admission.HandlerFun
 		if req.Operation == admissionv1.Create {
 			faults = s.Scheduling.ValidateCreate(is)
 		} else {
-			if was, err = reads.object(req.OldObject); err != nil {
+			if was, _, err = reads.read(req.OldObject); err != nil {
 				return undecodable(req, err)
 			}
 			faults = s.Scheduling.ValidateUpdate(is, was)
@@ -153,12 +153,7 @@ type reader[T any] struct{ quantities *quantity.Places }
 
 func readerOf[T any]() reader[T] { return reader[T]{quantity.In[T]()} }
 
-func (r reader[T]) object(from runtime.RawExtension) (*T, error) {
-	into, _, err := r.read(from)
-	return into, err
-}
-
-// read also returns the quantities that are decimals.
+// read returns an object, and its quantities that are decimals.
 func (r reader[T]) read(from runtime.RawExtension) (*T, []quantity.Decimal, error) {
 	if len(from.Raw) == 0 {
 		return nil, nil, errors.New("the request has no object")
