@@ -310,28 +310,21 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 			found = append(found, live)
 		}
 	}
+	// Another implementation has the label of LeaderWorkerSets as well.
+	named := must(labels.Parse(nameLabel + " in (" + standaloneLabel + ", " + setsLabel + ")"))
 	for _, kind := range kinds {
-		some, err := c.labelled(ctx, kind)
+		all, err := c.list(ctx, kind, client.MatchingLabelsSelector{Selector: named})
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, some...)
-	}
-	return found, nil
-}
-
-// labelled returns the objects of one kind that have our labels. Another implementation
-// has the label of LeaderWorkerSets as well.
-func (c *cluster) labelled(ctx context.Context, kind schema.GroupVersionKind) (found []*unstructured.Unstructured, err error) {
-	named := must(labels.Parse(nameLabel + " in (" + standaloneLabel + ", " + setsLabel + ")"))
-	all, err := c.list(ctx, kind, client.MatchingLabelsSelector{Selector: named})
-	for _, u := range all {
-		isMade := kind.Kind != "Namespace" || u.GetAnnotations()[createdHere] != ""
-		if isMade && (isOurs(&u) || ofProtection(&u) && isPolicyOrRole(&u)) {
-			found = append(found, &u)
+		for _, u := range all {
+			isMade := kind.Kind != "Namespace" || u.GetAnnotations()[createdHere] != ""
+			if isMade && (isOurs(&u) || ofProtection(&u) && isPolicyOrRole(&u)) {
+				found = append(found, &u)
+			}
 		}
 	}
-	return found, err
+	return found, nil
 }
 
 // isPolicyOrRole reports whether labels alone show that an object is ours. A user may copy them into any other kind.
