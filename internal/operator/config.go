@@ -135,10 +135,8 @@ const longest = 86400
 // validateGates refuses a name that this version does not know: what it would switch on is missing.
 func validateGates(gates map[string]bool, at *field.Path) (faults field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		if !slices.Contains(v1alpha1.FeatureGates(), name) {
-			faults = append(faults, field.Invalid(at.Key(name), gates[name],
-				"this version has no such feature gate; leave it out, or use one of: "+strings.Join(v1alpha1.FeatureGates(), ", ")))
-		}
+		faults = append(faults, unless(slices.Contains(v1alpha1.FeatureGates(), name), field.Invalid(at.Key(name), gates[name],
+			"this version has no such feature gate; leave it out, or use one of: "+strings.Join(v1alpha1.FeatureGates(), ", ")))...)
 	}
 	return faults
 }
