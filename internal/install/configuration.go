@@ -84,11 +84,12 @@ func without(all map[string]any, paths []string) []byte {
 // unfit returns the paths of a configuration that the Deployment and the Services of install do
 // not fit. Behind a wrong port the webhooks would refuse every set.
 func unfit(c *v1alpha1.Configuration) (paths []string) {
+	byDefault := must(operator.ParseConfig(nil))
 	for path, differs := range map[string]bool{
-		"webhook.port":                              *c.Webhook.Port != v1alpha1.DefaultWebhookPort,
-		"health.healthProbeBindAddress":             c.Health.HealthProbeBindAddress != v1alpha1.DefaultHealthProbeAddress,
-		"health.readinessEndpointName":              c.Health.ReadinessEndpointName != v1alpha1.DefaultReadinessEndpoint,
-		"health.livenessEndpointName":               c.Health.LivenessEndpointName != v1alpha1.DefaultLivenessEndpoint,
+		"webhook.port":                              *c.Webhook.Port != *byDefault.Webhook.Port,
+		"health.healthProbeBindAddress":             c.Health.HealthProbeBindAddress != byDefault.Health.HealthProbeBindAddress,
+		"health.readinessEndpointName":              c.Health.ReadinessEndpointName != byDefault.Health.ReadinessEndpointName,
+		"health.livenessEndpointName":               c.Health.LivenessEndpointName != byDefault.Health.LivenessEndpointName,
 		"internalCertManagement.webhookServiceName": *c.InternalCertManagement.WebhookServiceName != v1alpha1.DefaultWebhookServiceName,
 		"internalCertManagement.webhookSecretName":  *c.InternalCertManagement.WebhookSecretName != v1alpha1.DefaultWebhookSecretName,
 	} {

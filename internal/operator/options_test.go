@@ -95,7 +95,7 @@ func TestFlagsHaveConsequences(t *testing.T) {
 		{"", "", gangs, ""},
 		{"", "--gang-scheduler=", gangs, ""},
 		{"", "--gang-scheduler=volcano", gangs, "volcano"},
-		{"", "", dir, [2]string{"", v1alpha1.DefaultWebhookCertDir}},
+		{"", "", dir, [2]string{"", "/tmp/k8s-webhook-server/serving-certs"}},
 		{"", "--webhook-cert-dir=d", dir, [2]string{"d", "d"}},
 	} {
 		t.Setenv("ENABLE_WEBHOOKS", tt.environment)
