@@ -173,7 +173,7 @@ func TestARotationRefusesNoWrite(t *testing.T) {
 	expect.Must(t, !bytes.Equal(next[certs.AuthorityCert], old.Data[certs.AuthorityCert]),
 		"install made no other authority")
 	for i, bundle := range c.bundles() { // a replica may be slow
-		err := certs.Verify(bundle, []*x509.Certificate{presented}, "127.0.0.1", time.Now())
+		err := certs.Verify(bundle, presented, "127.0.0.1", time.Now())
 		expect.That(t, err == nil, "webhook %d refuses a replica that has not seen the rotation: %v", i, err)
 	}
 	signer := expect.Value(certs.ReadAuthority(next, time.Now()))(t)

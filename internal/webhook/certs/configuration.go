@@ -113,23 +113,20 @@ func (c callers) distrust(presented *tls.Certificate, now time.Time) error {
 	}
 	for _, to := range c.hooks {
 		host := hostOf(&to.WebhookClientConfig)
-		if err := Verify(to.CABundle, []*x509.Certificate{presented.Leaf}, host, now); err != nil {
+		if err := Verify(to.CABundle, presented.Leaf, host, now); err != nil {
 			return fmt.Errorf("the API server, calling %q, would not accept the certificate of the webhook server: %w", host, err)
 		}
 	}
 	return nil
 }
 
-// Verify returns why a TLS client with this bundle does not accept a serving certificate and those
-// between it and its authority, under a name, or under any if it is empty.
-func Verify(bundle []byte, chain []*x509.Certificate, host string, now time.Time) error {
-	roots, between := x509.NewCertPool(), x509.NewCertPool()
+// Verify returns why a TLS client with this bundle does not accept a certificate, under a name, or under any if it is
+// empty.
+func Verify(bundle []byte, presented *x509.Certificate, host string, now time.Time) error {
+	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
-	for _, link := range chain[1:] {
-		between.AddCert(link)
-	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		DNSName: host, Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	_, err := presented.Verify(x509.VerifyOptions{
+		DNSName: host, Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	return err
 }
@@ -142,7 +139,7 @@ func Distrust(bundle []byte, authorities []*x509.Certificate, at time.Time) erro
 		authorities = all
 	}
 	for _, authority := range authorities {
-		if err = Verify(bundle, []*x509.Certificate{authority}, "", at); err == nil {
+		if err = Verify(bundle, authority, "", at); err == nil {
 			return nil
 		}
 	}

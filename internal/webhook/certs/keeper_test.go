@@ -386,7 +386,10 @@ func TestACertificateOfTheAuthoritySignsNoOther(t *testing.T) {
 	between, err := signed(epoch, authority, &x509.Certificate{NotAfter: epoch.Add(day), IsCA: true, KeyUsage: x509.KeyUsageCertSign})
 	expect.OK(t, err)
 	leaf := expect.Value(serving(epoch, between, []string{"h", "0.0.0.0", ""}))(t)
-	err = Verify(PEM(authority.Leaf), []*x509.Certificate{leaf.Leaf, between.Leaf}, "h", epoch)
+	roots, links := x509.NewCertPool(), x509.NewCertPool()
+	roots.AddCert(authority.Leaf)
+	links.AddCert(between.Leaf)
+	_, err = leaf.Leaf.Verify(x509.VerifyOptions{DNSName: "h", Roots: roots, Intermediates: links, CurrentTime: epoch})
 	expect.That(t, err != nil, "a certificate between the authority and the server is accepted")
 	expect.That(t, leaf.Leaf.VerifyHostname("0.0.0.0") != nil, "the unspecified address names no host")
 }
