@@ -51,15 +51,10 @@ func leaveOut(before, after reflect.Value) {
 		case reflect.DeepEqual(was.Interface(), is.Interface()):
 			was.SetZero()
 			is.SetZero()
-		case was.Kind() == reflect.Struct && !encodesItself(was):
+		case was.Kind() == reflect.Struct && !was.Addr().Type().Implements(reflect.TypeFor[json.Marshaler]()):
 			leaveOut(was, is)
 		}
 	}
-}
-
-func encodesItself(v reflect.Value) bool {
-	_, itself := v.Addr().Interface().(json.Marshaler)
-	return itself
 }
 
 type patch []jsonpatch.Operation
