@@ -7,6 +7,11 @@ VERSION ?= $(shell git describe --tags 2>/dev/null || echo v0.1.0-dev)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 BUILT   := lockstep.dev/lockstep/internal/version
 LDFLAGS := -s -w -X $(BUILT).Version=$(VERSION) -X $(BUILT).Commit=$(COMMIT)
+# The release of Kubernetes in local, as its programs and their clients report it.
+KUBERNETES = $(shell go -C local list -m -f '{{.Version}}' k8s.io/kubernetes)
+PARTS   = $(subst ., ,$(KUBERNETES:v%=%))
+REPORTS = $(patsubst %,-X k8s.io/component-base/version.git%,Major=$(word 1,$(PARTS)) Minor=$(word 2,$(PARTS)) Version=$(KUBERNETES)) \
+  $(patsubst %,-X k8s.io/client-go/pkg/version.git%,Version=$(KUBERNETES) Commit=)
 GOTOOL  := go tool -modfile=go.tools.mod
 ASSETS  := $(CURDIR)/bin/assets
 ROUNDS  ?= 2
@@ -48,7 +53,7 @@ operator: ## Build bin/lockstep and bin/kubectl-lockstep
 local: ## Build bin/lockstep-local, the local control plane
 	@echo "building lockstep-local: etcd, the Kubernetes control plane and kwok (7-8 minutes the first time)"
 	@mkdir -p bin
-	@hack/progress.sh go -C local build -ldflags '-s -w' -o $(LOCKSTEP_LOCAL).new ./cmd/lockstep-local
+	@hack/progress.sh go -C local build -ldflags "-s -w $(REPORTS)" -o $(LOCKSTEP_LOCAL).new ./cmd/lockstep-local
 	@mv $(LOCKSTEP_LOCAL).new $(LOCKSTEP_LOCAL)
 	@$(LOCKSTEP_LOCAL) assets $(ASSETS) >/dev/null
 
@@ -183,7 +188,7 @@ programs-of-node:
 	@$(MAKE) --no-print-directory build
 	@echo "building lockstep-kubelet (a minute) and CoreDNS (two minutes the first time)"
 	@hack/progress.sh go -C local build -tags kubelet -o $(CURDIR)/bin/ \
-	  -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go -C local list -m -f '{{.Version}}' k8s.io/kubernetes)" ./cmd/lockstep-kubelet
+	  -ldflags "-s -w $(REPORTS)" ./cmd/lockstep-kubelet
 	@hack/progress.sh go -C test/node/coredns build -ldflags '-s -w' -o $(CURDIR)/bin/ .
 
 .PHONY: monitoring

@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"k8s.io/component-base/version"
+
 	"lockstep.dev/lockstep/local/internal/cli"
 	"lockstep.dev/lockstep/local/internal/program"
 )
@@ -18,7 +20,7 @@ func main() {
 	}
 	program.ForgetFlags()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := cli.Run(ctx, program.Release(), program.Names(), os.Args[1:], os.Stdout, os.Stderr)
+	code := cli.Run(ctx, version.Get().GitVersion, program.Names(), os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
