@@ -32,10 +32,7 @@ var errGone = errors.New("no such process")
 // not alive: it holds nothing but its number.
 func Identify(pid int) (Identity, error) {
 	start, err := startOf(procfs.DefaultMountPoint, pid)
-	if err != nil {
-		return Identity{}, err
-	}
-	return Identity{PID: pid, Start: start}, nil
+	return Identity{PID: pid, Start: start}, err
 }
 
 // startOf returns the start of a process in ticks since boot, and the boot's id: ticks begin again with every boot. A
@@ -60,18 +57,12 @@ func startOf(root string, pid int) (string, error) {
 
 // Alive reports whether exactly this process still runs.
 func (i Identity) Alive() bool {
-	if i.PID <= 0 || i.Start == "" {
-		return false
-	}
 	now, err := Identify(i.PID)
 	return err == nil && now == i
 }
 
-// Signal sends sig to exactly this process, and does nothing if it is gone.
-func (i Identity) Signal(sig syscall.Signal) error {
-	if i.PID <= 0 {
-		return nil // pid 0 and negative pids name whole groups
-	}
+// signal sends sig to exactly this process, and does nothing if it is gone.
+func (i Identity) signal(sig syscall.Signal) error {
 	// The handle is taken before the identity is compared: where the kernel
 	// has process handles, the signal cannot reach a later owner of the pid.
 	handle, err := os.FindProcess(i.PID)
@@ -82,15 +73,15 @@ func (i Identity) Signal(sig syscall.Signal) error {
 	if !i.Alive() {
 		return nil
 	}
-	if err := handle.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
+	if err = handle.Signal(sig); errors.Is(err, os.ErrProcessDone) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Kill ends the process at once and returns when it is gone.
 func (i Identity) Kill(ctx context.Context) error {
-	if err := i.Signal(syscall.SIGKILL); err != nil {
+	if err := i.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
 	return i.awaitEnd(ctx)
@@ -99,7 +90,7 @@ func (i Identity) Kill(ctx context.Context) error {
 // Stop asks the process to end, and kills it if it has not done so within
 // patience. It returns when the process is gone.
 func (i Identity) Stop(ctx context.Context, patience time.Duration) error {
-	if err := i.Signal(syscall.SIGTERM); err != nil {
+	if err := i.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
 	patient, cancel := context.WithTimeout(ctx, patience)
@@ -120,7 +111,7 @@ type Child struct {
 	Identity
 	// Ended is closed when the child has ended.
 	Ended chan struct{}
-	err   error
+	cmd   *exec.Cmd
 }
 
 // Start starts a command in a session of its own, so that neither the end of this process nor an
@@ -135,11 +126,11 @@ func Start(cmd *exec.Cmd, log string) (*Child, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Args[0], err)
 	}
-	child := &Child{Ended: make(chan struct{})}
+	child := &Child{Ended: make(chan struct{}), cmd: cmd}
 	// It is identified before the wait: until then even a dead child keeps its pid.
 	child.Identity, err = Identify(cmd.Process.Pid)
 	go func() {
-		child.err = cmd.Wait()
+		_ = cmd.Wait() // the outcome says how it went
 		close(child.Ended)
 	}()
 	if err != nil {
@@ -150,12 +141,7 @@ func Start(cmd *exec.Cmd, log string) (*Child, error) {
 }
 
 // Outcome is how the child ended, for example "exit status 1". It may be called only after Ended is closed.
-func (c *Child) Outcome() string {
-	if c.err == nil {
-		return "exit status 0"
-	}
-	return c.err.Error()
-}
+func (c *Child) Outcome() string { return c.cmd.ProcessState.String() }
 
 // Tail returns up to n last lines of a file, oldest first. A file that cannot be read has no lines.
 func Tail(path string, n int) []string {
