@@ -61,20 +61,13 @@ func (l Layout) config(file string) string { return l.inner("config", file) }
 
 func (l Layout) etcdData() string { return l.inner("etcd") }
 
-// ours lists what an up replaces. Nothing else in the directory is touched.
-func (l Layout) ours() []string {
-	return []string{l.Kubeconfig(), l.AuditLog(), l.inner()}
-}
-
-// clear removes what an earlier cluster left. Without our mark in the
+// clear removes what an earlier cluster left, and nothing else. Without our mark in the
 // directory, files with these names belong to the user and stay.
 func (l Layout) clear(marked bool) error {
-	for _, path := range l.ours() {
+	for _, path := range []string{l.Kubeconfig(), l.AuditLog(), l.inner()} {
 		if _, err := os.Lstat(path); err == nil && !marked {
 			return fmt.Errorf("directory %q holds %q but no cluster of ours: give an empty or new directory with --dir", l.Dir, filepath.Base(path))
 		}
-	}
-	for _, path := range l.ours() {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
@@ -113,6 +106,7 @@ func loadState(l Layout) (state State, found bool, err error) {
 	if err != nil {
 		return State{}, false, err
 	}
+	state.Processes = map[Component]process.Identity{}
 	if err := json.Unmarshal(data, &state); err != nil {
 		return State{}, false, fmt.Errorf("%s: %w: remove the file if no cluster of this directory runs", l.state(), err)
 	}
@@ -133,24 +127,12 @@ func (s State) alive() []Component {
 	return slices.DeleteFunc(slices.Clone(Components), func(c Component) bool { return !s.Processes[c].Alive() })
 }
 
-func (s *State) started(c Component, id process.Identity) {
-	if s.Processes == nil {
-		s.Processes = map[Component]process.Identity{}
-	}
-	s.Processes[c] = id
-}
-
+// writeFile replaces a file whole. Only the holder of the lock writes.
 func writeFile(path string, data []byte, mode fs.FileMode) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
+	if err := os.WriteFile(path+".new", data, mode); err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(data)
-	if err = errors.Join(err, temp.Chmod(mode), temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), path)
+	return os.Rename(path+".new", path)
 }
 
 // acquire makes this the only command at work on a directory, waiting up to patience for another to finish. The kernel

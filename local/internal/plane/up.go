@@ -84,7 +84,7 @@ func (c *Cluster) prepare(settings Settings) (State, error) {
 	if err := c.clear(marked); err != nil {
 		return State{}, err
 	}
-	state := State{Running: true, Settings: settings, Ports: ports}
+	state := State{Running: true, Settings: settings, Ports: ports, Processes: map[Component]process.Identity{}}
 	if err := state.save(c.Layout); err != nil {
 		return State{}, err
 	}
@@ -175,7 +175,7 @@ func (r *launch) start(components ...Component) error {
 		if err != nil {
 			return failure(r.cluster.Layout, component, fmt.Sprintf("could not be started: %v", err))
 		}
-		r.state.started(component, child.Identity)
+		r.state.Processes[component] = child.Identity
 		if err := r.state.save(r.cluster.Layout); err != nil {
 			return err
 		}
