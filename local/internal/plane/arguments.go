@@ -17,9 +17,9 @@ import (
 // Names of the files that the components are pointed at, in Layout.pki and
 // Layout.config. credentials.go and configuration.go write them.
 const (
-	clusterCA    = "ca"             // signs servers and users
-	frontProxyCA = "front-proxy-ca" // signs the API server when it calls extension API servers
-	frontProxy   = "front-proxy-client"
+	clusterCA    = "ca"                 // signs servers and users
+	frontProxyCA = "front-proxy-ca"     // signs the API server when it calls extension API servers
+	frontProxy   = "front-proxy-client" // also the user of the API server at extension API servers
 	etcdClient   = "etcd-client"
 	admin        = "admin" // also in the users' kubeconfig
 	serving      = "serving"
@@ -30,9 +30,6 @@ const (
 	kwokFile      = "kwok.yaml"
 	egressFile    = "egress.yaml"
 )
-
-// frontProxyUser is the user of the API server at extension API servers.
-const frontProxyUser = "front-proxy-client"
 
 // Arguments is the argument vector of a component: a pure function of what is
 // remembered, so that a restart repeats the start.
@@ -86,13 +83,14 @@ func apiServerArguments(s Settings, p Ports, l Layout) []string {
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + l.key(tokens), "--service-account-signing-key-file=" + l.key(tokens),
-		"--requestheader-client-ca-file=" + l.cert(frontProxyCA), "--requestheader-allowed-names=" + frontProxyUser,
+		"--requestheader-client-ca-file=" + l.cert(frontProxyCA), "--requestheader-allowed-names=" + frontProxy,
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + l.cert(frontProxy), "--proxy-client-key-file=" + l.key(frontProxy),
 	}
-	if s.Audit {
-		args = append(args, auditArguments(l)...)
+	if s.Audit { // each line is written before its request is answered, into one file: a reader misses nothing
+		args = append(args, "--audit-policy-file="+l.config(auditPolicy), "--audit-log-path="+l.AuditLog(),
+			"--audit-log-mode=blocking", "--audit-log-maxsize=1000000") // MB; 0 would mean a default of 100
 	}
 	if len(s.DisableAdmission) > 0 {
 		args = append(args, "--disable-admission-plugins="+strings.Join(s.DisableAdmission, ","))
@@ -122,20 +120,10 @@ func (s Settings) runtimeConfig() []string {
 	return append(slices.Clone(s.RuntimeConfig), gangAPI+"=true")
 }
 
-// auditArguments write each line before its request is answered, into one file
-// that is never rotated: a reader of the log misses nothing.
-func auditArguments(l Layout) []string {
-	return []string{
-		"--audit-policy-file=" + l.config(auditPolicy),
-		"--audit-log-path=" + l.AuditLog(),
-		"--audit-log-mode=blocking",
-		"--audit-log-maxsize=1000000", // MB; 0 would mean a default of 100
-	}
-}
-
 func controllerManagerArguments(s Settings, p Ports, l Layout) []string {
 	burst := (3*s.ControllerQPS + 1) / 2 // one and a half times the rate, rounded up
-	args := []string{
+	kubeconfig := l.kubeconfigOf(ControllerManager)
+	return withFeatureGates([]string{
 		"--bind-address=" + Loopback, fmt.Sprintf("--secure-port=%d", p.ControllerManager),
 		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
 		"--use-service-account-credentials",
@@ -144,25 +132,19 @@ func controllerManagerArguments(s Settings, p Ports, l Layout) []string {
 		"--leader-elect=false", "--profiling=false",
 		fmt.Sprintf("--kube-api-qps=%d", s.ControllerQPS), fmt.Sprintf("--kube-api-burst=%d", burst),
 		"--controllers=" + strings.Join(s.Controllers, ","),
-	}
-	args = append(args, delegated(l.kubeconfigOf(ControllerManager))...)
-	args = append(args, "--kubeconfig="+l.kubeconfigOf(ControllerManager))
-	return withFeatureGates(args, s)
+		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--kubeconfig=" + kubeconfig,
+	}, s)
 }
 
 func schedulerArguments(s Settings, p Ports, l Layout) []string {
-	args := []string{
+	kubeconfig := l.kubeconfigOf(Scheduler)
+	return withFeatureGates([]string{
 		"--config=" + l.config(schedulerFile),
 		"--bind-address=" + Loopback, fmt.Sprintf("--secure-port=%d", p.Scheduler),
 		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
-	}
-	args = append(args, delegated(l.kubeconfigOf(Scheduler))...)
-	return withFeatureGates(args, s)
-}
-
-// delegated lets a component authenticate its callers at the API server.
-func delegated(kubeconfig string) []string {
-	return []string{"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
+		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+	}, s)
 }
 
 // kwokArguments select nodes by annotation, so that a real node can join. The lease must be asked for: with the
@@ -258,9 +240,6 @@ func address(port int) string {
 	return net.JoinHostPort(Loopback, strconv.Itoa(port))
 }
 
-// stockSchedulerQPS is the scheduler's default client limit, with twice that as burst.
-const stockSchedulerQPS = 50
-
 // manifests are the configurations of the components, and what a cluster is seeded with.
 //
 //go:embed manifests
@@ -296,8 +275,8 @@ func writeConfiguration(l Layout, s Settings) error {
 }
 
 // schedulerConfiguration never lets the scheduler be slower than the controller
-// manager: a raised limit is meant to run pods sooner.
+// manager: a raised limit is meant to run pods sooner. By default it has 50 queries per second, with twice that as burst.
 func schedulerConfiguration(l Layout, s Settings) string {
-	qps := max(stockSchedulerQPS, s.ControllerQPS)
+	qps := max(50, s.ControllerQPS)
 	return fmt.Sprintf(manifest(schedulerFile), l.kubeconfigOf(Scheduler), qps, 2*qps)
 }
