@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -188,26 +187,6 @@ func TestKeysOfARecording(t *testing.T) {
 		"/registry/apiextensions.k8s.io/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io": `{"spec":{}}`,
 	}
 	expect.Equal(t, want, r.stored)
-}
-
-// etcd refuses a request of more than 1.5 MiB, or of more than 128 writes.
-func TestLargeObjectsAreWrittenInSmallerBatches(t *testing.T) {
-	for name, tt := range map[string]struct{ objects, size, batches int }{
-		"none":          {0, 0, 0},
-		"small objects": {250, 10, 3},
-		"large pods":    {100, 20 << 10, 2},
-		"one MiB each":  {3, 1 << 20, 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &Recording{stored: map[string]string{}}
-			for i := range tt.objects {
-				r.stored[fmt.Sprintf("/registry/pods/ns/a-%03d", i)] = strings.Repeat("x", tt.size)
-			}
-			batches := r.batches()
-			expect.Equalf(t, tt.batches, len(batches), "batches")
-			expect.Equalf(t, slices.Sorted(maps.Keys(r.stored)), slices.Concat(batches...), "keys")
-		})
-	}
 }
 
 func TestWhatIsNoRecordingIsRefused(t *testing.T) {

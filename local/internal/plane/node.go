@@ -65,17 +65,18 @@ func createNode(ctx context.Context, client kubernetes.Interface, i int) error {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%03d", i) }
 
-func countNodes(ctx context.Context, client kubernetes.Interface) (ready, total int, err error) {
+func countNodes(ctx context.Context, client kubernetes.Interface) (*NodeStatus, error) {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
+	count := &NodeStatus{Total: len(nodes.Items)}
 	for i := range nodes.Items {
 		if takesPods(&nodes.Items[i]) {
-			ready++
+			count.Ready++
 		}
 	}
-	return ready, len(nodes.Items), nil
+	return count, nil
 }
 
 // takesPods is more than Ready: a node that was in trouble has taints until

@@ -2,12 +2,8 @@ package plane
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
@@ -32,9 +29,6 @@ const (
 
 	// registry begins the keys of the API server in etcd.
 	registry = "/registry/"
-	// writesAtOnce and bytesAtOnce bound a transaction. etcd takes 128 writes and 1.5 MiB.
-	writesAtOnce = 100
-	bytesAtOnce  = 1 << 20
 )
 
 // Recording is what an archive of kubectl lockstep report has of a cluster.
@@ -110,48 +104,23 @@ func storagePrefix(of schema.GroupResource, isCustom bool) string {
 // load writes the objects into an empty etcd before an API server runs on it. Through the API server they would
 // get other UIDs and times, and lose their status.
 func (r *Recording) load(ctx context.Context, l Layout, p Ports) error {
-	certificate, err := tls.LoadX509KeyPair(l.cert(etcdClient), l.key(etcdClient))
+	tls, err := rest.TLSConfigFor(l.asAdmin())
 	if err != nil {
 		return err
 	}
-	authorities := x509.NewCertPool()
-	text, err := os.ReadFile(l.cert(clusterCA))
-	if err != nil {
-		return err
-	}
-	authorities.AppendCertsFromPEM(text)
 	etcd, err := clientv3.New(clientv3.Config{
-		Context: ctx, Endpoints: []string{"https://" + address(p.EtcdClient)}, DialTimeout: probeTimeout,
-		TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: authorities},
+		Context: ctx, Endpoints: []string{"https://" + address(p.EtcdClient)}, DialTimeout: probeTimeout, TLS: tls,
 	})
 	if err != nil {
 		return err
 	}
 	defer etcd.Close()
-	for _, keys := range r.batches() {
-		var puts []clientv3.Op
-		for _, key := range keys {
-			puts = append(puts, clientv3.OpPut(key, r.stored[key]))
-		}
-		if _, err := etcd.Txn(ctx).Then(puts...).Commit(); err != nil {
+	for key, value := range r.stored {
+		if _, err := etcd.Put(ctx, key, value); err != nil {
 			return fmt.Errorf("write the objects into etcd: %w", err)
 		}
 	}
 	return nil
-}
-
-// batches returns the keys, in order, in groups that fit into one transaction each.
-func (r *Recording) batches() (batches [][]string) {
-	size := 0
-	for _, key := range slices.Sorted(maps.Keys(r.stored)) {
-		last, adds := len(batches)-1, len(key)+len(r.stored[key])
-		if last < 0 || len(batches[last]) == writesAtOnce || size+adds > bytesAtOnce {
-			batches, size = append(batches, nil), 0
-			last++
-		}
-		batches[last], size = append(batches[last], key), size+adds
-	}
-	return batches
 }
 
 // stopClock makes kubectl lockstep answer as at the moment of the report, under this kubeconfig.

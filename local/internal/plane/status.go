@@ -114,11 +114,8 @@ func (c *Cluster) lookAtNodes(ctx context.Context) *NodeStatus {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	ready, total, err := countNodes(ctx, client)
-	if err != nil {
-		return nil
-	}
-	return &NodeStatus{Ready: ready, Total: total}
+	count, _ := countNodes(ctx, client)
+	return count
 }
 
 // probeTimeout bounds one question; on a machine under load an answer takes a second now and then.
@@ -133,13 +130,17 @@ type prober struct {
 	ports  Ports
 }
 
-// newProber shows the administrator's certificate: etcd speaks only to clients of the cluster, and
+// asAdmin shows the administrator's certificate: etcd speaks only to clients of the cluster, and
 // the API server only to users that it knows, before it has created its roles.
-func newProber(l Layout, p Ports) (*prober, error) {
-	client, err := rest.HTTPClientFor(&rest.Config{
+func (l Layout) asAdmin() *rest.Config {
+	return &rest.Config{
 		TLSClientConfig: rest.TLSClientConfig{CAFile: l.cert(clusterCA), CertFile: l.cert(admin), KeyFile: l.key(admin)},
 		UserAgent:       userAgent, Timeout: probeTimeout,
-	})
+	}
+}
+
+func newProber(l Layout, p Ports) (*prober, error) {
+	client, err := rest.HTTPClientFor(l.asAdmin())
 	return &prober{client: client, ports: p}, err
 }
 

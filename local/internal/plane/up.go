@@ -234,12 +234,12 @@ func (r *launch) awaitContent(ctx context.Context) error {
 // awaitNodes returns when so many nodes take pods, and kwok stands for all that are its own.
 func (r *launch) awaitNodes(ctx context.Context, count int) error {
 	return r.explain(ctx, Kwok, until(ctx, func(ctx context.Context) error {
-		ready, _, err := countNodes(ctx, r.client)
+		nodes, err := countNodes(ctx, r.client)
 		switch {
 		case err != nil:
 			return err
-		case ready < count:
-			return fmt.Errorf("%d of %d nodes are ready", ready, count)
+		case nodes.Ready < count:
+			return fmt.Errorf("%d of %d nodes are ready", nodes.Ready, count)
 		}
 		return leasesHeld(ctx, r.client)
 	}))
