@@ -71,8 +71,8 @@ func programCommand(name string) *cobra.Command {
 	}
 }
 
-// onCluster makes cmd run on the cluster of its flag --dir.
-func (a *app) onCluster(cmd *cobra.Command, run func(context.Context, *plane.Cluster, []string) error) *cobra.Command {
+// onCluster makes cmd run on the cluster of its flag --dir, for no longer than its flag --timeout if it has one.
+func (a *app) onCluster(cmd *cobra.Command, timeout *time.Duration, run func(context.Context, *plane.Cluster, []string) error) *cobra.Command {
 	cmd.Flags().StringVar(&a.dir, "dir", "", "directory of the cluster (required)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		layout, err := plane.NewLayout(a.dir)
@@ -83,7 +83,16 @@ func (a *app) onCluster(cmd *cobra.Command, run func(context.Context, *plane.Clu
 		if err != nil {
 			return err
 		}
-		return run(cmd.Context(), &plane.Cluster{Layout: layout, Executable: executable, Progress: a.err}, args)
+		ctx := cmd.Context()
+		if timeout != nil {
+			if *timeout <= 0 {
+				return fmt.Errorf("--timeout %s: give a time above zero, for example 3m", timeout)
+			}
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, *timeout)
+			defer cancel()
+		}
+		return run(ctx, &plane.Cluster{Layout: layout, Executable: executable, Progress: a.err}, args)
 	}
 	return cmd
 }
@@ -96,9 +105,6 @@ func componentArg(_ *cobra.Command, args []string) error {
 	_, err := plane.ParseComponent(args[0])
 	return err
 }
-
-// assets are the names under which envtest looks for its programs.
-var assets = []string{"etcd", "kube-apiserver", "kubectl"}
 
 func (a *app) assetsCommand() *cobra.Command {
 	return &cobra.Command{
@@ -119,21 +125,18 @@ func (a *app) assetsCommand() *cobra.Command {
 	}
 }
 
-// linkAssets replaces links only: a file under such a name is a program of the user.
+// linkAssets links the names under which envtest looks for its programs. It replaces links only: a file under such a name
+// is a program of the user.
 func linkAssets(dir, binary string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, name := range assets {
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		path := filepath.Join(dir, name)
-		info, err := os.Lstat(path)
-		if err == nil && info.Mode()&fs.ModeSymlink == 0 {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink == 0 {
 			return fmt.Errorf("%q is not a link: move it away, or give another directory", path)
 		}
-		if err == nil {
-			err = os.Remove(path)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err := os.Symlink(binary, path); err != nil {
@@ -199,7 +202,7 @@ lockstep stands at the moment of the report.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
 	cmd.Flags().StringVar(&from, "from", "", "archive of kubectl lockstep report to replay")
 	cmd.MarkFlagsMutuallyExclusive("from", "nodes")
-	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
+	return a.onCluster(cmd, &timeout, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
 		if err := settings.Validate(); err != nil {
 			return err
 		}
@@ -213,11 +216,6 @@ lockstep stands at the moment of the report.`,
 				return cluster.Replay(ctx, settings, recording)
 			}
 		}
-		ctx, cancel, err := limited(ctx, timeout)
-		if err != nil {
-			return err
-		}
-		defer cancel()
 		if err := bringUp(ctx, settings); err != nil {
 			return err
 		}
@@ -226,21 +224,13 @@ lockstep stands at the moment of the report.`,
 	})
 }
 
-func limited(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc, error) {
-	if timeout <= 0 {
-		return nil, nil, fmt.Errorf("--timeout %s: give a time above zero, for example 3m", timeout)
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	return ctx, cancel, nil
-}
-
 func (a *app) downCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down --dir DIR",
 		Short: "End the cluster; its data goes, its logs stay until the next up",
 		Args:  cobra.NoArgs,
 	}
-	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
+	return a.onCluster(cmd, nil, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
 		was, err := cluster.Down(ctx)
 		switch {
 		case err != nil:
@@ -260,7 +250,7 @@ func (a *app) killCommand() *cobra.Command {
 		Short: "End one component without warning (SIGKILL); it stays dead until restart",
 		Args:  componentArg,
 	}
-	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, args []string) error {
+	return a.onCluster(cmd, nil, func(ctx context.Context, cluster *plane.Cluster, args []string) error {
 		component := plane.Component(args[0])
 		if err := cluster.Kill(ctx, component); err != nil {
 			return err
@@ -285,12 +275,7 @@ effect in the components that read it when they are restarted.`,
 	}
 	addRestartable(cmd.Flags(), &settings)
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long the component may take to become ready")
-	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, args []string) error {
-		ctx, cancel, err := limited(ctx, timeout)
-		if err != nil {
-			return err
-		}
-		defer cancel()
+	return a.onCluster(cmd, &timeout, func(ctx context.Context, cluster *plane.Cluster, args []string) error {
 		return cluster.Restart(ctx, plane.Component(args[0]), func(remembered plane.Settings) (plane.Settings, error) {
 			settings, err := over(remembered, cmd.Flags())
 			return settings, errors.Join(err, settings.Validate())
@@ -306,7 +291,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json for programs; a table otherwise")
-	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
+	return a.onCluster(cmd, nil, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
 		write, known := map[string]func(io.Writer, plane.Status) error{"": writeTable, "json": writeJSON}[output]
 		if !known {
 			return fmt.Errorf("--output %q: give json, or nothing for a table", output)
@@ -319,14 +304,11 @@ func (a *app) statusCommand() *cobra.Command {
 			return err
 		}
 		if !status.Ready() {
-			return errNotReady
+			return errors.New("not every component is ready") // the output has said why
 		}
 		return nil
 	})
 }
-
-// errNotReady is the exit code of status; the output has said why.
-var errNotReady = errors.New("not every component is ready")
 
 func writeJSON(out io.Writer, status plane.Status) error {
 	encoder := json.NewEncoder(out)

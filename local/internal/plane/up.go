@@ -345,9 +345,6 @@ func (c *Cluster) Restart(ctx context.Context, component Component, change func(
 		if err := writeConfiguration(c.Layout, settings); err != nil {
 			return err
 		}
-		if err := state.Processes[component].Stop(ctx, stopPatience); err != nil {
-			return err
-		}
 		return c.startAgain(ctx, component, state)
 	})
 }
@@ -373,6 +370,9 @@ func (c *Cluster) withRunning(ctx context.Context, work func(*State) error) erro
 }
 
 func (c *Cluster) startAgain(ctx context.Context, component Component, state *State) error {
+	if err := state.Processes[component].Stop(ctx, stopPatience); err != nil {
+		return err
+	}
 	run, ctx, err := newLaunch(ctx, c, state)
 	if err != nil {
 		return err
@@ -389,7 +389,8 @@ func (c *Cluster) startAgain(ctx context.Context, component Component, state *St
 	case component == Etcd && state.Processes[APIServer].Alive():
 		return run.await(ctx, APIServer)
 	case component == APIServer && state.Processes[Kwok].Alive():
-		return c.renewNodes(ctx, state)
+		// kwok does not try a step again that the API server's death cut off halfway, as a kubelet would.
+		return c.startAgain(ctx, Kwok, state)
 	case component == Kwok:
 		if err := run.awaitNodes(ctx, 0); err != nil {
 			return err
@@ -397,14 +398,4 @@ func (c *Cluster) startAgain(ctx context.Context, component Component, state *St
 		return replay(ctx, run.client)
 	}
 	return nil
-}
-
-// renewNodes starts kwok anew once the API server is back. A step that the API
-// server's death cut off halfway is not tried again by kwok, which no kubelet
-// would do: its pod would stay terminating for ever.
-func (c *Cluster) renewNodes(ctx context.Context, state *State) error {
-	if err := state.Processes[Kwok].Stop(ctx, stopPatience); err != nil {
-		return err
-	}
-	return c.startAgain(ctx, Kwok, state)
 }
