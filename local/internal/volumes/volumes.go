@@ -68,7 +68,7 @@ func populate(ctx context.Context, client kubernetes.Interface, node string, out
 	pods, synced := follow(ctx, client, node)
 	desired := &told{
 		DesiredStateOfWorld: volumecache.NewDesiredStateOfWorld(plugins, util.NewSELinuxLabelTranslator()),
-		out:                 json.NewEncoder(out), last: map[types.UID]string{},
+		out:                 json.NewEncoder(out), last: map[types.UID]line{},
 	}
 	translator := csitranslation.New()
 	populator.NewDesiredStateOfWorldPopulator(
@@ -89,17 +89,13 @@ func follow(ctx context.Context, client kubernetes.Interface, node string) (node
 	return nodePods{informer.GetStore()}, informer.HasSynced
 }
 
-// Line is one thing that the populator decided.
-type Line struct {
-	// Pod is its UID.
-	Pod types.UID `json:"pod"`
-	// Volume is the pod's name for what was admitted, and Claim the UID of the claim behind it.
-	Volume string    `json:"volume,omitempty"`
-	Claim  types.UID `json:"claim,omitempty"`
+// line is one thing that the populator decided.
+type line struct {
+	// Pod is its UID, and Claim that of a claim that was admitted.
+	Pod   types.UID `json:"pod"`
+	Claim types.UID `json:"claim,omitempty"`
 	// Refused says why something was not.
 	Refused string `json:"refused,omitempty"`
-	// Gone: the pod's volumes may be unmounted.
-	Gone bool `json:"gone,omitempty"`
 }
 
 // told is the desired state, which tells what it is given.
@@ -107,7 +103,7 @@ type told struct {
 	volumecache.DesiredStateOfWorld
 	mu   sync.Mutex
 	out  *json.Encoder
-	last map[types.UID]string // the refusal told last, of each pod
+	last map[types.UID]line // of each pod
 }
 
 func (t *told) AddPodToVolume(logger klog.Logger, name volumetypes.UniquePodName, pod *corev1.Pod, spec *volume.Spec,
@@ -115,37 +111,25 @@ func (t *told) AddPodToVolume(logger klog.Logger, name volumetypes.UniquePodName
 ) (corev1.UniqueVolumeName, error) {
 	volumeName, err := t.DesiredStateOfWorld.AddPodToVolume(logger, name, pod, spec, outer, gid, contexts)
 	if err == nil && spec.PersistentVolume != nil {
-		t.say(Line{Pod: pod.UID, Volume: outer, Claim: spec.PersistentVolume.Spec.ClaimRef.UID})
+		t.say(line{Pod: pod.UID, Claim: spec.PersistentVolume.Spec.ClaimRef.UID})
 	}
 	return volumeName, err
 }
 
 func (t *told) AddErrorToPod(name volumetypes.UniquePodName, err string) {
 	t.DesiredStateOfWorld.AddErrorToPod(name, err)
-	if t.isNews(types.UID(name), err) {
-		t.say(Line{Pod: types.UID(name), Refused: err})
+	t.say(line{Pod: types.UID(name), Refused: err})
+}
+
+// say writes a line that differs from the last of its pod: a refusal comes ten times a second. A reader that is gone ends
+// the program by its signal.
+func (t *told) say(l line) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last[l.Pod] != l {
+		t.last[l.Pod] = l
+		_ = t.out.Encode(l)
 	}
-}
-
-func (t *told) DeletePodFromVolume(name volumetypes.UniquePodName, volumeName corev1.UniqueVolumeName) {
-	t.DesiredStateOfWorld.DeletePodFromVolume(name, volumeName)
-	t.say(Line{Pod: types.UID(name), Gone: true})
-}
-
-// isNews reports whether a refusal differs from the last one: it comes ten times a second.
-func (t *told) isNews(pod types.UID, err string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	news := t.last[pod] != err
-	t.last[pod] = err
-	return news
-}
-
-// say writes one line. A reader that is gone ends the program by its signal.
-func (t *told) say(line Line) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_ = t.out.Encode(line)
 }
 
 // nodePods are the pods of the node. It stands for the kubelet's pod manager and
