@@ -21,9 +21,6 @@ const (
 // Kind is the kind of a PodGroup.
 var Kind = schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}
 
-// Resource is the resource of PodGroups.
-var Resource = Kind.GroupVersion().WithResource("podgroups")
-
 // IsWanted reports whether new groups of a set are placed as gangs. otherwise holds for sets that do not say.
 func IsWanted(set metav1.Object, otherwise bool) bool {
 	name := set.GetAnnotations()[lwsv1.GangSchedulerAnnotationKey]

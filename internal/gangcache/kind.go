@@ -26,23 +26,22 @@ import (
 type Kind struct {
 	schema.GroupVersionKind
 	Is identity.Kind
-	// objects are those in memory. Where it is nil, a user reads, and may lack permissions.
+	// objects are those in memory, unless the kind is read live. Where it is nil, a user reads, and may lack permissions.
 	objects Objects
+	isLive  bool
 	// unserved and forbidden say what is missing.
 	unserved, forbidden string
 }
 
 // Volcano is the kind of Volcano's PodGroups.
 func Volcano(objects Objects) Kind {
-	return Kind{GroupVersionKind: gang.Kind, Is: identity.KindPodGroup, objects: objects, unserved: volcanoUnserved, forbidden: volcanoForbidden}
+	return Kind{
+		GroupVersionKind: gang.Kind, Is: identity.KindPodGroup, objects: objects,
+		unserved: "the API server does not serve podgroups.scheduling.volcano.sh: install volcano, or take it away from this set; " +
+			"groups are not placed as gangs",
+		forbidden: "podgroups.scheduling.volcano.sh of volcano cannot be read: permission is missing; groups of this set are not placed as gangs",
+	}
 }
-
-var (
-	volcanoUnserved = fmt.Sprintf("the API server does not serve %s: install %s, or take it away from this set; groups are not placed as gangs",
-		gang.Resource.GroupResource(), gang.Volcano)
-	volcanoForbidden = fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs",
-		gang.Resource.GroupResource(), gang.Volcano)
-)
 
 // Native is a kind of Kubernetes' own scheduler.
 func Native(kind schema.GroupVersionKind, is identity.Kind, objects Objects) Kind {
@@ -55,9 +54,7 @@ func Native(kind schema.GroupVersionKind, is identity.Kind, objects Objects) Kin
 
 // WithoutMemory is the kind, whose objects are read live each time.
 func (k Kind) WithoutMemory() Kind {
-	if k.objects != nil {
-		k.objects = noMemory{}
-	}
+	k.isLive = true
 	return k
 }
 
@@ -93,7 +90,7 @@ func (k Kind) Read(ctx context.Context, live client.Reader, key types.Namespaced
 }
 
 func (k Kind) store() (store cache.Indexer, isAbsent bool) {
-	if k.objects == nil {
+	if k.objects == nil || k.isLive {
 		return nil, false
 	}
 	return k.objects.Store()

@@ -6,7 +6,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/kinds"
 )
 
@@ -20,22 +19,13 @@ type Objects interface {
 // Watched watches one kind of a gang scheduler while the API server serves it.
 type Watched struct {
 	kind    *kinds.Kind
-	isExact bool
 	changed func(*unstructured.Unstructured)
 }
 
-// NewPodGroups returns Volcano's PodGroups, which a Starter is to run. changed is called with every object
+// Watch returns the objects of a kind, at its version alone, which a Starter is to run. changed is called with every object
 // that comes, changes or goes, and turned when the kind comes or goes.
-func NewPodGroups(starter *kinds.Starter, changed func(*unstructured.Unstructured), turned func()) *Watched {
-	return newWatched(starter, &Watched{changed: changed}, gang.Kind, turned)
-}
-
-// NewNative is the same of a kind of Kubernetes' own scheduler, at that version alone.
-func NewNative(starter *kinds.Starter, kind schema.GroupVersionKind, changed func(*unstructured.Unstructured), turned func()) *Watched {
-	return newWatched(starter, &Watched{changed: changed, isExact: true}, kind, turned)
-}
-
-func newWatched(starter *kinds.Starter, w *Watched, kind schema.GroupVersionKind, turned func()) *Watched {
+func Watch(starter *kinds.Starter, kind schema.GroupVersionKind, changed func(*unstructured.Unstructured), turned func()) *Watched {
+	w := &Watched{changed: changed}
 	w.kind = &kinds.Kind{GroupVersionKind: kind, Selector: lwsv1.SetNameLabelKey, Setup: w.setup, Turned: func([]any) { turned() }}
 	starter.Add(w.kind)
 	return w
@@ -44,7 +34,7 @@ func newWatched(starter *kinds.Starter, w *Watched, kind schema.GroupVersionKind
 // Store implements Objects.
 func (w *Watched) Store() (store cache.Indexer, isAbsent bool) {
 	informer := w.kind.Watched()
-	if informer != nil && w.isExact && w.kind.Resource().Version != w.kind.Version {
+	if informer != nil && w.kind.Resource().Version != w.kind.Version {
 		return nil, true
 	}
 	if informer != nil && informer.HasSynced() {
@@ -96,9 +86,3 @@ func withoutStatus(object any) (any, error) {
 	}
 	return object, nil
 }
-
-// noMemory holds nothing.
-type noMemory struct{}
-
-// Store implements Objects.
-func (noMemory) Store() (store cache.Indexer, isAbsent bool) { return nil, false }

@@ -77,7 +77,7 @@ func TestTheSetReadsAPodGroupWithoutOurLabels(t *testing.T) {
 }
 
 func TestWhyAGangSchedulerIsMissing(t *testing.T) {
-	resource := gang.Resource
+	resource := gang.Kind.GroupVersion().WithResource("podgroups")
 	unserved := apierrors.NewGenericServerResponse(404, "GET", resource.GroupResource(), "w", "404 page not found", 0, true)
 	forbidden := apierrors.NewForbidden(resource.GroupResource(), "w", errors.New("no"))
 	for _, tt := range []struct {

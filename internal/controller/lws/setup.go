@@ -139,7 +139,7 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 		sets.add(gather, setOf(object)...)
 		groups.add(0, groupsOfPodGroup(observer, object)...)
 	}
-	observer.Gangs, observer.Scheduler = gangcache.NewPodGroups(starter, podGroup, turned), scheduler
+	observer.Gangs, observer.Scheduler = gangcache.Watch(starter, gang.Kind, podGroup, turned), scheduler
 	if scheduler != gang.Kubernetes {
 		return
 	}
@@ -147,8 +147,8 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 		sets.add(0, setOf(object)...)
 		groups.add(0, groupsUnder(observer, labelledSet(object))...)
 	}
-	observer.Workloads = gangcache.NewNative(starter, gang.WorkloadKind, workload, turned)
-	observer.PodGroups = gangcache.NewNative(starter, gang.NativePodGroupKind, podGroup, turned)
+	observer.Workloads = gangcache.Watch(starter, gang.WorkloadKind, workload, turned)
+	observer.PodGroups = gangcache.Watch(starter, gang.NativePodGroupKind, podGroup, turned)
 }
 
 // options fill the caches of a replica that does not lead, so that it can take over at once. A
