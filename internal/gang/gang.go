@@ -35,8 +35,8 @@ func NameOf(pod metav1.Object) string {
 }
 
 // Tie ties a pod, or a template of pods, to a PodGroup.
-func Tie(pod metav1.Object, podGroup string) {
-	annotate(pod, PodGroupAnnotationKey, podGroup)
+func Tie(pod *metav1.ObjectMeta, podGroup string) {
+	metav1.SetMetaDataAnnotation(pod, PodGroupAnnotationKey, podGroup)
 }
 
 // IsTied reports whether a pod is tied to the PodGroup of its group. A pod that its user tied

@@ -216,7 +216,7 @@ func podOf(set *lwsv1.LeaderWorkerSet, index string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 		lwsv1.GroupIndexLabelKey: "1", lwsv1.WorkerIndexLabelKey: index, lwsv1.RevisionKey: "rev",
 	}}}
-	HandTo(pod, set)
+	HandTo(&pod.ObjectMeta, set)
 	return pod
 }
 
@@ -236,7 +236,7 @@ func TestPodsJoinPodGroups(t *testing.T) {
 		set := nativeSet(test.scheduling)
 		leader, worker := podOf(set, "0"), podOf(set, "3")
 		Join(leader, "abcde")
-		Follow(worker, leader)
+		Follow(&worker.ObjectMeta, leader)
 		Join(worker, "fghij")
 		for pod, want := range map[*corev1.Pod]string{leader: test.leader, worker: test.worker} {
 			got := *pod.Spec.SchedulingGroup.PodGroupName

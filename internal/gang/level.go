@@ -50,8 +50,6 @@ type Unit struct {
 	Path []string
 	// Members is the number of pods of a PodGroup.
 	Members int32
-	// Mixed is set if the pods are a leader and its workers.
-	Mixed bool
 
 	Policy      *schedulingv1alpha3.WorkloadPodGroupSchedulingPolicy
 	Constraints *schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints
@@ -78,21 +76,13 @@ func Units(s *lwsv1.Scheduling, level Level, replicas, size int32) []Unit {
 	replica := cmp.Or(s.Replica, &lwsv1.ReplicaScheduling{})
 	switch level {
 	case SetLevel:
-		return []Unit{{
-			Name: "lws", Members: product(replicas, size), Mixed: size > 1,
-			Policy:      leafPolicy(s.SchedulingPolicy),
-			Constraints: (*schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints)(s.SchedulingConstraints),
-			Disruption:  leafDisruption(s.DisruptionMode),
-		}}
+		u := Unit{Name: "lws", Members: product(replicas, size)}
+		return u.composite(s.SchedulingPolicy, s.SchedulingConstraints, s.DisruptionMode)
 	case RoleLevel:
 		return []Unit{roleUnit("leader", replica.Leader, 1), roleUnit("worker", replica.Worker, size-1)}
 	}
-	return []Unit{{
-		Name: "replica", Path: []string{"replica"}, Members: size, Mixed: size > 1, isGang: true,
-		Policy:      leafPolicy(replica.SchedulingPolicy),
-		Constraints: (*schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints)(replica.SchedulingConstraints),
-		Disruption:  leafDisruption(replica.DisruptionMode),
-	}}
+	u := Unit{Name: "replica", Path: []string{"replica"}, Members: size, isGang: true}
+	return u.composite(replica.SchedulingPolicy, replica.SchedulingConstraints, replica.DisruptionMode)
 }
 
 // product is bounded: admission refuses sets with more pods.
@@ -108,25 +98,24 @@ func roleUnit(role string, s *lwsv1.RoleScheduling, members int32) Unit {
 	return u
 }
 
-func leafPolicy(p *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy) *schedulingv1alpha3.WorkloadPodGroupSchedulingPolicy {
-	if p == nil {
-		return nil
+// composite is the only unit of a level that is described as a group of groups.
+func (u Unit) composite(
+	policy *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingPolicy,
+	constraints *schedulingv1alpha3.WorkloadCompositePodGroupSchedulingConstraints,
+	mode *schedulingv1alpha3.WorkloadCompositePodGroupDisruptionMode,
+) []Unit {
+	u.Constraints = (*schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints)(constraints)
+	if policy != nil {
+		u.Policy = &schedulingv1alpha3.WorkloadPodGroupSchedulingPolicy{Basic: (*schedulingv1alpha3.WorkloadPodGroupBasicSchedulingPolicy)(policy.Basic)}
+		if policy.Gang != nil {
+			u.Policy.Gang = &schedulingv1alpha3.WorkloadPodGroupGangSchedulingPolicy{}
+		}
 	}
-	leaf := &schedulingv1alpha3.WorkloadPodGroupSchedulingPolicy{
-		Basic: (*schedulingv1alpha3.WorkloadPodGroupBasicSchedulingPolicy)(p.Basic),
+	if mode != nil {
+		u.Disruption = &schedulingv1alpha3.WorkloadPodGroupDisruptionMode{
+			Single: (*schedulingv1alpha3.WorkloadPodGroupSingleDisruptionMode)(mode.Single),
+			All:    (*schedulingv1alpha3.WorkloadPodGroupAllDisruptionMode)(mode.All),
+		}
 	}
-	if p.Gang != nil {
-		leaf.Gang = &schedulingv1alpha3.WorkloadPodGroupGangSchedulingPolicy{}
-	}
-	return leaf
-}
-
-func leafDisruption(m *schedulingv1alpha3.WorkloadCompositePodGroupDisruptionMode) *schedulingv1alpha3.WorkloadPodGroupDisruptionMode {
-	if m == nil {
-		return nil
-	}
-	return &schedulingv1alpha3.WorkloadPodGroupDisruptionMode{
-		Single: (*schedulingv1alpha3.WorkloadPodGroupSingleDisruptionMode)(m.Single),
-		All:    (*schedulingv1alpha3.WorkloadPodGroupAllDisruptionMode)(m.All),
-	}
+	return []Unit{u}
 }

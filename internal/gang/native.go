@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
@@ -16,27 +17,18 @@ import (
 const IncarnationLength = 5
 
 // HandTo writes onto a template of leaders which Workload its pods belong to.
-func HandTo(template metav1.Object, set *lwsv1.LeaderWorkerSet) {
-	annotate(template, lwsv1.WorkloadSchedulingAnnotationKey, string(LevelOf(set.Spec.Scheduling)))
-	annotate(template, lwsv1.WorkloadNameAnnotationKey, WorkloadName(set))
+func HandTo(template *metav1.ObjectMeta, set *lwsv1.LeaderWorkerSet) {
+	metav1.SetMetaDataAnnotation(template, lwsv1.WorkloadSchedulingAnnotationKey, string(LevelOf(set.Spec.Scheduling)))
+	metav1.SetMetaDataAnnotation(template, lwsv1.WorkloadNameAnnotationKey, WorkloadName(set))
 }
 
 // Follow writes onto a template of workers what their leader says.
-func Follow(template, leader metav1.Object) {
+func Follow(template *metav1.ObjectMeta, leader metav1.Object) {
 	for _, key := range []string{lwsv1.WorkloadSchedulingAnnotationKey, lwsv1.WorkloadNameAnnotationKey} {
 		if value := leader.GetAnnotations()[key]; value != "" {
-			annotate(template, key, value)
+			metav1.SetMetaDataAnnotation(template, key, value)
 		}
 	}
-}
-
-func annotate(object metav1.Object, key, value string) {
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	object.SetAnnotations(annotations)
 }
 
 // IsHanded reports whether a pod belongs to a Workload.
@@ -109,8 +101,7 @@ func SetPodGroupName(set metav1.Object) string { return WorkloadName(set) + "-lw
 
 // SetPodGroup is the PodGroup of all pods of a set. It waits for minCount pods, if it waits.
 func SetPodGroup(set *lwsv1.LeaderWorkerSet, workload metav1.Object, minCount int32) (*unstructured.Unstructured, error) {
-	unit := UnitsOf(set)[0]
-	return podGroup(set, workload, &unit, SetPodGroupName(set), minCount, map[string]string{
+	return podGroup(set, workload, UnitsOf(set)[0], SetPodGroupName(set), minCount, map[string]string{
 		lwsv1.SetNameLabelKey: set.Name, lwsv1.SchedulingLevelLabelKey: string(SetLevel),
 	})
 }
@@ -133,7 +124,7 @@ func GroupPodGroups(set *lwsv1.LeaderWorkerSet, workload metav1.Object, leader *
 		if level == RoleLevel {
 			labels[lwsv1.RoleLabelKey] = unit.Name
 		}
-		object, err := podGroup(set, workload, &unit, podGroupName(leader, level, unit.Name), unit.Members, labels)
+		object, err := podGroup(set, workload, unit, podGroupName(leader, level, unit.Name), unit.Members, labels)
 		if err != nil {
 			return nil, err
 		}
@@ -174,10 +165,9 @@ func InUse(pods []*corev1.Pod) map[string]bool {
 	return names
 }
 
-func podGroup(set *lwsv1.LeaderWorkerSet, workload metav1.Object, unit *Unit, name string, minCount int32, labels map[string]string) (*unstructured.Unstructured, error) {
-	described := *unit
-	described.Members = minCount
-	builder := described.Builder(set, nil)
+func podGroup(set *lwsv1.LeaderWorkerSet, workload metav1.Object, unit Unit, name string, minCount int32, labels map[string]string) (*unstructured.Unstructured, error) {
+	unit.Members = minCount
+	builder := unit.Builder(set, nil)
 	if _, err := builder.BuildWorkload(); err != nil {
 		return nil, err
 	}
@@ -206,13 +196,7 @@ func MinCount(replicas, size int32, sizes []int32, room, least int32) int32 {
 // IsOutdated reports whether labels or counts of a Workload or PodGroup are not those wanted. A patch
 // can change nothing else.
 func IsOutdated(have, want *unstructured.Unstructured) bool {
-	labels := have.GetLabels()
-	for key, value := range want.GetLabels() {
-		if labels[key] != value {
-			return true
-		}
-	}
-	return !slices.Equal(counts(have), counts(want))
+	return !labels.SelectorFromSet(want.GetLabels()).Matches(labels.Set(have.GetLabels())) || !slices.Equal(counts(have), counts(want))
 }
 
 // Part is what of a Workload or PodGroup may be patched: its labels, and its counts of pods.

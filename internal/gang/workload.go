@@ -42,29 +42,17 @@ func WorkloadName(set metav1.Object) string {
 // Workload describes the PodGroups of a set to the scheduler. The number of pods that a PodGroup
 // waits for may be less for a while.
 func Workload(set *lwsv1.LeaderWorkerSet) (*unstructured.Unstructured, error) {
-	workload, err := workloadOf(set)
-	if err != nil {
-		return nil, err
-	}
-	workload.Labels = map[string]string{lwsv1.SetNameLabelKey: set.Name}
-	return untyped(workload, WorkloadKind)
-}
-
-func workloadOf(set *lwsv1.LeaderWorkerSet) (*schedulingv1beta1.Workload, error) {
-	var whole *schedulingv1beta1.Workload
-	units := UnitsOf(set)
-	for i := range units {
-		part, err := units[i].Builder(set, nil).BuildWorkload()
+	whole := &schedulingv1beta1.Workload{}
+	for _, unit := range UnitsOf(set) {
+		part, err := unit.Builder(set, nil).BuildWorkload()
 		if err != nil {
-			return nil, fmt.Errorf("describe the %s of set %q: %w", units[i].Name, set.Name, err)
+			return nil, fmt.Errorf("describe the %s of set %q: %w", unit.Name, set.Name, err)
 		}
-		if whole == nil {
-			whole = part
-			continue
-		}
-		whole.Spec.PodGroupTemplates = append(whole.Spec.PodGroupTemplates, part.Spec.PodGroupTemplates...)
+		part.Spec.PodGroupTemplates = append(whole.Spec.PodGroupTemplates, part.Spec.PodGroupTemplates...)
+		whole = part // but for their templates, all parts are the same
 	}
-	return whole, nil
+	whole.Labels = map[string]string{lwsv1.SetNameLabelKey: set.Name}
+	return untyped(whole, WorkloadKind)
 }
 
 // UnitsOf returns the units of a set, with all of its pods.

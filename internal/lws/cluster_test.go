@@ -133,7 +133,7 @@ func (c *cluster) tieLeader(object client.Object) {
 	}
 	set := fakeapi.Find[Set](c.Server, "w")
 	if isPod && set != nil && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && gang.IsWanted(set, false) {
-		gang.Tie(pod, gang.NameOf(pod))
+		gang.Tie(&pod.ObjectMeta, gang.NameOf(pod))
 	}
 }
 

@@ -175,7 +175,7 @@ func TestARefusedPodGroupKeepsNoWorkersBack(t *testing.T) {
 	c := begun(t, 0, fakeapi.Set("w", 1, 2))
 	c.Added = func(object client.Object) {
 		if pod, ok := object.(Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
-			gang.Tie(pod, gang.NameOf(pod))
+			gang.Tie(&pod.ObjectMeta, gang.NameOf(pod))
 		}
 	}
 	c.refuse("create", identity.KindPodGroup, "", forbidden("queue is closed"))

@@ -40,7 +40,7 @@ func aGang(t *testing.T) (*eyes, string) {
 	e, _, _ := chained(t)
 	leader := fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) {
 		pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.RevisionKey] = "0", "r"
-		gang.Tie(pod, "w-0-r")
+		gang.Tie(&pod.ObjectMeta, "w-0-r")
 	})
 	return e, gang.NameOf(leader)
 }

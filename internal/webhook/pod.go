@@ -96,7 +96,7 @@ func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	switch {
 	case inGang:
-		gang.Tie(pod, gang.NameOf(pod))
+		gang.Tie(&pod.ObjectMeta, gang.NameOf(pod))
 	case gang.IsHanded(pod):
 		gang.Join(pod, utilrand.String(gang.IncarnationLength))
 	}

@@ -292,7 +292,7 @@ var kinds = map[string]func(*corev1.Pod){
 	"a level of PodGroups":          note(lwsv1.WorkloadSchedulingAnnotationKey, "replica"),
 	"a PodGroup for each role":      note(lwsv1.WorkloadSchedulingAnnotationKey, "role"),
 	"a Workload of its leader":      note(lwsv1.WorkloadNameAnnotationKey, "w-h.abcde"),
-	"another PodGroup":              func(p *corev1.Pod) { gang.Tie(p, "users") },
+	"another PodGroup":              func(p *corev1.Pod) { gang.Tie(&p.ObjectMeta, "users") },
 	"TPUs": func(p *corev1.Pod) {
 		for i := range p.Spec.Containers {
 			p.Spec.Containers[i].Resources.Limits = corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}

@@ -308,7 +308,7 @@ func TestPodsGetThePodGroup(t *testing.T) {
 			delete(pod.Annotations, lwsv1.LeaderPodNameAnnotationKey)
 		})...)
 	}
-	tied := func(pod *corev1.Pod) { gang.Tie(pod, gang.NameOf(pod)) }
+	tied := func(pod *corev1.Pod) { gang.Tie(&pod.ObjectMeta, gang.NameOf(pod)) }
 	older := func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "older" }
 	noAnswer := &kin{err: errors.New("no answer")}
 	for name, tt := range map[string]struct {

@@ -59,7 +59,7 @@ func (s groupwise) Mark(*corev1.PodTemplateSpec)   {}
 func (s groupwise) Conditions() []metav1.Condition { return nil }
 
 func (s kubernetes) Missing() string                      { return "" }
-func (s kubernetes) Mark(leaders *corev1.PodTemplateSpec) { gang.HandTo(leaders, s.Set) }
+func (s kubernetes) Mark(leaders *corev1.PodTemplateSpec) { gang.HandTo(&leaders.ObjectMeta, s.Set) }
 
 // IsAwaited implements Scheduler: the scheduler would not know the leaders.
 func (s kubernetes) IsAwaited() bool { return s.AwaitsLeaders() && !hasWorkload(s.Table) }

@@ -226,8 +226,8 @@ func AnnotatedWorkers(sts *appsv1.StatefulSet) (workers int32, known bool) {
 // placeInGang places workers together with their leader.
 func placeInGang(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
 	if gang.IsHanded(leader) {
-		gang.Follow(template, leader)
+		gang.Follow(&template.ObjectMeta, leader)
 	} else if gang.IsTied(leader) {
-		gang.Tie(template, gang.NameOf(leader))
+		gang.Tie(&template.ObjectMeta, gang.NameOf(leader))
 	}
 }
