@@ -74,12 +74,7 @@ func (o Options) Write(dir string) error {
 
 // program writes the archive of one program, with its bill of materials.
 func (o Options) program(dir, from, program string, license []byte) (made archived, err error) {
-	text, err := os.ReadFile(filepath.Join(from, program))
-	if err != nil {
-		return made, err
-	}
-	platform := filepath.Base(from)
-	materials, err := sbom.Write(sbom.Program{Name: program, Version: o.Version, Platform: platform, Created: o.Created, Text: text})
+	text, materials, err := sbom.Read(from, program, o.Version, o.Created)
 	if err != nil {
 		return made, err
 	}
@@ -88,9 +83,8 @@ func (o Options) program(dir, from, program string, license []byte) (made archiv
 	if err != nil {
 		return made, err
 	}
-	if files, err = archive.Gzip(files); err != nil {
-		return made, err
-	}
+	files = archive.Gzip(files)
+	platform := filepath.Base(from)
 	name := program + "_" + o.Version + "_" + platform
 	made = archived{File: name + ".tar.gz", SHA256: fmt.Sprintf("%x", sha256.Sum256(files))}
 	made.OS, made.Architecture, _ = strings.Cut(platform, "_")

@@ -1,4 +1,4 @@
-// Package image builds and pushes the container image of the operator, and verifies what a registry has of it.
+// Package image builds and pushes the container image of the operator.
 //
 // It knows the layout of an OCI image: one layer with the program for each platform, an index of
 // platforms, and a bill of materials that refers to each image. It refuses to know how programs are
@@ -80,16 +80,11 @@ func (o Options) Write(dir string) (v1.Hash, error) {
 
 // platform builds the image of one platform, and its bill of materials.
 func (o Options) platform(from string) (image, materials mutate.IndexAddendum, err error) {
-	platform := filepath.Base(from)
-	text, err := os.ReadFile(filepath.Join(from, program))
+	text, bill, err := sbom.Read(from, program, o.Version, o.Created)
 	if err != nil {
 		return image, materials, err
 	}
-	bill, err := sbom.Write(sbom.Program{Name: program, Version: o.Version, Platform: platform, Created: o.Created, Text: text})
-	if err != nil {
-		return image, materials, err
-	}
-	if image.Platform, err = v1.ParsePlatform(strings.ReplaceAll(platform, "_", "/")); err != nil {
+	if image.Platform, err = v1.ParsePlatform(strings.ReplaceAll(filepath.Base(from), "_", "/")); err != nil {
 		return image, materials, err
 	}
 	built, err := o.image(*image.Platform, text)

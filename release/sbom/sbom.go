@@ -10,7 +10,9 @@ import (
 	"debug/buildinfo"
 	"encoding/base64"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -27,53 +29,48 @@ const (
 	unsaid = "NOASSERTION"
 )
 
-// Program is what a bill of materials describes.
-type Program struct {
-	Name, Version string
-	// Platform that it has to be built for, as OS_ARCHITECTURE.
-	Platform string
-	// Created is the time of the document.
-	Created time.Time
-	Text    []byte
-}
-
-// Write returns the bill of materials of a program. One that is built for another platform, or not static, is an error.
-func Write(p Program) ([]byte, error) {
-	build, err := buildinfo.Read(bytes.NewReader(p.Text))
+// Read reads a program from a directory named OS_ARCHITECTURE, and returns its bill of materials as well. A program that
+// is built for another platform, or not static, is an error.
+func Read(dir, program, version string, created time.Time) (text, bill []byte, err error) {
+	if text, err = os.ReadFile(filepath.Join(dir, program)); err != nil {
+		return nil, nil, err
+	}
+	build, err := buildinfo.Read(bytes.NewReader(text))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := p.check(build); err != nil {
-		return nil, err
+	platform := filepath.Base(dir)
+	if err := check(build, program, platform); err != nil {
+		return nil, nil, err
 	}
-	name, sum := p.Name+"-"+strings.ReplaceAll(p.Platform, "_", "-"), sha256.Sum256(p.Text)
+	name, sum := program+"-"+strings.ReplaceAll(platform, "_", "-"), sha256.Sum256(text)
 	d := v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT",
-		DocumentName: name + "-" + p.Version, DocumentNamespace: fmt.Sprintf("https://lockstep.dev/spdx/%x", sum),
+		DocumentName: name + "-" + version, DocumentNamespace: fmt.Sprintf("https://lockstep.dev/spdx/%x", sum),
 		CreationInfo: &v2_3.CreationInfo{
-			Created:  p.Created.UTC().Format(time.RFC3339),
+			Created:  created.UTC().Format(time.RFC3339),
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "lockstep-release"}},
 		},
-		Packages:      []*v2_3.Package{describe("program", name, p.Version, license, sum[:])},
+		Packages:      []*v2_3.Package{describe("program", name, version, license, sum[:])},
 		Relationships: []*v2_3.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, "program")},
 	}
-	for i, module := range modules(build, p.Version) {
+	for i, module := range modules(build, version) {
 		id := fmt.Sprintf("module-%d", i)
 		d.Packages = append(d.Packages, describeModule(id, module))
 		d.Relationships = append(d.Relationships, relation("program", common.TypeRelationshipContains, id))
 	}
-	var text bytes.Buffer
-	err = spdxjson.Write(d, &text, spdxjson.Indent("  "))
-	return text.Bytes(), err
+	var written bytes.Buffer
+	err = spdxjson.Write(d, &written, spdxjson.Indent("  "))
+	return text, written.Bytes(), err
 }
 
 // check returns an error if a program is built for another platform.
-func (p Program) check(build *debug.BuildInfo) error {
-	system, architecture, _ := strings.Cut(p.Platform, "_")
+func check(build *debug.BuildInfo, program, platform string) error {
+	system, architecture, _ := strings.Cut(platform, "_")
 	want := map[string]string{"GOOS": system, "GOARCH": architecture, "CGO_ENABLED": "0"}
 	for _, s := range build.Settings {
 		if value, found := want[s.Key]; found && value != s.Value {
-			return fmt.Errorf("%s is built with %s=%s, want %[2]s=%[4]s", p.Name, s.Key, s.Value, value)
+			return fmt.Errorf("%s is built with %s=%s, want %[2]s=%[4]s", program, s.Key, s.Value, value)
 		}
 	}
 	return nil

@@ -45,8 +45,14 @@ func main() {
 	set.StringVar(&f.url, "url", "", "where the files of this release are published")
 	set.StringVar(&f.key, "key", "", "`file` with the private key that signs, in PEM; without, nothing is signed")
 	set.StringVar(&f.out, "out", "dist", "directory of the files that are written")
-	add := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) {
-		root.AddCommand(&cobra.Command{Use: use, Short: short, Args: args, RunE: run})
+	add := func(use, short string, args cobra.PositionalArgs, run func(context.Context, []string) (made string, err error)) {
+		root.AddCommand(&cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+			made, err := run(cmd.Context(), args)
+			if err == nil && made != "" {
+				fmt.Fprintln(cmd.OutOrStdout(), made)
+			}
+			return err
+		}})
 	}
 	add("image DIR…", "Write an OCI image layout", cobra.MinimumNArgs(1), f.writeImage)
 	add("push HOST/NAME:TAG", "Push an image layout to a registry", cobra.ExactArgs(1), f.push)
@@ -60,44 +66,34 @@ func main() {
 	}
 }
 
-func (f *flags) writeImage(cmd *cobra.Command, dirs []string) error {
+func (f *flags) writeImage(_ context.Context, dirs []string) (string, error) {
 	digest, err := image.Options{Programs: dirs, Version: f.version, Commit: f.commit, Created: f.created()}.Write(f.layout)
-	if err == nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", f.layout, digest)
-	}
-	return err
+	return f.layout + " " + digest.String(), err
 }
 
-func (f *flags) push(cmd *cobra.Command, args []string) error {
+func (f *flags) push(ctx context.Context, args []string) (string, error) {
 	key, err := sign.Load(f.key)
 	if err != nil {
-		return err
+		return "", err
 	}
-	digest, err := image.Push(cmd.Context(), f.layout, args[0], key)
-	if err == nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s@%s\n", args[0], digest)
-	}
-	return err
+	digest, err := image.Push(ctx, f.layout, args[0], key)
+	return args[0] + "@" + digest.String(), err
 }
 
-func (f *flags) packageChart(cmd *cobra.Command, args []string) error {
-	file, err := chart.Release{Version: f.version, Image: f.image, Created: f.created()}.Package(args[0], f.out)
-	if err == nil {
-		fmt.Fprintln(cmd.OutOrStdout(), file)
-	}
-	return err
+func (f *flags) packageChart(_ context.Context, args []string) (string, error) {
+	return chart.Release{Version: f.version, Image: f.image, Created: f.created()}.Package(args[0], f.out)
 }
 
-func (f *flags) archive(_ *cobra.Command, dirs []string) error {
-	return dist.Options{
+func (f *flags) archive(_ context.Context, dirs []string) (string, error) {
+	return "", dist.Options{
 		Version: f.version, Created: f.created(), Programs: dirs, Image: f.layout, License: f.license, URL: f.url,
 	}.Write(f.out)
 }
 
-func (f *flags) checksums(_ *cobra.Command, args []string) error {
+func (f *flags) checksums(_ context.Context, args []string) (string, error) {
 	key, err := sign.Load(f.key)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return dist.Seal(args[0], key)
+	return "", dist.Seal(args[0], key)
 }
