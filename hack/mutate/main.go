@@ -8,7 +8,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -57,7 +56,7 @@ func run(list, commit, only string, limit time.Duration) error {
 			continue
 		}
 		began := time.Now()
-		result, detail := tree.try(b.place)
+		result, detail := tree.try(b)
 		count[result]++
 		fmt.Printf("%-14s %4.0fs  %s  %s\n", result, time.Since(began).Seconds(), b.promise, detail)
 	}
@@ -78,15 +77,9 @@ const (
 
 // breakage is one entry of the list.
 type breakage struct {
-	promise string
-	place
-}
-
-// place is where a breakage goes, and the packages whose tests must find it.
-type place struct {
-	file     string
-	old, new []string // lines
-	tests    []string
+	promise, file string
+	old, new      []string // lines
+	tests         []string // packages whose tests must find it
 }
 
 // read parses a list: "== PROMISE" begins a breakage, "in FILE" its place, "-LINE" and "+LINE" are its text, and
@@ -108,16 +101,16 @@ func read(path string) ([]breakage, error) {
 		case len(all) == 0:
 			return nil, fmt.Errorf("%s:%d: no promise yet", path, i+1)
 		}
-		p := &all[len(all)-1].place
+		b := &all[len(all)-1]
 		switch {
 		case word == "in":
-			*p = place{file: rest, tests: []string{testsOf(filepath.Dir(rest))}}
+			b.file, b.tests = rest, []string{testsOf(filepath.Dir(rest))}
 		case line[0] == '-':
-			p.old = append(p.old, line[1:])
+			b.old = append(b.old, line[1:])
 		case line[0] == '+':
-			p.new = append(p.new, line[1:])
+			b.new = append(b.new, line[1:])
 		case word == "test":
-			p.tests = strings.Fields(rest)
+			b.tests = strings.Fields(rest)
 		default:
 			return nil, fmt.Errorf("%s:%d: %q is no line of a breakage", path, i+1, line)
 		}
@@ -139,29 +132,29 @@ type tree struct {
 	limit time.Duration // 0: run no tests
 }
 
-// try breaks the code at a place, runs the tests, and mends the code.
-func (t tree) try(p place) (outcome, string) {
-	path := filepath.Join(t.dir, p.file)
+// try breaks the code, runs the tests, and mends the code.
+func (t tree) try(b breakage) (outcome, string) {
+	path := filepath.Join(t.dir, b.file)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		return doesNotApply, err.Error()
 	}
-	old := strings.Join(p.old, "\n")
+	old := strings.Join(b.old, "\n")
 	if n := strings.Count(string(whole), old); n != 1 || old == "" {
-		return doesNotApply, fmt.Sprintf("%s: the text is there %d times", p.file, n)
+		return doesNotApply, fmt.Sprintf("%s: the text is there %d times", b.file, n)
 	}
-	broken := strings.Replace(string(whole), old, strings.Join(p.new, "\n"), 1)
+	broken := strings.Replace(string(whole), old, strings.Join(b.new, "\n"), 1)
 	if err := os.WriteFile(path, []byte(broken), 0o644); err != nil {
 		return doesNotApply, err.Error()
 	}
 	defer func() { _ = os.WriteFile(path, whole, 0o644) }()
-	if out, err := t.command("build", "./"+filepath.Dir(p.file)).CombinedOutput(); err != nil {
+	if out, err := t.command("build", "./"+filepath.Dir(b.file)).CombinedOutput(); err != nil {
 		return doesNotCompile, string(out)
 	}
 	if t.limit == 0 {
 		return notFound, "not tested"
 	}
-	for _, tests := range p.tests {
+	for _, tests := range b.tests {
 		switch failed, err := t.test(tests); {
 		case err != nil:
 			return doesNotCompile, err.Error()
@@ -169,7 +162,7 @@ func (t tree) try(p place) (outcome, string) {
 			return found, failed
 		}
 	}
-	return notFound, strings.Join(p.tests, " ")
+	return notFound, strings.Join(b.tests, " ")
 }
 
 // test runs the tests of a package and returns the name of the first that fails.
@@ -199,7 +192,7 @@ func (t tree) test(tests string) (failed string, err error) {
 }
 
 func (t tree) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(context.Background(), "go", args...)
+	cmd := exec.Command("go", args...)
 	cmd.Dir = t.dir
 	return cmd
 }
