@@ -31,16 +31,6 @@ type app struct {
 // Run carries out one command line and returns the exit code: 0, or 1 with an explanation on stderr. release is the
 // version of Kubernetes in the binary, and programs are those in it.
 func Run(ctx context.Context, release string, programs, args []string, out, err io.Writer) int {
-	root := command(release, programs, out, err)
-	root.SetArgs(args)
-	if problem := root.ExecuteContext(ctx); problem != nil {
-		fmt.Fprintf(err, "lockstep-local: %v\n", problem)
-		return 1
-	}
-	return 0
-}
-
-func command(release string, programs []string, out, err io.Writer) *cobra.Command {
 	a := &app{out: out, err: err}
 	root := &cobra.Command{
 		Use:   "lockstep-local",
@@ -58,7 +48,12 @@ simulated by kwok. One binary holds it all; "lockstep-local kubectl" is in it to
 	for _, name := range programs {
 		root.AddCommand(programCommand(name))
 	}
-	return root
+	root.SetArgs(args)
+	if problem := root.ExecuteContext(ctx); problem != nil {
+		fmt.Fprintf(err, "lockstep-local: %v\n", problem)
+		return 1
+	}
+	return 0
 }
 
 // programCommand stands in the help only: such a call never comes here.
@@ -102,8 +97,7 @@ func componentArg(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return errors.New("give one component, as etcd or kwok")
 	}
-	_, err := plane.ParseComponent(args[0])
-	return err
+	return plane.Component(args[0]).Validate()
 }
 
 func (a *app) assetsCommand() *cobra.Command {

@@ -28,12 +28,12 @@ const (
 // Components is all of them, in the order in which they need each other.
 var Components = []Component{Etcd, APIServer, ControllerManager, Scheduler, Kwok}
 
-// ParseComponent reads a component's name.
-func ParseComponent(name string) (Component, error) {
-	if !slices.Contains(Components, Component(name)) {
-		return "", fmt.Errorf("unknown component %q: it is one of %s", name, list(Components))
+// Validate refuses what is no name of a component.
+func (c Component) Validate() error {
+	if !slices.Contains(Components, c) {
+		return fmt.Errorf("unknown component %q: it is one of %s", c, list(Components))
 	}
-	return Component(name), nil
+	return nil
 }
 
 func list(components []Component) string {

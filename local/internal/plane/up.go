@@ -88,17 +88,13 @@ func (c *Cluster) prepare(settings Settings) (State, error) {
 	if err := state.save(c.Layout); err != nil {
 		return State{}, err
 	}
-	return state, c.writeFiles(settings, ports)
-}
-
-func (c *Cluster) writeFiles(settings Settings, ports Ports) error {
 	if err := c.create(); err != nil {
-		return err
+		return State{}, err
 	}
 	if err := writeCredentials(c.Layout, ports); err != nil {
-		return err
+		return State{}, err
 	}
-	return writeConfiguration(c.Layout, settings)
+	return state, writeConfiguration(c.Layout, settings)
 }
 
 func (c *Cluster) bringUp(ctx context.Context, state *State) error {
@@ -126,7 +122,7 @@ func (c *Cluster) bringUp(ctx context.Context, state *State) error {
 	if err := run.awaitContent(ctx); err != nil {
 		return err
 	}
-	c.tell("%d nodes ready; up after %s", state.Settings.Nodes, seconds(time.Since(began)))
+	c.tell("%d nodes ready; up after %s", state.Settings.Nodes, time.Since(began).Round(100*time.Millisecond))
 	return nil
 }
 
@@ -168,10 +164,16 @@ func newLaunch(ctx context.Context, c *Cluster, state *State) (*launch, context.
 	return &launch{cluster: c, state: state, probe: probe, client: client, cancel: cancel}, ctx, nil
 }
 
-// start starts components, and saves the identity of each before the next step can fail.
+// start starts components, and saves the identity of each before the next step can fail. The environment has almost
+// nothing: etcd takes any ETCD_* variable for a flag, and kwok reads a configuration from the home directory.
 func (r *launch) start(components ...Component) error {
+	home := r.cluster.inner()
 	for _, component := range components {
-		child, err := process.Start(r.command(component), r.cluster.Log(component))
+		child, err := process.Start(&exec.Cmd{
+			Path: r.cluster.Executable, Dir: home,
+			Args: Arguments(component, r.state.Settings, r.state.Ports, r.cluster.Layout),
+			Env:  []string{"HOME=" + home, "TMPDIR=" + os.TempDir(), "PATH=" + os.Getenv("PATH")},
+		}, r.cluster.Log(component))
 		if err != nil {
 			return failure(r.cluster.Layout, component, fmt.Sprintf("could not be started: %v", err))
 		}
@@ -187,18 +189,6 @@ func (r *launch) start(components ...Component) error {
 	return nil
 }
 
-// command gives the component an environment of almost nothing: etcd takes any ETCD_* variable for a flag, and kwok
-// reads a configuration from the home directory.
-func (r *launch) command(component Component) *exec.Cmd {
-	l := r.cluster.Layout
-	return &exec.Cmd{
-		Path: r.cluster.Executable,
-		Args: Arguments(component, r.state.Settings, r.state.Ports, l),
-		Env:  []string{"HOME=" + l.inner(), "TMPDIR=" + os.TempDir(), "PATH=" + os.Getenv("PATH")},
-		Dir:  l.inner(),
-	}
-}
-
 // await returns when each of the components says that it is well.
 func (r *launch) await(ctx context.Context, components ...Component) error {
 	for _, component := range components {
@@ -207,7 +197,7 @@ func (r *launch) await(ctx context.Context, components ...Component) error {
 		if err != nil {
 			return r.explain(ctx, component, err)
 		}
-		r.cluster.tell("%s ready after %s", component, seconds(time.Since(began)))
+		r.cluster.tell("%s ready after %s", component, time.Since(began).Round(100*time.Millisecond))
 	}
 	return nil
 }
@@ -270,8 +260,6 @@ func until(ctx context.Context, ask func(context.Context) error) error {
 	})
 	return last
 }
-
-func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
 
 // lockPatience is how long a command waits for another on the same directory.
 const lockPatience = 20 * time.Second

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/etcdmain"
@@ -37,7 +36,10 @@ import (
 // programs maps a program's name to its main function. Each reads os.Args, as
 // it would in a binary of its own, and returns its exit code. A scheduler configuration enables our plugin by name.
 var programs = map[string]func() int{
-	"etcd":                    runEtcd,
+	"etcd": func() int {
+		etcdmain.Main(os.Args) // ends the process itself on any error
+		return 0
+	},
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
 	"kube-controller-manager": func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
 	"kube-scheduler": func() int {
@@ -57,15 +59,13 @@ func Names() []string {
 // called under (a link named etcd), or by its first argument. args is what the
 // program is to see as os.Args.
 func Select(argv []string) (name string, args []string, ok bool) {
-	called := strings.TrimSuffix(filepath.Base(argv[0]), ".exe")
-	if _, ok := programs[called]; ok {
-		return called, argv, true
-	}
-	if len(argv) < 2 {
-		return "", nil, false
-	}
-	if _, ok := programs[argv[1]]; ok {
-		return argv[1], argv[1:], true
+	for i, arg := range argv[:min(2, len(argv))] {
+		if i == 0 {
+			arg = filepath.Base(arg)
+		}
+		if _, ok := programs[arg]; ok {
+			return arg, argv[i:], true
+		}
 	}
 	return "", nil, false
 }
@@ -82,11 +82,6 @@ func Run(name string, args []string) int {
 // them one that clashes with every other program's --version.
 func ForgetFlags() {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
-}
-
-func runEtcd() int {
-	etcdmain.Main(os.Args) // ends the process itself on any error
-	return 0
 }
 
 // runKubeletVolumes ends when the process that started it closes its standard
