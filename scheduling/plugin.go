@@ -150,10 +150,8 @@ func afterClaim(_ klog.Logger, pod *corev1.Pod, before, after any) (framework.Qu
 	if !ok {
 		return framework.Queue, fmt.Errorf("event of a PVC has a %T", object)
 	}
-	switch {
-	case claim.Namespace != pod.Namespace, !slices.Contains(pvc.ClaimsOf(pod), claim.Name):
-		return framework.QueueSkip, nil
-	case !gone && claim.DeletionTimestamp != nil:
+	isUsed := claim.Namespace == pod.Namespace && slices.Contains(pvc.ClaimsOf(pod), claim.Name)
+	if !isUsed || !gone && claim.DeletionTimestamp != nil {
 		return framework.QueueSkip, nil
 	}
 	return framework.Queue, nil
