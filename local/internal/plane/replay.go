@@ -104,7 +104,7 @@ func storagePrefix(of schema.GroupResource, isCustom bool) string {
 // load writes the objects into an empty etcd before an API server runs on it. Through the API server they would
 // get other UIDs and times, and lose their status.
 func (r *Recording) load(ctx context.Context, l Layout, p Ports) error {
-	tls, err := rest.TLSConfigFor(l.asAdmin())
+	tls, err := rest.TLSConfigFor(l.asAdmin(p))
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -85,7 +86,9 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 		wait.Go(func() { status.Components[i] = c.look(ctx, component, state, probe) })
 	}
 	wait.Wait()
-	status.Nodes = c.lookAtNodes(ctx)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	status.Nodes, _ = countNodes(ctx, probe.objects)
 	return status, nil
 }
 
@@ -107,41 +110,37 @@ func (c *Cluster) look(ctx context.Context, component Component, state State, pr
 	return status
 }
 
-func (c *Cluster) lookAtNodes(ctx context.Context) *NodeStatus {
-	client, err := c.client()
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	count, _ := countNodes(ctx, client)
-	return count
-}
-
 // probeTimeout bounds one question; on a machine under load an answer takes a second now and then.
 const probeTimeout = 5 * time.Second
 
 // userAgent marks our own requests in the audit log.
 const userAgent = "lockstep-local"
 
-// prober asks components whether they are well.
+// prober asks components whether they are well, and the API server for objects, without a limit of its own.
 type prober struct {
-	client *http.Client
-	ports  Ports
+	client  *http.Client
+	objects kubernetes.Interface
+	ports   Ports
 }
 
 // asAdmin shows the administrator's certificate: etcd speaks only to clients of the cluster, and
 // the API server only to users that it knows, before it has created its roles.
-func (l Layout) asAdmin() *rest.Config {
+func (l Layout) asAdmin(p Ports) *rest.Config {
 	return &rest.Config{
 		TLSClientConfig: rest.TLSClientConfig{CAFile: l.cert(clusterCA), CertFile: l.cert(admin), KeyFile: l.key(admin)},
-		UserAgent:       userAgent, Timeout: probeTimeout,
+		Host:            "https://" + address(p.APIServer), UserAgent: userAgent, QPS: -1,
 	}
 }
 
 func newProber(l Layout, p Ports) (*prober, error) {
-	client, err := rest.HTTPClientFor(l.asAdmin())
-	return &prober{client: client, ports: p}, err
+	config := l.asAdmin(p)
+	objects, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = probeTimeout
+	client, err := rest.HTTPClientFor(config)
+	return &prober{client: client, objects: objects, ports: p}, err
 }
 
 // endpoint is where a component reports on itself.

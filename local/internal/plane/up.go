@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"lockstep.dev/lockstep/local/internal/process"
 )
@@ -126,17 +125,6 @@ func (c *Cluster) bringUp(ctx context.Context, state *State) error {
 	return nil
 }
 
-// client is the administrator's, without a limit of its own.
-func (c *Cluster) client() (kubernetes.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	config.UserAgent = userAgent
-	return kubernetes.NewForConfig(config)
-}
-
 // pollEvery is the pause between two questions to a component that starts.
 const pollEvery = 50 * time.Millisecond
 
@@ -156,12 +144,8 @@ func newLaunch(ctx context.Context, c *Cluster, state *State) (*launch, context.
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := c.client()
-	if err != nil {
-		return nil, nil, err
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	return &launch{cluster: c, state: state, probe: probe, client: client, cancel: cancel}, ctx, nil
+	return &launch{cluster: c, state: state, probe: probe, client: probe.objects, cancel: cancel}, ctx, nil
 }
 
 // start starts components, and saves the identity of each before the next step can fail. The environment has almost
