@@ -120,9 +120,9 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err erro
 	case action.SetCondition:
 		err = a.setCondition(ctx, what)
 	case pvc.Release:
-		err = a.release(ctx, what)
+		err = a.change(ctx, what.Target(), fields{"finalizers": listed(what.Finalizers())}, nil)
 	case pvc.Lifting:
-		err = a.lift(ctx, what)
+		err = a.change(ctx, what.Target(), fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates())}})
 	default:
 		err = fmt.Errorf("no such action: %T", what)
 	}
@@ -203,10 +203,7 @@ func (a *Actor) create(ctx context.Context, what action.Create) error {
 	if (what.Kind == identity.KindStatefulSet || what.Kind == identity.KindDeployment) && what.Owner.Kind == identity.KindLeaderWorkerSet {
 		return a.createApplied(ctx, what)
 	}
-	object, ok := what.Object.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("create %s: not an API object: %T", what.Target(), what.Object)
-	}
+	object := what.Object.DeepCopyObject().(client.Object)
 	mayBeUnserved := what.Target().APIVersion != ""
 	options := []client.CreateOption{client.FieldOwner(fieldOwner)}
 	if isUncached(what.Target()) {

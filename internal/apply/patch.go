@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,29 +18,38 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/volumes"
-	"lockstep.dev/lockstep/internal/pvc"
 )
-
-// errNotJudged means that a write of PVC protection came from no decision.
-var errNotJudged = errors.New("a release or a lifted gate comes from a read of pods")
 
 type fields = map[string]any
 
 // merge patches object, which has the name of onto. The API server refuses the patch for anything but the incarnation
 // and the version of onto. A list is replaced whole: any other change made the version another.
 func (a *Actor) merge(ctx context.Context, object client.Object, onto identity.Ref, metadata, others fields, options ...client.PatchOption) error {
-	if onto.UID == "" || onto.ResourceVersion == "" {
-		return fmt.Errorf("patch %s: no incarnation", onto)
-	}
-	metadata["uid"], metadata["resourceVersion"] = onto.UID, onto.ResourceVersion
-	whole := fields{"metadata": metadata}
-	maps.Copy(whole, others)
-	patch, err := json.Marshal(whole)
-	if err != nil {
-		return err
-	}
+	metadata["resourceVersion"] = onto.ResourceVersion
 	options = append([]client.PatchOption{client.FieldOwner(fieldOwner)}, options...)
-	return a.writer.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), options...)
+	return a.writer.Patch(ctx, object, patch{types.MergePatchType, onto, metadata, others}, options...)
+}
+
+// patch is of the incarnation of onto. A strategic merge merges lists by their keys, so it may need no version: what
+// others changed stays.
+type patch struct {
+	kind             types.PatchType
+	onto             identity.Ref
+	metadata, others fields
+}
+
+// Type implements client.Patch.
+func (p patch) Type() types.PatchType { return p.kind }
+
+// Data implements client.Patch. After an error, nothing is asked of the API server.
+func (p patch) Data(client.Object) ([]byte, error) {
+	if p.onto.UID == "" || p.metadata["resourceVersion"] == "" {
+		return nil, fmt.Errorf("patch %s: no incarnation", p.onto)
+	}
+	p.metadata["uid"] = p.onto.UID
+	whole := fields{"metadata": p.metadata}
+	maps.Copy(whole, p.others)
+	return json.Marshal(whole)
 }
 
 // change patches an object whose cache no read waits for. It returns ErrGone if the object does not exist.
@@ -134,19 +142,6 @@ func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) er
 	return a.change(ctx, what.Object, metadata, nil)
 }
 
-// mergeByKey returns a patch of the incarnation of onto. Lists are merged by their keys, so it may need no version:
-// what others changed stays.
-func mergeByKey(onto identity.Ref, metadata, others fields) (client.Patch, error) {
-	if onto.UID == "" {
-		return nil, fmt.Errorf("patch %s: no incarnation", onto)
-	}
-	metadata["uid"] = onto.UID
-	whole := fields{"metadata": metadata}
-	maps.Copy(whole, others)
-	patch, err := json.Marshal(whole)
-	return client.RawPatch(types.StrategicMergePatchType, patch), err
-}
-
 // ungate removes one gate of a pod. Annotations are changed in the version that was judged: others write them too.
 // The answer shows the pod: what it is to own next in the reconcile needs no other read.
 func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
@@ -154,12 +149,10 @@ func (a *Actor) ungate(ctx context.Context, what action.Ungate) error {
 	if len(what.Annotations) > 0 {
 		metadata["annotations"], metadata["resourceVersion"] = withNulls(what.Annotations), what.Pod.ResourceVersion
 	}
-	patch, err := mergeByKey(what.Pod, metadata, fields{"spec": fields{"schedulingGates": []fields{{"name": what.Gate, "$patch": "delete"}}}})
-	if err != nil {
-		return err
-	}
+	gates := fields{"spec": fields{"schedulingGates": []fields{{"name": what.Gate, "$patch": "delete"}}}}
+	ungated := patch{types.StrategicMergePatchType, what.Pod, metadata, gates}
 	pod := metadataOf(what.Pod)
-	if err := a.writer.Patch(ctx, pod, patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency); err != nil {
+	if err := a.writer.Patch(ctx, pod, ungated, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency); err != nil {
 		return orGone(err)
 	}
 	a.foundAlive(pod)
@@ -172,25 +165,6 @@ func (a *Actor) setCondition(ctx context.Context, what action.SetCondition) erro
 	if what.Condition.Status == "" {
 		condition = fields{"type": what.Condition.Type, "$patch": "delete"}
 	}
-	patch, err := mergeByKey(what.Object, fields{}, fields{"status": fields{"conditions": []any{condition}}})
-	if err != nil {
-		return err
-	}
-	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.Object), patch, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
-}
-
-// release removes a finalizer from the version that was judged.
-func (a *Actor) release(ctx context.Context, what pvc.Release) error {
-	if what.Takes() == "" {
-		return errNotJudged
-	}
-	return a.change(ctx, what.Target(), fields{"finalizers": listed(what.Finalizers())}, nil)
-}
-
-// lift removes the gate of mode strict from the version of a pod that was judged.
-func (a *Actor) lift(ctx context.Context, what pvc.Lifting) error {
-	if what.Target().UID == "" {
-		return errNotJudged
-	}
-	return a.change(ctx, what.Target(), fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates())}})
+	set := patch{types.StrategicMergePatchType, what.Object, fields{}, fields{"status": fields{"conditions": []any{condition}}}}
+	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.Object), set, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
 }
