@@ -7,10 +7,6 @@ import (
 	"fmt"
 	"maps"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -115,57 +111,31 @@ func encode(object action.Object, onto identity.Ref, version string) ([]byte, er
 		return nil, fmt.Errorf("encode %s: %w", onto, err)
 	}
 	delete(fields, "status")
-	switch object := object.(type) {
-	case *appsv1.StatefulSet:
-		if object.Spec.Selector == nil {
-			delete(fields, "spec")
-			maps.Copy(fields, partOfSpec(&object.Spec))
-		}
-		spec, _ := fields["spec"].(map[string]any)
-		templates, _ := spec["volumeClaimTemplates"].([]any)
-		for _, template := range templates {
-			template, _ := template.(map[string]any)
-			delete(template, "status")
-		}
-	case *corev1.Service:
-		if equality.Semantic.DeepEqual(object.Spec, corev1.ServiceSpec{}) {
-			delete(fields, "spec")
-		}
-	case *policyv1.PodDisruptionBudget:
-		if object.Spec.Selector == nil {
-			delete(fields, "spec")
-		}
-	case *appsv1.ControllerRevision:
-		if object.Revision == 0 {
-			delete(fields, "revision")
-		}
+	if fields["revision"] == int64(0) { // a ControllerRevision that keeps its number
+		delete(fields, "revision")
 	}
-	fields["apiVersion"] = cmp.Or(onto.APIVersion, onto.Kind.APIVersion())
-	fields["kind"] = string(onto.Kind)
-	metadata, ok := fields["metadata"].(map[string]any)
-	if !ok {
-		metadata = map[string]any{}
-		fields["metadata"] = metadata
+	spec, _ := fields["spec"].(map[string]any)
+	if onto.Kind == identity.KindStatefulSet && spec["selector"] == nil { // not even an empty template must be written then
+		maps.DeleteFunc(spec, func(field string, _ any) bool {
+			return field != "replicas" && field != "persistentVolumeClaimRetentionPolicy"
+		})
 	}
-	metadata["namespace"], metadata["name"], metadata["resourceVersion"] = onto.Namespace, onto.Name, version
+	if len(spec) == 0 {
+		delete(fields, "spec")
+	}
+	templates, _ := spec["volumeClaimTemplates"].([]any)
+	for _, template := range templates {
+		template, _ := template.(map[string]any)
+		delete(template, "status")
+	}
+	meant := unstructured.Unstructured{Object: fields}
+	meant.SetAPIVersion(cmp.Or(onto.APIVersion, onto.Kind.APIVersion()))
+	meant.SetKind(string(onto.Kind))
+	meant.SetNamespace(onto.Namespace)
+	meant.SetName(onto.Name)
+	meant.SetResourceVersion(version)
 	if onto.UID != "" {
-		metadata["uid"] = string(onto.UID)
+		meant.SetUID(onto.UID)
 	}
 	return json.Marshal(fields)
-}
-
-// partOfSpec returns the fields that a StatefulSet without a selector sets: not even an empty
-// template must be written then.
-func partOfSpec(spec *appsv1.StatefulSetSpec) map[string]any {
-	part := map[string]any{}
-	if policy := spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
-		part["persistentVolumeClaimRetentionPolicy"] = map[string]any{"whenDeleted": string(policy.WhenDeleted), "whenScaled": string(policy.WhenScaled)}
-	}
-	if spec.Replicas != nil {
-		part["replicas"] = int64(*spec.Replicas)
-	}
-	if len(part) == 0 {
-		return nil
-	}
-	return map[string]any{"spec": part}
 }
