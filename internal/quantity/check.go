@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,11 +34,11 @@ func (p *Places) Check(data []byte) error {
 func (p *Places) walk(data []byte, judge judge) error {
 	// Names that occur twice, and strings that are no UTF-8, are left to the decoder.
 	tokens := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	return walk{tokens, judge}.value(p, nil)
+	return walk{tokens, judge}.value(p)
 }
 
-// judge is called with the first token of each quantity.
-type judge func(token jsontext.Token, at *place) error
+// judge is called with the first token of each quantity, and with where it is.
+type judge func(token jsontext.Token, at jsontext.Pointer) error
 
 // walk reads JSON once. It skips values whose Go type has no quantity.
 type walk struct {
@@ -47,7 +46,7 @@ type walk struct {
 	judge judge
 }
 
-func (w walk) value(p *Places, at *place) error {
+func (w walk) value(p *Places) error {
 	if p == nil {
 		return w.SkipValue()
 	}
@@ -57,18 +56,18 @@ func (w walk) value(p *Places, at *place) error {
 	}
 	opened := token.Kind() // the token is valid until the next one is read
 	if p.here {
-		if err := w.judge(token, at); err != nil {
+		if err := w.judge(token, w.StackPointer()); err != nil {
 			return err
 		}
 	}
 	if opened != '{' && opened != '[' {
 		return nil
 	}
-	for i := 0; err == nil && w.PeekKind() != '}' && w.PeekKind() != ']'; i++ {
+	for err == nil && w.PeekKind() != '}' && w.PeekKind() != ']' {
 		if opened == '{' {
-			err = w.member(p, at)
+			err = w.member(p)
 		} else {
-			err = w.value(p.each, &place{above: at, step: strconv.Itoa(i), isKey: true})
+			err = w.value(p.each)
 		}
 	}
 	if err == nil {
@@ -77,13 +76,12 @@ func (w walk) value(p *Places, at *place) error {
 	return err
 }
 
-func (w walk) member(p *Places, at *place) error {
+func (w walk) member(p *Places) error {
 	key, err := w.ReadToken()
 	if err != nil {
 		return err
 	}
-	at = &place{above: at, step: key.String(), isKey: p.named == nil}
-	return w.value(p.below(at.step), at)
+	return w.value(p.below(key.String()))
 }
 
 // Places are the quantities in the JSON of one Go type. A nil *Places has none.
@@ -188,33 +186,17 @@ func short(text string) bool {
 	return len(strings.TrimPrefix(text[mark+1:], "+")) <= mostExponentDigits
 }
 
-// place is where a value is: a step below another place. nil is the whole.
-type place struct {
-	above *place
-	step  string
-	isKey bool // of a map or a list
-}
-
-// path is the place as errors name it.
-func (at *place) path() *field.Path {
-	switch {
-	case at == nil:
-		return nil
-	case at.isKey:
-		return at.above.path().Key(utilstrings.ShortenString(at.step, mostShown))
+// path is a place as errors name it: the elements of lists and maps have keys.
+func (p *Places) path(at jsontext.Pointer) (path *field.Path) {
+	for step := range at.Tokens() {
+		if p.named == nil {
+			path = path.Key(utilstrings.ShortenString(step, mostShown))
+		} else {
+			path = path.Child(step)
+		}
+		p = p.below(step)
 	}
-	return at.above.path().Child(at.step)
-}
-
-// escape writes a step of a JSON pointer (RFC 6901).
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
-
-// pointer is the place as patches name it.
-func (at *place) pointer() string {
-	if at == nil {
-		return ""
-	}
-	return at.above.pointer() + "/" + escape.Replace(at.step)
+	return path
 }
 
 // Decimal is a quantity that is a JSON number with a fraction or an exponent. Kubernetes takes it and
@@ -226,14 +208,14 @@ type Decimal struct {
 
 // Decimals returns the decimals of what Check lets pass, and the error of Check.
 func (p *Places) Decimals(data []byte) (found []Decimal, err error) {
-	err = p.walk(data, func(token jsontext.Token, at *place) error {
+	err = p.walk(data, func(token jsontext.Token, at jsontext.Pointer) error {
 		text := token.String()
 		if !Harmless(text) {
-			return field.Invalid(at.path(), utilstrings.ShortenString(text, mostShown), advice)
+			return field.Invalid(p.path(at), utilstrings.ShortenString(text, mostShown), advice)
 		}
 		if token.Kind() == '0' && strings.ContainsAny(text, ".eE") {
 			if q, err := resource.ParseQuantity(text); err == nil {
-				found = append(found, Decimal{at.pointer(), q.String()})
+				found = append(found, Decimal{string(at), q.String()})
 			}
 		}
 		return nil
@@ -243,12 +225,12 @@ func (p *Places) Decimals(data []byte) (found []Decimal, err error) {
 
 // Mistyped returns an error with the path of the first value that is no quantity, in JSON that Check lets pass, or nil.
 func (p *Places) Mistyped(data []byte) (mistyped *field.Error) {
-	_ = p.walk(data, func(token jsontext.Token, at *place) error {
+	_ = p.walk(data, func(token jsontext.Token, at jsontext.Pointer) error {
 		text := token.String()
 		if _, err := resource.ParseQuantity(strings.TrimSpace(text)); err == nil || token.Kind() == 'n' {
 			return nil
 		}
-		mistyped = field.TypeInvalid(at.path(), utilstrings.ShortenString(text, mostShown), "must be a quantity: write it like 500m, 1.5Gi or 1e3")
+		mistyped = field.TypeInvalid(p.path(at), utilstrings.ShortenString(text, mostShown), "must be a quantity: write it like 500m, 1.5Gi or 1e3")
 		return mistyped
 	})
 	return mistyped
