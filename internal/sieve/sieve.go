@@ -42,17 +42,6 @@ func (s *Sieve) Within(number protowire.Number, inner *Sieve) *Sieve {
 	return s
 }
 
-// of returns the sieve of a field.
-func (s *Sieve) of(number protowire.Number) *Sieve {
-	if inner, named := s.fields[number]; named {
-		return inner
-	}
-	if s.others {
-		return whole
-	}
-	return nil
-}
-
 // sift appends the kept fields of a message to out. It returns false for a message that it cannot
 // read: the decoder reports that.
 func (s *Sieve) sift(out, message []byte) ([]byte, bool) {
@@ -67,7 +56,11 @@ func (s *Sieve) sift(out, message []byte) ([]byte, bool) {
 		}
 		field := message[:header+size]
 		message = message[len(field):]
-		switch inner := s.of(number); {
+		inner, isNamed := s.fields[number]
+		if !isNamed && s.others {
+			inner = whole
+		}
+		switch {
 		case inner == nil:
 		case inner == whole || form != protowire.BytesType:
 			out = append(out, field...)
