@@ -17,6 +17,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -194,10 +195,7 @@ func (p *Protection) Released(claim *corev1.PersistentVolumeClaim, finalizer str
 
 // Waits reports once in a row why the scheduling gate of a pod stays.
 func (p *Protection) Waits(pod *corev1.Pod, why action.Reason) {
-	if last, _ := p.told.Get(pod.UID); last != why {
-		p.told.Add(pod.UID, why)
-		p.event(pod, action.Event{Warning: true, Reason: why.Code, Action: "Schedule", Note: why.Sentence})
-	}
+	p.Wait(pod, pod.UID, lws.Wait{Reason: why, Tell: &action.Event{Warning: true, Reason: why.Code, Action: "Schedule", Note: why.Sentence}})
 }
 
 func (p *Protection) tell(claim *corev1.PersistentVolumeClaim, event action.Event) {
