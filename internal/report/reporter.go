@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -173,11 +172,7 @@ func clipped(note string) string {
 		return note
 	}
 	const ellipsis = "…"
-	end := noteLimit - len(ellipsis)
-	for !utf8.RuneStart(note[end]) {
-		end--
-	}
-	return note[:end] + ellipsis
+	return strings.ToValidUTF8(note[:noteLimit-len(ellipsis)], "") + ellipsis
 }
 
 func reference(ref *identity.Ref) *corev1.ObjectReference {
