@@ -6,6 +6,7 @@ package kinds
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -117,10 +118,7 @@ func (k *Kind) follow(ctx context.Context, s *Starter, resource schema.GroupVers
 	now := &watching{resource: resource}
 	if resource.Resource != "" {
 		informer := s.informer(resource, k.Selector)
-		if err := k.Setup(informer); err != nil {
-			return err
-		}
-		if err := informer.SetWatchErrorHandlerWithContext(k.failed); err != nil {
+		if err := errors.Join(k.Setup(informer), informer.SetWatchErrorHandlerWithContext(k.failed)); err != nil {
 			return err
 		}
 		running, stop := context.WithCancel(ctx)
@@ -202,12 +200,10 @@ func (s *Starter) Run(ctx context.Context) error {
 		return nil
 	}
 	informer := metadatainformer.NewFilteredMetadataInformer(s.definitions, definitions, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-	if err := informer.SetTransform(nameOnly); err != nil {
-		return err
-	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: s.defined, UpdateFunc: func(_, is any) { s.defined(is) }, DeleteFunc: s.defined,
-	}); err != nil {
+	})
+	if err := errors.Join(err, informer.SetTransform(nameOnly)); err != nil {
 		return err
 	}
 	for _, k := range s.kinds {
@@ -236,13 +232,11 @@ func (s *Starter) defined(object any) {
 
 // nameOnly keeps the names of definitions alone.
 func nameOnly(object any) (any, error) {
-	d, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return object, nil
+	if d, ok := object.(*metav1.PartialObjectMetadata); ok {
+		kept := metav1.ObjectMeta{Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion, Generation: d.Generation}
+		*d = metav1.PartialObjectMetadata{ObjectMeta: kept}
 	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion, Generation: d.Generation,
-	}}, nil
+	return object, nil
 }
 
 // informer returns an informer of a resource in all namespaces.
