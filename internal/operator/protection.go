@@ -141,9 +141,8 @@ func (p *protection) setupHolds() error {
 
 // policies reports deleted policies, on the replica with the lease.
 func (p *protection) policies(reported *report.Policies) manager.Runnable {
-	read := pvccache.NewPolicies(p.mgr.GetAPIReader(), p.Alone, p.InitialHold)
 	check := func(ctx context.Context) {
-		if missing, err := read.Missing(ctx); ctx.Err() == nil {
+		if missing, err := pvccache.MissingPolicies(ctx, p.mgr.GetAPIReader(), p.Alone, p.InitialHold); ctx.Err() == nil {
 			reported.Missing(missing, err)
 		}
 	}

@@ -242,7 +242,7 @@ func TestDeletedPoliciesAreMissing(t *testing.T) {
 		{"before 1.36, the controller takes their place", standingPolicies{unknown: "Mutating"}, true, nil, false},
 		{"before 1.30", standingPolicies{unknown: "Validating"}, false, nil, true},
 	} {
-		got, err := NewPolicies(tt.api, tt.all, tt.all).Missing(t.Context())
+		got, err := MissingPolicies(t.Context(), tt.api, tt.all, tt.all)
 		for i := range tt.want {
 			tt.want[i] += ours
 		}
@@ -268,8 +268,8 @@ func TestTheExpectedPoliciesAreInstalled(t *testing.T) {
 			installed[found[1]+" "+found[2]] = true
 		}
 	}
-	p := NewPolicies(nil, true, true)
-	for kind, names := range map[string][]string{mutatingKind: p.mutating, validatingKind: append(p.validating, p.needing...)} {
+	validating, mutating, needing := policies(true, true)
+	for kind, names := range map[string][]string{mutatingKind: mutating, validatingKind: append(validating, needing...)} {
 		for _, name := range names {
 			sought[kind+" "+name+ours], sought[kind+"Binding "+name+ours] = true, true
 		}

@@ -179,7 +179,7 @@ func TestNewConfigurationReplacesTheFormerOne(t *testing.T) {
 	c.create(inMode("lax", "off"))
 	c.install(nil)
 	byDefault := c.protection()
-	missing, err := pvccache.NewPolicies(c, false, false).Missing(t.Context())
+	missing, err := pvccache.MissingPolicies(t.Context(), c, false, false)
 	expect.That(t, err == nil && len(missing) == 0, "the installed policies lack %q: %v", missing, err)
 	for _, namespace := range []string{"prod", "eager"} {
 		c.awaitFinalizers(namespace, pvc.BarrierFinalizer)
@@ -331,7 +331,7 @@ func TestTheControllerProtectsWithoutMutatingPolicies(t *testing.T) {
 	}
 	out := c.install(form)
 	expect.Must(t, !strings.Contains(out, "mutatingadmissionpolicy") && strings.Contains(out, "1.36"), "got:\n%s", out)
-	missing, err := pvccache.NewPolicies(c, true, false).Missing(t.Context())
+	missing, err := pvccache.MissingPolicies(t.Context(), c, true, false)
 	expect.That(t, err == nil && len(missing) == 0, "the installed policies lack %q: %v", missing, err)
 	const user = "system:serviceaccount:" + standaloneName + ":lockstep-controller-manager"
 	c.until("the API server applies the role of the operator", func() bool {
