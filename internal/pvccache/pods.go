@@ -2,6 +2,7 @@ package pvccache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -70,11 +71,8 @@ func NewPods(source cache.ListerWatcher, failed cache.WatchErrorHandlerWithConte
 	informer := cache.NewSharedIndexInformerWithOptions(source, &corev1.Pod{}, cache.SharedIndexInformerOptions{
 		Indexers: cache.Indexers{indexPVC: keysOfPVCs, indexUID: keyOfUID},
 	})
-	if err := informer.SetTransform(trimToUses); err != nil {
+	if err := errors.Join(informer.SetTransform(trimToUses), informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
 		panic(err) // it has not started
-	}
-	if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
-		panic(err)
 	}
 	return &Pods{informer}
 }

@@ -2,6 +2,7 @@ package pvccache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -29,7 +30,7 @@ var leaderWorkerSets = lwsv1.GroupVersion.WithKind(string(identity.KindLeaderWor
 // Workloads are informers of all kinds that may want PVCs. They find workloads by the names of
 // PVCs. Kinds that are not built in are watched while the API server serves them.
 type Workloads struct {
-	builtIn []*builtInKind
+	builtIn map[schema.GroupKind]cache.SharedIndexInformer
 	others  []*kinds.Kind
 	failed  cache.WatchErrorHandlerWithContext
 
@@ -71,16 +72,10 @@ var builtInKinds = []schema.GroupVersionKind{
 	batchv1.SchemeGroupVersion.WithKind("CronJob"),
 }
 
-// builtInKind is a kind that every API server serves.
-type builtInKind struct {
-	schema.GroupKind
-	informer cache.SharedIndexInformer
-}
-
 // NewWorkloads returns Workloads that watch once they and the starter run: the built-in kinds, LeaderWorkerSets, and
 // those given. started returns the size of a set's groups. Failed lists and watches are reported to failed.
 func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured []workloads.Kind, started workloads.GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
-	w := &Workloads{failed: failed}
+	w := &Workloads{failed: failed, builtIn: map[schema.GroupKind]cache.SharedIndexInformer{}}
 	apis := map[string]cache.Getter{appsv1.GroupName: kube.AppsV1().RESTClient(), batchv1.GroupName: kube.BatchV1().RESTClient()}
 	for _, k := range builtInKinds {
 		empty, err := scheme.Scheme.New(k)
@@ -88,13 +83,10 @@ func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured 
 			return nil, err
 		}
 		informer := cache.NewSharedIndexInformer(listWatch(kube, apis[k.Group], resourceOf(k)), empty, 0, cache.Indexers{})
-		if err := w.setup(informer, workloadOf(workloads.BuiltIn)); err != nil {
+		if err := errors.Join(w.setup(informer, workloadOf(workloads.BuiltIn)), informer.SetWatchErrorHandlerWithContext(failed)); err != nil {
 			return nil, err
 		}
-		if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
-			return nil, err
-		}
-		w.builtIn = append(w.builtIn, &builtInKind{k.GroupKind(), informer})
+		w.builtIn[k.GroupKind()] = informer
 	}
 	starter.Add(w.add(leaderWorkerSets, workloadOf(started.OfLeaderWorkerSet)))
 	for _, kind := range configured {
@@ -129,14 +121,8 @@ const indexKeys = "keys"
 
 // setup makes an informer find workloads by the PVCs that they want, and report their changes.
 func (w *Workloads) setup(informer cache.SharedIndexInformer, reduce cache.TransformFunc) error {
-	if err := informer.AddIndexers(cache.Indexers{indexKeys: keysOf}); err != nil {
-		return err
-	}
-	if err := informer.SetTransform(reduce); err != nil {
-		return err
-	}
 	_, err := informer.AddEventHandler(eventHandler(w.report))
-	return err
+	return errors.Join(err, informer.AddIndexers(cache.Indexers{indexKeys: keysOf}), informer.SetTransform(reduce))
 }
 
 func keysOf(object any) (keys []string, err error) {
@@ -179,8 +165,8 @@ func sameWant(was, is *workload) bool {
 
 // Run watches the built-in kinds until ctx ends.
 func (w *Workloads) Run(ctx context.Context) error {
-	for _, k := range w.builtIn {
-		go k.informer.RunWithContext(ctx)
+	for _, informer := range w.builtIn {
+		go informer.RunWithContext(ctx)
 	}
 	return nil
 }
@@ -191,8 +177,8 @@ const otherKindsWithin = 30 * time.Second
 
 // AwaitSync waits until the built-in kinds have been read once, and for a while for the others.
 func (w *Workloads) AwaitSync(ctx context.Context) error {
-	for _, k := range w.builtIn {
-		if !cache.WaitForCacheSync(ctx.Done(), k.informer.HasSynced) {
+	for k, informer := range w.builtIn {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			return fmt.Errorf("%s are not synced yet: %w", k, context.Cause(ctx))
 		}
 	}
@@ -207,8 +193,8 @@ func (w *Workloads) AwaitSync(ctx context.Context) error {
 // indexers returns the indexers of all kinds that are served.
 func (w *Workloads) indexers() map[schema.GroupKind]cache.Indexer {
 	all := map[schema.GroupKind]cache.Indexer{}
-	for _, k := range w.builtIn {
-		all[k.GroupKind] = k.informer.GetIndexer()
+	for k, informer := range w.builtIn {
+		all[k] = informer.GetIndexer()
 	}
 	for _, k := range w.others {
 		if informer := k.Watched(); informer != nil {
