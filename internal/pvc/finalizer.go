@@ -301,9 +301,13 @@ const maxNamed = 8
 func few(names []string) string {
 	names = slices.Clone(names)
 	slices.Sort(names)
-	names = slices.Compact(names)
-	if more := len(names) - maxNamed; more > 0 {
-		names = append(names[:maxNamed], fmt.Sprintf("+%d", more))
+	return first(slices.Compact(names), maxNamed)
+}
+
+// first joins at most so many names, and counts the others.
+func first(names []string, atMost int) string {
+	if more := len(names) - atMost; more > 0 {
+		names = append(slices.Clone(names[:atMost]), fmt.Sprintf("+%d", more))
 	}
 	return strings.Join(names, ", ")
 }

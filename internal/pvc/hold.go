@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -316,19 +315,11 @@ func namedHolders(holders []Holder) string {
 			}
 		}
 	}
-	for shown := min(len(all), maxNamed); shown > 0; shown-- {
-		text := strings.Join(all[:shown], ", ")
-		if more := len(all) - shown; more > 0 {
-			text += fmt.Sprintf(", +%d", more)
-		}
-		if len(text) < maxNames {
-			return text
-		}
+	shown := maxNamed
+	for len(first(all, shown)) >= maxNames {
+		shown--
 	}
-	if len(all) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("+%d", len(all))
+	return first(all, shown)
 }
 
 // digest differs for two sets of holders by their UIDs, whatever is shown of them.
