@@ -151,7 +151,7 @@ type removal struct {
 	// ofSets is set if the installation ran sets: leaders lose their gates.
 	ofSets bool
 	// ours is what goes from PVCs, namespaces and volumes.
-	ours pvc.Removal
+	ours pvc.Settings
 }
 
 func (c *cluster) removal(found []*unstructured.Unstructured, goes func(*unstructured.Unstructured) bool) *removal {

@@ -145,13 +145,13 @@ func TestWhichPodHolds(t *testing.T) {
 func TestRemoval(t *testing.T) {
 	const theirs = "example.com/theirs"
 	for name, tt := range map[string]struct {
-		removal     pvc.Removal
+		removal     pvc.Settings
 		terminating bool
 		stays       []string // of finalizers, annotations and labels
 	}{
-		"beside the built-in controller": {pvc.Removal{}, false, []string{p, theirs, theirs}},
-		"alone":                          {pvc.Removal{Alone: true}, false, []string{theirs, theirs}},
-		"terminating":                    {pvc.Removal{Alone: true}, true, []string{p, theirs, b, theirs, pvc.UsersAnnotation}},
+		"beside the built-in controller": {pvc.Settings{}, false, []string{p, theirs, theirs}},
+		"alone":                          {pvc.Settings{Alone: true}, false, []string{theirs, theirs}},
+		"terminating":                    {pvc.Settings{Alone: true}, true, []string{p, theirs, b, theirs, pvc.UsersAnnotation}},
 	} {
 		meta := metav1.ObjectMeta{Finalizers: []string{p, theirs, b}, Labels: map[string]string{pvc.ModeKey: "hold"}, Annotations: map[string]string{
 			pvc.HoldersAnnotation: "x", pvc.UsersAnnotation: "a=1", pvc.HoldAnnotation: "mine", pvc.ModeKey: "hold", theirs: "y",

@@ -1,6 +1,7 @@
 package pvc
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,12 +29,7 @@ const (
 
 var modes = []string{"off", "observe", "barrier", "hold", "strict"}
 
-func (m Mode) String() string {
-	if int(m) < len(modes) && m >= 0 {
-		return modes[m]
-	}
-	return "unknown"
-}
+func (m Mode) String() string { return modes[m] }
 
 // ParseMode reads a mode as users write it.
 func ParseMode(s string) (Mode, bool) {
@@ -73,3 +69,34 @@ func isEphemeral(pvc *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOfNoCopy(pvc)
 	return owner != nil && owner.Kind == string(identity.KindPod) && owner.APIVersion == "v1" && strings.HasPrefix(pvc.Name, owner.Name+"-")
 }
+
+// Strip removes what is ours from a PVC or a namespace in memory, and reports whether there was any. A terminating PVC
+// keeps its finalizers and its use record: only a live read of pods removes them.
+func (s Settings) Strip(object metav1.Object) bool {
+	isTerminating := object.GetDeletionTimestamp() != nil
+	goes := func(key, _ string) bool {
+		return strings.HasPrefix(key, Prefix) && (!isTerminating || key != UsersAnnotation)
+	}
+	size := func() int {
+		return len(object.GetAnnotations()) + len(object.GetLabels()) + len(object.GetFinalizers())
+	}
+	before := size()
+	maps.DeleteFunc(object.GetAnnotations(), goes)
+	maps.DeleteFunc(object.GetLabels(), goes)
+	if !isTerminating {
+		object.SetFinalizers(slices.DeleteFunc(slices.Clone(object.GetFinalizers()), s.isOurs))
+	}
+	return size() < before
+}
+
+func (s Settings) isOurs(finalizer string) bool {
+	return finalizer == BarrierFinalizer || (s.Alone && finalizer == PodsFinalizer)
+}
+
+// Relies reports whether a terminating PVC waits for a finalizer that only we remove.
+func (s Settings) Relies(pvc metav1.Object) bool {
+	return pvc.GetDeletionTimestamp() != nil && slices.ContainsFunc(pvc.GetFinalizers(), s.isOurs)
+}
+
+// IsOurGate reports whether a pod waits for us to be scheduled.
+func IsOurGate(name string) bool { return strings.HasPrefix(name, Prefix) }
