@@ -9,24 +9,22 @@ import (
 // Desire is what the workloads of one namespace want.
 type Desire struct {
 	Namespace string
-	wants     []Want
-	byUID     map[types.UID]int
-	// byKey are indexes of wants by Keys.
-	byKey map[string][]int
+	byUID     map[types.UID]*Want
+	// byKey are wants by Keys.
+	byKey map[string][]*Want
 }
 
 // NewDesire indexes the wants of a namespace. Those of other namespaces are left out.
 func NewDesire(namespace string, wants []Want) *Desire {
-	d := &Desire{Namespace: namespace, byUID: map[types.UID]int{}, byKey: map[string][]int{}}
+	d := &Desire{Namespace: namespace, byUID: map[types.UID]*Want{}, byKey: map[string][]*Want{}}
 	for _, want := range wants {
 		if want.Workload.Namespace != namespace || want.Workload.UID == "" {
 			continue
 		}
-		i := len(d.wants)
-		d.wants, d.byUID[want.Workload.UID] = append(d.wants, want), i
+		d.byUID[want.Workload.UID] = &want
 		for _, key := range want.Keys() {
-			if known := d.byKey[key]; len(known) == 0 || known[len(known)-1] != i {
-				d.byKey[key] = append(known, i)
+			if known := d.byKey[key]; len(known) == 0 || known[len(known)-1] != &want {
+				d.byKey[key] = append(known, &want)
 			}
 		}
 	}
@@ -62,11 +60,11 @@ func Prefixes(name string) (prefixes []string) {
 
 // Of are the workloads that want a PVC, in range or not.
 func (d *Desire) Of(name string) (all []Match) {
-	seen := map[int]bool{}
+	seen := map[*Want]bool{}
 	for _, key := range append(Prefixes(name), name) {
-		for _, i := range d.byKey[key] {
-			if !seen[i] {
-				seen[i], all = true, append(all, d.wants[i].matches(name)...)
+		for _, want := range d.byKey[key] {
+			if !seen[want] {
+				seen[want], all = true, append(all, want.matches(name)...)
 			}
 		}
 	}
@@ -74,12 +72,7 @@ func (d *Desire) Of(name string) (all []Match) {
 }
 
 // WithUID is the workload of a UID, or nil.
-func (d *Desire) WithUID(uid types.UID) *Want {
-	if i, ok := d.byUID[uid]; ok {
-		return &d.wants[i]
-	}
-	return nil
-}
+func (d *Desire) WithUID(uid types.UID) *Want { return d.byUID[uid] }
 
 // maxChain bounds the walk up a chain of controllers: a user may forge a ring.
 const maxChain = 8
