@@ -46,9 +46,9 @@ type View struct {
 type Verdict struct {
 	Step Step
 	// Write is the action of step Write, onto the version that was judged.
-	Write   action.Action
-	Users   []Use
-	Because action.Reason
+	Write action.Action
+	// Users are the pods that keep it.
+	Users []Use
 }
 
 // Decide judges one PVC by the caches.
@@ -61,10 +61,10 @@ func Decide(v View) Verdict {
 		return Verdict{} // other finalizers keep it
 	}
 	if users := v.Pods.Holding(v.Claim); len(users) > 0 {
-		return Verdict{Step: Keep, Users: users, Because: InUse(users)}
+		return Verdict{Step: Keep, Users: users}
 	}
 	if v.Settings.takes(v.Claim) == "" {
-		return Verdict{Step: AwaitPods, Because: action.Reason{Code: "AwaitingPodProtection", Sentence: "the built-in controller has not removed " + PodsFinalizer}}
+		return Verdict{Step: AwaitPods}
 	}
 	return Verdict{Step: Look}
 }

@@ -102,7 +102,7 @@ func TestReasonsNameEightUsers(t *testing.T) {
 	for _, name := range strings.Split("jihgfedcba", "") {
 		pods = append(pods, pod(name, []string{"data"}))
 	}
-	got := pvc.Decide(pvc.View{Claim: claim("data", dying), Pods: index(pods...)}).Because
+	got := pvc.InUse(pvc.Decide(pvc.View{Claim: claim("data", dying), Pods: index(pods...)}).Users)
 	expect.That(t, got.Code == "InUse" && strings.HasSuffix(got.Sentence, "pod g on node n1, pod h on node n1, +2"),
 		"got %+v", got)
 }

@@ -95,7 +95,8 @@ func (v HoldView) takesAway(d HoldVerdict) bool {
 }
 
 func (v HoldView) judge() HoldVerdict {
-	d := HoldVerdict{State: Free, Annotations: v.without()}
+	without := removal(v.Claim.Annotations, HoldersAnnotation, ObservedAnnotation, DigestAnnotation, VerifiedAnnotation)
+	d := HoldVerdict{State: Free, Annotations: without}
 	d.Holders, d.Idle = v.World.Holders(v.Claim)
 	switch {
 	case v.Claim.DeletionTimestamp != nil:
@@ -251,11 +252,6 @@ func (v HoldView) inTheirPlace() *action.Reason {
 		return &action.Reason{Code: "OwnerGone", Sentence: OwnersOf(v.Claim) + ", which owned it, is gone or waits for it, and nothing holds it any more"}
 	}
 	return nil
-}
-
-// without removes every annotation of a hold that is there.
-func (v HoldView) without() map[string]string {
-	return removal(v.Claim.Annotations, HoldersAnnotation, ObservedAnnotation, DigestAnnotation, VerifiedAnnotation)
 }
 
 // removal removes those of some annotations that are there.

@@ -105,9 +105,9 @@ func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 	}
 	switch verdict.Step {
 	case pvc.Write:
-		p.will(verdict.Write)
+		p.do[keyOf(verdict.Write)] = verdict.Write
 	case pvc.Keep:
-		p.postponed(claim, verdict)
+		p.postponed(claim, verdict.Users)
 	case pvc.AwaitPods:
 		p.Report.Held(claim, report.HeldByOther)
 	case pvc.Look:
@@ -117,9 +117,6 @@ func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 		p.leave(claim)
 	}
 }
-
-// will adds the write of one PVC.
-func (p *pass) will(a action.Action) { p.do[keyOf(a)] = a }
 
 func (p *pass) verdict(claim *corev1.PersistentVolumeClaim) (pvc.Verdict, pvc.Mode) {
 	mode := p.Settings.ModeOf(claim, p.labels)
@@ -158,12 +155,12 @@ func (p *pass) leave(claim *corev1.PersistentVolumeClaim) {
 }
 
 // postponed reports that a PVC stays because pods use it.
-func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, verdict pvc.Verdict) {
+func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, users []pvc.Use) {
 	if slices.Contains(claim.Finalizers, pvc.PodsFinalizer) {
-		p.Report.Postponed(claim, verdict.Because)
+		p.Report.Postponed(claim, pvc.InUse(users))
 		return
 	}
-	p.Report.Slipped(claim, pvc.Named(verdict.Users))
+	p.Report.Slipped(claim, pvc.Named(users))
 }
 
 // judgeLive reads pods live, once for all PVCs that need it.
@@ -180,10 +177,10 @@ func (p *pass) judgeLive(ctx context.Context) {
 		p.keep(ctx, k)
 	}
 	for _, r := range releases {
-		p.will(r)
+		p.do[keyOf(r)] = r
 	}
 	for _, r := range live.Forget() {
-		p.will(r)
+		p.do[keyOf(r)] = r
 	}
 }
 
@@ -196,7 +193,7 @@ func (p *pass) keep(ctx context.Context, k pvc.Kept) {
 		p.Report.Held(claim, report.HeldUnread)
 		p.fail(ctx, k.Err, key)
 	case len(k.Users) > 0:
-		p.postponed(claim, pvc.Verdict{Users: k.Users, Because: pvc.InUse(k.Users)})
+		p.postponed(claim, k.Users)
 		if slices.ContainsFunc(k.Users, func(u pvc.Use) bool { return !p.Pods.Has(p.namespace, u.Pod.UID) }) {
 			p.queue.AddAfter(key, lookAgain)
 		}
