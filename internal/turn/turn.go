@@ -5,11 +5,29 @@
 package turn
 
 import (
+	"time"
+
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 type request = reconcile.Request
+
+const (
+	retrySoonest = 5 * time.Millisecond
+	// RetryAtMost bounds how long an error that is over may go on to cost: a pod may wait, or a PVC be unheld.
+	RetryAtMost = 30 * time.Second
+)
+
+// Options are those of a controller that serves namespaces in turn. A reconcile whose errors go on is retried ever more
+// slowly, and delays no other. warms lets a replica that does not lead follow all events, so that it can take over at once.
+func Options(workers int, warms bool) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers, EnableWarmup: &warms, NewQueue: NewQueue,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[request](retrySoonest, RetryAtMost),
+	}
+}
 
 // NewQueue returns the queue of a controller. It is meant for NewQueue of its options.
 func NewQueue(controller string, limiter workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {

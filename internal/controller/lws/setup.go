@@ -20,12 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	runtimereconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -56,10 +54,6 @@ const (
 
 	// failuresPerSecond and failuresAtOnce bound how fast failed groups of a namespace are recreated.
 	failuresPerSecond, failuresAtOnce = 10, 50
-
-	retrySoonest = 5 * time.Millisecond
-	// retryAtMost bounds how long an error that is over may go on to cost.
-	retryAtMost = 30 * time.Second
 )
 
 // ClientOptions returns the options for the manager's client: a read waits until the cache shows
@@ -151,20 +145,11 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 	observer.PodGroups = gangcache.Watch(starter, gang.NativePodGroupKind, podGroup, turned)
 }
 
-// options fill the caches of a replica that does not lead, so that it can take over at once. A
-// reconcile whose errors go on is retried ever more slowly, and delays no other.
-func options(workers int) controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: workers, EnableWarmup: new(true), NewQueue: turn.NewQueue,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoonest, retryAtMost),
-	}
-}
-
 func setupSets(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
 	pace := newPace(loop.Now)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		WithOptions(options(setWorkers)).
+		WithOptions(turn.Options(setWorkers, true)).
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, desire, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, statusChanged, reread)).
 		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, statefulSetProgress, gather)).
@@ -187,7 +172,7 @@ func setupSets(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
 func setupGroups(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
-		WithOptions(options(groupWorkers)).
+		WithOptions(turn.Options(groupWorkers, true)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(loop.Observer), workersChanged, 0)).
 		Watches(&appsv1.Deployment{}, watch(groupsOf(loop.Observer, labelledSet), deploymentChanged, 0)).
@@ -216,7 +201,7 @@ func setupLogs(mgr ctrl.Manager, loop *reconcile.Loop, lines int64) error {
 	failed := predicate.NewPredicateFuncs(func(object client.Object) bool { return decision(object) != "" })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("crashlog").
-		WithOptions(options(logWorkers)).
+		WithOptions(turn.Options(logWorkers, true)).
 		Watches(&corev1.Pod{}, watch(byOwnName, decided, 0), builder.WithPredicates(failed)).
 		Complete(runtimereconcile.Func(loop.Logs))
 }

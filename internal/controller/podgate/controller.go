@@ -22,8 +22,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"lockstep.dev/lockstep/internal/action"
@@ -41,9 +39,6 @@ const (
 	lookAgain = 20 * time.Millisecond
 	// waitAtMost is how long a pod waits before its PVCs are read again.
 	waitAtMost = 30 * time.Second
-	// firstRetry and lastRetry bound the back-off: the pod is not scheduled before.
-	firstRetry = 5 * time.Millisecond
-	lastRetry  = 30 * time.Second
 )
 
 // Reconciler removes gates.
@@ -61,10 +56,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("strict").
 		WatchesRawSource(source.Func(r.follow)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers, NewQueue: turn.NewQueue,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		}).
+		WithOptions(turn.Options(workers, false)).
 		Complete(r)
 }
 

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"lockstep.dev/lockstep/internal/action"
@@ -185,10 +184,6 @@ const (
 	// lookAgain is how soon a PVC that changed since the read is read again, unless an event
 	// comes first.
 	lookAgain = 100 * time.Millisecond
-	// firstRetry and lastRetry bound the pause after an error: one that is over must not leave
-	// a PVC unheld, or held, for long.
-	firstRetry = 5 * time.Millisecond
-	lastRetry  = 30 * time.Second
 )
 
 // Options are what the controllers of holds work with.
@@ -201,8 +196,6 @@ type Options struct {
 	Now        func() time.Time
 }
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-
 // Setup adds the controller of holds to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	p := &pass{Options: o, elected: mgr.Elected()}
@@ -210,11 +203,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err := pvccache.Follow(context.Background(), o.Holds.Caches, &corev1.PersistentVolumeClaim{}, p.went); err != nil {
 		return fmt.Errorf("follow deleted PVCs: %w", err)
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("hold").WithOptions(options()).WatchesRawSource(source.Func(p.follow)).Complete(p)
+	return ctrl.NewControllerManagedBy(mgr).Named("hold").WithOptions(turn.Options(workers, true)).WatchesRawSource(source.Func(p.follow)).Complete(p)
 }
 
 // follow adds PVCs to the queue, and namespaces, which have no name beside that of a namespace.
-func (p *pass) follow(ctx context.Context, q queue) error {
+func (p *pass) follow(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	if err := p.Holds.AwaitSync(ctx); err != nil {
 		return err
 	}
@@ -239,14 +232,6 @@ func (p *pass) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, er
 		return p.reconcileNamespace(ctx, req.Namespace)
 	}
 	return p.reconcilePVC(ctx, req.NamespacedName)
-}
-
-// options let a replica without the lease follow all events, so that it can take over at once.
-func options() controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: workers, EnableWarmup: new(true), NewQueue: turn.NewQueue,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
-	}
 }
 
 // ends reports that the release of a namespace is used: its deletion begins.
