@@ -100,20 +100,10 @@ type sifting struct {
 	sieves map[string]*Sieve
 }
 
-// siftingOf returns a serializer that sifts objects of a kind, and lists of it.
-func siftingOf(serializer runtime.Serializer, kind schema.GroupVersionKind, objects *Sieve) sifting {
-	list := kind
-	list.Kind += "List"
-	return sifting{serializer, map[string]*Sieve{
-		beginningOf(kind): objects,
-		beginningOf(list): Only(1).Within(2, objects),
-	}}
-}
-
-// beginningOf returns the bytes that an object of a kind begins with: a magic number, and the
+// beginningOf returns the bytes that an object of a core kind begins with: a magic number, and the
 // first field of the envelope.
-func beginningOf(kind schema.GroupVersionKind) string {
-	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}}
+func beginningOf(kind string) string {
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}}
 	typed, err := envelope.TypeMeta.Marshal()
 	if err != nil {
 		panic(err) // two strings can be encoded
@@ -139,8 +129,7 @@ func (s sifting) sift(data []byte) ([]byte, bool) {
 		if len(data) < len(beginning) || string(data[:len(beginning)]) != beginning {
 			continue
 		}
-		envelope := Only().Within(rawField, objects)
-		envelope.others = true
+		envelope := &Sieve{fields: map[protowire.Number]*Sieve{rawField: objects}, others: true}
 		begins := len(beginning) - 1 // before the tag of the object
 		return envelope.sift(append(make([]byte, 0, len(data)), data[:begins]...), data[begins:])
 	}
@@ -162,9 +151,10 @@ type codecs struct {
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.
 func (c codecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	types := slices.Clone(c.NegotiatedSerializer.SupportedMediaTypes())
+	sieves := map[string]*Sieve{beginningOf("Pod"): c.pods, beginningOf("PodList"): Only(1).Within(2, c.pods)}
 	for i := range types {
 		if types[i].MediaType == runtime.ContentTypeProtobuf {
-			types[i].Serializer = siftingOf(types[i].Serializer, corev1.SchemeGroupVersion.WithKind("Pod"), c.pods)
+			types[i].Serializer = sifting{types[i].Serializer, sieves}
 		}
 	}
 	return types
