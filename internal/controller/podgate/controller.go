@@ -101,9 +101,7 @@ func (r *Reconciler) view(ctx context.Context, pod *corev1.Pod) (pvc.GateView, e
 		if err != nil {
 			return view, err
 		}
-		if claim != nil {
-			view.Live[name] = claim
-		}
+		view.Live[name] = claim
 	}
 	namespace, err := pvccache.NamespaceOf(ctx, r.Live, pod.Namespace)
 	if err != nil {
