@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,9 +37,11 @@ type pass struct {
 	// labels are those of the namespace, as the cache shows them, or read live.
 	labels map[string]string
 	live   bool
-	unread error
-	pods   *pvc.Index
-	claims map[types.NamespacedName]*corev1.PersistentVolumeClaim
+	// readNamespace reads the labels of the namespace live, once. The PVCs of the pass were seen
+	// before: those that still exist belong to this incarnation of the namespace.
+	readNamespace func() error
+	pods          *pvc.Index
+	claims        map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	// look are PVCs that only a live read of pods can judge.
 	look []*corev1.PersistentVolumeClaim
 	do   map[types.NamespacedName]action.Action
@@ -52,6 +55,13 @@ func (c *Controller) judge(ctx context.Context, keys []types.NamespacedName) *pa
 		Controller: c, namespace: keys[0].Namespace, keys: keys, again: map[types.NamespacedName]bool{},
 		claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, do: map[types.NamespacedName]action.Action{},
 	}
+	p.readNamespace = sync.OnceValue(func() error {
+		namespace, err := pvccache.NamespaceOf(ctx, p.Live, p.namespace)
+		if err == nil {
+			p.labels, p.live = namespace.Labels, true
+		}
+		return err
+	})
 	if err := p.read(ctx); err != nil {
 		p.fail(ctx, err, keys...)
 		return p
@@ -93,7 +103,7 @@ func (p *pass) read(ctx context.Context) error {
 func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
 	verdict, mode := p.verdict(claim)
 	if verdict.Step == pvc.NeedsLive {
-		if err := p.readNamespace(ctx); err != nil {
+		if err := p.readNamespace(); err != nil {
 			p.fail(ctx, err, client.ObjectKeyFromObject(claim))
 			return
 		}
@@ -121,21 +131,6 @@ func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 func (p *pass) verdict(claim *corev1.PersistentVolumeClaim) (pvc.Verdict, pvc.Mode) {
 	mode := p.Settings.ModeOf(claim, p.labels)
 	return pvc.Decide(pvc.View{Claim: claim, Pods: p.pods, Mode: mode, Settings: p.Settings, NamespaceLive: p.live}), mode
-}
-
-// readNamespace reads the labels of the namespace live, once. The PVCs of the pass were seen
-// before: those that still exist belong to this incarnation of the namespace.
-func (p *pass) readNamespace(ctx context.Context) error {
-	if p.live || p.unread != nil {
-		return p.unread
-	}
-	namespace, err := pvccache.NamespaceOf(ctx, p.Live, p.namespace)
-	if err != nil {
-		p.unread = err
-		return err
-	}
-	p.labels, p.live = namespace.Labels, true
-	return nil
 }
 
 // isMarked reports whether a PVC has the barrier or a use record.
