@@ -105,7 +105,7 @@ func (w World) Holders(pvc *corev1.PersistentVolumeClaim) (holders, idle []Holde
 		return sorted(holders), nil
 	}
 	for _, match := range w.Desire.Of(pvc.Name) {
-		chain := append([]*workloads.Want{match.Want}, w.Desire.Above(match.Want.Controller, w.Links)...)
+		chain := append([]*workloads.Want{match.Want}, w.Desire.Above(match.Want.Controller.UID, w.Links)...)
 		top, ending := workloads.Top(chain)
 		if ending {
 			continue // a workload that is being deleted wants nothing
@@ -178,7 +178,7 @@ func (w World) workloadHolder(m workloads.Match, top *workloads.Want) Holder {
 	return Holder{
 		Object: top.Workload, Name: string(top.Workload.Kind) + "/" + top.Workload.Name, UID: top.Workload.UID,
 		Reason: DesiredState, Proof: proof, Phase: m.Idle, Released: top.Released, match: m, discards: m.Discarded(),
-		since: top.Since, above: w.Desire.Above(top.Controller, w.Links),
+		since: top.Since, above: w.Desire.Above(top.Controller.UID, w.Links),
 	}
 }
 

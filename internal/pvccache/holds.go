@@ -116,7 +116,7 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
 	}
 	want := func(found *workload) {
 		if found != nil && !seen[found.UID] {
-			seen[found.UID], wants, above = true, append(wants, found.want), append(above, found.owner)
+			seen[found.UID], wants, above = true, append(wants, found.want), append(above, found.want.Controller)
 		}
 	}
 	h.Pods.using(claim.Namespace, []string{claim.Name}, nil, func(pod *corev1.Pod) {

@@ -41,8 +41,7 @@ type Workloads struct {
 // An object that wants none is kept as a link of chains.
 type workload struct {
 	metav1.ObjectMeta
-	want  workloads.Want
-	owner identity.Ref
+	want workloads.Want
 }
 
 // workloadOf returns a transform that reduces objects to workloads. A workload stays as it is.
@@ -52,13 +51,9 @@ func workloadOf(wants func(object any) workloads.Want) func(any) (any, error) {
 		if _, kept := object.(*workload); kept || !ok {
 			return object, nil
 		}
-		w := &workload{want: wants(object), ObjectMeta: metav1.ObjectMeta{
+		return &workload{want: wants(object), ObjectMeta: metav1.ObjectMeta{
 			Namespace: source.GetNamespace(), Name: source.GetName(), UID: source.GetUID(), ResourceVersion: source.GetResourceVersion(),
-		}}
-		if owner := metav1.GetControllerOfNoCopy(source); owner != nil {
-			w.owner = identity.OwnerRef(source.GetNamespace(), *owner)
-		}
-		return w, nil
+		}}, nil
 	}
 }
 
@@ -156,11 +151,11 @@ func (w *Workloads) report(was, is *workload) {
 	}
 }
 
-// sameWant reports whether a workload wants the same PVCs as before, and has the same owner.
+// sameWant reports whether a workload wants the same PVCs as before, and has the same controller.
 func sameWant(was, is *workload) bool {
 	a, b := was.want, is.want
 	a.Workload.ResourceVersion, b.Workload.ResourceVersion = "", ""
-	return was.owner == is.owner && reflect.DeepEqual(a, b)
+	return reflect.DeepEqual(a, b)
 }
 
 // Run watches the built-in kinds until ctx ends.

@@ -101,7 +101,7 @@ func ofStatefulSet(set *appsv1.StatefulSet) Want {
 func ofReplicaSet(r *appsv1.ReplicaSet) Want {
 	w := named("ReplicaSet", "apps/v1", r, r.Spec.Template.Spec.Volumes, "scale it to zero, or delete it")
 	w.idleAt(replicas(r.Spec.Replicas))
-	if w.Idle != "" && w.Controller != "" {
+	if w.Idle != "" && w.Controller.UID != "" {
 		w.Named = nil
 	}
 	return w

@@ -82,7 +82,7 @@ const maxChain = 8
 func (d *Desire) Above(controller types.UID, links map[types.UID]types.UID) (chain []*Want) {
 	for range maxChain {
 		if want := d.WithUID(controller); want != nil {
-			chain, controller = append(chain, want), want.Controller
+			chain, controller = append(chain, want), want.Controller.UID
 			continue
 		}
 		controller = links[controller]

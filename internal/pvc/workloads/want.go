@@ -11,7 +11,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -19,8 +18,8 @@ import (
 // Want is the PVCs that the spec of one workload names, whether its pods exist or not.
 type Want struct {
 	Workload identity.Ref
-	// Controller is the UID of its controller, or empty.
-	Controller types.UID
+	// Controller is its controller, or zero.
+	Controller identity.Ref
 	// Ending reports that the workload is being deleted: it wants nothing any more.
 	Ending bool
 	// Foreground reports that it also waits until everything that it owns is gone.
@@ -57,7 +56,7 @@ func newWant(kind identity.Kind, apiVersion string, workload metav1.Object) Want
 	w.Foreground = w.Ending && slices.Contains(workload.GetFinalizers(), metav1.FinalizerDeleteDependents)
 	w.Workload.APIVersion = apiVersion
 	if owner := metav1.GetControllerOfNoCopy(workload); owner != nil {
-		w.Controller = owner.UID
+		w.Controller = identity.OwnerRef(workload.GetNamespace(), *owner)
 	}
 	return w
 }
