@@ -6,8 +6,6 @@ package workloads
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,18 +98,15 @@ func (w *Want) matches(name string) (all []Match) {
 
 // numbers are the numbers that a name of the series ends in. "007" is not 7.
 func (s Series) numbers(name string) (numbers []int, ok bool) {
-	rest, ok := strings.CutPrefix(name, s.Prefix+"-")
-	if !ok || strings.Count(rest, "-")+1 != len(s.Spans) {
-		return nil, false
-	}
-	for _, text := range strings.Split(rest, "-") {
-		n, err := strconv.ParseUint(text, 10, 31)
-		if err != nil || strconv.FormatUint(n, 10) != text {
+	for range s.Spans {
+		parent, n := identity.ParentAndOrdinal(name)
+		if identity.LeaderName(parent, n) != name {
 			return nil, false
 		}
-		numbers = append(numbers, int(n))
+		name, numbers = parent, append(numbers, n)
 	}
-	return numbers, true
+	slices.Reverse(numbers)
+	return numbers, name == s.Prefix
 }
 
 func (s Series) inRange(numbers []int) bool {
