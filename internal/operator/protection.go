@@ -71,8 +71,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 		Settings: p.Settings, Caches: caches, Live: pvccache.PodLister{Reader: mgr.GetAPIReader(), Pods: pods}, Pods: p.pods,
 		Actor: p.actor, Recorder: mgr.GetEventRecorder(Protection), Log: log,
 	})
-	policies := report.NewPolicies(log)
-	register(report.HoldMetrics(), finalizers.Report.Metrics(), policies.Metrics())
+	register(report.HoldMetrics(), finalizers.Report.Metrics())
 	if err := p.setupCaches(); err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 	gates := &podgate.Reconciler{
 		Settings: p.Settings, Pods: p.pods, Live: mgr.GetAPIReader(), Actor: p.actor, Report: finalizers.Report,
 	}
-	return errors.Join(mgr.Add(finalizers), p.setupHolds(), gates.Setup(mgr), mgr.Add(p.policies(policies)))
+	return errors.Join(mgr.Add(finalizers), p.setupHolds(), gates.Setup(mgr), mgr.Add(p.policies(&report.Policies{Log: log})))
 }
 
 // warnOfIgnored reports configured fields that this version accepts and ignores.

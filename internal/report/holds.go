@@ -22,9 +22,9 @@ var (
 		"Release tokens on PersistentVolumeClaims and namespaces, by outcome (granted, used, expired).", "outcome")
 )
 
-// HoldMetrics returns the metrics of Holds.
+// HoldMetrics returns the metrics of Holds, and that of Policies.
 func HoldMetrics() []prometheus.Collector {
-	return []prometheus.Collector{claimStates, claimsInUse, tokens}
+	return []prometheus.Collector{claimStates, claimsInUse, tokens, policiesMissing}
 }
 
 // Holds reports on PVCs and their holders. It is safe for concurrent use.

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -45,7 +44,7 @@ func all() []prometheus.Collector {
 	HandshakeFailed("webhooks")
 	p, _ := newProtection()
 	ForeignWebhooks("c", []string{"w"})
-	return slices.Concat(s.Metrics(), p.Metrics(), HoldMetrics(), NewPolicies(logr.Discard()).Metrics(), WatchMetrics(), ServerMetrics(),
+	return slices.Concat(s.Metrics(), p.Metrics(), HoldMetrics(), WatchMetrics(), ServerMetrics(),
 		BuildMetrics("v", "c", "g"), CertificateMetrics(func() (time.Time, error) { return time.Unix(1, 0), nil }))
 }
 
@@ -257,7 +256,7 @@ func TestUsesOfReleases(t *testing.T) {
 func TestMissingPoliciesAreLoggedOnceAndCounted(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-	policies := NewPolicies(log)
+	policies := &Policies{Log: log}
 	for step, tt := range []struct {
 		do    func()
 		says  string
@@ -274,7 +273,7 @@ func TestMissingPoliciesAreLoggedOnceAndCounted(t *testing.T) {
 		lines = nil
 		tt.do()
 		said, value := strings.Join(lines, "\n"), 0.0
-		for _, v := range fakeapi.Metrics(t, policies.metric) {
+		for _, v := range fakeapi.Metrics(t, policiesMissing) {
 			value += v
 		}
 		if (said == "") != (tt.says == "") || !strings.Contains(strings.ToLower(said), strings.ToLower(tt.says)) || value != tt.value {
