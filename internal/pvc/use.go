@@ -62,19 +62,18 @@ func (x *Index) See(pod *corev1.Pod) {
 		switch {
 		case volume.PersistentVolumeClaim != nil:
 			use.Path = fmt.Sprintf("spec.volumes[%s].persistentVolumeClaim.claimName", volume.Name)
-			x.add(volume.PersistentVolumeClaim.ClaimName, use)
 		case volume.Ephemeral != nil:
 			use.Path, use.ephemeral = fmt.Sprintf("spec.volumes[%s].ephemeral", volume.Name), true
-			x.add(pod.Name+"-"+volume.Name, use)
 		case volume.VolumeSource == corev1.VolumeSource{}:
 			// A volume source of a newer API may be a PVC.
 			use.Path = fmt.Sprintf("spec.volumes[%s], of a kind unknown here", volume.Name)
 			x.opaque = append(x.opaque, use)
 		}
+		if name := ClaimOf(pod, volume); name != "" {
+			x.byClaim[name] = append(x.byClaim[name], use)
+		}
 	}
 }
-
-func (x *Index) add(pvc string, use Use) { x.byClaim[pvc] = append(x.byClaim[pvc], use) }
 
 // Uses are all uses of a PVC, of unbound pods as well. Volumes of an unknown kind count only if the pod is bound.
 func (x *Index) Uses(pvc *corev1.PersistentVolumeClaim) []Use {
