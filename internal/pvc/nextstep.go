@@ -43,8 +43,9 @@ func (c Case) actions(holders []Explained) (all []Suggestion) {
 			add(Suggestion{Do: "ask the owner of finalizer " + f.Key}, "Finalizer/"+f.Key)
 		}
 	}
-	if key := c.due(); key != "" && !held && c.blind() == "" {
-		add(c.overdue(key), "Finalizer/"+key)
+	due := Settings{Alone: true}.takes(c.Claim) // whatever component removes it
+	if due != "" && !held && c.blind() == "" {
+		add(c.overdue(due), "Finalizer/"+due)
 	}
 	return all
 }
@@ -150,16 +151,6 @@ func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-}
-
-// due is the finalizer of a terminating PVC that is removed next, or empty: the barrier waits for the one for pods.
-func (c Case) due() string {
-	for _, key := range []string{PodsFinalizer, BarrierFinalizer} {
-		if c.terminating() && slices.Contains(c.Claim.Finalizers, key) {
-			return key
-		}
-	}
-	return ""
 }
 
 // overdue is the step for a finalizer that nothing holds.
