@@ -82,21 +82,15 @@ func (a *Actor) ForReconcile() *Actor {
 	return &once
 }
 
-// Done is what the API server answered.
-type Done struct {
-	// ResourceVersion is the version after annotations were written.
-	ResourceVersion string
-}
-
-// Do carries out one action. The error is ErrStale when a precondition did not hold, ErrGone when
-// there was nothing to delete or to change, and the API server's own otherwise.
-func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err error) {
+// Do carries out one action, and returns the version after annotations were written. The error is ErrStale when a
+// precondition did not hold, ErrGone when there was nothing to delete or to change, and the API server's own otherwise.
+func (a *Actor) Do(ctx context.Context, what action.Action) (version string, err error) {
 	relied := what.About().Relies
 	if _, isApply := what.(action.Apply); !isApply && len(relied) > 0 { // an apply reads the object to write as well
 		err = a.standing(ctx, relied)
 	}
 	if err != nil {
-		return done, err
+		return version, err
 	}
 	switch what := what.(type) {
 	case action.Create:
@@ -126,7 +120,7 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err erro
 	default:
 		err = fmt.Errorf("no such action: %T", what)
 	}
-	return done, err
+	return version, err
 }
 
 // remove deletes what was judged. No read waits for the cache to show it: a cache that hides the object, or that saw

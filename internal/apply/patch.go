@@ -77,10 +77,10 @@ func listed[T any](items []T) []T {
 }
 
 // annotate merges annotations into the version that was judged.
-func (a *Actor) annotate(ctx context.Context, what action.Annotate) (Done, error) {
+func (a *Actor) annotate(ctx context.Context, what action.Annotate) (version string, err error) {
 	object := metadataOf(what.Object)
-	err := a.merge(ctx, object, what.Object, fields{"annotations": withNulls(what.Annotations)}, nil, client.DisableReadYourWritesConsistency)
-	return Done{ResourceVersion: object.ResourceVersion}, quiet(err)
+	err = a.merge(ctx, object, what.Object, fields{"annotations": withNulls(what.Annotations)}, nil, client.DisableReadYourWritesConsistency)
+	return object.ResourceVersion, quiet(err)
 }
 
 // relabel merges labels into the version of a revision that was judged. An apply could remove only labels that it owns.

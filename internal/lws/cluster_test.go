@@ -111,13 +111,13 @@ type mustWrite struct {
 	reconcile.Writer
 }
 
-func (w mustWrite) Do(ctx context.Context, a action.Action) (apply.Done, error) {
-	done, err := w.Writer.Do(ctx, a)
+func (w mustWrite) Do(ctx context.Context, a action.Action) (string, error) {
+	version, err := w.Writer.Do(ctx, a)
 	if err != nil {
 		w.t.Helper()
 		w.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
 	}
-	return done, err
+	return version, err
 }
 
 // tieLeader ties the new leaders of a set that asks for gangs to Volcano, as the pod webhook

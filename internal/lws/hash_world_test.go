@@ -93,12 +93,12 @@ func (w *hashWorld) round() {
 // mayBeStale is a writer that may find the cluster changed since the read.
 type mayBeStale struct{ mustWrite }
 
-func (w mayBeStale) Do(ctx context.Context, a action.Action) (apply.Done, error) {
-	done, err := w.Writer.Do(ctx, a)
+func (w mayBeStale) Do(ctx context.Context, a action.Action) (string, error) {
+	version, err := w.Writer.Do(ctx, a)
 	if err != nil && !errors.Is(err, apply.ErrStale) && !errors.Is(err, apply.ErrGone) {
 		w.t.Fatalf("%s %s: %v", a.About().Verb, a.Target(), err)
 	}
-	return done, err
+	return version, err
 }
 
 func (w *hashWorld) reconcileSet() {

@@ -18,7 +18,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
@@ -157,14 +156,14 @@ type process struct {
 	ended bool
 }
 
-func (p *process) Do(ctx context.Context, a action.Action) (done apply.Done, err error) {
+func (p *process) Do(ctx context.Context, a action.Action) (version string, err error) {
 	switch {
 	case p.ended:
-		return done, context.Canceled
+		return "", context.Canceled
 	case p.faults:
-		return done, p.writeFaultily(ctx, a)
+		return "", p.writeFaultily(ctx, a)
 	}
-	return done, p.write(ctx, a)
+	return "", p.write(ctx, a)
 }
 
 func (p *process) writeFaultily(ctx context.Context, a action.Action) error {

@@ -38,7 +38,7 @@ const (
 
 // Writer writes the actions of a plan. An error says what the API server refused, as those of apply.Actor do.
 type Writer interface {
-	Do(context.Context, action.Action) (apply.Done, error)
+	Do(context.Context, action.Action) (version string, err error)
 }
 
 // Loop reconciles sets and groups. It is safe for concurrent use.

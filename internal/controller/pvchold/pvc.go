@@ -96,7 +96,7 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, actions []acti
 			d.Object.ResourceVersion = version
 			a = d
 		}
-		done, err := p.Actor.Do(ctx, a)
+		written, err := p.Actor.Do(ctx, a)
 		if errors.Is(err, apply.ErrGone) {
 			return err
 		}
@@ -104,7 +104,7 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, actions []acti
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", a.About().Verb, a.Target(), err)
 		}
-		version = done.ResourceVersion
+		version = written
 	}
 	return nil
 }
