@@ -8,27 +8,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // Carry is the writes for a verdict on a PVC and for one on its release token, in order: the
 // first onto the version that was judged.
 func Carry(pvc *corev1.PersistentVolumeClaim, d HoldVerdict, token TokenVerdict) (actions []action.Action) {
-	annotations := map[string]string{}
-	maps.Copy(annotations, d.Annotations)
-	maps.Copy(annotations, token.Annotations)
-	if len(annotations) > 0 {
-		a := action.Annotate{Object: refOf(pvc), Annotations: annotations, Because: d.Because}
-		if len(d.Annotations) == 0 {
-			a.Because = token.Because()
-		}
-		a.Tell.Done = append(tellHold(pvc, d), TellToken(token)...)
-		actions = append(actions, a)
+	because := d.Because
+	if len(d.Annotations) == 0 {
+		because = token.Because()
 	}
+	actions = annotate(refOf(pvc), because, append(tellHold(pvc, d), tellToken(token)...), d.Annotations, token.Annotations)
 	if d.Delete != nil {
 		deleted := action.Event{Reason: d.Delete.Code, Action: "Delete", Note: "deleted: " + d.Delete.Sentence}
 		actions = append(actions, action.Delete{Object: refOf(pvc), Because: *d.Delete, Tell: action.Telling{Done: []action.Event{deleted}}})
 	}
 	return actions
+}
+
+// CarryCount is the same for a namespace: how many of its PVCs are held, and its release token.
+func CarryCount(namespace metav1.Object, pvcs []corev1.PersistentVolumeClaim, token TokenVerdict) []action.Action {
+	because := action.Reason{Code: "HeldClaims", Sentence: "the number of held PVCs or the release of the namespace changed"}
+	return annotate(identity.RefOf(identity.KindNamespace, namespace), because, tellToken(token), CountHeld(namespace, pvcs), token.Annotations)
+}
+
+// annotate is the write of some changes of annotations, or nothing.
+func annotate(object identity.Ref, because action.Reason, done []action.Event, changes ...map[string]string) []action.Action {
+	all := map[string]string{}
+	for _, change := range changes {
+		maps.Copy(all, change)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return []action.Action{action.Annotate{Object: object, Annotations: all, Because: because, Tell: action.Telling{Done: done}}}
 }
 
 // tellHold is the event of a hold that begins or ends. New names have no event.
@@ -45,8 +58,8 @@ func tellHold(pvc *corev1.PersistentVolumeClaim, d HoldVerdict) []action.Event {
 	return nil
 }
 
-// TellToken is the event of a release token that begins or expires.
-func TellToken(token TokenVerdict) []action.Event {
+// tellToken is the event of a release token that begins or expires.
+func tellToken(token TokenVerdict) []action.Event {
 	switch {
 	case token.Granted:
 		return []action.Event{{Warning: true, Reason: "ReleaseGranted", Action: "Release",

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +22,6 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
@@ -151,26 +149,11 @@ func (p *pass) reconcileNamespace(ctx context.Context, name string) (ctrl.Result
 	}
 	now := p.Now()
 	token := pvc.DecideToken(namespace, now, p.ReleaseTTL)
-	if err := p.carryOut(ctx, namespace, count(namespace, claims, token)); err != nil {
+	if err := p.carryOut(ctx, namespace, pvc.CarryCount(namespace, claims, token)); err != nil {
 		return unwritten(err)
 	}
 	p.Report.Token(token)
 	return ctrl.Result{RequeueAfter: until(now, token.Until)}, nil
-}
-
-func count(namespace *metav1.PartialObjectMetadata, claims []corev1.PersistentVolumeClaim, token pvc.TokenVerdict) []action.Action {
-	annotations := map[string]string{}
-	maps.Copy(annotations, pvc.CountHeld(namespace, claims))
-	maps.Copy(annotations, token.Annotations)
-	if len(annotations) == 0 {
-		return nil
-	}
-	return []action.Action{action.Annotate{
-		Object:      identity.RefOf(identity.KindNamespace, namespace),
-		Annotations: annotations,
-		Because:     action.Reason{Code: "HeldClaims", Sentence: "the number of held PVCs or the release of the namespace changed"},
-		Tell:        action.Telling{Done: pvc.TellToken(token)},
-	}}
 }
 
 const (
