@@ -87,9 +87,7 @@ func (k Kind) Of(untyped any) Want {
 		w.Idle = Finished
 	}
 	for _, path := range k.Fields.PodTemplates {
-		for _, template := range at(object, path) {
-			w.volumes(template, path)
-		}
+		w.volumes(object, path)
 	}
 	for _, path := range k.Fields.ClaimTemplates {
 		for _, name := range texts(object, path+".*.metadata.name") {

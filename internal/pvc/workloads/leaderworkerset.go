@@ -27,10 +27,9 @@ func (started GroupSize) OfLeaderWorkerSet(untyped any) Want {
 	groups, size := number(first(at(object, "spec.replicas")), 1), number(first(at(object, template+".size")), 1)
 	w.idleAt(groups)
 	groups, size = max(groups, number(first(at(object, "status.replicas")), 0)), max(size, started(startedOf(object)))
-	leaders, isMap := first(at(object, template+".leaderTemplate")).(map[string]any)
-	w.volumes(leaders, template+".leaderTemplate")
-	if !isMap || size > 1 {
-		w.volumes(first(at(object, template+".workerTemplate")), template+".workerTemplate")
+	w.volumes(object, template+".leaderTemplate")
+	if _, isMap := first(at(object, template+".leaderTemplate")).(map[string]any); !isMap || size > 1 {
+		w.volumes(object, template+".workerTemplate")
 	}
 	for _, name := range texts(object, template+".volumeClaimTemplates.*.metadata.name") {
 		prefix, from := name+"-"+set.GetName(), fmt.Sprintf("%s.volumeClaimTemplates[%s]", template, name)
@@ -66,9 +65,9 @@ func number(value any, otherwise int) int {
 	return math.MaxInt32
 }
 
-// volumes adds the PVCs that an untyped pod template names.
-func (w *Want) volumes(template any, path string) {
-	for _, volume := range at(template, "spec.volumes.*") {
+// volumes adds the PVCs that the untyped pod templates at a path name.
+func (w *Want) volumes(object any, path string) {
+	for _, volume := range at(object, path+".spec.volumes.*") {
 		name, _ := first(at(volume, "name")).(string)
 		for _, claim := range texts(volume, "persistentVolumeClaim.claimName") {
 			w.Named[claim] = fmt.Sprintf("%s.spec.volumes[%s]", path, name)
