@@ -102,7 +102,7 @@ func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
 			Mode:   protectionModes[p.Mode],
 			Alone:  p.Alone,
 			Exempt: exempt,
-			Idle:   idlePolicies[p.Idle],
+			Idle:   p.Idle,
 		},
 		Kinds:       workloads.KindsOf(p.Kinds),
 		Grace:       time.Duration(*p.GraceSeconds) * time.Second,
@@ -119,11 +119,7 @@ var protectionModes = map[v1alpha1.ProtectionMode]pvc.Mode{
 	v1alpha1.ProtectionStrict:  pvc.Strict,
 }
 
-var idlePolicies = map[v1alpha1.IdlePolicy]pvc.IdlePolicy{
-	v1alpha1.IdleHold: pvc.IdleHolds,
-	v1alpha1.IdleWarn: pvc.IdleWarns,
-	v1alpha1.IdleFree: pvc.IdleFrees,
-}
+var idlePolicies = map[v1alpha1.IdlePolicy]bool{v1alpha1.IdleHold: true, v1alpha1.IdleWarn: true, v1alpha1.IdleFree: true}
 
 var initialHolds = map[v1alpha1.InitialHold]bool{v1alpha1.InitialHoldNone: false, v1alpha1.InitialHoldPending: true}
 

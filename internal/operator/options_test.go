@@ -311,7 +311,7 @@ func TestProtectionDefaults(t *testing.T) {
 	c := must(LoadConfig(""))
 	expect.That(t, *c.Protection.Enabled, "it is off")
 	want := ProtectionSettings{
-		Settings:   pvc.Settings{Mode: pvc.Barrier, Exempt: []string{"kube-system", "lws-system"}, Idle: pvc.IdleWarns},
+		Settings:   pvc.Settings{Mode: pvc.Barrier, Exempt: []string{"kube-system", "lws-system"}, Idle: v1alpha1.IdleWarn},
 		Kinds:      []workloads.Kind{workloads.JobSet},
 		Grace:      5 * time.Minute,
 		ReleaseTTL: time.Hour,
@@ -340,7 +340,7 @@ protection:
     finished: [Done]
 `)
 	want := ProtectionSettings{
-		Settings: pvc.Settings{Mode: pvc.Strict, Alone: true, Exempt: []string{"a", "lws-system"}, Idle: pvc.IdleHolds},
+		Settings: pvc.Settings{Mode: pvc.Strict, Alone: true, Exempt: []string{"a", "lws-system"}, Idle: v1alpha1.IdleHold},
 		Kinds: []workloads.Kind{workloads.KindOf(v1alpha1.WorkloadKind{
 			APIVersion: "example.com/v1", Kind: "Shard",
 			PodTemplates:   []string{"spec.template"},
@@ -374,8 +374,7 @@ func TestAllModesCanBeConfigured(t *testing.T) {
 	for word, mode := range protectionModes {
 		expect.Equalf(t, strings.ToLower(string(word)), mode.String(), "%s is read as", word)
 	}
-	expect.That(t, len(protectionModes) == int(pvc.Strict)+1 && len(idlePolicies) == int(pvc.IdleFrees)+1,
-		"a mode or an idle policy cannot be configured")
+	expect.That(t, len(protectionModes) == int(pvc.Strict)+1, "a mode cannot be configured")
 }
 
 // A configuration is an error, or it has its defaults, can be judged, and is the same when it is written and read again.

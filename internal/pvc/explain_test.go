@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
@@ -100,7 +101,7 @@ func TestWhy(t *testing.T) {
 		{"held", caseOf(held("data-db-0", "StatefulSet/db"), pvc.Hold, []*corev1.Pod{dbPod}, db), nil, pvc.Held, "+Pod/db-0 +StatefulSet/db", []string{scaleDB + "0"}, "StatefulSet/db: a DELETE is refused"},
 		{"held, a higher ordinal", caseOf(held("data-db-1", "StatefulSet/db"), pvc.Hold, nil, db3), nil, pvc.Held, "+StatefulSet/db", []string{scaleDB + "1"}, ""},
 		{"held, on a lost node", caseOf(held("data-db-0", "StatefulSet/db"), pvc.Hold, []*corev1.Pod{dbPod}, db), down, pvc.Held, "+Pod/db-0 +StatefulSet/db", []string{taint, scaleDB + "0"}, ""},
-		{"held by an idle workload", caseOf(held("data-db-0", "StatefulSet/db"), pvc.Hold, nil, wantOf(statefulSet("db", 0))), func(c *pvc.Case) { c.World.Idle = pvc.IdleHolds },
+		{"held by an idle workload", caseOf(held("data-db-0", "StatefulSet/db"), pvc.Hold, nil, wantOf(statefulSet("db", 0))), func(c *pvc.Case) { c.World.Idle = v1alpha1.IdleHold },
 			pvc.Held, "+StatefulSet/db", []string{"kubectl delete statefulset db -n ns"}, ""},
 		{"held by a job", caseOf(held("data", "Job/train"), pvc.Hold, nil, training), nil, pvc.Held, "+Job/train", []string{"kubectl patch job train" + suspend}, ""},
 		{"held by a cronjob", caseOf(held("data", "CronJob/x"), pvc.Hold, nil, named("CronJob", "batch/v1")), nil, pvc.Held, "+CronJob/x", []string{"kubectl patch cronjob x" + suspend}, ""},

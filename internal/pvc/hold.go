@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/action"
 )
 
@@ -153,7 +154,7 @@ func (v HoldView) observed(d *HoldVerdict, names string) {
 // idling names idle workloads that would use a free PVC again. A finished workload would
 // not, nor one that has its PVCs deleted when it is scaled down.
 func (v HoldView) idling(d *HoldVerdict) string {
-	if v.World.Idle != IdleWarns {
+	if v.World.Idle == v1alpha1.IdleHold || v.World.Idle == v1alpha1.IdleFree {
 		return ""
 	}
 	var idle []Holder

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -57,7 +58,7 @@ func TestDecideHold(t *testing.T) {
 	intent := annotated(pvc.IntentAnnotation, "uid-data-db-0")
 	at := func(now time.Time) func(*pvc.HoldView) { return func(v *pvc.HoldView) { v.Now = now } }
 	mode := func(m pvc.Mode) func(*pvc.HoldView) { return func(v *pvc.HoldView) { v.Mode = m } }
-	idle := func(i pvc.IdlePolicy) func(*pvc.HoldView) { return func(v *pvc.HoldView) { v.World.Idle = i } }
+	idle := func(i v1alpha1.IdlePolicy) func(*pvc.HoldView) { return func(v *pvc.HoldView) { v.World.Idle = i } }
 	late := at(noon.Add(pvc.Grace + time.Second))
 	ownerGone := func(v *pvc.HoldView) { v.World.OwnersGone = true; v.Claim.CreationTimestamp = metav1.NewTime(noon) }
 	ending := func(v *pvc.HoldView) { v.NamespaceEnding = true }
@@ -97,9 +98,9 @@ func TestDecideHold(t *testing.T) {
 		{"idle", plain, scaled, nil, pvc.Free, "", "StatefulSet/db (scaled to zero)", ""},
 		{"idle, mode observe", plain, scaled, edits{mode(pvc.Observe)}, pvc.Free, "", "StatefulSet/db (scaled to zero)", ""},
 		{"idle, mode barrier", plain, scaled, edits{mode(pvc.Barrier)}, pvc.Free, "", "", ""},
-		{"idle frees", plain, scaled, edits{idle(pvc.IdleFrees)}, pvc.Free, "", "", ""},
-		{"idle holds", plain, scaled, edits{idle(pvc.IdleHolds)}, pvc.Held, "StatefulSet/db", "", ""},
-		{"idle holds, but not a finished job", plain, finished, edits{idle(pvc.IdleHolds)}, pvc.Free, "", "", ""},
+		{"idle frees", plain, scaled, edits{idle(v1alpha1.IdleFree)}, pvc.Free, "", "", ""},
+		{"idle holds", plain, scaled, edits{idle(v1alpha1.IdleHold)}, pvc.Held, "StatefulSet/db", "", ""},
+		{"idle holds, but not a finished job", plain, finished, edits{idle(v1alpha1.IdleHold)}, pvc.Free, "", "", ""},
 		{"a finished job", plain, finished, nil, pvc.Free, "", "", ""},
 		{"owner gone", held, none, edits{ownerGone}, pvc.Free, "", "", "OwnerGone"},
 		{"owner gone, mode hold since", plain, none, edits{ownerGone}, pvc.Free, "", "", "OwnerGone"},

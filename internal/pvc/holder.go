@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
@@ -56,26 +57,15 @@ func (h Holder) Finished() bool { return h.Phase == workloads.Finished && h.Reas
 // AwaitsEnd reports whether a workload waits until the PVC is gone.
 func (h Holder) AwaitsEnd() bool { return h.Phase == awaitsEnd && h.Reason == DesiredState }
 
-// IdlePolicy is what becomes of a PVC that only idle workloads would use: scaled to zero,
-// suspended, or with fewer replicas than the ordinal.
-type IdlePolicy int8
-
-const (
-	// IdleWarns accepts a DELETE with a warning.
-	IdleWarns IdlePolicy = iota
-	// IdleHolds refuses a DELETE.
-	IdleHolds
-	// IdleFrees accepts a DELETE.
-	IdleFrees
-)
-
 // World is everything in a namespace that may hold a PVC.
 type World struct {
 	Pods   *Index
 	Desire *workloads.Desire
 	// Links are the controllers of the pods of a PVC, and of those between workloads.
 	Links map[types.UID]types.UID
-	Idle  IdlePolicy
+	// Idle is what becomes of a PVC that only idle workloads would use: scaled to zero, suspended, or with fewer replicas
+	// than the ordinal. Without a choice, a DELETE is warned of.
+	Idle v1alpha1.IdlePolicy
 	// OwnersGone reports whether the PVC has owners, and all of them are gone or wait for
 	// the PVC to go. An ownerReference is the user's word: such a PVC is garbage.
 	OwnersGone bool
@@ -115,7 +105,7 @@ func (w World) Holders(pvc *corev1.PersistentVolumeClaim) (holders, idle []Holde
 		case w.OwnersGone && match.Want.Since.After(pvc.CreationTimestamp.Time):
 			h.Phase, h.discards = awaitsEnd, true // it was created after the PVC of its name, which is garbage
 			idle = append(idle, h)
-		case h.Finished() || match.Idle != "" && w.Idle != IdleHolds:
+		case h.Finished() || match.Idle != "" && w.Idle != v1alpha1.IdleHold:
 			idle = append(idle, h)
 		default:
 			holders = append(holders, h)

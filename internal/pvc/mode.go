@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
@@ -46,7 +47,7 @@ type Settings struct {
 	// Exempt are namespaces that are never protected.
 	Exempt []string
 	// Idle is what becomes of PVCs that only an idle workload would use.
-	Idle IdlePolicy
+	Idle v1alpha1.IdlePolicy
 }
 
 // ModeOf is the mode of a PVC: its own choice, or that of its namespace, or that of the cluster.
