@@ -88,13 +88,10 @@ func Why(c Case) Explanation {
 	e := Explanation{
 		Claim: c.Claim.Namespace + "/" + c.Claim.Name, UID: c.Claim.UID, Mode: c.Mode.String(), Idle: verdict.Idle,
 		State: c.state(verdict, holders), Finalizers: each(c.Claim.Finalizers, finalizerOf),
-		Refused: c.guarded() && !c.terminating(), Unread: c.Unread,
+		Refused: c.guarded() && !c.terminating(), Holders: each(holders, c.explained), Unread: c.Unread,
 	}
 	if c.guarded() {
 		e.Release = ReleaseCommand(c.Claim)
-	}
-	for _, h := range holders {
-		e.Holders = append(e.Holders, c.explained(h))
 	}
 	c.times(&e)
 	e.Actions, e.Delete, e.Rescue = c.actions(e.Holders), c.deletion(e), c.rescue()
