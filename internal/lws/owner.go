@@ -58,13 +58,6 @@ func (w *SetSnapshot) LeaderDeployment() *appsv1.Deployment {
 	return cmp.Or(w.Deployment.Own(), w.Deployment.Orphan())
 }
 
-// Makes reports whether a leader belongs to what makes the leaders of the set.
-func (w *SetSnapshot) Makes(leader *corev1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(leader)
-	sts := w.StatefulSet.Own()
-	return owner != nil && (sts != nil && owner.UID == sts.UID || slices.Contains(w.ReplicaSets, owner.UID))
-}
-
 // Replaces reports whether a leader is of another revision or placement than the template.
 func (o *LeadersOwner) Replaces(leader *corev1.Pod) bool {
 	return leader.Labels[lwsv1.RevisionKey] != o.Template.Labels[lwsv1.RevisionKey] ||
@@ -82,14 +75,7 @@ func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSe
 	if leader == nil || !Paused(set) && !workload.IsHashLeader(leader) {
 		return set
 	}
-	return withSubdomain(set, lwsv1.SubdomainPolicy(leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey]))
-}
-
-// withSubdomain returns a set with another subdomain policy. An empty one is Shared.
-func withSubdomain(set *lwsv1.LeaderWorkerSet, policy lwsv1.SubdomainPolicy) *lwsv1.LeaderWorkerSet {
-	other := *set
-	other.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(cmp.Or(policy, lwsv1.SubdomainShared))}
-	return &other
+	return workload.WithSubdomain(set, lwsv1.SubdomainPolicy(leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey]))
 }
 
 // AwaitsLeaders reports whether a set is to get its first leaders.

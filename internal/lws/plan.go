@@ -31,6 +31,8 @@ const (
 	NeedRevision Need = "revision"
 	// NeedHistory is the revisions of a set that no group runs.
 	NeedHistory Need = "history"
+	// NeedWorkers is the pods of groups that are ready: they say when these became so.
+	NeedWorkers Need = "workers"
 	// NeedPodGroupsInUse is a live read of which PodGroups the pods of a set use.
 	NeedPodGroupsInUse Need = "PodGroups in use"
 	// NeedLivePods is a live read of the group, and the revision: no group of several pods is recreated by what a cache shows.
@@ -91,6 +93,9 @@ const (
 	CodeDeferred             = "GroupReplacementDeferred"
 	CodeKeyTaken             = "GroupKeyTaken"
 	CodeGroupReady           = "GroupReady"
+
+	CodeProgressDeadline         = "ProgressDeadline"
+	CodeProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 )
 
 // Next is how long to wait before looking again without an event: zero when only events matter.

@@ -122,7 +122,7 @@ func (w *SetSnapshot) Report(blocking []Object) PreviousWait {
 	}
 	wait := PreviousWait{Message: "waiting for " + named(w.Set, Sorted(told)), Stuck: !w.Now.Before(w.Vigil.Moved.Add(stuckAfter))}
 	if wait.Stuck {
-		wait.Message += "; " + stuckPhrase + ": " + Spelt(told, remedy, "; ")
+		wait.Message += "; " + stuckPhrase + ": " + Spelt(told, Remedy, "; ")
 	}
 	return wait
 }
@@ -182,8 +182,8 @@ func Listed(texts []string, separator string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(texts[:namedAtMost], separator), len(texts)-namedAtMost)
 }
 
-// remedy says what holds an object, and what would release it.
-func remedy(p Object) string {
+// Remedy says what holds an object, and what would release it.
+func Remedy(p Object) string {
 	finalizers := p.Object.GetFinalizers()
 	pod, isPod := p.Object.(*corev1.Pod)
 	switch {
@@ -200,11 +200,6 @@ func remedy(p Object) string {
 		return fmt.Sprintf("%s goes when the garbage collector deletes it", p)
 	}
 	return fmt.Sprintf("%s goes when its own dependents are gone", p)
-}
-
-// Remedy says what holds a terminating pod, and what would release it.
-func Remedy(pod *corev1.Pod) string {
-	return remedy(Object{Ref: identity.RefOf(identity.KindPod, pod), Object: pod})
 }
 
 // ToldStuck reports whether the set's status says that nothing has left for a minute.

@@ -64,6 +64,10 @@ type SetSnapshot struct {
 	PVCs identity.Claim[*volumes.PVC]
 	// Evictions says what limits evictions of the set's pods. It is nil where no set of this process asks for a budget.
 	Evictions *workload.Evictions
+	// ProgressDeadline is that of sets without the annotation, or zero.
+	ProgressDeadline time.Duration
+	// WorkersRead is set when Groups have the pods of groups that are ready, too.
+	WorkersRead bool
 	// Draining are the groups beyond the StatefulSet's replicas that still have pods and PVCs.
 	Draining map[int]bool
 

@@ -1,11 +1,12 @@
 package lws
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -28,12 +29,10 @@ type Standing struct {
 	Down, Budget int32
 	// States counts each wanted group once.
 	States [GroupStates]int32
-	// Unstarted are the groups with a leader that have not run with all of their pods. It is empty
-	// where the restart policy is None: the status does not record then which groups ran.
-	Unstarted []UnstartedGroup
-	// Accelerators are the extended resources that the pods of one group request. It is nil while
-	// all wanted groups are ready.
-	Accelerators map[corev1.ResourceName]resource.Quantity
+	// Led are the groups with a leader.
+	Led []LedGroup
+	// Effective is the set as groups are made from it. It changes with Key, Pending and the generation of the set.
+	Effective *lwsv1.LeaderWorkerSet
 	// Allowance is nil for a set whose evictions are not limited.
 	Allowance *workload.Allowance
 	// Conditions are those of the status as it is to be.
@@ -48,13 +47,20 @@ type Standing struct {
 	Unobserved bool
 }
 
-// UnstartedGroup is a group some of whose pods have never run.
-type UnstartedGroup struct {
+// LedGroup is a group with a leader.
+type LedGroup struct {
 	Index  int
 	Leader types.UID
 	// Pods is how many pods the group has.
 	Pods int32
+	// Created is when the leader was created, and FailedAt when the group failed that it replaces, or zero.
+	Created, FailedAt time.Time
+	// MayHaveRun is set unless one of the pods has never run. Where the policy is None, the status does not record it.
+	IsReady, MayHaveRun bool
 }
+
+// IsUnstarted reports whether a pod of the group has never run.
+func (g LedGroup) IsUnstarted() bool { return !g.IsReady && !g.MayHaveRun }
 
 // GroupState is the state of a wanted group. A group is in the first state that applies.
 type GroupState int

@@ -22,6 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
+	"lockstep.dev/lockstep/internal/lws/table"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -379,19 +380,23 @@ func TestGroupsThatAreDown(t *testing.T) {
 	expect.Equalf(t, 1, c.decideSet().Standing.Down, "groups that are down")
 }
 
+func unstarted(standing *lws.Standing) []lws.LedGroup {
+	return slices.DeleteFunc(standing.Led, func(g lws.LedGroup) bool { return !g.IsUnstarted() })
+}
+
 // A group counts as not started until its record is in the status: its pods are beyond need if
 // another leader comes first.
 func TestGroupsThatHaveNotStarted(t *testing.T) {
 	c := running(t, 2, 3, onRestart)
-	expect.Emptyf(t, c.decideSet().Standing.Unstarted, "while all groups run")
+	expect.Emptyf(t, unstarted(c.decideSet().Standing), "while all groups run")
 	then(gone[Pod]("w-1", "w-1-1", "w-1-2"), gone[StatefulSet]("w-1"))(c)
 	c.sync()
 	c.reconcileGroup("w-1")
 	c.sync()
-	want := []lws.UnstartedGroup{{Index: 1, Leader: c.leaders()["w-1"], Pods: 3}}
-	expect.Equal(t, want, c.decideSet().Standing.Unstarted)
+	found := unstarted(c.decideSet().Standing)
+	expect.That(t, len(found) == 1 && found[0].Index == 1 && found[0].Leader == c.leaders()["w-1"] && found[0].Pods == 3, "got %+v", found)
 	user(fakeapi.Policy(lwsv1.NoneRestartPolicy))(c)
-	expect.Emptyf(t, c.decideSet().Standing.Unstarted, "with policy None, where no group is recorded")
+	expect.Emptyf(t, unstarted(c.decideSet().Standing), "with policy None, where no group is recorded")
 }
 
 func TestAcceleratorsOfAGroup(t *testing.T) {
@@ -402,10 +407,8 @@ func TestAcceleratorsOfAGroup(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = fakeapi.Ptr(fakeapi.Template("leader", "image"))
 	}
 	c := running(t, 2, 3, requests)
-	expect.Equalf(t, nil, c.decideSet().Standing.Accelerators, "while all groups are ready")
-	on("w-0", unready)(c)
 	got := map[corev1.ResourceName]int64{}
-	for name, quantity := range c.decideSet().Standing.Accelerators {
+	for name, quantity := range table.Accelerators(c.decideSet().Standing.Effective) {
 		got[name] = quantity.Value()
 	}
 	expect.Equal(t, map[corev1.ResourceName]int64{"nvidia.com/gpu": 16}, got)
@@ -423,7 +426,7 @@ func (w *world) checkStanding(d decided) {
 	}
 	want := *d.set.Set.Spec.Replicas
 	expect.Must(w.t, sum == want, "%s: %d groups have a state, %d are wanted: %v", d.what, sum, want, standing.States)
-	for _, g := range standing.Unstarted {
+	for _, g := range unstarted(standing) {
 		name := identity.LeaderName(d.set.Set.Name, g.Index)
 		if leader := byUID(d.seen.owned, g.Leader); leader == nil || leader.GetName() != name {
 			w.t.Fatalf("%s: group %d has not started under leader %s, which is %v", d.what, g.Index, g.Leader, leader)

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -42,7 +41,9 @@ func CacheOptions() cache.Options {
 		return cache.ByObject{Label: labelled(), UnsafeDisableDeepCopy: &shared, Transform: transform}
 	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&lwsv1.LeaderWorkerSet{}:     {UnsafeDisableDeepCopy: &shared, Transform: cache.TransformStripManagedFields()},
+		&lwsv1.LeaderWorkerSet{}: {UnsafeDisableDeepCopy: &shared, Transform: trims(func(set *lwsv1.LeaderWorkerSet) {
+			set.ManagedFields = workload.OnlySpecWritten(set)
+		})},
 		&appsv1.StatefulSet{}:        ours(trims(trimStatefulSet)),
 		&appsv1.Deployment{}:         ours(trims(func(d *appsv1.Deployment) { d.ManagedFields = trimManagedFields(d.ManagedFields) })),
 		&appsv1.ReplicaSet{}:         ours(trims(trimReplicaSet)),
@@ -55,11 +56,8 @@ func CacheOptions() cache.Options {
 
 // labelled selects objects with a set's label.
 func labelled() labels.Selector {
-	named, err := labels.NewRequirement(lwsv1.SetNameLabelKey, selection.Exists, nil)
-	if err != nil {
-		panic(err) // a constant key is valid
-	}
-	return labels.NewSelector().Add(*named)
+	named, _ := labels.Parse(lwsv1.SetNameLabelKey) // a constant key is valid
+	return named
 }
 
 // Index adds the indexes of an Observer. It must run before the cache starts.

@@ -36,6 +36,8 @@ type Observer struct {
 	Gangs gangcache.Objects
 	// Scheduler places sets with spec.scheduling. Without one, such sets are left alone.
 	Scheduler string
+	// ProgressDeadline is that of sets without the annotation, or zero.
+	ProgressDeadline time.Duration
 	// Workloads and PodGroups hold objects of Kubernetes' own scheduler. Without them, each read asks the API server.
 	Workloads, PodGroups gangcache.Objects
 	// Budgets reads what limits evictions.
@@ -137,14 +139,12 @@ func (o *Observer) podsWith(ctx context.Context, namespace, key string) ([]*core
 // stored returns the cached objects of a kind with a key of the index. It does not wait.
 func stored[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, list client.ObjectList, namespace, key string) ([]T, error) {
 	if store := o.Stores[kind]; store != nil {
-		return indexed[T](store, namespace, key)
+		return indexed[T](store.ByIndex("field:"+indexClaim, namespace+"/"+key)) // as the cache names index and keys
 	}
 	return listed[T](ctx, o.cached, list, fmt.Sprintf("%ss of %q", kind, key), client.InNamespace(namespace), keyed(key), client.DisableReadYourWritesConsistency)
 }
 
-// indexed reads the index of Index by the name and the keys that the cache gives it.
-func indexed[T client.Object](store toolscache.Indexer, namespace, key string) (all []T, err error) {
-	found, err := store.ByIndex("field:"+indexClaim, namespace+"/"+key)
+func indexed[T client.Object](found []any, err error) (all []T, _ error) {
 	for _, object := range found {
 		all = append(all, object.(T))
 	}

@@ -31,6 +31,13 @@ func (o *Observer) ReadForSet(ctx context.Context, need lws.Need, w *lws.SetSnap
 	}
 	r := o.continued(w.Set, w.Lives, w.Now)
 	w.Lives = r.lives
+	if need == lws.NeedWorkers {
+		for i := 0; i < len(w.Groups) && err == nil; i++ {
+			err = r.fillPods(ctx, &w.Groups[i])
+		}
+		w.WorkersRead = true
+		return err
+	}
 	w.Revisions, err = r.revisions(ctx, true)
 	w.HistoryRead = true
 	return err
@@ -62,7 +69,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	if w.Beyond, err = r.beyond(ctx, own); err != nil || len(w.Beyond) > 0 {
 		return w, err
 	}
-	w.Scheduler = o.Scheduler
+	w.Scheduler, w.ProgressDeadline = o.Scheduler, o.ProgressDeadline
 	fills := []fill{r.fillLeaders, r.fillGroups, r.fillService, r.fillRevisions, r.fillGangMissing}
 	if r.isNative() {
 		fills = []fill{r.fillLeaders, r.fillWorkload, r.fillGroups, r.fillService, r.fillRevisions, r.fillPodGroupsOfSet}

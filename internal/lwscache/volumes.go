@@ -29,14 +29,9 @@ func anyVolume(*volumes.PVC) bool { return true }
 // its worker StatefulSet exists, and if another leader follows.
 func (r *reading) sortVolumes(ctx context.Context, made *lwsv1.LeaderWorkerSet, g *lws.Group, found []*volumes.PVC, leaving *corev1.Pod, followed ...types.UID) (err error) {
 	found = slices.DeleteFunc(found, func(v *volumes.PVC) bool { return !volumes.IsOf(v, made, g.LeaderName, 1) })
-	claimant := slices.Concat(leaderUID(g), identity.Claimant{r.set.UID}, followed, workersOf(g, g.Leader), workersOf(g, leaving))
+	claimant := slices.Concat(leaderUID(g), identity.Claimant{r.set.UID}, followed, uids(lws.WorkersOf(g, g.Leader)), uids(lws.WorkersOf(g, leaving)))
 	g.Volumes, err = sorted(ctx, r, found, claimant, anyVolume)
 	return err
-}
-
-// workersOf returns the worker StatefulSets of a leader.
-func workersOf(g *lws.Group, leader *corev1.Pod) identity.Claimant {
-	return uids(lws.WorkersOf(g, leader))
 }
 
 // fillVolumes reads the PVCs of a set, and which groups beyond its StatefulSet's replicas still have pods beside theirs.
@@ -71,7 +66,7 @@ func (r *reading) fillVolumes(ctx context.Context, w *lws.SetSnapshot) error {
 	claimant := identity.Claimant{w.Set.UID, sts.UID}
 	for i := range w.Groups {
 		g := &w.Groups[i]
-		claimant = append(append(claimant, leaderUID(g)...), workersOf(g, g.Leader)...)
+		claimant = append(append(claimant, leaderUID(g)...), uids(lws.WorkersOf(g, g.Leader))...)
 	}
 	if w.PVCs, err = sorted(ctx, r, all, claimant, anyVolume); err != nil {
 		return err

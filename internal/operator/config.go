@@ -22,6 +22,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/file"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
@@ -148,6 +149,7 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		p, protection = c.Protection, field.NewPath("protection")
 
 		leastDeadline   = time.Duration(leaderelection.JitterFactor * float64(l.RetryPeriod.Duration))
+		_, badDeadline  = workload.ParseProgressDeadline(c.Rollout.ProgressDeadline)
 		_, badSuites    = cliflag.TLSCipherSuites(t.CipherSuites)
 		_, badAuthority = certutil.ParseCertsPEM([]byte(c.Webhook.ClientCA))
 	)
@@ -171,6 +173,7 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		invalid(management.Child("webhookServiceName"), *m.WebhookServiceName, validation.IsDNS1035Label(*m.WebhookServiceName)...),
 		invalid(management.Child("webhookSecretName"), *m.WebhookSecretName, validation.IsDNS1123Subdomain(*m.WebhookSecretName)...),
 		validateWord(c.Disruption.Budget, disruptionBudgets, field.NewPath("disruption", "budget")),
+		unless(c.Rollout.ProgressDeadline == "" || badDeadline == nil, field.Invalid(field.NewPath("rollout", "progressDeadline"), c.Rollout.ProgressDeadline, fmt.Sprint(badDeadline))),
 		validateGates(c.FeatureGates, field.NewPath("featureGates")),
 		validateGangs(c.GangSchedulingManagement, field.NewPath("gangSchedulingManagement", "schedulerProvider")),
 		unless(*r.QPS > 0, field.Invalid(connection.Child("qps"), *r.QPS, "must be greater than 0")),

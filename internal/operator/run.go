@@ -37,6 +37,7 @@ import (
 	"lockstep.dev/lockstep/internal/controller/lws"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lease"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
@@ -150,7 +151,8 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending 
 		}
 	}
 	if o.keepsSets() {
-		if err := lws.Setup(mgr, starter, o.scheduler(), disruptionBudgets[o.Config.Disruption.Budget], o.CrashLogLines); err != nil {
+		deadline, _ := workload.ParseProgressDeadline(o.Config.Rollout.ProgressDeadline) // zero if it is empty
+		if err := lws.Setup(mgr, starter, o.scheduler(), disruptionBudgets[o.Config.Disruption.Budget], deadline, o.CrashLogLines); err != nil {
 			return nil, fmt.Errorf("set up the controllers: %w", err)
 		}
 	}

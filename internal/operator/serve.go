@@ -39,6 +39,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/scrape"
@@ -170,6 +171,9 @@ func (o *Options) webhooks(mgr ctrl.Manager, starter *kinds.Starter, ending <-ch
 		DryRun: func(ctx context.Context, object client.Object) error {
 			return client.NewDryRunClient(asking).Create(ctx, object)
 		},
+	}
+	if o.Config.Rollout.ProgressDeadline == "" { // sets from before this version keep none
+		sets.ProgressDeadline = workload.UsualProgressDeadline
 	}
 	pods := webhook.Pods{Kin: kin, Otherwise: o.gangProvider() == gang.Volcano, Scheduler: o.scheduler()}
 	mux := http.NewServeMux()

@@ -120,7 +120,7 @@ func (c Case) nodeStep(pod *corev1.Pod) (Suggestion, bool) {
 			Do:      "node " + pod.Spec.NodeName + " is gone: wait for the pod garbage collector, or force the deletion",
 			Command: fmt.Sprintf("kubectl delete pod %s -n %s --force --grace-period=0", pod.Name, pod.Namespace),
 		}, true
-	case isReady(node), slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }):
+	case IsReady(node), slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }):
 		return Suggestion{}, false
 	}
 	return Suggestion{
@@ -147,7 +147,8 @@ func (c Case) leavingStep(h Explained, pod *corev1.Pod) Suggestion {
 	}
 }
 
-func isReady(node *corev1.Node) bool {
+// IsReady reports whether a node is ready.
+func IsReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

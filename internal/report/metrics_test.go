@@ -39,7 +39,7 @@ const (
 func all() []prometheus.Collector {
 	s := newStage()
 	standing := inStates(map[lws.GroupState]int32{lws.GroupStarting: 1})
-	standing.Conditions = []metav1.Condition{{Type: "Progressing", Status: metav1.ConditionTrue}}
+	standing.Conditions = []metav1.Condition{{Type: "UpdateInProgress", Status: metav1.ConditionTrue}}
 	s.stands("a", standing, 1)
 	HandshakeFailed("webhooks")
 	p, _ := newProtection()
@@ -99,8 +99,8 @@ func collected(c prometheus.Collector) <-chan prometheus.Metric {
 	return metrics
 }
 
-// table has a row for each metric, by name.
-func table(t *testing.T) string {
+// tableOf has a row for each metric, by name.
+func tableOf(t *testing.T) string {
 	var rows []string
 	for _, c := range all() {
 		if s, several := c.(*sets); several {
@@ -122,7 +122,7 @@ func TestTableOfMetrics(t *testing.T) {
 	before, rest, begun := strings.Cut(string(page), tableBegin)
 	written, after, ended := strings.Cut(rest, tableEnd)
 	expect.Must(t, begun && ended, "%s has no table between %q and %q", tablePage, tableBegin, tableEnd)
-	want := table(t)
+	want := tableOf(t)
 	if *update {
 		expect.OK(t, os.WriteFile(tablePage, []byte(before+tableBegin+want+tableEnd+after), 0o600))
 		return
@@ -132,7 +132,7 @@ func TestTableOfMetrics(t *testing.T) {
 
 // No metric that the code names is missing from the table.
 func TestTableHasEveryMetric(t *testing.T) {
-	rows, names := table(t), regexp.MustCompile(`"(lockstep_\w*[a-z])"`)
+	rows, names := tableOf(t), regexp.MustCompile(`"(lockstep_\w*[a-z])"`)
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 			return err

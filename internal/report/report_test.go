@@ -11,9 +11,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -249,7 +250,8 @@ func (s *stage) stands(uid types.UID, standing *lws.Standing, seconds int) {
 }
 
 func inStates(of map[lws.GroupState]int32) *lws.Standing {
-	standing := &lws.Standing{Accelerators: map[corev1.ResourceName]resource.Quantity{"nvidia.com/gpu": resource.MustParse("16")}}
+	standing := &lws.Standing{Effective: fakeapi.Set("w", 1, 1)}
+	standing.Effective.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = fakeapi.Resources("nvidia.com/gpu", "16")
 	for state, n := range of {
 		standing.States[state] = n
 	}
@@ -264,19 +266,71 @@ func TestMetricsOfASet(t *testing.T) {
 	standing.Conditions = []metav1.Condition{
 		{Type: "Progressing", Status: metav1.ConditionTrue, Reason: "GroupsProgressing", LastTransitionTime: since},
 		{Type: "Available", Status: metav1.ConditionFalse, Reason: "AllGroupsReady", LastTransitionTime: since},
+		{Type: "UpdateInProgress", Status: metav1.ConditionTrue, Reason: "GroupsUpdating", LastTransitionTime: since},
 	}
 	s.stands("a", standing, 10)
 	want := map[string]float64{
 		"set_groups w ns ready": 3, "set_groups w ns unready": 1,
-		"set_condition_seconds Progressing w ns GroupsProgressing": 70,
-		"set_rollout_groups_left w ns":                             3,
-		"set_rollout_budget_used w ns":                             1,
-		"set_rollout_budget_allowed w ns":                          2,
-		"set_accelerators_idle w ns nvidia.com/gpu unready":        16,
+		"set_condition_seconds Progressing w ns GroupsProgressing":   70,
+		"set_condition_seconds UpdateInProgress w ns GroupsUpdating": 70,
+		"set_rollout_started_timestamp_seconds w ns":                 940,
+		"set_rollout_groups_left w ns":                               3,
+		"set_rollout_budget_used w ns":                               1,
+		"set_rollout_budget_allowed w ns":                            2,
+		"set_accelerators_idle w ns nvidia.com/gpu unready":          16,
+		"set_accelerators_requested w ns nvidia.com/gpu":             64,
+		"set_accelerators_ready w ns nvidia.com/gpu":                 48,
 	}
 	expect.Equal(t, want, fakeapi.Metrics(t, s.sets))
 	s.stands("a", nil, 0)
 	expect.Equalf(t, map[string]float64{}, fakeapi.Metrics(t, s.sets), "after the set is gone")
+}
+
+// TestGroupsAreTimedOnce: from the creation of a leader, and from the failure of the group before it.
+func TestGroupsAreTimedOnce(t *testing.T) {
+	created := time.Unix(1000, 0)
+	led := func(leader types.UID, isReady bool) lws.LedGroup {
+		return lws.LedGroup{Leader: leader, Created: created, IsReady: isReady}
+	}
+	recovers := func(isReady bool) lws.LedGroup {
+		g := led("b", isReady)
+		g.FailedAt = created.Add(-time.Minute)
+		return g
+	}
+	mayHaveRun := func(isReady bool) lws.LedGroup { g := led("a", isReady); g.MayHaveRun = true; return g }
+	type steps [][]lws.LedGroup
+	for name, tt := range map[string]struct {
+		steps            steps
+		ready, recovered uint64
+	}{
+		"a group starts":                   {steps{{}, {led("a", false)}, {led("a", true)}}, 1, 0},
+		"it is ready again":                {steps{{}, {led("a", true)}, {led("a", false)}, {led("a", true)}}, 1, 0},
+		"a group recovers":                 {steps{{led("a", true)}, {recovers(false)}, {recovers(true)}, {recovers(true)}}, 1, 1},
+		"it was ready before this process": {steps{{led("a", true)}, {led("a", false)}, {led("a", true)}}, 0, 0},
+		"it may have been":                 {steps{{mayHaveRun(false)}, {mayHaveRun(true)}}, 0, 0},
+		"it had not run":                   {steps{{led("a", false)}, {led("a", true)}}, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage()
+			for _, groups := range tt.steps {
+				s.stands("u", &lws.Standing{Led: groups}, 20)
+			}
+			expect.Equalf(t, tt.ready, observed(t, readyAfter), "ready")
+			expect.Equalf(t, tt.recovered, observed(t, recoveredAfter), "recovered")
+			s.stands("u", nil, 0)
+			expect.Equalf(t, uint64(0), observed(t, readyAfter)+observed(t, recoveredAfter), "after the set is gone")
+		})
+	}
+}
+
+// observed is how often a histogram was.
+func observed(t *testing.T, h *prometheus.HistogramVec) (sum uint64) {
+	for m := range collected(h) {
+		var written dto.Metric
+		expect.OK(t, m.Write(&written))
+		sum += written.Histogram.GetSampleCount()
+	}
+	return sum
 }
 
 func TestSetsThatAreLeftAloneAreCounted(t *testing.T) {
@@ -291,26 +345,26 @@ func TestSetsThatAreLeftAloneAreCounted(t *testing.T) {
 }
 
 func TestPodsBeyondNeed(t *testing.T) {
-	group := func(index int, leader types.UID, pods int32) lws.UnstartedGroup {
-		return lws.UnstartedGroup{Index: index, Leader: leader, Pods: pods}
+	group := func(index int, leader types.UID, pods int32) lws.LedGroup {
+		return lws.LedGroup{Index: index, Leader: leader, Pods: pods}
 	}
 	for name, tt := range map[string]struct {
 		wanted []int32
-		groups [][]lws.UnstartedGroup
+		groups [][]lws.LedGroup
 		want   int32
 	}{
-		"started":                  {[]int32{2, 2}, [][]lws.UnstartedGroup{{group(0, "a", 8)}, nil}, 0},
-		"replaced":                 {[]int32{2, 2}, [][]lws.UnstartedGroup{{group(0, "a", 8)}, {group(0, "b", 1)}}, 8},
-		"replaced while it comes":  {[]int32{2, 2, 2}, [][]lws.UnstartedGroup{{group(0, "a", 1)}, {group(0, "a", 5)}, {group(0, "b", 1)}}, 5},
-		"its workers went first":   {[]int32{2, 2, 2}, [][]lws.UnstartedGroup{{group(0, "a", 8)}, {group(0, "a", 2)}, {group(0, "b", 1)}}, 8},
-		"scaled away":              {[]int32{2, 1}, [][]lws.UnstartedGroup{{group(1, "a", 3)}, nil}, 3},
-		"a surge group that stays": {[]int32{1, 1}, [][]lws.UnstartedGroup{{group(1, "a", 3)}, {group(1, "a", 3)}}, 0},
-		"twice":                    {[]int32{1, 1, 1}, [][]lws.UnstartedGroup{{group(0, "a", 2)}, {group(0, "b", 3)}, {group(0, "c", 1)}}, 5},
+		"started":                  {[]int32{2, 2}, [][]lws.LedGroup{{group(0, "a", 8)}, nil}, 0},
+		"replaced":                 {[]int32{2, 2}, [][]lws.LedGroup{{group(0, "a", 8)}, {group(0, "b", 1)}}, 8},
+		"replaced while it comes":  {[]int32{2, 2, 2}, [][]lws.LedGroup{{group(0, "a", 1)}, {group(0, "a", 5)}, {group(0, "b", 1)}}, 5},
+		"its workers went first":   {[]int32{2, 2, 2}, [][]lws.LedGroup{{group(0, "a", 8)}, {group(0, "a", 2)}, {group(0, "b", 1)}}, 8},
+		"scaled away":              {[]int32{2, 1}, [][]lws.LedGroup{{group(1, "a", 3)}, nil}, 3},
+		"a surge group that stays": {[]int32{1, 1}, [][]lws.LedGroup{{group(1, "a", 3)}, {group(1, "a", 3)}}, 0},
+		"twice":                    {[]int32{1, 1, 1}, [][]lws.LedGroup{{group(0, "a", 2)}, {group(0, "b", 3)}, {group(0, "c", 1)}}, 5},
 	} {
 		s := newStage()
 		for i, groups := range tt.groups {
 			standing := inStates(map[lws.GroupState]int32{lws.GroupReady: tt.wanted[i]})
-			standing.Unstarted = groups
+			standing.Led = groups
 			s.stands("a", standing, 1)
 		}
 		expect.Equalf(t, tt.want, s.sets.known[setKey].beyond, "%s: pods beyond need", name)

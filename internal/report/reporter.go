@@ -58,7 +58,7 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 
 // Metrics returns the metrics about sets and groups.
 func (r *Reporter) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{actions, restarts, decisions, r.sets}
+	return []prometheus.Collector{actions, restarts, readyAfter, recoveredAfter, decisions, r.sets}
 }
 
 // Reporter reports writes and waits. It is safe for concurrent use.

@@ -77,6 +77,27 @@ const (
 		"spec":{"newer":1,"subdomain":"a","containers":[{"name":"c","image":"i","env":[{"name":"A","newer":1}]}]}}`
 )
 
+// TestANewSetHasAProgressDeadline: a stored set, and one that says something, keep what they have.
+func TestANewSetHasAProgressDeadline(t *testing.T) {
+	const key = "lockstep.dev/progress-deadline"
+	stored, off := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, map[string]string{key: "off"}
+	for name, tt := range map[string]struct {
+		given string
+		has   map[string]string
+		was   *lwsv1.LeaderWorkerSet
+		want  map[string]string
+	}{
+		"a new set":                        {"30m", nil, &lwsv1.LeaderWorkerSet{}, map[string]string{key: "30m"}},
+		"it says something":                {"30m", off, &lwsv1.LeaderWorkerSet{}, off},
+		"a stored set":                     {"30m", nil, stored, nil},
+		"the configuration says something": {"", nil, &lwsv1.LeaderWorkerSet{}, nil},
+	} {
+		is := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: tt.has}}
+		expect.OK(t, Sets{ProgressDeadline: tt.given}.mutateSet(t.Context(), is, tt.was))
+		expect.Equalf(t, tt.want, is.Annotations, "%s", name)
+	}
+}
+
 // An API server does not repeat a call whose connection ended under it. A server that ends closes each after an answer.
 func TestAnswersCloseTheirConnectionsBeforeTheEnd(t *testing.T) {
 	ending := make(chan struct{})

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/schedulingv1/workloadbuilder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	rule "lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/lws/undo"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Sets completes and validates LeaderWorkerSets.
@@ -28,6 +30,8 @@ type Sets struct {
 	Revisions func(context.Context, *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error)
 	// DryRun creates an object and stores nothing. Without it, the templates of sets are not checked.
 	DryRun func(context.Context, client.Object) error
+	// ProgressDeadline is the value of the annotation that a new set without it is given, or empty.
+	ProgressDeadline string
 }
 
 func (s Sets) mutateSet(ctx context.Context, is, was *lwsv1.LeaderWorkerSet) error {
@@ -38,6 +42,9 @@ func (s Sets) mutateSet(ctx context.Context, is, was *lwsv1.LeaderWorkerSet) err
 		return err
 	}
 	rule.Default(after)
+	if _, isGiven := after.Annotations[workload.ProgressDeadlineAnnotationKey]; !isGiven && s.ProgressDeadline != "" && was.Name == "" {
+		after.Annotations = labels.Merge(after.Annotations, labels.Set{workload.ProgressDeadlineAnnotationKey: s.ProgressDeadline})
+	}
 	*is = *after
 	return nil
 }

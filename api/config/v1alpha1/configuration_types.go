@@ -48,6 +48,9 @@ type Configuration struct {
 	// Disruption limits how many groups of a set may be evicted at a time.
 	Disruption Disruption `json:"disruption,omitempty"`
 
+	// Rollout is how long sets may make no progress.
+	Rollout Rollout `json:"rollout,omitempty"`
+
 	// Protection is how PersistentVolumeClaims in use are kept from being lost.
 	Protection Protection `json:"protection,omitempty"`
 }
@@ -125,6 +128,13 @@ type Disruption struct {
 	// Budget is None or Groups, for sets without the annotation lockstep.dev/disruption-budget.
 	// Default None.
 	Budget string `json:"budget,omitempty"`
+}
+
+// Rollout is how long sets may make no progress.
+type Rollout struct {
+	// ProgressDeadline is off or a duration from 1s to 168h, for sets without the annotation
+	// lockstep.dev/progress-deadline. If it is empty, new sets are given 30m, and others have none.
+	ProgressDeadline string `json:"progressDeadline,omitempty"`
 }
 
 // ClientConnection bounds the requests sent to the API server.

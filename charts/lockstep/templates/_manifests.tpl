@@ -125,6 +125,10 @@ gangSchedulingManagement:
 disruption:
   budget: Groups
 {{- end }}
+{{- with (.Values.rollout).progressDeadline }}
+rollout:
+  progressDeadline: {{ . | quote }}
+{{- end }}
 {{- with .Values.featureGates }}
 featureGates: {{- toYaml . | nindent 2 }}
 {{- end }}

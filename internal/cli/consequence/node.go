@@ -14,6 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Fit compares what the change needs with what nodes have on which its pods may run. err says why they could not be read.
@@ -68,13 +69,10 @@ func (c *Consequence) judge(free corev1.ResourceList, holds []bool) {
 
 // mayRun reports whether a node is ready and not cordoned, and matches the nodeSelector, affinity and tolerations of a pod.
 func mayRun(pod *corev1.Pod, node *corev1.Node) bool {
-	isReady := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
 	repels := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
 	_, isRepelled := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, repels, false)
-	return isReady && matches && err == nil && !isRepelled && !node.Spec.Unschedulable
+	return pvc.IsReady(node) && matches && err == nil && !isRepelled && !node.Spec.Unschedulable
 }
 
 // requests is what pods request, and how many they are.

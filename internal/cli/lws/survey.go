@@ -2,13 +2,12 @@
 // manifest, and change one.
 //
 // It reads through the operator's lwscache and decides with the operator's functions, with the user's
-// credentials. Writes are patches of sets, or dry runs. It knows no flags, and not how results are shown.
+// credentials. Writes are patches of sets and of leaders, or dry runs. It knows no flags, and not how results are shown.
 package lws
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -125,7 +124,7 @@ func readSet(ctx context.Context, cached, live client.Reader, key types.Namespac
 	if err := cached.Get(ctx, key, set); err != nil {
 		return found, nil, err
 	}
-	observer.Scheduler = schedulerOf(set)
+	observer.Scheduler, observer.ProgressDeadline = schedulerOf(set), deadlineOf(set)
 	if condition.IsTrue(set.Status.Conditions, lws.CodeNameConflict) { // the cache shows no Service without the labels of the set
 		memory.Taken(identity.Ref{Kind: identity.KindService, Namespace: key.Namespace, Name: key.Name})
 	}
@@ -154,6 +153,14 @@ func schedulerOf(set *lwsv1.LeaderWorkerSet) string {
 		return gang.Kubernetes
 	}
 	return gang.Volcano
+}
+
+// deadlineOf returns a deadline for a set without the annotation: that of the configuration is over if the status says so.
+func deadlineOf(set *lwsv1.LeaderWorkerSet) (d time.Duration) {
+	if stalled, _ := condition.Of(set.Status.Conditions, string(lwsv1.LeaderWorkerSetStalled)); stalled.Reason == lws.CodeProgressDeadlineExceeded {
+		d = time.Nanosecond
+	}
+	return d
 }
 
 // toldUnsupported returns what the operator says of a set that it leaves alone, as a wait: a user need not be allowed to
@@ -406,11 +413,11 @@ func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, is
 	case s.Lease.Name == "" || set.Status.ObservedGeneration >= set.Generation || now.Sub(set.CreationTimestamp.Time) < observedWithin:
 		return nil
 	}
-	stored := &lwsv1.LeaderWorkerSet{} // the cache keeps no managed fields
+	stored := &lwsv1.LeaderWorkerSet{} // the cache may be late
 	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(set), stored); err != nil || stored.Generation != set.Generation {
 		return nil
 	}
-	if written := specWritten(stored); !written.IsZero() && now.Sub(written) >= observedWithin {
+	if written := workload.SpecWritten(stored); !written.IsZero() && now.Sub(written) >= observedWithin {
 		return reasonf(CodeNotObserved, "the operator has not observed generation %d, which was written at %s; see its log in namespace %s",
 			set.Generation, written.UTC().Format(time.RFC3339), s.Lease.Namespace)
 	}
@@ -419,18 +426,4 @@ func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, is
 
 func reasonf(code, format string, args ...any) *action.Reason {
 	return &action.Reason{Code: code, Sentence: fmt.Sprintf(format, args...)}
-}
-
-// specWritten is when the spec was written last, by its managed fields, or zero. The scale subresource writes it too.
-func specWritten(set *lwsv1.LeaderWorkerSet) (at time.Time) {
-	for _, entry := range set.ManagedFields {
-		var owned map[string]json.RawMessage
-		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
-			continue
-		}
-		if owned["f:spec"] != nil && entry.Subresource != "status" && entry.Time.After(at) {
-			at = entry.Time.Time
-		}
-	}
-	return at
 }

@@ -31,6 +31,8 @@ type Rollout struct {
 	Number int64
 	// Message is one line: the next wait, or that the rollout is done.
 	Message string
+	// Failed is set once the progress deadline of the set is over. The message says why.
+	Failed bool
 }
 
 // RolloutOf returns how far a rollout has come.
@@ -41,6 +43,10 @@ func RolloutOf(s clilws.Survey) Rollout {
 	}
 	if r.Message = page.Plain(nextWait(s)); r.Message == "" {
 		r.Done, r.Message = true, done(s, r.Number)
+	}
+	over := meta.FindStatusCondition(s.Set.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetStalled))
+	if !r.Done && observed(s) && over != nil && over.Reason == lws.CodeProgressDeadlineExceeded {
+		r.Failed, r.Message = true, page.Plain(over.Reason+": "+over.Message)
 	}
 	if s.Unattended != nil {
 		r.Message += "; " + s.Unattended.Sentence

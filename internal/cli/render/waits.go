@@ -54,6 +54,9 @@ func unattended(s clilws.Survey) *Wait {
 // waits are those of a plan, each once.
 func waits(s clilws.Survey, plan lws.Plan) (all []Wait) {
 	for _, w := range plan.Waits {
+		if w.Code == lws.CodeProgressDeadline { // nothing is waited for
+			continue
+		}
 		code := w.Code
 		if w.Ordinary {
 			code = CodeLeaving
@@ -121,7 +124,7 @@ func previousLeader(s clilws.Survey, pod *corev1.Pod) Wait {
 	}
 	w.Since = since(s, w.Reason)
 	if ends := pod.DeletionTimestamp; ends != nil && s.Set.Now.After(ends.Add(lateAfter)) && !lws.IsExhausted(pod) {
-		w.Message += "; " + lws.Remedy(pod)
+		w.Message += "; " + lws.Remedy(lws.Object{Ref: identity.RefOf(identity.KindPod, pod), Object: pod})
 	}
 	return w
 }

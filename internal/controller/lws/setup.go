@@ -65,8 +65,8 @@ func ClientOptions() client.Options {
 // Setup adds the controllers to the manager. Its client must read its own writes. The starter
 // watches the objects of gang schedulers once it runs. Of the logs of failed containers, the last
 // lines are kept, or none.
-// scheduler places sets with spec.scheduling, or is empty. limitsEvictions holds for sets without the annotation.
-func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, limitsEvictions bool, crashLogLines int64) error {
+// scheduler places sets with spec.scheduling, or is empty. limitsEvictions and deadline hold for sets without the annotation.
+func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, limitsEvictions bool, deadline time.Duration, crashLogLines int64) error {
 	if err := lwscache.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -77,6 +77,7 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, limitsEvi
 	sets, groups := &requests{}, &requests{}
 	memory := lwscache.NewMemory()
 	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory)
+	observer.ProgressDeadline = deadline
 	watchGangs(starter, observer, scheduler, sets, groups)
 	watched := &budgetcache.Watch{Manager: mgr, Failed: report.WatchFailed, Changed: func(budget *policyv1.PodDisruptionBudget) {
 		named := budget.Labels[lwsv1.SetNameLabelKey] // none on a budget of a user, which concerns all sets beside it

@@ -203,6 +203,7 @@ func checkAnnotations(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 	}{
 		{lwsv1.PausedAnnotationKey, []string{lwsv1.PausedValue, "false"}, nil},
 		{workload.DisruptionBudgetAnnotationKey, []string{workload.DisruptionByGroup, workload.UnlimitedDisruption}, nil},
+		{workload.ProgressDeadlineAnnotationKey, nil, errorOf(workload.ParseProgressDeadline)},
 		{lwsv1.HistoryLimitAnnotationKey, nil, parseHistoryLimit},
 		{lwsv1.GangSchedulerAnnotationKey, []string{gang.Volcano, lwsv1.NoGangScheduler}, nil},
 		{backoff.AnnotationKey, nil, errorOf(backoff.Parse)},
@@ -213,8 +214,7 @@ func checkAnnotations(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
 		switch {
 		case !isGiven, rule.key == lwsv1.GangSchedulerAnnotationKey && value == "":
 		case rule.parse == nil:
-			isKnown := slices.Contains(rule.choices, value)
-			faults = append(faults, when(!isKnown, field.NotSupported(path, value, rule.choices))...)
+			faults = append(faults, when(!slices.Contains(rule.choices, value), field.NotSupported(path, value, rule.choices))...)
 		default:
 			if err := rule.parse(value); err != nil {
 				faults = append(faults, field.Invalid(path, shortened(value), err.Error()))

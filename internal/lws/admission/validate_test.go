@@ -21,6 +21,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -97,6 +98,9 @@ func TestValidateCreate(t *testing.T) {
 		"a long history":                                newSet(withAnnotation(lwsv1.HistoryLimitAnnotationKey, "50")),
 		"an endless history":                            newSet(withAnnotation(lwsv1.HistoryLimitAnnotationKey, "-1")),
 		"a history in words":                            newSet(withAnnotation(lwsv1.HistoryLimitAnnotationKey, "ten")),
+		"a deadline in words":                           newSet(withAnnotation(workload.ProgressDeadlineAnnotationKey, "abc")),
+		"an endless deadline":                           newSet(withAnnotation(workload.ProgressDeadlineAnnotationKey, "169h")),
+		"no deadline":                                   newSet(withAnnotation(workload.ProgressDeadlineAnnotationKey, "off")),
 		"back-off off":                                  newSet(withAnnotation(backoff.AnnotationKey, "off")),
 		"a back-off":                                    newSet(withAnnotation(backoff.AnnotationKey, "first=30s,max=10m")),
 		"a back-off without a unit":                     newSet(withAnnotation(backoff.AnnotationKey, "first=30")),

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -187,6 +188,14 @@ func LacksRecord(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool
 // HasStarted reports whether the status has the record of a leader's group.
 func HasStarted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
 	return recordOfLeader(set, index, leader) != nil
+}
+
+// FailedAt is when a group failed that a leader replaces at an equal revision, or zero.
+func FailedAt(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) (at time.Time) {
+	if entry := Entry(set, index); entry != nil && entry.Leader != leader.UID && entry.Revision == leader.Labels[lwsv1.RevisionKey] {
+		at = entry.FailedAt.Time
+	}
+	return at
 }
 
 // startedAt returns what the status records of a group, or nil.

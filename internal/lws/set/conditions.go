@@ -2,6 +2,7 @@ package set
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -24,7 +25,7 @@ import (
 // progress returns the conditions about progress that say something, the one that tells most first.
 // An update stays in progress until the set is available.
 func progress(t *table.Table) []metav1.Condition {
-	if len(t.ExhaustedBy) > 0 {
+	if len(t.ExhaustedBy) > 0 || t.Deadline.IsOver {
 		return degraded(t, usualProgress(t))
 	}
 	return usualProgress(t)
@@ -138,9 +139,38 @@ func delayed(t *table.Table) action.Reason {
 	return lws.Because(t.Delay.Code, t.Delay.Message)
 }
 
+// lateText says since when there was no progress, and why. It changes with the counts only: each change is a write.
+func lateText(t *table.Table) string {
+	have := &t.SetSnapshot.Set.Status
+	if t.Deadline.Told != "" && have.ReadyReplicas == t.Ready && have.UpdatedReplicas == t.Updated {
+		return t.Deadline.Told
+	}
+	return fmt.Sprintf("%d of %d groups are ready and %d up to date, without progress since %s: %s",
+		t.Ready, workload.Replicas(t.Set), t.Updated, t.Deadline.Since.UTC().Format(time.RFC3339), obstacle(t))
+}
+
+// obstacle is what a set waits for, in words: a refusal or another object, what other controllers cannot do, or a group.
+func obstacle(t *table.Table) string {
+	_, lasting := stalled(t)
+	held := ptr.Deref(ptr.Deref(t.Limit, table.Limit{}).Hold, lws.Wait{}).Sentence
+	text := cmp.Or(lasting, t.RefusalText, t.Waiting.Message, t.Unresolved.Sentence, t.Hindrance, t.Delay.Message, held)
+	if text != "" {
+		return text
+	}
+	text = "groups are missing"
+	if i := slices.IndexFunc(t.Rows, func(r table.Row) bool { return !r.IsReady }); i >= 0 {
+		text = fmt.Sprintf("group %s is not ready", t.Rows[i].Name())
+	}
+	if t.TargetUpdated < t.Current && t.Down >= t.Budget {
+		text += fmt.Sprintf(", and the rollout replaces no other: %d may be down by maxUnavailable and maxSurge, and %d are", t.Budget, t.Down)
+	}
+	return fmt.Sprintf("%s; see: kubectl lockstep status %s -n %s", text, t.Set.Name, t.Set.Namespace)
+}
+
 // notices are what users are told beside the progress of a set.
 func notices(t *table.Table) []status.Notice {
 	lacks := ptr.Deref(t.Limit, table.Limit{}).Lacks
+	gated := map[bool]string{true: "pods wait behind scheduling gates"}[t.Delay.IsGated && workload.ProgressDeadline(t.Set, t.ProgressDeadline) > 0]
 	return []status.Notice{
 		{ // it says something only in leftAlone
 			Kind: lws.CodeUnsupported, OverReason: "Supported", Over: "this version of Lockstep knows all that the set has", Ended: "Supported",
@@ -163,6 +193,9 @@ func notices(t *table.Table) []status.Notice {
 		},
 		{ // when it ended tells a process that starts how long ago the rollout was resumed
 			Kind: lws.CodePaused, Says: t.PauseText(), OverReason: "RolloutNotPaused", Over: "no rollout is paused", Told: true,
+		},
+		{ // when it ended tells from when on the progress deadline counts
+			Kind: lws.CodeSchedulingGated, Says: gated, OverReason: "NoPodGated", Over: "no pod waits behind a scheduling gate", Told: true,
 		},
 		{
 			Kind: lws.CodeVolumeClaimsDiffer, Says: t.OtherClaims,
@@ -198,8 +231,11 @@ func awaitEnds(t *table.Table) (p lws.Plan) {
 	if t.Delay.Code != "" || t.Delay.IsNear {
 		p.Await(t.Now.Add(lws.DelayAfter), cmp.Or(t.Delay.Code, lws.CodeUnschedulable), cmp.Or(t.Delay.Message, "pods have no node yet"))
 	}
+	if t.Now.Before(t.Deadline.At) {
+		p.Await(t.Deadline.At, lws.CodeProgressDeadline, "without progress the set is reported as failed then")
+	}
 	for _, n := range notices(t) {
-		if n.Says == "" {
+		if n.Says == "" || n.Kind == lws.CodeSchedulingGated { // the delay is waited for
 			continue
 		}
 		var again time.Time
@@ -249,9 +285,13 @@ func degradedText(t *table.Table) string {
 	return lws.Spelt(slices.Sorted(maps.Keys(t.ExhaustedBy)), says, "; ")
 }
 
-// degraded returns the conditions about progress while groups are stopped. It is False that the set
-// progresses, unless something beside these groups does.
+// degraded returns the conditions about progress while groups are stopped, or the progress deadline is over. It is False
+// that the set progresses, unless something beside stopped groups does.
 func degraded(t *table.Table, progress []metav1.Condition) []metav1.Condition {
+	if t.Deadline.IsOver {
+		over := status.Ceased(status.Holding(lwsv1.LeaderWorkerSetProgressing, lws.CodeProgressDeadlineExceeded, lateText(t)))
+		return append([]metav1.Condition{over}, slices.DeleteFunc(progress, func(c metav1.Condition) bool { return c.Type == over.Type })...)
+	}
 	says := func(kind lwsv1.LeaderWorkerSetConditionType, message string) metav1.Condition {
 		return status.Ceased(status.Holding(kind, lws.CodeBudgetExceeded, message))
 	}

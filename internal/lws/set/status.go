@@ -73,9 +73,12 @@ func newStatus(t *table.Table) *lwsv1.LeaderWorkerSetStatus {
 func statusEvents(t *table.Table, want *lwsv1.LeaderWorkerSetStatus, progressed bool) []action.Event {
 	var events []action.Event
 	if first := progress(t)[0]; progressed && t.Waiting.Message == "" &&
-		!slices.Contains([]string{lws.CodeRefused, lws.CodeBudgetExceeded, t.Delay.Code, t.Unresolved.Code}, first.Reason) { // reported with their writes
+		!slices.Contains([]string{lws.CodeRefused, lws.CodeBudgetExceeded, lws.CodeProgressDeadlineExceeded, t.Delay.Code, t.Unresolved.Code}, first.Reason) { // reported with their writes
 		note := fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, want.ReadyReplicas, workload.Replicas(t.Set))
 		events = append(events, lws.Event(first.Reason, "Update", note, nil))
+	}
+	if t.Deadline.IsOver && t.Deadline.Told == "" {
+		events = append(events, *lws.Warning(lws.CodeProgressDeadlineExceeded, "Wait", lateText(t), nil))
 	}
 	return slices.Concat(events, waitEvents(t), noticeEvents(t))
 }
@@ -106,13 +109,17 @@ const CodePreviousStuck = "PreviousIncarnationStuck"
 const unsupportedAgain = 30 * time.Second
 
 // ready returns the conditions that tools judge a set by. A set is Ready while it is Available and no update
-// is in progress. Else it is Stalled if it waits for what only a person can change, and Reconciling if not.
+// is in progress. Else it is Stalled if it waits for what only a person can change, or its progress deadline is over, and
+// Reconciling if not.
 //
 // They follow from the other conditions and the counts: no status is written for them alone.
 func ready(t *table.Table, wanted []metav1.Condition) []metav1.Condition {
 	available, _ := condition.Of(wanted, string(lwsv1.LeaderWorkerSetAvailable))
 	if available.Status == metav1.ConditionTrue && !condition.IsTrue(wanted, string(lwsv1.LeaderWorkerSetUpdateInProgress)) {
 		return []metav1.Condition{status.Holding(lwsv1.LeaderWorkerSetReady, available.Reason, available.Message)}
+	}
+	if t.Deadline.IsOver {
+		return status.Unready(lwsv1.LeaderWorkerSetStalled, lws.CodeProgressDeadlineExceeded, lateText(t))
 	}
 	if reason, message := stalled(t); reason != "" {
 		return status.Unready(lwsv1.LeaderWorkerSetStalled, reason, message)
@@ -133,7 +140,7 @@ func reconciling(t *table.Table, wanted []metav1.Condition) (reason, message str
 		return progressing.Reason, progressing.Message
 	}
 	for _, n := range notices(t) {
-		if n.Says != "" && n.Kind != ConditionBudgetMissing { // no group waits for it
+		if n.Says != "" && n.Kind != ConditionBudgetMissing && n.Kind != lws.CodeSchedulingGated { // no group waits for it, or it is the delay
 			return cmp.Or(n.Reason, n.Kind), n.Says
 		}
 	}

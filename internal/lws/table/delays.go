@@ -43,7 +43,7 @@ func delays(t *Table) (found Delay) {
 			case t.Now.Before(from):
 				found.IsNear = true
 			case code != "":
-				mine[code] = cmp.Or(mine[code], "pod "+pod.Name)
+				mine[code], found.IsGated = cmp.Or(mine[code], "pod "+pod.Name), found.IsGated || code == lws.CodeSchedulingGated
 			}
 		}
 		for code, object := range mine {

@@ -1,8 +1,11 @@
 package table
 
 import (
+	"cmp"
+
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/volumes"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Of returns the values that the rules read, and the plan that they need first, such as a revision to create.
@@ -42,6 +45,10 @@ func Of(w lws.SetSnapshot, newMaker func(*Table) Maker) (*Table, lws.Plan) {
 	t.Maker.Settle(&t.Restarted)
 	t.Unresolved = unresolvedLeaders(t)
 	t.Delay = delays(t)
+	if allowed := workload.ProgressDeadline(t.Set, t.ProgressDeadline); allowed > 0 {
+		late, need := deadline(t, allowed)
+		t.Deadline, plan.Needs = late, cmp.Or(plan.Needs, need)
+	}
 	if len(volumes.Templates(t.Live)) > 0 {
 		owners, pending := keepPVCs(t)
 		plan.Add(owners)

@@ -43,13 +43,13 @@ func limit(t *Table) *Limit {
 	case own == nil:
 		l.Why = "not limited: the set has not been ready yet"
 	case unavailable < 1:
-		l.Why = "blocked: maxUnavailable is 0"
+		l.Why = workload.Blocked + "maxUnavailable is 0"
 	case moves:
-		l.Why = fmt.Sprintf("blocked: rollout to %s in progress", t.Target.Key)
+		l.Why = workload.Blocked + fmt.Sprintf("rollout to %s in progress", t.Target.Key)
 	case unready >= 0:
-		l.Why = fmt.Sprintf("blocked: group %s is not ready", t.Rows[unready].Name())
+		l.Why = workload.Blocked + fmt.Sprintf("group %s is not ready", t.Rows[unready].Name())
 	case t.WantedReady < workload.Replicas(t.Set):
-		l.Why = fmt.Sprintf("blocked: %d of %d groups are ready", t.WantedReady, workload.Replicas(t.Set))
+		l.Why = workload.Blocked + fmt.Sprintf("%d of %d groups are ready", t.WantedReady, workload.Replicas(t.Set))
 	default:
 		l.Allowed, l.Why = 1, "1 group may go"
 	}

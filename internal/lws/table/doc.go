@@ -4,5 +4,5 @@
 // makes the leaders: package leaders tells it through the interface Maker. It plans only what rules need first.
 //
 // Files, each of which builds on those before it: table.go, restarts.go, delays.go, pvcs.go, names.go,
-// tabulate.go, disruption.go, target.go, effective.go, derive.go, roll.go.
+// tabulate.go, disruption.go, deadline.go, target.go, effective.go, derive.go, roll.go.
 package table

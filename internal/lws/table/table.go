@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -48,10 +49,10 @@ type Row struct {
 func (r *Row) AllPods() []*corev1.Pod { return append([]*corev1.Pod{r.Leader}, r.Pods.Owned...) }
 
 // Delay has the reason and the message of what groups of a set wait for. isNear is set while a pod lacks a node, and not
-// for long enough.
+// for long enough, and isGated while one waits behind a scheduling gate.
 type Delay struct {
-	Code, Message string
-	IsNear        bool
+	Code, Message   string
+	IsNear, IsGated bool
 }
 
 // Maker answers what differs between Ordinal sets, whose leaders a StatefulSet creates, and Hash sets, whose leaders a
@@ -153,6 +154,8 @@ type Table struct {
 	Unresolved action.Reason
 	// Delay is what groups wait for that the operator cannot do.
 	Delay Delay
+	// Deadline says how long the set has made no progress.
+	Deadline Deadline
 	// Rollout is where a rolling update stands, and Course where it goes next.
 	Rollout rollout.State
 	Course  rollout.Course
@@ -186,8 +189,14 @@ func (t *Table) TargetKey() string {
 // LeadersAndLeaving returns the leaders of the set's StatefulSet or ReplicaSets, terminating ones too.
 func (t *Table) LeadersAndLeaving() []*corev1.Pod {
 	return slices.Concat(t.Leaders.Owned, slices.DeleteFunc(slices.Clone(t.Leaders.Previous), func(pod *corev1.Pod) bool {
-		return pod.DeletionTimestamp == nil || !t.Makes(pod)
+		return pod.DeletionTimestamp == nil || !t.makes(pod)
 	}))
+}
+
+// makes reports whether a leader belongs to what makes the leaders of the set.
+func (t *Table) makes(leader *corev1.Pod) bool {
+	owner, sts := metav1.GetControllerOfNoCopy(leader), t.StatefulSet.Own()
+	return owner != nil && (sts != nil && owner.UID == sts.UID || slices.Contains(t.ReplicaSets, owner.UID))
 }
 
 // Title names the target by number and key.

@@ -104,15 +104,18 @@ func (t *Table) stateOf(r *Row, taken bool) lws.GroupState {
 func (t *Table) count() lws.Standing {
 	left := workload.Replicas(t.Set)
 	c := lws.Standing{
-		Key: t.Target.Key, Pending: t.IsPending,
+		Key: t.Target.Key, Pending: t.IsPending, Effective: t.Set,
 		Target: max(0, left-workload.Partition(t.Set)), Budget: t.Rollout.Budget(t.Course.Replicas),
 	}
 	var found [lws.GroupStates]int32
+	c.Led = make([]lws.LedGroup, 0, len(t.Rows))
 	for _, r := range t.All() {
 		found[r.state] += lws.One(r.isWanted)
-		if r.Leader != nil && !r.IsReady && !r.HasStarted && restart.Recreates(t.Set) {
-			group := lws.UnstartedGroup{Index: r.Index, Leader: r.Leader.UID, Pods: 1 + r.WorkerCount()}
-			c.Unstarted = append(c.Unstarted, group)
+		if r.Leader != nil {
+			c.Led = append(c.Led, lws.LedGroup{
+				Index: r.Index, Leader: r.Leader.UID, Pods: 1 + r.WorkerCount(), Created: r.Leader.CreationTimestamp.Time,
+				FailedAt: restart.FailedAt(t.Set, r.Index, r.Leader), IsReady: r.IsReady, MayHaveRun: r.HasStarted || !restart.Recreates(t.Set),
+			})
 		}
 		if !r.isComplete {
 			continue
@@ -130,15 +133,12 @@ func (t *Table) count() lws.Standing {
 		left -= c.States[state]
 	}
 	c.States[t.unknown] += left
-	if c.States[lws.GroupReady] < workload.Replicas(t.Set) {
-		c.Accelerators = accelerators(t.Set)
-	}
 	t.Maker.Correct(&c)
 	return c
 }
 
-// accelerators returns the extended resources that the pods of one group request.
-func accelerators(set *lwsv1.LeaderWorkerSet) map[corev1.ResourceName]resource.Quantity {
+// Accelerators returns the extended resources that the pods of one group request.
+func Accelerators(set *lwsv1.LeaderWorkerSet) map[corev1.ResourceName]resource.Quantity {
 	workers := &set.Spec.LeaderWorkerTemplate.WorkerTemplate
 	return gang.Accelerators(gang.Resources(workload.WrittenForLeaders(set), workers, workload.Size(set)))
 }

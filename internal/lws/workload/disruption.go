@@ -60,6 +60,9 @@ type Evictions struct {
 	Missing string
 }
 
+// Blocked begins what an Allowance says while evictions wait, and not where they are not limited.
+const Blocked = "blocked: "
+
 // Allowance is how many groups of a set may be evicted now.
 type Allowance struct {
 	// Budget is the name of its PodDisruptionBudget.

@@ -6,5 +6,5 @@
 // filled them in. An orphan is judged by labels, and an object that has a controller by UIDs alone.
 //
 // Files, each of which builds on those before it: spec.go, labels.go, service.go, statefulset.go, placement.go,
-// deployment.go, disruption.go.
+// deployment.go, disruption.go, deadline.go.
 package workload

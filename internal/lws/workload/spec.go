@@ -30,6 +30,13 @@ func Subdomain(set *lwsv1.LeaderWorkerSet) lwsv1.SubdomainPolicy {
 	return ptr.Deref(ptr.Deref(set.Spec.NetworkConfig, lwsv1.NetworkConfig{}).SubdomainPolicy, lwsv1.SubdomainShared)
 }
 
+// WithSubdomain returns a set with another subdomain policy. An empty one is Shared.
+func WithSubdomain(set *lwsv1.LeaderWorkerSet, policy lwsv1.SubdomainPolicy) *lwsv1.LeaderWorkerSet {
+	other := *set
+	other.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: new(cmp.Or(policy, lwsv1.SubdomainShared))}
+	return &other
+}
+
 // HasHashIdentity reports whether a group of the set is known by a random key, and not by an index.
 func HasHashIdentity(set *lwsv1.LeaderWorkerSet) bool {
 	return set.Spec.GroupIdentity == lwsv1.HashGroupIdentity
