@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // all authentication plugins
+	"k8s.io/client-go/util/exec"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -37,6 +39,8 @@ func main() {
 	cmd.SetArgs(argument.Args(os.Args))
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "error:", err)
-		os.Exit(1)
+		ended := exec.CodeExitError{Code: 1} // of kubectl lockstep exec
+		errors.As(err, &ended)
+		os.Exit(ended.Code)
 	}
 }

@@ -30,16 +30,16 @@ func (o *options) checkCommand() *cobra.Command {
 }
 
 func (o *options) check(ctx context.Context, out *output, table check.Table) error {
-	c, live, err := o.client(ctx)
+	c, live, err := o.Client(ctx)
 	if err != nil {
 		return err
 	}
-	server, err := discovery.NewDiscoveryClientForConfig(c.config)
+	server, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		return err
 	}
 	found := render.Check(table.Run(ctx, check.Options{
-		Client: live, Discovery: server, TestNamespace: c.namespace, Version: version.Get().Version, Now: time.Now(),
+		Client: live, Discovery: server, TestNamespace: c.Namespace, Version: version.Get().Version, Now: time.Now(),
 	}))
 	if err := out.print(found); err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -20,6 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/internal/cli/argument"
+	"lockstep.dev/lockstep/internal/cli/cluster"
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/operate"
 	"lockstep.dev/lockstep/internal/help"
 	"lockstep.dev/lockstep/internal/terminal"
 	"lockstep.dev/lockstep/internal/version"
@@ -27,9 +29,7 @@ import (
 
 // options are the flags and streams of all commands.
 type options struct {
-	flags *genericclioptions.ConfigFlags
-	// at is the moment of a replayed report, or zero.
-	at time.Time
+	*cluster.Flags
 	// IOStreams escape what they write. stdout does not.
 	genericiooptions.IOStreams
 	stdout io.Writer
@@ -60,9 +60,10 @@ func describe(name string) *cobra.Command { return help.Command(texts, name) }
 
 // NewCommand returns kubectl lockstep.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{flags: genericclioptions.NewConfigFlags(true), IOStreams: streams, stdout: streams.Out}
+	o := &options{Flags: &cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, IOStreams: streams, stdout: streams.Out}
 	o.Out, o.ErrOut = terminal.Writer(streams.Out), terminal.Writer(streams.ErrOut)
-	o.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+	o.Warn = o.ErrOut
+	o.Flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		config.UserAgent = "kubectl-" + version.UserAgent()
 		config.QPS = -1 // the API server limits its clients
 		config.WarningHandler = rest.NoWarnings{}
@@ -75,7 +76,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.ErrOut)
-	o.flags.AddFlags(root.PersistentFlags())
+	o.Flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().BoolVar(&o.noColor, "no-color", false, "show no colours on a terminal; so does the variable NO_COLOR")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
@@ -86,7 +87,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), o.releaseCommand(),
-		o.checkCommand(), o.reportCommand(), versionCommand())
+		o.podsCommand("logs", 1, 2, &operate.Logs{}), o.podsCommand("exec", 2, 3, &operate.Exec{}), o.eventsCommand(), o.nodeCommand(),
+		o.requestCommand("restart", lws.RestartGroup), o.requestCommand("recover", lws.Recover), o.checkCommand(), o.reportCommand(), versionCommand())
 	o.completeFlag(root, "namespace", func(ctx context.Context, c argument.Cluster, _ []string, _ string) []string {
 		return argument.Namespaces.List(ctx, c, "")
 	})
@@ -103,12 +105,12 @@ func versionCommand() *cobra.Command {
 // completion returns a completion of the shell from the cluster of the flags.
 func (o *options) completion(find argument.Suggest) cobra.CompletionFunc {
 	return argument.Completion(func(ctx context.Context) (argument.Cluster, error) {
-		*o.flags.Timeout = argument.CompleteWithin.String() // discovery knows no context
-		c, live, err := o.client(ctx)
+		*o.Flags.Timeout = argument.CompleteWithin.String() // discovery knows no context
+		c, live, err := o.Client(ctx)
 		if err != nil {
 			return argument.Cluster{}, err
 		}
-		return argument.Cluster{Reader: live, Namespace: c.namespace}, nil
+		return argument.Cluster{Reader: live, Namespace: c.Namespace}, nil
 	}, find)
 }
 

@@ -9,19 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/argument"
 	"lockstep.dev/lockstep/test/expect"
 )
@@ -58,28 +49,6 @@ func TestVersionNeedsNoCluster(t *testing.T) {
 	expect.That(t, err == nil && strings.HasPrefix(out, "Version: "), "got %q, %v", out, err)
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
-	sets := lwsv1.GroupVersion.WithResource("leaderworkersets").GroupResource()
-	forbidden := apierrors.NewForbidden(sets, "a", errors.New("no"))
-	for name, tt := range map[string]struct {
-		err       error
-		want, not string
-	}{
-		"no definition": {&meta.NoKindMatchError{GroupKind: lwsv1.GroupVersion.WithKind("LeaderWorkerSet").GroupKind()}, "lockstep install", "role"},
-		"not allowed":   {forbidden, `ask for a role that may list this in namespace "ns"`, "operator"},
-		"logged out":    {apierrors.NewUnauthorized("no"), "log in again", "role"},
-		"admission": {apierrors.NewForbidden(sets, "a", errors.New(`admission webhook "v" denied the request: spec.replicas: too many`)),
-			"spec.replicas: too many", "role"},
-		"no operator": {apierrors.NewInternalError(errors.New(`failed calling webhook "m": connection refused`)), "check that the operator runs", "role"},
-	} {
-		c := &cluster{config: &rest.Config{Host: "https://host"}, namespace: "ns"}
-		got := c.explain(tt.err, "list this").Error()
-		expect.That(t, strings.Contains(got, tt.want) && !strings.Contains(got, tt.not), "%s: got %q", name, got)
-	}
-	everywhere := &cluster{}
-	expect.Says(t, everywhere.explain(forbidden, "list this").Error(), "with -n")
-}
-
 // An API server may accept connections and never answer.
 func TestTimeoutIncludesTheFirstRequest(t *testing.T) {
 	end := make(chan struct{})
@@ -87,6 +56,11 @@ func TestTimeoutIncludesTheFirstRequest(t *testing.T) {
 	t.Cleanup(func() { close(end); mute.Close() })
 	_, err := run(t, "rollout", "status", "a", "--server", mute.URL, "--timeout", "500ms")
 	expect.ErrorSays(t, err, "timed out after 500ms")
+}
+
+func TestAWorkerMayHaveTheIndexOfItsGroup(t *testing.T) {
+	names, err := setNames(&cobra.Command{}, []string{"lws/a", "1", "1"}, 2, 3)
+	expect.That(t, err == nil && strings.Join(names, " ") == "a 1 1", "got %q, %v", names, err)
 }
 
 func TestCompletion(t *testing.T) {
@@ -201,31 +175,4 @@ func TestALinkThatAppearsIsNotFollowed(t *testing.T) {
 	close(end)
 	<-ended
 	expect.Equalf(t, "kept", string(expect.Value(os.ReadFile(other))(t)), "another file")
-}
-
-// The clock stands still under the context of a replay alone.
-func TestTheClockOfAReplay(t *testing.T) {
-	path, config := filepath.Join(t.TempDir(), "kubeconfig"), clientcmdapi.NewConfig()
-	for _, name := range []string{"cluster", "replay", "broken"} {
-		config.Clusters[name] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
-		config.Contexts[name] = &clientcmdapi.Context{Cluster: name}
-	}
-	extend := func(name, text string) {
-		config.Contexts[name].Extensions = map[string]runtime.Object{
-			replayExtension: &runtime.Unknown{Raw: []byte(text), ContentType: runtime.ContentTypeJSON},
-		}
-	}
-	extend("replay", `{"at":"2026-11-26T04:36:50.123456789Z"}`)
-	extend("broken", `{"at":"yesterday"}`)
-	config.CurrentContext = "cluster"
-	expect.OK(t, clientcmd.WriteToFile(*config, path))
-	for name, want := range map[string]time.Time{"": {}, "replay": time.Date(2026, 11, 26, 4, 36, 50, 123456789, time.UTC)} {
-		o := &options{flags: genericclioptions.NewConfigFlags(true)}
-		*o.flags.KubeConfig, *o.flags.Context = path, name
-		err := o.readClock()
-		expect.That(t, err == nil && o.at.Equal(want), "context %q: the clock stands at %s, %v", name, o.at, err)
-	}
-	o := &options{flags: genericclioptions.NewConfigFlags(true)}
-	*o.flags.KubeConfig, *o.flags.Context = path, "broken"
-	expect.That(t, o.readClock() != nil, "a broken extension is no error")
 }

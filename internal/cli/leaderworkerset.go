@@ -11,8 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/cli/argument"
+	"lockstep.dev/lockstep/internal/cli/cluster"
 	"lockstep.dev/lockstep/internal/cli/consequence"
 	"lockstep.dev/lockstep/internal/cli/fleet"
+	"lockstep.dev/lockstep/internal/cli/group"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -35,45 +37,65 @@ func (o *options) statusCommand() *cobra.Command {
 		if len(args) == 0 && !tree {
 			return o.fleet(cmd.Context(), out, watch, asked)
 		}
-		names, err := setNames(cmd, args, 2)
-		if err == nil && (tree || len(names) > 1) {
-			return o.detailed(cmd.Context(), names, tree, out, watch)
+		names, err := setNames(cmd, args, 1, 2)
+		switch {
+		case err != nil:
+			return err
+		case tree && (len(names) > 1 || out.printer != nil):
+			return errors.New("--tree shows all groups of a set, as text: leave out GROUP and --output")
+		case tree || len(names) > 1:
+			return o.detailed(cmd.Context(), names, out, watch, !tree, func(s lws.Survey, d lws.Details, groups []lws.Group) page.Report {
+				if tree {
+					return &group.Tree{Survey: s, Details: d}
+				}
+				return group.New(s, groups[0], d)
+			})
 		}
-		return o.about(cmd, args, out, watch, func(s lws.Survey) page.Report { return render.Status(s) })
+		return o.show(cmd.Context(), names[0], out, watch, func(_ *cluster.Session, s lws.Survey) (page.Report, error) { return render.Status(s), nil })
 	}
 	return cmd
+}
+
+// fleet prints all sets, or with watch every change of them.
+func (o *options) fleet(ctx context.Context, out *output, watch bool, asked fleet.Question) error {
+	c, err := o.Reach(ctx)
+	if err != nil {
+		return err
+	}
+	if asked.Namespace = c.Namespace; asked.Everywhere {
+		c.Namespace = ""
+	}
+	session, err := c.Open(ctx, c.Namespace)
+	if err != nil {
+		return err
+	}
+	return out.show(ctx, session.Session, watch, "", func() (page.Report, error) {
+		found, err := session.Fleet(ctx, asked, o.Now())
+		return found, c.Explain(err, cluster.ReadSets)
+	})
 }
 
 func addWatch(cmd *cobra.Command, watch *bool) {
 	cmd.Flags().BoolVarP(watch, "watch", "w", false, "show every change, in place on a terminal")
 }
 
-// about prints a report on one set, or with watch every change of it.
-func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bool, report func(lws.Survey) page.Report) error {
-	names, err := setNames(cmd, args, 1)
+// show prints a report on one set, or with watch every change of it. A report may read more than the survey.
+func (o *options) show(ctx context.Context, name string, out *output, watch bool, report func(*cluster.Session, lws.Survey) (page.Report, error)) error {
+	session, err := o.Session(ctx)
 	if err != nil {
 		return err
 	}
-	return o.show(cmd.Context(), names[0], out, watch, func(_ *session, s lws.Survey) (page.Report, error) { return report(s), nil })
-}
-
-// show prints a report that may read more than the survey of the set.
-func (o *options) show(ctx context.Context, name string, out *output, watch bool, report func(*session, lws.Survey) (page.Report, error)) error {
-	session, err := o.session(ctx)
-	if err != nil {
-		return err
-	}
-	key, seen := session.key(name), false
+	key, seen := session.Key(name), false
 	gone := fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
 	return out.show(ctx, session.Session, watch, gone, func() (page.Report, error) {
-		found, err := session.Set(ctx, key, o.now())
+		found, err := session.Set(ctx, key, o.Now())
 		switch {
 		case apierrors.IsNotFound(err) && seen:
 			return nil, nil
 		case apierrors.IsNotFound(err):
-			return nil, noSuch("leaderworkerset", key)
+			return nil, cluster.NoSuch("leaderworkerset", key)
 		case err != nil:
-			return nil, session.explain(err, readSets)
+			return nil, session.Explain(err, cluster.ReadSets)
 		}
 		seen = true
 		return report(session, found)
@@ -108,7 +130,8 @@ func (o *options) planCommand() *cobra.Command {
 		if of.file != "" {
 			return o.planFile(cmd.Context(), of, out)
 		}
-		return o.about(cmd, args, out, watch, func(s lws.Survey) page.Report { return render.Plan(s) })
+		names, _ := argument.Sets.Names(args)
+		return o.show(cmd.Context(), names[0], out, watch, func(_ *cluster.Session, s lws.Survey) (page.Report, error) { return render.Plan(s), nil })
 	}
 	return cmd
 }
@@ -128,16 +151,16 @@ func (o *options) planFile(ctx context.Context, of planned, out *output) error {
 	for _, what := range skipped {
 		fmt.Fprintf(o.ErrOut, "left out: %s\n", what)
 	}
-	c, err := o.reach(ctx)
+	c, err := o.Reach(ctx)
 	if err != nil {
 		return err
 	}
 	list := &render.SetPlanList{TypeMeta: page.Kind("SetPlanList")}
 	for _, manifest := range manifests {
 		if manifest.GetNamespace() == "" {
-			manifest.SetNamespace(c.namespace)
+			manifest.SetNamespace(c.Namespace)
 		}
-		plan, err := c.planOf(ctx, manifest, of)
+		plan, err := o.planOf(ctx, c, manifest, of)
 		if err != nil {
 			return fmt.Errorf("%s: %w", of.file, err)
 		}
@@ -150,22 +173,22 @@ func (o *options) planFile(ctx context.Context, of planned, out *output) error {
 }
 
 // planOf returns the plan for one set as the API server would store it, and what that does.
-func (c *cluster) planOf(ctx context.Context, manifest *unstructured.Unstructured, of planned) (*render.SetPlan, error) {
-	session, err := c.open(ctx, manifest.GetNamespace())
+func (o *options) planOf(ctx context.Context, c *cluster.Cluster, manifest *unstructured.Unstructured, of planned) (*render.SetPlan, error) {
+	session, err := c.Open(ctx, manifest.GetNamespace())
 	if err != nil {
 		return nil, err
 	}
-	set, warnings, err := lws.Apply(ctx, c.config, manifest)
+	set, warnings, err := lws.Apply(ctx, c.Config, manifest)
 	if err != nil {
-		return nil, c.explain(err, writeSets)
+		return nil, c.Explain(err, cluster.WriteSets)
 	}
-	stored, err := session.Set(ctx, client.ObjectKeyFromObject(set), c.now())
+	stored, err := session.Set(ctx, client.ObjectKeyFromObject(set), c.Now())
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, c.explain(err, readSets)
+		return nil, c.Explain(err, cluster.ReadSets)
 	}
-	found, err := session.As(ctx, set, c.now())
+	found, err := session.As(ctx, set, c.Now())
 	if err != nil {
-		return nil, c.explain(err, readSets)
+		return nil, c.Explain(err, cluster.ReadSets)
 	}
 	does := consequence.OfSet(stored, found, of.values)
 	if does.Peak != nil {

@@ -87,7 +87,7 @@ func (o *output) stream() io.Writer {
 // print prints values one after the other.
 func (o *output) print(all ...page.Report) error {
 	for i, r := range all {
-		text, err := o.text(r, o.now())
+		text, err := o.text(r, o.Now())
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (o *output) watch(ctx context.Context, session *lws.Session, gone string, s
 		r, err := see()
 		text, ageless := gone, gone
 		if err == nil && r != nil {
-			text, err = o.text(r, o.now())
+			text, err = o.text(r, o.Now())
 			ageless, _ = o.text(r, time.Time{})
 		}
 		switch {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/cli/argument"
+	"lockstep.dev/lockstep/internal/cli/cluster"
 	"lockstep.dev/lockstep/internal/cli/page"
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/cli/release"
@@ -56,21 +57,21 @@ func (o *options) whyCommand() *cobra.Command {
 }
 
 func (o *options) why(ctx context.Context, q *question) error {
-	c, live, err := o.client(ctx)
+	c, live, err := o.Client(ctx)
 	if err != nil {
 		return err
 	}
 	if len(q.names) > 0 {
-		return c.whyNamed(ctx, live, q)
+		return o.whyNamed(ctx, c, live, q)
 	}
 	if q.everywhere {
-		c.namespace = ""
+		c.Namespace = ""
 	}
 	var all corev1.PersistentVolumeClaimList
-	if err := live.List(ctx, &all, client.InNamespace(c.namespace)); err != nil {
-		return c.explain(err, readPVCs)
+	if err := live.List(ctx, &all, client.InNamespace(c.Namespace)); err != nil {
+		return c.Explain(err, cluster.ReadPVCs)
 	}
-	reports, err := c.reports(ctx, &clipvc.Reader{Client: live, Brief: true, Now: c.at}, all.Items)
+	reports, err := explained(ctx, c, &clipvc.Reader{Client: live, Brief: true, Now: c.At}, all.Items)
 	if err != nil {
 		return err
 	}
@@ -78,30 +79,30 @@ func (o *options) why(ctx context.Context, q *question) error {
 }
 
 // whyNamed reports on each PVC. A PVC that does not exist is an error after the reports on the others.
-func (c *cluster) whyNamed(ctx context.Context, live client.Client, q *question) error {
+func (o *options) whyNamed(ctx context.Context, c *cluster.Cluster, live client.Client, q *question) error {
 	var found []corev1.PersistentVolumeClaim
 	var missing error
 	for _, name := range q.names {
 		var claim corev1.PersistentVolumeClaim
-		err := live.Get(ctx, c.key(name), &claim)
+		err := live.Get(ctx, c.Key(name), &claim)
 		switch {
 		case apierrors.IsNotFound(err):
-			missing = errors.Join(missing, noSuch("persistentvolumeclaim", c.key(name)))
+			missing = errors.Join(missing, cluster.NoSuch("persistentvolumeclaim", c.Key(name)))
 		case err != nil:
-			return c.explain(err, readPVCs)
+			return c.Explain(err, cluster.ReadPVCs)
 		default:
 			found = append(found, claim)
 		}
 	}
-	reports, err := c.reports(ctx, &clipvc.Reader{Client: live, Now: c.at}, found)
+	reports, err := explained(ctx, c, &clipvc.Reader{Client: live, Now: c.At}, found)
 	if err != nil {
 		return err
 	}
 	var shown []page.Report
 	for _, r := range reports {
 		if q.ifDeleted {
-			if r.Deletion, err = tryDelete(ctx, live, c.key(r.Name)); err != nil {
-				return c.explain(err, "delete persistentvolumeclaims")
+			if r.Deletion, err = tryDelete(ctx, live, c.Key(r.Name)); err != nil {
+				return c.Explain(err, "delete persistentvolumeclaims")
 			}
 		}
 		shown = append(shown, r)
@@ -125,8 +126,8 @@ func tryDelete(ctx context.Context, live client.Client, key types.NamespacedName
 	return nil, err
 }
 
-// reports explains PVCs, namespace by namespace.
-func (c *cluster) reports(ctx context.Context, reader *clipvc.Reader, all []corev1.PersistentVolumeClaim) (reports []*render.ClaimWhy, err error) {
+// explained explains PVCs, namespace by namespace.
+func explained(ctx context.Context, c *cluster.Cluster, reader *clipvc.Reader, all []corev1.PersistentVolumeClaim) (reports []*render.ClaimWhy, err error) {
 	byNamespace := map[string][]corev1.PersistentVolumeClaim{}
 	for _, claim := range all {
 		byNamespace[claim.Namespace] = append(byNamespace[claim.Namespace], claim)
@@ -134,7 +135,7 @@ func (c *cluster) reports(ctx context.Context, reader *clipvc.Reader, all []core
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
 		found, err := reader.Explain(ctx, namespace, byNamespace[namespace])
 		if err != nil {
-			return nil, c.explain(err, readPVCs)
+			return nil, c.Explain(err, cluster.ReadPVCs)
 		}
 		for _, f := range found {
 			reports = append(reports, render.Claim(f))
@@ -148,16 +149,16 @@ func (o *options) releaseCommand() *cobra.Command {
 	cmd := describe("release")
 	cmd.Args = func(_ *cobra.Command, args []string) error { return r.Read(args) }
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, live, err := o.client(cmd.Context())
+		c, live, err := o.Client(cmd.Context())
 		if err != nil {
 			return err
 		}
-		r.Client, r.Namespace, r.Now, r.Out, r.ErrOut = live, c.namespace, c.at, o.Out, o.ErrOut
+		r.Client, r.Namespace, r.Now, r.Out, r.ErrOut = live, c.Namespace, c.At, o.Out, o.ErrOut
 		err = r.Run(cmd.Context())
 		if apierrors.IsNotFound(err) && r.Kind.Singular == argument.Claims.Singular {
-			return noSuch("persistentvolumeclaim", c.key(r.Name))
+			return cluster.NoSuch("persistentvolumeclaim", c.Key(r.Name))
 		}
-		return c.explain(err, releasePVC)
+		return c.Explain(err, cluster.ReleasePVC)
 	}
 	o.completeNames(cmd, 1, argument.Claims, argument.Namespaces)
 	cmd.Flags().BoolVarP(&r.Yes, "yes", "y", false, "release it; without, only show what that means")

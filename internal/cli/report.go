@@ -13,6 +13,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/cli/argument"
 	"lockstep.dev/lockstep/internal/cli/bundle"
+	"lockstep.dev/lockstep/internal/cli/cluster"
 )
 
 // readReport is what a report reads if it may.
@@ -37,20 +38,20 @@ func (o *options) reportCommand() *cobra.Command {
 }
 
 func (o *options) report(ctx context.Context, names []string, command, path string, force bool) error {
-	c, live, err := o.client(ctx)
+	c, live, err := o.Client(ctx)
 	if err != nil {
 		return err
 	}
-	began := o.now()
+	began := o.Now()
 	packed, err := bundle.Collect(ctx, bundle.Request{
-		Config: c.config, Live: live, Namespace: c.namespace, Names: names, Command: command, Now: o.now, Warn: o.ErrOut,
+		Config: c.Config, Live: live, Namespace: c.Namespace, Names: names, Command: command, Now: o.Now, Warn: o.ErrOut,
 	})
 	var missing apierrors.APIStatus
 	switch {
 	case apierrors.IsNotFound(err) && errors.As(err, &missing) && missing.Status().Details != nil:
-		return noSuch("leaderworkerset", c.key(missing.Status().Details.Name))
+		return cluster.NoSuch("leaderworkerset", c.Key(missing.Status().Details.Name))
 	case err != nil:
-		return c.explain(err, readReport)
+		return c.Explain(err, readReport)
 	}
 	if path == "-" {
 		_, err := packed.WriteTo(o.stdout)

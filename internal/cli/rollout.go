@@ -18,6 +18,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/argument"
+	"lockstep.dev/lockstep/internal/cli/cluster"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -38,11 +39,15 @@ func (o *options) rolloutCommand() *cobra.Command {
 // many is no limit on names.
 const many = math.MaxInt
 
-// setNames returns the sets that the arguments name: at least one, and no more than most.
-func setNames(cmd *cobra.Command, args []string, most int) ([]string, error) {
-	names, err := argument.Sets.Names(args)
-	if err == nil && (len(names) == 0 || len(names) > most) {
-		err = fmt.Errorf("expected: %s; list LeaderWorkerSets with: kubectl get leaderworkersets", cmd.UseLine())
+// setNames returns the sets that the arguments name, or a set with its group and worker: so many at least and at most.
+func setNames(cmd *cobra.Command, args []string, least, most int) ([]string, error) {
+	read := argument.Sets.All
+	if most == many {
+		read = argument.Sets.Names
+	}
+	names, err := read(args)
+	if err == nil && (len(names) < least || len(names) > most) {
+		err = fmt.Errorf("expected: %s; list LeaderWorkerSets with: kubectl get leaderworkersets, and groups with: kubectl lockstep status NAME", cmd.UseLine())
 	}
 	return names, err
 }
@@ -61,30 +66,42 @@ func (o *options) addRevision(cmd *cobra.Command, number *int64, name, usage str
 	o.completeFlag(cmd, name, argument.RevisionNumbers)
 }
 
-// each runs do for each named object, and goes on to the others when one fails.
-func (c *cluster) each(names []string, do func(types.NamespacedName) error) error {
-	var all []error
-	for _, name := range names {
-		all = append(all, do(c.key(name)))
-	}
-	return errors.Join(all...)
-}
-
-// amendment holds the flags of a command that changes sets.
+// amendment holds the flags of a command that changes objects.
 type amendment struct {
 	print  *genericclioptions.PrintFlags
 	dryRun string
 }
 
-// amendCommand completes a command whose change is the result of decide.
-func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
+// addAmendment adds the flags of a command that changes objects. They are read before it runs.
+func addAmendment(cmd *cobra.Command) *amendment {
 	a := &amendment{print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
 	a.print.AddFlags(cmd)
-	o.completeNames(cmd, many, argument.Sets)
 	cmd.Flags().StringVar(&a.dryRun, "dry-run", lws.DryRunNone, "none, client (print the change) or server (the API server tries it and stores nothing)")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = lws.DryRunClient
+	return a
+}
+
+// requestCommand returns a command that asks for one group.
+func (o *options) requestCommand(verb string, request lws.Request) *cobra.Command {
+	cmd := describe(verb)
+	a := addAmendment(cmd)
+	cmd.ValidArgsFunction = o.completion(argument.GroupNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		names, err := setNames(cmd, args, many)
+		names, err := setNames(cmd, args, 2, 2)
+		if err != nil {
+			return err
+		}
+		return o.amend(cmd.Context(), names[:1], a, lws.Ask(names[1], verb, request))
+	}
+	return cmd
+}
+
+// amendCommand completes a command whose change is the result of decide.
+func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
+	a := addAmendment(cmd)
+	o.completeNames(cmd, many, argument.Sets)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names, err := setNames(cmd, args, 1, many)
 		if err != nil {
 			return err
 		}
@@ -100,18 +117,18 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 	if dryRuns := []string{lws.DryRunNone, lws.DryRunClient, lws.DryRunServer}; !slices.Contains(dryRuns, a.dryRun) {
 		return fmt.Errorf("--dry-run %q: give one of %s", a.dryRun, strings.Join(dryRuns, ", "))
 	}
-	c, live, err := o.client(ctx)
+	c, live, err := o.Client(ctx)
 	if err != nil {
 		return err
 	}
 	editor := &lws.Editor{Client: live, DryRun: a.dryRun}
-	return c.each(names, func(key types.NamespacedName) error {
-		change, after, err := editor.Amend(ctx, key, decide)
+	return c.Each(names, func(key types.NamespacedName) error {
+		change, err := editor.Amend(ctx, key, decide)
 		switch {
 		case apierrors.IsNotFound(err):
-			return noSuch("leaderworkerset", key)
+			return cluster.NoSuch("leaderworkerset", key)
 		case err != nil:
-			return c.explain(err, writeSets)
+			return c.Explain(err, cluster.WriteSets)
 		}
 		a.print.NamePrintFlags.Operation = change.Verb
 		if a.dryRun != lws.DryRunNone {
@@ -124,9 +141,9 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 			return err
 		}
 		if *a.print.OutputFormat == "" {
-			return printer.PrintObj(after, o.Out)
+			return printer.PrintObj(change.After, o.Out)
 		}
-		return printer.PrintObj(after, o.forPrograms())
+		return printer.PrintObj(change.After, o.forPrograms())
 	})
 }
 
@@ -143,7 +160,7 @@ func (o *options) rolloutHistoryCommand() *cobra.Command {
 	out := o.addOutput(cmd)
 	o.completeNames(cmd, many, argument.Sets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		names, err := setNames(cmd, args, many)
+		names, err := setNames(cmd, args, 1, many)
 		if err != nil {
 			return err
 		}
@@ -153,13 +170,13 @@ func (o *options) rolloutHistoryCommand() *cobra.Command {
 }
 
 func (o *options) rolloutHistory(ctx context.Context, names []string, out *output) error {
-	session, err := o.session(ctx)
+	session, err := o.Session(ctx)
 	if err != nil {
 		return err
 	}
 	var all []page.Report
-	err = session.each(names, func(key types.NamespacedName) error {
-		found, revisions, err := session.history(ctx, key)
+	err = session.Each(names, func(key types.NamespacedName) error {
+		found, revisions, err := history(ctx, session, key)
 		if err == nil {
 			all = append(all, render.History(found, revisions))
 		}
@@ -169,13 +186,13 @@ func (o *options) rolloutHistory(ctx context.Context, names []string, out *outpu
 }
 
 // history reads a set and all its revisions.
-func (s *session) history(ctx context.Context, key types.NamespacedName) (lws.Survey, []*appsv1.ControllerRevision, error) {
-	found, err := s.survey(ctx, key)
+func history(ctx context.Context, s *cluster.Session, key types.NamespacedName) (lws.Survey, []*appsv1.ControllerRevision, error) {
+	found, err := s.Survey(ctx, key)
 	if err != nil {
 		return found, nil, err
 	}
 	revisions, err := lwscache.Revisions(ctx, s.Live, found.Set.Set)
-	return found, revisions, s.explain(err, readSets)
+	return found, revisions, s.Explain(err, cluster.ReadSets)
 }
 
 func (o *options) rolloutDiffCommand() *cobra.Command {
@@ -185,7 +202,7 @@ func (o *options) rolloutDiffCommand() *cobra.Command {
 		if of.To != render.Live && of.From == render.Live {
 			return errors.New("--to-revision needs --revision, the one to compare with")
 		}
-		names, err := setNames(cmd, args, 1)
+		names, err := setNames(cmd, args, 1, 1)
 		if err != nil {
 			return err
 		}
@@ -198,11 +215,11 @@ func (o *options) rolloutDiffCommand() *cobra.Command {
 }
 
 func (o *options) rolloutDiff(ctx context.Context, name string, of render.Comparison) error {
-	session, err := o.session(ctx)
+	session, err := o.Session(ctx)
 	if err != nil {
 		return err
 	}
-	found, revisions, err := session.history(ctx, session.key(name))
+	found, revisions, err := history(ctx, session, session.Key(name))
 	if err != nil {
 		return err
 	}
@@ -230,7 +247,7 @@ func (o *options) rolloutStatusCommand() *cobra.Command {
 	var f follow
 	cmd := describe("rollout status")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		names, err := setNames(cmd, args, many)
+		names, err := setNames(cmd, args, 1, many)
 		if err := errors.Join(err, notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {
 			return err
 		}
@@ -249,28 +266,28 @@ func (o *options) rolloutStatus(ctx context.Context, names []string, f follow) e
 		ctx, done = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("timed out after %s", f.timeout))
 		defer done()
 	}
-	session, err := o.session(ctx)
+	session, err := o.Session(ctx)
 	if err != nil {
 		return gaveUp(ctx, err, "reading the sets")
 	}
-	return session.each(names, func(key types.NamespacedName) error {
-		return session.followRollout(ctx, key, f)
+	return session.Each(names, func(key types.NamespacedName) error {
+		return o.followRollout(ctx, session, key, f)
 	})
 }
 
 // followRollout prints how far one set's rollout is until it is done.
-func (s *session) followRollout(ctx context.Context, key types.NamespacedName, f follow) error {
+func (o *options) followRollout(ctx context.Context, s *cluster.Session, key types.NamespacedName, f follow) error {
 	var uid types.UID
 	last := fmt.Sprintf("reading leaderworkerset %q", key.Name)
 	for {
-		found, err := s.Set(ctx, key, s.now())
+		found, err := s.Set(ctx, key, s.Now())
 		switch {
 		case apierrors.IsNotFound(err) && uid == "":
-			return noSuch("leaderworkerset", key)
+			return cluster.NoSuch("leaderworkerset", key)
 		case apierrors.IsNotFound(err), err == nil && uid != "" && found.Set.Set.UID != uid:
 			return fmt.Errorf("leaderworkerset %q was deleted", key.Name)
 		case err != nil:
-			return gaveUp(ctx, s.explain(err, readSets), last)
+			return gaveUp(ctx, s.Explain(err, cluster.ReadSets), last)
 		case found.Set.Set.DeletionTimestamp != nil:
 			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
 		}
@@ -280,15 +297,19 @@ func (s *session) followRollout(ctx context.Context, key types.NamespacedName, f
 			return fmt.Errorf("leaderworkerset %q: desired revision (%d) is different from the running revision (%d)", key.Name, f.revision, r.Number)
 		}
 		current := true
-		if r.Done {
+		if r.Done || r.Failed {
 			if current, err = latest(ctx, s.Live, found.Set.Set); err != nil {
 				return gaveUp(ctx, err, last)
 			}
-		} else {
+		}
+		if !r.Done {
 			r.Message = fmt.Sprintf("leaderworkerset %q: %s", key.Name, r.Message)
 		}
+		if current && r.Failed {
+			return errors.New(r.Message)
+		}
 		if current && r.Message != last {
-			fmt.Fprintln(s.Out, r.Message)
+			fmt.Fprintln(o.Out, r.Message)
 			last = r.Message
 		}
 		if current && (r.Done || !f.watch) {

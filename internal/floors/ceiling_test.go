@@ -28,7 +28,7 @@ import (
 // 44 allows 650 lines, and 45 2,300. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 43_024
+	wholeAtMost = 43_122
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.

@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 
 // raise starts a control plane, installs Lockstep and runs it.
 func raise(dir string, reaper *drill.Reaper) (*drill.Bed, error) {
-	b, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: nodes, QPS: controllerManagerQPS})
+	b, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: nodes, QPS: controllerManagerQPS, Kubelet: true})
 	if err != nil {
 		return nil, err
 	}

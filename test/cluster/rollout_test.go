@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -216,6 +217,45 @@ func (s *scene) awaitAvailable(set *lwsv1.LeaderWorkerSet, want metav1.Condition
 		return errors.Join(drill.Lacking("condition", true, is), drill.Lacking("ready groups", ready, now.Status.ReadyReplicas),
 			drill.Lacking("observedGeneration", set.Generation, now.Status.ObservedGeneration))
 	})
+}
+
+// missing is a template with an image that no pod runs: the kubelet of this control plane starts any, so its pods load for
+// an hour.
+const missing = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"metadata":{"annotations":{"local.lockstep.dev/ready-after":%s}},"spec":{"containers":[
+	{"name":"serve","image":%q}]}}}}}`
+
+// TestARolloutFails: an image cannot be pulled. The rollout waits while it is paused, then fails after its deadline, and
+// ends once the image is mended.
+func TestARolloutFails(t *testing.T) {
+	s := asideScene(t)
+	const deadline = 20 * time.Second
+	set := s.settled(s.newSet("a", 2, 1, imageA, budget(1, 0, 0), annotated(workload.ProgressDeadlineAnnotationKey, deadline.String())))
+	s.become(set, fmt.Sprintf(missing, `"1h"`, imageB))
+	s.Until("a group has the image", func() bool {
+		pod := s.Pod("a-1")
+		return pod != nil && imageOf(pod) == imageB && pod.Status.Phase == corev1.PodRunning
+	})
+	s.says("paused", "pause", "a")
+	s.PatchStatus(s.Pod("a-1"), `{"status":{"containerStatuses":[{"name":"serve","image":"x","imageID":"","restartCount":0,"ready":false,
+		"state":{"waiting":{"reason":"ImagePullBackOff"}}}]}}`)
+	paused := time.Now()
+	s.Until("the deadline would be over", func() bool { return time.Since(paused) > deadline+5*time.Second })
+	expect.That(s, !meta.IsStatusConditionTrue(s.Set("a").Status.Conditions, "Stalled"), "the clock went on")
+	s.says("resumed", "resume", "a")
+	_, errOut, err := s.Plugin("", "rollout", "status", "a")
+	expect.That(s, err != nil, "rollout status succeeds")
+	for _, want := range []string{"ProgressDeadlineExceeded", "1 of 2 groups are ready", "an image that cannot be pulled", "pod a-1"} {
+		expect.Says(s, errOut, want, "rollout status")
+	}
+	for kind, status := range map[string]metav1.ConditionStatus{"Progressing": metav1.ConditionFalse, "Stalled": metav1.ConditionTrue} {
+		is := meta.FindStatusCondition(s.Set("a").Status.Conditions, kind)
+		expect.That(s, is != nil && is.Status == status && is.Reason == "ProgressDeadlineExceeded", "%s: %+v", kind, is)
+	}
+	s.AwaitEvent("a", "ProgressDeadlineExceeded", "Wait", "an image that cannot be pulled")
+	mended := s.become(s.Set("a"), fmt.Sprintf(missing, "null", imageA))
+	s.says("successfully rolled out", "status", "a")
+	s.awaitSettled(mended)
+	s.Until("it is stalled no longer", func() bool { return meta.FindStatusCondition(s.Set("a").Status.Conditions, "Stalled") == nil })
 }
 
 // A template that never becomes ready costs the budget only. Going back needs no new revision.

@@ -421,7 +421,7 @@ func newSession(t *testing.T, p page, programs string) *session {
 }
 
 // egress is the socket of a proxy: through it, the API server reaches the operator at a port of this machine where it
-// asks for a Service. Pods are simulated, and behind a Service of pods nothing answers.
+// asks for a Service. Pods are simulated, and behind a Service of pods nothing answers. The kubelets of nodes are kwok.
 func (s *session) egress(port int) string {
 	dir, err := os.MkdirTemp("", "docs") // the path of a socket has at most 107 bytes
 	expect.OK(s.T, err)
@@ -432,7 +432,11 @@ func (s *session) egress(port int) string {
 	s.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			drill.Tunnel(w, r, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+			to := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+			if host, _, _ := net.SplitHostPort(r.Host); net.ParseIP(host).IsLoopback() {
+				to = r.Host
+			}
+			drill.Tunnel(w, r, to)
 		}))
 	}()
 	return socket

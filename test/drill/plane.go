@@ -32,6 +32,8 @@ type Plane struct {
 	// QPS is the controller manager's limit of requests per second. The default of 20
 	// limits all StatefulSets together. The burst is 1.5 times the QPS.
 	QPS int
+	// Kubelet lets kwok stand in for kubelets where logs are read and commands are run.
+	Kubelet bool
 	// Egress is the Unix socket of a proxy through which the API server reaches Services and kubelets.
 	Egress string
 }
@@ -47,6 +49,9 @@ func (p *Plane) Up() error {
 	args := []string{"up", "--nodes", strconv.Itoa(p.Nodes), "--audit", "--kcm-qps", strconv.Itoa(p.QPS)}
 	if p.Egress != "" {
 		args = append(args, "--egress", p.Egress)
+	}
+	if p.Kubelet {
+		args = append(args, "--kubelet")
 	}
 	return p.do(args...)
 }

@@ -335,7 +335,7 @@ func (s *Scene) Plugin(in string, args ...string) (out, errOut string, err error
 func (s *Scene) PluginOn(plane *Plane, in string, args ...string) (out, errOut string, err error) {
 	path, err := Program("kubectl-lockstep")
 	s.Check("find the plugin", err)
-	cmd := exec.CommandContext(s.Context(), path, append(args, "-n", s.Namespace, "--kubeconfig", plane.Kubeconfig())...)
+	cmd := exec.CommandContext(s.Context(), path, append([]string{"-n", s.Namespace, "--kubeconfig", plane.Kubeconfig()}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(in), &stdout, &stderr
 	err = cmd.Run()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -120,6 +121,26 @@ func TestACrashLeavesItsLog(t *testing.T) {
 	}
 	s.tell("the container left: %+v", r.Containers[0])
 	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "| "+want))
+}
+
+// TestLogsAndExec reads logs through a real kubelet: the run before a restart comes in front of the present one, which is
+// followed. A command runs in a worker, and its exit code is that of the plugin.
+func TestLogsAndExec(t *testing.T) {
+	s := newScene(t)
+	set := s.newSet("a", 1, 2, fakeapi.Policy(lwsv1.NoneRestartPolicy))
+	s.Create(set)
+	s.awaitAvailable(set)
+	s.killContainerOf("a-0-1")
+	s.Eventually("the kubelet restarts a worker", func() error { return errors.Join(s.restarted("a-0-1"), s.running("a-0-1")) })
+	s.Eventually("the logs of both runs", func() error {
+		out, errOut, err := s.Plugin("", "logs", "a", "0", "-f", "--previous", "--request-timeout", "3s")
+		s.tell("logs: %s%s, %v", out, errOut, err)
+		line := fmt.Sprintf("0/a-0-1 serve | born %s a-0-1", s.UIDs()["a-0-1"])
+		return drill.Lacking("lines", 2, strings.Count(out, line))
+	})
+	out, errOut, err := s.Plugin("", "exec", "a", "0", "1", "--", "sh", "-c", "echo $HOSTNAME; exit 7")
+	exit := &exec.ExitError{}
+	expect.That(t, errors.As(err, &exit) && exit.ExitCode() == 7 && strings.Contains(out, "a-0-1"), "exec: %q, %q, %v", out, errOut, err)
 }
 
 // killContainerOf kills the first process of the container of a pod that runs, as the kernel does without memory.

@@ -37,6 +37,10 @@ var (
 		Words: []string{"namespace", "ns", "namespaces"}, Singular: "namespace", Form: "namespace/NAME",
 		gvk: corev1.SchemeGroupVersion.WithKind("NamespaceList"),
 	}
+	Nodes = Kind{
+		Words: []string{"node", "nodes", "no"}, Singular: "node", Form: "NAME or node/NAME", bare: true,
+		gvk: corev1.SchemeGroupVersion.WithKind("NodeList"),
+	}
 	Sets = Kind{
 		Words: []string{
 			"lws", "leaderworkerset", "leaderworkersets",
@@ -50,13 +54,23 @@ var (
 // Knows reports whether a word names the kind.
 func (k Kind) Knows(word string) bool { return slices.Contains(k.Words, strings.ToLower(word)) }
 
-// Names reads KIND NAME…, KIND/NAME… and, for a bare kind, NAME….
-func (k Kind) Names(args []string) ([]string, error) {
+// Names reads the arguments of All, each name once.
+func (k Kind) Names(args []string) (names []string, err error) {
+	all, err := k.All(args)
+	for _, name := range all {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// All reads KIND NAME…, KIND/NAME… and, for a bare kind, NAME….
+func (k Kind) All(args []string) (names []string, err error) {
 	said := len(args) > 0 && k.Knows(args[0]) && (len(args) > 1 || !k.bare) // a single argument may be a name
 	if said {
 		args = args[1:]
 	}
-	var names []string
 	for _, arg := range args {
 		word, name, slashed := strings.Cut(arg, "/")
 		switch {
@@ -65,9 +79,7 @@ func (k Kind) Names(args []string) ([]string, error) {
 		case !slashed || !k.Knows(word) || name == "" || strings.Contains(name, "/"):
 			return nil, fmt.Errorf("%q is no %s: give %s", arg, k.Singular, k.Form)
 		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+		names = append(names, name)
 	}
 	return names, nil
 }

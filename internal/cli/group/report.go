@@ -5,6 +5,7 @@ package group
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -44,6 +46,18 @@ type Report struct {
 	kin kin
 }
 
+// Events are what "events NAME [GROUP] -o json" prints.
+type Events struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Items are about groups or what they consist of, the newest last.
+	Items []corev1.Event `json:"items"`
+	// Unread says what could not be read, and why.
+	Unread []string `json:"unread,omitempty"`
+
+	kin kin
+}
+
 // Find returns the group that an index, a key or the name of a leader names.
 func Find(s clilws.Survey, name string) (clilws.Group, error) {
 	var known []string
@@ -68,13 +82,21 @@ func New(s clilws.Survey, g clilws.Group, d clilws.Details) *Report {
 	pods, set := PodsOf(s, g), render.Status(s)
 	r := &Report{
 		TypeMeta: page.Kind("GroupReport"), Namespace: g.Set.Namespace, Set: g.Set.Name, Unattended: set.Unattended, Revision: set.Revision,
-		Group: render.Group(s, g), Pods: shown(pods), Nodes: nodesOf(pods, d.Nodes), Unread: d.Unread, kin: kinOf(s, g, pods),
+		Group: render.Group(s, g), Pods: shown(pods), Nodes: nodesOf(pods, d.Nodes), Unread: d.Unread, kin: kinOf(s, g),
 	}
-	r.Events = slices.DeleteFunc(slices.Clone(d.Events), func(e corev1.Event) bool { return !r.kin.isAbout(&e) })
-	slices.SortStableFunc(r.Events, func(a, b corev1.Event) int { return momentOf(&a).Compare(momentOf(&b).Time) })
+	r.Events = r.kin.events(d.Events)
 	r.EarlierEvents = max(0, len(r.Events)-eventsShown)
 	r.Events = r.Events[r.EarlierEvents:]
 	return r
+}
+
+// EventsOf returns the events of groups, and all of their set if they are all that it has.
+func EventsOf(s clilws.Survey, d clilws.Details, areAll bool, groups ...clilws.Group) *Events {
+	k := kinOf(s, groups...)
+	if areAll {
+		maps.Copy(k.own, k.above)
+	}
+	return &Events{page.Kind("GroupEventList"), k.events(d.Events), d.Unread, k}
 }
 
 // Write writes the report as tables.
@@ -103,26 +125,44 @@ func (r *Report) Write(p *page.Page) {
 	writePods(p, r.Pods)
 	writeNodes(p, r.Nodes)
 	render.WriteFailures(p, g)
-	r.writeEvents(p)
+	r.kin.write(p, r.Events)
+	if r.EarlierEvents > 0 {
+		p.Linef("and %s before", page.Counted(r.EarlierEvents, "event"))
+	}
+}
+
+// Write writes the events as a table.
+func (e *Events) Write(p *page.Page) {
+	for _, line := range e.Unread {
+		p.Linef("? %s", line)
+	}
+	if len(e.Items)+len(e.Unread) == 0 {
+		p.Linef("no events; the API server keeps them for an hour, unless it is configured otherwise")
+	}
+	e.kin.write(p, e.Items)
 }
 
 // eventsShown bounds the events of a report.
 const eventsShown = 20
 
-// kin is what belongs to a group.
+// kin is what belongs to groups of a set.
 type kin struct {
-	clilws.Group
-	// own are the UIDs of its objects, and above those of the set and of what makes its leaders.
+	set    *lwsv1.LeaderWorkerSet
+	groups []clilws.Group
+	// own are the UIDs of their objects, and above those of the set and of what makes its leaders.
 	own, above map[types.UID]bool
 }
 
-func kinOf(s clilws.Survey, g clilws.Group, pods []*corev1.Pod) kin {
-	k := kin{g, map[types.UID]bool{}, map[types.UID]bool{g.Set.UID: true}}
+func kinOf(s clilws.Survey, groups ...clilws.Group) kin {
+	k := kin{s.Set.Set, groups, map[types.UID]bool{}, map[types.UID]bool{s.Set.Set.UID: true}}
+	pods := PodsOf(s, groups...)
 	note(k.own, pods...)
-	note(k.own, g.Workers.Owned...)
-	note(k.own, g.Service.Owned...)
-	note(k.own, slices.Concat(g.Gang.Owned, g.PodGroups.Owned)...)
-	note(k.own, g.Volumes.Owned...)
+	for _, g := range groups {
+		note(k.own, g.Workers.Owned...)
+		note(k.own, g.Service.Owned...)
+		note(k.own, slices.Concat(g.Gang.Owned, g.PodGroups.Owned)...)
+		note(k.own, g.Volumes.Owned...)
+	}
 	for _, pvc := range s.Set.PVCs.Owned {
 		isOf := func(pod *corev1.Pod) bool { return strings.HasSuffix(pvc.Name, "-"+pod.Name) }
 		k.own[pvc.UID] = k.own[pvc.UID] || slices.ContainsFunc(pods, isOf)
@@ -135,19 +175,26 @@ func kinOf(s clilws.Survey, g clilws.Group, pods []*corev1.Pod) kin {
 	return k
 }
 
+// events returns those about the groups, the newest last.
+func (k kin) events(all []corev1.Event) []corev1.Event {
+	found := slices.DeleteFunc(slices.Clone(all), func(e corev1.Event) bool { return !k.isAbout(&e) })
+	slices.SortStableFunc(found, func(a, b corev1.Event) int { return momentOf(&a).Compare(momentOf(&b).Time) })
+	return found
+}
+
 func note[T metav1.Object](uids map[types.UID]bool, objects ...T) {
 	for _, object := range objects {
 		uids[object.GetUID()] = true
 	}
 }
 
-// isNamed reports whether a pod has a name of the group.
+// isNamed reports whether a pod has a name of a group.
 func (k kin) isNamed(pod string) bool {
 	parent, worker := identity.ParentAndOrdinal(pod)
-	return pod == k.LeaderName || parent == k.WorkersName() && worker > 0
+	return slices.ContainsFunc(k.groups, func(g clilws.Group) bool { return pod == g.LeaderName || parent == g.WorkersName() && worker > 0 })
 }
 
-// isAbout reports whether an event is about the group. The group's former pods count since the set exists. An event of
+// isAbout reports whether an event is about a group. A group's former pods count since the set exists. An event of
 // the set, or of what makes leaders, counts if it names a pod of the group.
 func (k kin) isAbout(e *corev1.Event) bool {
 	object := e.InvolvedObject
@@ -157,10 +204,11 @@ func (k kin) isAbout(e *corev1.Event) bool {
 		return true
 	case k.above[object.UID]:
 		return e.Related != nil && k.isNamed(e.Related.Name) || slices.ContainsFunc(strings.FieldsFunc(e.Message, isBetweenNames), k.isNamed)
-	case momentOf(e).Before(&k.Set.CreationTimestamp):
+	case momentOf(e).Before(&k.set.CreationTimestamp):
 		return false
 	}
-	return object.Kind == "Pod" && k.isNamed(object.Name) || object.Kind == "StatefulSet" && object.Name == k.WorkersName()
+	return object.Kind == "Pod" && k.isNamed(object.Name) ||
+		object.Kind == "StatefulSet" && slices.ContainsFunc(k.groups, func(g clilws.Group) bool { return object.Name == g.WorkersName() })
 }
 
 // momentOf is when an event happened last.
@@ -171,11 +219,11 @@ func momentOf(e *corev1.Event) *metav1.Time {
 	return &metav1.Time{Time: cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)}
 }
 
-func (r *Report) writeEvents(p *page.Page) {
+func (k kin) write(p *page.Page, events []corev1.Event) {
 	var rows []page.Row
-	for _, e := range r.Events {
+	for _, e := range events {
 		kind, object, count := page.Cell{Text: e.Type}, strings.ToLower(e.InvolvedObject.Kind)+" "+e.InvolvedObject.Name, max(1, e.Count)
-		if !r.kin.own[e.InvolvedObject.UID] && !r.kin.above[e.InvolvedObject.UID] {
+		if !k.own[e.InvolvedObject.UID] && !k.above[e.InvolvedObject.UID] {
 			object += " (former)"
 		}
 		if e.Type == corev1.EventTypeWarning {
@@ -187,7 +235,4 @@ func (r *Report) writeEvents(p *page.Page) {
 		rows = append(rows, page.Row{p.Age(momentOf(&e)), count, kind, e.Reason, object, e.Message})
 	}
 	p.Table(page.Row{"LAST SEEN", "COUNT", "TYPE", "REASON", "OBJECT", "MESSAGE"}, rows)
-	if r.EarlierEvents > 0 {
-		p.Linef("and %s before", page.Counted(r.EarlierEvents, "event"))
-	}
 }

@@ -186,8 +186,22 @@ func TestEventsAboutAGroup(t *testing.T) {
 		{event("Node", "llama-3", "x", "", 0), false},
 	} {
 		s := survey()
-		expect.Equalf(t, tt.want, kinOf(s, s.Groups[0], PodsOf(s, s.Groups...)).isAbout(&tt.event), "%s %s: %s", tt.event.InvolvedObject.Kind, tt.event.InvolvedObject.Name, tt.event.Message)
+		expect.Equalf(t, tt.want, kinOf(s, s.Groups[0]).isAbout(&tt.event), "%s %s: %s", tt.event.InvolvedObject.Kind, tt.event.InvolvedObject.Name, tt.event.Message)
 	}
+}
+
+// Events of a set are those of all its groups, and its own.
+func TestEventsOfASet(t *testing.T) {
+	s, d := survey(), details()
+	d.Events = append(d.Events, event("LeaderWorkerSet", "llama", "set", "all is well", time.Second))
+	for name, all := range map[string]bool{"late,early": false, "late,all is well,early": true} {
+		var messages []string
+		for _, e := range slices.Backward(EventsOf(s, d, all, s.Groups...).Items) {
+			messages = append(messages, e.Message)
+		}
+		expect.Equalf(t, name, strings.Join(messages, ","), "all: %v", all)
+	}
+	expect.Says(t, page.Text(EventsOf(s, clilws.Details{}, true), now), "no events; the API server keeps them for an hour")
 }
 
 func TestTheLastEventsAreShown(t *testing.T) {

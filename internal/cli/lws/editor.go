@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,26 +30,27 @@ const (
 	DryRunServer = "server"
 )
 
-// Change is one write: the set as it is to become, and the verb that describes it, as in "paused".
+// Change is one write: the set or a leader as it is to become, and the verb that describes it, as in "paused".
 type Change struct {
-	Verb  string
-	After *lwsv1.LeaderWorkerSet
+	Verb          string
+	Before, After client.Object
 }
 
-// Decide decides what to change, or why nothing can be changed. read reads the revisions of the set, by rising number.
-type Decide func(set *lwsv1.LeaderWorkerSet, read undo.Revisions) (Change, error)
+// Decide decides what to change, or why nothing can be changed.
+type Decide func(ctx context.Context, live client.Reader, set *lwsv1.LeaderWorkerSet) (Change, error)
 
-// Editor changes sets. It writes nothing but patches of sets.
+// Editor changes sets, and asks for groups. It writes nothing but patches of sets and of leaders.
 type Editor struct {
 	client.Client
 	DryRun string
 }
 
-// Amend changes a set. It returns the decision, and the set as it became. After a conflict it decides
-// again if the spec is the same: the operator writes the status at any time.
-func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Decide) (Change, *lwsv1.LeaderWorkerSet, error) {
-	first, change, after := (*lwsv1.LeaderWorkerSet)(nil), Change{}, (*lwsv1.LeaderWorkerSet)(nil)
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+// Amend changes a set or a leader. It returns the decision, with the object as it became. After a conflict it decides
+// again if the spec and the leader are the same: the operator and the kubelet write statuses at any time.
+func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Decide) (change Change, err error) {
+	var first *lwsv1.LeaderWorkerSet
+	var about types.UID
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		set := &lwsv1.LeaderWorkerSet{}
 		if err := e.Get(ctx, key, set); err != nil {
 			return err
@@ -62,29 +64,27 @@ func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Dec
 		case set.DeletionTimestamp != nil:
 			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
 		}
-		var err error
-		change, err = decide(set, func(of *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
-			return lwscache.Revisions(ctx, e, of)
-		})
-		if err != nil {
+		if change, err = decide(ctx, e, set); err != nil {
 			return err
 		}
-		after = change.After
-		if e.DryRun != DryRunClient && !equality.Semantic.DeepEqual(set, change.After) {
-			after, err = e.write(ctx, set, change.After)
+		if about = cmp.Or(about, change.Before.GetUID()); about != change.Before.GetUID() {
+			return fmt.Errorf("%s was replaced meanwhile", change.Before.GetName())
+		}
+		if e.DryRun != DryRunClient && !equality.Semantic.DeepEqual(change.Before, change.After) {
+			change.After, err = e.write(ctx, change.Before, change.After)
 		}
 		return err
 	})
-	return change, after, err
+	return change, err
 }
 
 // write patches the exact resourceVersion that was read: another incarnation has another one.
-func (e *Editor) write(ctx context.Context, before, after *lwsv1.LeaderWorkerSet) (*lwsv1.LeaderWorkerSet, error) {
+func (e *Editor) write(ctx context.Context, before, after client.Object) (client.Object, error) {
 	options := []client.PatchOption{client.FieldOwner(FieldOwner)}
 	if e.DryRun == DryRunServer {
 		options = append(options, client.DryRunAll)
 	}
-	stored := after.DeepCopy()
+	stored := after.DeepCopyObject().(client.Object)
 	err := e.Patch(ctx, stored, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
 	return stored, err
 }
@@ -93,29 +93,29 @@ func (e *Editor) write(ctx context.Context, before, after *lwsv1.LeaderWorkerSet
 const RestartedAtKey = "kubectl.kubernetes.io/restartedAt"
 
 // Pause holds the rollout of a set.
-func Pause(set *lwsv1.LeaderWorkerSet, _ undo.Revisions) (Change, error) {
+func Pause(_ context.Context, _ client.Reader, set *lwsv1.LeaderWorkerSet) (Change, error) {
 	if lws.Paused(set) {
 		return Change{}, fmt.Errorf("leaderworkerset %q is already paused", set.Name)
 	}
 	after := set.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, lwsv1.PausedAnnotationKey, lwsv1.PausedValue)
-	return Change{Verb: "paused", After: after}, nil
+	return Change{"paused", set, after}, nil
 }
 
 // Resume lets a paused rollout continue.
-func Resume(set *lwsv1.LeaderWorkerSet, _ undo.Revisions) (Change, error) {
+func Resume(_ context.Context, _ client.Reader, set *lwsv1.LeaderWorkerSet) (Change, error) {
 	if !lws.Paused(set) {
 		return Change{}, fmt.Errorf("leaderworkerset %q is not paused", set.Name)
 	}
 	after := set.DeepCopy()
 	delete(after.Annotations, lwsv1.PausedAnnotationKey)
-	return Change{Verb: "resumed", After: after}, nil
+	return Change{"resumed", set, after}, nil
 }
 
 // Restart replaces every group by one of the same template, leaders and workers alike.
 func Restart(now time.Time) Decide {
 	moment := now.Format(time.RFC3339)
-	return func(set *lwsv1.LeaderWorkerSet, _ undo.Revisions) (Change, error) {
+	return func(_ context.Context, _ client.Reader, set *lwsv1.LeaderWorkerSet) (Change, error) {
 		after := set.DeepCopy()
 		template := &after.Spec.LeaderWorkerTemplate
 		if template.WorkerTemplate.Annotations[RestartedAtKey] == moment {
@@ -129,20 +129,22 @@ func Restart(now time.Time) Decide {
 			return Change{}, fmt.Errorf("cannot restart leaderworkerset %q while its rollout is paused; "+
 				"resume it first with: kubectl lockstep rollout resume %[1]s -n %s", set.Name, set.Namespace)
 		}
-		return Change{Verb: "restarted", After: after}, nil
+		return Change{"restarted", set, after}, nil
 	}
 }
 
 // Undo restores the template of an earlier revision.
 func Undo(number int64) Decide {
-	return func(set *lwsv1.LeaderWorkerSet, read undo.Revisions) (Change, error) {
-		after, to, err := undo.Restore(set, read, number)
+	return func(ctx context.Context, live client.Reader, set *lwsv1.LeaderWorkerSet) (Change, error) {
+		after, to, err := undo.Restore(set, func(of *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+			return lwscache.Revisions(ctx, live, of)
+		}, number)
 		switch {
 		case err != nil:
 			return Change{}, err
 		case after == set:
-			return Change{Verb: fmt.Sprintf("skipped rollback (current template already matches revision %s)", to), After: set}, nil
+			return Change{fmt.Sprintf("skipped rollback (current template already matches revision %s)", to), set, set}, nil
 		}
-		return Change{Verb: fmt.Sprintf("rolled back to revision %s", to), After: after}, nil
+		return Change{fmt.Sprintf("rolled back to revision %s", to), set, after}, nil
 	}
 }

@@ -91,22 +91,12 @@ func add(builder *resource.Builder, name string, text []byte) error {
 	return nil
 }
 
-// Warnings collects the warnings of the API server.
-type Warnings []string
-
-// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
-func (w *Warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _, text string) {
-	if code == 299 && text != "" { // the only code that Kubernetes uses
-		*w = append(*w, text)
-	}
-}
-
 // Apply returns the set as kubectl apply would have it stored, with the warnings of the API server.
 // The set has no UID if the cluster does not have it yet.
-func Apply(ctx context.Context, config *rest.Config, manifest *unstructured.Unstructured) (*lwsv1.LeaderWorkerSet, []string, error) {
-	var warnings Warnings
+func Apply(ctx context.Context, config *rest.Config, manifest *unstructured.Unstructured) (set *lwsv1.LeaderWorkerSet, warnings []string, err error) {
+	var said strings.Builder
 	config = rest.CopyConfig(config)
-	config.WarningHandlerWithContext = &warnings
+	config.WarningHandler = rest.NewWarningWriter(&said, rest.WarningWriterOptions{})
 	c, err := client.New(config, client.Options{Scheme: Scheme()})
 	if err != nil {
 		return nil, nil, err
@@ -115,9 +105,11 @@ func Apply(ctx context.Context, config *rest.Config, manifest *unstructured.Unst
 	if err != nil {
 		return nil, nil, err
 	}
-	set := &lwsv1.LeaderWorkerSet{}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, set)
-	return set, warnings, err
+	for warning := range strings.Lines(said.String()) {
+		warnings = append(warnings, strings.TrimPrefix(strings.TrimSpace(warning), "Warning: "))
+	}
+	set = &lwsv1.LeaderWorkerSet{}
+	return set, warnings, runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, set)
 }
 
 // dryRun sends dry runs only.

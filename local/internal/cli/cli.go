@@ -192,6 +192,8 @@ lockstep stands at the moment of the report.`,
 	}
 	addRestartable(cmd.Flags(), &settings)
 	cmd.Flags().IntVar(&settings.Nodes, "nodes", settings.Nodes, "number of simulated nodes")
+	cmd.Flags().BoolVar(&settings.Kubelet, "kubelet", false, "let kwok stand in for kubelets: kubectl logs shows one text, and kubectl exec runs commands on this machine, "+
+		"as you; whoever reaches "+plane.Loopback+" may do so, without a password")
 	cmd.Flags().StringVar(&settings.Stages, "stages", settings.Stages, "pod stages of kwok: guarded deletes a pod by UID, as a kubelet does; stock is what kwok ships, and deletes by name")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
 	cmd.Flags().StringVar(&from, "from", "", "archive of kubectl lockstep report to replay")

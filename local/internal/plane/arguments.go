@@ -29,10 +29,11 @@ const (
 	schedulerFile = "scheduler.yaml"
 	kwokFile      = "kwok.yaml"
 	egressFile    = "egress.yaml"
+	kubeletFile   = "kubelet.yaml"
+	logFile       = "container.log"
 )
 
-// Arguments is the argument vector of a component: a pure function of what is
-// remembered, so that a restart repeats the start.
+// Arguments are those of a component: a pure function of what is remembered, so that a restart repeats the start.
 func Arguments(c Component, s Settings, p Ports, l Layout) []string {
 	build := map[Component]func(Settings, Ports, Layout) []string{
 		Etcd:              etcdArguments,
@@ -77,6 +78,7 @@ func apiServerArguments(s Settings, p Ports, l Layout) []string {
 		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
 		"--client-ca-file=" + l.cert(clusterCA),
 		"--kubelet-client-certificate=" + l.cert(admin), "--kubelet-client-key=" + l.key(admin),
+		"--kubelet-preferred-address-types=ExternalIP,Hostname,InternalIP", // the first is of simulated nodes
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged",
 		"--profiling=false",
@@ -157,6 +159,7 @@ func kwokArguments(_ Settings, p Ports, l Layout) []string {
 		"--node-lease-duration-seconds=40",
 		"--cidr=10.128.0.0/10",
 		"--server-address=" + address(p.Kwok),
+		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
 	}
 }
 
@@ -205,8 +208,7 @@ func (p Ports) of(c Component) int {
 	}[c]
 }
 
-// planPorts returns the first block of free ports after a random one: clusters that
-// start at the same time do not all try the same block.
+// planPorts returns the first free block after a random one: clusters that start together try different blocks.
 func planPorts(free func(port int) bool) (Ports, error) {
 	const span = highestPort - lowestPort - portCount
 	offset := rand.IntN(span)
@@ -261,9 +263,10 @@ func writeConfiguration(l Layout, s Settings) error {
 		return err
 	}
 	files := map[string]string{
+		logFile:       manifest(logFile),
 		auditPolicy:   manifest(auditPolicy),
 		schedulerFile: schedulerConfiguration(l, s),
-		kwokFile:      manifest(kwokFile) + kwokStages,
+		kwokFile:      fmt.Sprintf(manifest(kwokFile), s.Kubelet) + manifest(kubeletFile) + kwokStages,
 		egressFile:    fmt.Sprintf(manifest(egressFile), s.Egress),
 	}
 	for name, text := range files {
@@ -274,8 +277,8 @@ func writeConfiguration(l Layout, s Settings) error {
 	return nil
 }
 
-// schedulerConfiguration never lets the scheduler be slower than the controller
-// manager: a raised limit is meant to run pods sooner. By default it has 50 queries per second, with twice that as burst.
+// schedulerConfiguration keeps the scheduler as fast as the controller manager: a raised limit runs pods sooner. By default it
+// has 50 queries a second, with twice that as burst.
 func schedulerConfiguration(l Layout, s Settings) string {
 	qps := max(50, s.ControllerQPS)
 	return fmt.Sprintf(manifest(schedulerFile), l.kubeconfigOf(Scheduler), qps, 2*qps)

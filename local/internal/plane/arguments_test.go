@@ -124,7 +124,7 @@ func TestUntilReturnsTheLastErrorBeforeCancellation(t *testing.T) {
 func TestSimulatedNodesDiffer(t *testing.T) {
 	names, addresses, racks := map[string]bool{}, map[string]bool{}, map[string]string{}
 	for i := range 600 {
-		node := simulatedNode(i)
+		node := simulatedNode(i, 0)
 		names[node.Name] = true
 		addresses[node.Status.Addresses[0].Address] = true
 		expect.Equalf(t, node.Name, node.Labels[corev1.LabelHostname], "the host name label")
@@ -148,7 +148,7 @@ func TestTakesPods(t *testing.T) {
 		"not ready":    {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, false},
 		"no condition": {func(n *corev1.Node) { n.Status.Conditions = nil }, false},
 	} {
-		node := simulatedNode(0)
+		node := simulatedNode(0, 0)
 		c.change(node)
 		expect.Equalf(t, c.want, takesPods(node), "%s: takesPods()", name)
 	}

@@ -40,18 +40,18 @@ func list(components []Component) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(components)), ", "), "[]")
 }
 
-// Settings are what a user may choose about a cluster. They are remembered with
-// the cluster, so that a restarted component comes back as it was.
+// Settings are what a user may choose about a cluster. They are remembered: a component comes back as it was.
 type Settings struct {
 	// Nodes is the number of simulated nodes.
 	Nodes int `json:"nodes"`
 	// Audit writes one line of metadata per finished request.
 	Audit bool `json:"audit"`
-	// ControllerQPS is the controller manager's client limit, in queries per
-	// second; its burst is one and a half times as much.
+	// ControllerQPS is the controller manager's client limit in queries a second. Its burst is half as much again.
 	ControllerQPS int `json:"controllerQPS"`
 	// Stages names the pod stages of kwok.
 	Stages string `json:"stages"`
+	// Kubelet lets kwok stand in for kubelets where logs are read and commands are run.
+	Kubelet bool `json:"kubelet,omitempty"`
 	// FeatureGates holds for the API server, controller manager and scheduler.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// RuntimeConfig switches APIs on or off as --runtime-config of the API server does: GROUP/VERSION/RESOURCE=false.
@@ -61,8 +61,7 @@ type Settings struct {
 	// Egress is the Unix socket of an HTTP CONNECT proxy, through which the API server reaches
 	// Services and kubelets of nodes that have a network of their own.
 	Egress string `json:"egress,omitempty"`
-	// Controllers selects controllers as --controllers of the controller
-	// manager does: "*" is all default ones, "-x" is all but x.
+	// Controllers selects controllers as --controllers does: "*" is all default ones, "-x" is all but x.
 	Controllers []string `json:"controllers"`
 	// Replay is set for a cluster that has the objects of a report, and no controllers.
 	Replay bool `json:"replay,omitempty"`

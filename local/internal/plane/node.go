@@ -32,8 +32,8 @@ const RackLabel = "local.lockstep.dev/rack"
 // A rack holds four nodes and a zone is every third rack.
 const nodesPerRack, zones = 4, 3
 
-// simulatedNode is node number i, which its manifest describes.
-func simulatedNode(i int) *corev1.Node {
+// simulatedNode is node number i, which its manifest describes. kwok stands in for its kubelet at a port.
+func simulatedNode(i, port int) *corev1.Node {
 	node, rack, now := decoded[corev1.Node]("node.yaml"), i/nodesPerRack, metav1.Now()
 	node.Name = nodeName(i)
 	node.Labels[corev1.LabelHostname] = node.Name
@@ -41,8 +41,9 @@ func simulatedNode(i int) *corev1.Node {
 	node.Labels[RackLabel] = fmt.Sprintf("rack-%02d", rack)
 	node.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.64.%d.%d", i/250, i%250+1)},
-		{Type: corev1.NodeHostName, Address: node.Name},
+		{Type: corev1.NodeHostName, Address: node.Name}, {Type: corev1.NodeExternalIP, Address: Loopback},
 	}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
 	for i := range node.Status.Conditions {
 		node.Status.Conditions[i].LastHeartbeatTime, node.Status.Conditions[i].LastTransitionTime = now, now
 	}
@@ -50,9 +51,9 @@ func simulatedNode(i int) *corev1.Node {
 }
 
 // createNode creates node number i, and takes the taint off it that admission puts on every new node.
-func createNode(ctx context.Context, client kubernetes.Interface, i int) error {
+func createNode(ctx context.Context, client kubernetes.Interface, i, port int) error {
 	nodes := client.CoreV1().Nodes()
-	node, err := nodes.Create(ctx, simulatedNode(i), metav1.CreateOptions{})
+	node, err := nodes.Create(ctx, simulatedNode(i, port), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		node, err = nodes.Get(ctx, nodeName(i), metav1.GetOptions{})
 	}
@@ -79,8 +80,7 @@ func countNodes(ctx context.Context, client kubernetes.Interface) (*NodeStatus, 
 	return count, nil
 }
 
-// takesPods is more than Ready: a node that was in trouble has taints until
-// the controller manager has seen that it is well again.
+// takesPods is more than Ready: a node has taints until the controller manager has seen that it is well again.
 func takesPods(node *corev1.Node) bool {
 	if len(node.Spec.Taints) > 0 {
 		return false
@@ -176,7 +176,7 @@ func touch(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, ro
 
 // seed puts into an empty cluster what a user finds in it: storage classes, nodes, and a guard against kwok. A class
 // binds a claim at once, and another waits for the pod.
-func seed(ctx context.Context, client kubernetes.Interface, settings Settings) error {
+func seed(ctx context.Context, client kubernetes.Interface, settings Settings, ports Ports) error {
 	for _, name := range []string{"class-local.yaml", "class-wait.yaml"} {
 		class := decoded[storagev1.StorageClass](name)
 		if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); existsNot(err) {
@@ -188,11 +188,10 @@ func seed(ctx context.Context, client kubernetes.Interface, settings Settings) e
 			return err
 		}
 	}
-	return seedNodes(ctx, client, settings.Nodes)
+	return seedNodes(ctx, client, settings.Nodes, ports.Kwok)
 }
 
-// existsNot is an error other than "already there": a create may have been
-// carried out although its answer was lost.
+// existsNot is an error other than "already there": a create may be carried out although its answer is lost.
 func existsNot(err error) bool { return err != nil && !apierrors.IsAlreadyExists(err) }
 
 // decoded returns the object of a manifest. It panics on a mistake in one, which is compiled in.
@@ -219,11 +218,11 @@ func seedGuard(ctx context.Context, admission admissionclient.Admissionregistrat
 }
 
 // seedNodes creates nodes 16 at a time, so that hundreds take seconds.
-func seedNodes(ctx context.Context, client kubernetes.Interface, count int) error {
+func seedNodes(ctx context.Context, client kubernetes.Interface, count, port int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	workqueue.ParallelizeUntil(ctx, 16, count, func(i int) {
-		if err := createNode(ctx, client, i); err != nil {
+		if err := createNode(ctx, client, i, port); err != nil {
 			cancel(err)
 		}
 	})

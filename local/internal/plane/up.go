@@ -112,7 +112,7 @@ func (c *Cluster) bringUp(ctx context.Context, state *State) error {
 	if err := run.start(ControllerManager, Scheduler, Kwok); err != nil {
 		return err
 	}
-	if err := seed(ctx, run.client, state.Settings); err != nil {
+	if err := seed(ctx, run.client, state.Settings, state.Ports); err != nil {
 		return run.explain(ctx, APIServer, err)
 	}
 	if err := run.await(ctx, ControllerManager, Scheduler, Kwok); err != nil {

@@ -1,3 +1,5 @@
+CLUSTER=--kubelet # for logs and exec
+
 begin() {
 	have_lockstep
 	cp examples/inference.yaml llama.yaml

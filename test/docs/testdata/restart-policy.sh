@@ -1,7 +1,7 @@
 #: NAME stands for llama
 #: NAMESPACE stands for default
 #: … stands for --image "$IMAGE@$DIGEST"
-#: await runs kubectl annotate pod NAME-1 leaderworkerset.sigs.k8s.io/recover=true
+#: leaves out kubectl lockstep recover because no group of the example is stopped
 
 begin() {
 	have_lockstep

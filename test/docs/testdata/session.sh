@@ -30,11 +30,11 @@ have_programs() {
 	export PATH=$PWD/bin:$PATH
 }
 
-# have_cluster gives the reader a new cluster, and ends the one before.
+# have_cluster gives the reader a new cluster, and ends the one before. A page may give more flags in CLUSTER.
 have_cluster() {
 	end_operator
 	[ ! -e .plane/kubeconfig ] || lockstep-local down --dir .plane
-	lockstep-local up --dir .plane --nodes 20 --kcm-qps 200 --egress "$EGRESS" >/dev/null
+	lockstep-local up --dir .plane --nodes 20 --kcm-qps 200 --egress "$EGRESS" $CLUSTER >/dev/null
 	export KUBECONFIG=$PWD/.plane/kubeconfig
 	mkdir -p ~/.kube && cp "$KUBECONFIG" ~/.kube/config
 }
