@@ -314,7 +314,7 @@ func TestLeadersLoseTheirGate(t *testing.T) {
 		pod := podOf("x", corev1.PodSchedulingGate{Name: lwsv1.GroupReplacementGate}, corev1.PodSchedulingGate{Name: "example.com/mine"})
 		pod.Annotations = map[string]string{corev1.PodDeletionCost: "-100"}
 		r := stage(t, pod)
-		r.ofSets = ofSets
+		r.frees = ofSets
 		expect.OK(t, r.stripAll(t.Context()))
 		if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || (len(pod.Spec.SchedulingGates) == 1) != ofSets {
 			t.Errorf("of sets %v: %v, %v", ofSets, pod.Spec.SchedulingGates, err)

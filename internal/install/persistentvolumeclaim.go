@@ -226,7 +226,7 @@ func (r *removal) stripObject(o client.Object) bool {
 	case *corev1.PersistentVolume:
 		return r.ours.Alone && !isBound(o) && controllerutil.RemoveFinalizer(o, pvc.VolumeFinalizer)
 	case *corev1.Pod:
-		gates, isGated := len(o.Spec.SchedulingGates), r.ofSets && workload.IsGated(o)
+		gates, isGated := len(o.Spec.SchedulingGates), r.frees && workload.IsGated(o)
 		o.Spec.SchedulingGates = slices.DeleteFunc(o.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
 			return pvc.IsOurGate(gate.Name) || isGated && gate.Name == lwsv1.GroupReplacementGate
 		})

@@ -143,13 +143,11 @@ type removal struct {
 	// strips makes it take protection off PVCs, and stripped counts what lost it.
 	strips   bool
 	stripped int
-	// frees makes it let go the pods that the operator keeps as evidence.
+	// frees makes it let go the pods that the operator keeps as evidence, and leaders lose their gates.
 	frees bool
 	// operators are the namespaces where the operator's pods end, except those of a configuration.
 	operators []string
 	except    string
-	// ofSets is set if the installation ran sets: leaders lose their gates.
-	ofSets bool
 	// ours is what goes from PVCs, namespaces and volumes.
 	ours pvc.Settings
 }
@@ -161,7 +159,6 @@ func (c *cluster) removal(found []*unstructured.Unstructured, goes func(*unstruc
 			continue
 		}
 		r.toDelete = append(r.toDelete, u)
-		r.ofSets = r.ofSets || u.GetName() == managerRole
 		if u.GetKind() == "Deployment" {
 			r.operators = append(r.operators, u.GetNamespace())
 		}
