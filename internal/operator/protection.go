@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"lockstep.dev/lockstep/internal/apply"
@@ -42,8 +43,8 @@ type protection struct {
 	actor   *apply.Actor
 }
 
-// setupProtection adds the controllers of protection to the manager.
-func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) error {
+// setupProtection adds the controllers of protection to the manager, and what must be filled to the checks.
+func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter, checks map[string]healthz.Checker) error {
 	o.warnOfIgnored()
 	caches, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: pvccache.ProtectionCaches(),
@@ -72,6 +73,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 		Actor: p.actor, Recorder: mgr.GetEventRecorder(Protection), Log: log,
 	})
 	register(report.HoldMetrics(), finalizers.Report.Metrics())
+	checks["claims"], checks["pods"] = synced(caches), soon(p.pods.AwaitSync)
 	if err := p.setupCaches(); err != nil {
 		return err
 	}
@@ -102,9 +104,7 @@ func (o *Options) warnOfIgnored() {
 func (p *protection) setupCaches() error {
 	return errors.Join(
 		begin(p.caches, pvccache.ProtectionCaches()),
-		p.mgr.AddReadyzCheck("claims", synced(p.caches)),
 		p.mgr.Add(filledFirst{p.caches}),
-		p.mgr.AddReadyzCheck("pods", soon(p.pods.AwaitSync)),
 		p.mgr.Add(everywhere(func(ctx context.Context) error {
 			p.pods.Run(ctx)
 			return nil

@@ -145,8 +145,9 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending 
 	if err := mgr.Add(everywhere(starter.Run)); err != nil {
 		return nil, err
 	}
+	checks := map[string]healthz.Checker{"caches": synced(mgr.GetCache())}
 	if o.protects() {
-		if err := o.setupProtection(mgr, starter); err != nil {
+		if err := o.setupProtection(mgr, starter, checks); err != nil {
 			return nil, fmt.Errorf("set up protection: %w", err)
 		}
 	}
@@ -167,7 +168,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending 
 			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
 		}
 	}
-	probes, err := o.probes(mgr.GetCache(), settings.Cache, keeper)
+	probes, err := o.probes(mgr.GetCache(), settings.Cache, keeper, checks)
 	if err != nil {
 		return nil, err
 	}
@@ -242,11 +243,10 @@ func (o *Options) lease() (resourcelock.Interface, error) {
 
 // probes answers the probes. A process that answers is alive. It is ready when its caches are synced, with the lease or
 // without, and the API server would accept its webhook server.
-func (o *Options) probes(caches cache.Cache, cached cache.Options, keeper *certs.Keeper) (http.Handler, error) {
+func (o *Options) probes(caches cache.Cache, cached cache.Options, keeper *certs.Keeper, checks map[string]healthz.Checker) (http.Handler, error) {
 	if err := begin(caches, cached.ByObject); err != nil {
 		return nil, err
 	}
-	checks := map[string]healthz.Checker{"caches": synced(caches)}
 	if keeper != nil {
 		checks["certificate"] = func(*http.Request) error { return keeper.Trusted() }
 	}

@@ -203,7 +203,8 @@ func TestTwoReplicas(t *testing.T) {
 	c.until("readyz names the failed check", func() bool {
 		said := first.ready()
 		expect.Must(t, said != nil, "ready without a webhook configuration")
-		return strings.Contains(said.Error(), "[-]certificate failed") && strings.Contains(said.Error(), "[+]caches ok")
+		isOK := func(check string) bool { return strings.Contains(said.Error(), "[+]"+check+" ok") }
+		return strings.Contains(said.Error(), "[-]certificate failed") && isOK("caches") && isOK("claims") && isOK("pods")
 	})
 	c.install(first.called)
 	first.untilReady()
