@@ -8,7 +8,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 BUILT   := lockstep.dev/lockstep/internal/version
 LDFLAGS := -s -w -X $(BUILT).Version=$(VERSION) -X $(BUILT).Commit=$(COMMIT)
 # The release of Kubernetes in local, as its programs and their clients report it.
-KUBERNETES = $(shell go -C local list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBERNETES = $(or $(shell go -C local list -m -f '{{.Version}}' k8s.io/kubernetes),$(error the release of Kubernetes in local/go.mod cannot be read))
 PARTS   = $(subst ., ,$(KUBERNETES:v%=%))
 REPORTS = $(patsubst %,-X k8s.io/component-base/version.git%,Major=$(word 1,$(PARTS)) Minor=$(word 2,$(PARTS)) Version=$(KUBERNETES)) \
   $(patsubst %,-X k8s.io/client-go/pkg/version.git%,Version=$(KUBERNETES) Commit=)

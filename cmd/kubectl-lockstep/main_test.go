@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,6 +33,12 @@ func commands(t *testing.T) (all [][]string) {
 	for _, args := range program.Leaves(t, cli.NewCommand(streams), map[string]string{
 		"kubectl lockstep status":          "status a --watch",
 		"kubectl lockstep plan":            "plan a",
+		"kubectl lockstep logs":            "logs a 0 -f",
+		"kubectl lockstep exec":            "exec a 0",
+		"kubectl lockstep events":          "events a --watch",
+		"kubectl lockstep node":            "node a",
+		"kubectl lockstep restart":         "restart a 0",
+		"kubectl lockstep recover":         "recover a 0",
 		"kubectl lockstep why":             "why pvc/a",
 		"kubectl lockstep release":         "release pvc/a --yes",
 		"kubectl lockstep check":           "check",
@@ -58,7 +65,7 @@ var discovery = map[string]string{
 	"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
 	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[` + group("apps", "v1") + "," + group("batch", "v1") + "," +
 		group("leaderworkerset.x-k8s.io", "v1") + "]}",
-	"/api/v1":                           resources("v1", "Pod", "Service", "PersistentVolumeClaim", "Event"),
+	"/api/v1":                           resources("v1", "Pod", "Service", "PersistentVolumeClaim", "Event", "Node"),
 	"/apis/apps/v1":                     resources("apps/v1", "StatefulSet", "ControllerRevision", "Deployment", "ReplicaSet", "DaemonSet"),
 	"/apis/batch/v1":                    resources("batch/v1", "Job", "CronJob"),
 	"/apis/leaderworkerset.x-k8s.io/v1": resources("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
@@ -72,7 +79,7 @@ func group(name, version string) string {
 func resources(groupVersion string, kinds ...string) string {
 	var all []string
 	for _, kind := range kinds {
-		all = append(all, `{"name":"`+strings.ToLower(kind)+`s","singularName":"","namespaced":true,"kind":"`+kind+`","verbs":["get","list"]}`)
+		all = append(all, `{"name":"`+strings.ToLower(kind)+`s","singularName":"","namespaced":`+strconv.FormatBool(kind != "Node")+`,"kind":"`+kind+`","verbs":["get","list"]}`)
 	}
 	return `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"` + groupVersion + `","resources":[` + strings.Join(all, ",") + "]}"
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"lockstep.dev/lockstep/internal/cli/check"
-	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/version"
 )
 
@@ -24,28 +22,21 @@ func (o *options) checkCommand() *cobra.Command {
 		if before {
 			table = check.Before
 		}
-		return o.check(cmd.Context(), out, table)
-	}
-	return cmd
-}
-
-func (o *options) check(ctx context.Context, out *output, table check.Table) error {
-	c, live, err := o.Client(ctx)
-	if err != nil {
-		return err
-	}
-	server, err := discovery.NewDiscoveryClientForConfig(c.Config)
-	if err != nil {
-		return err
-	}
-	found := render.Check(table.Run(ctx, check.Options{
-		Client: live, Discovery: server, TestNamespace: c.Namespace, Version: version.Get().Version, Now: time.Now(),
-	}))
-	if err := out.print(found); err != nil {
-		return err
-	}
-	if found.Failures > 0 {
+		c, live, err := o.Client(cmd.Context())
+		if err != nil {
+			return err
+		}
+		server, err := discovery.NewDiscoveryClientForConfig(c.Config)
+		if err != nil {
+			return err
+		}
+		found := table.Report(cmd.Context(), check.Options{
+			Client: live, Discovery: server, TestNamespace: c.Namespace, Version: version.Get().Version, Now: time.Now(),
+		})
+		if err := out.print(found); err != nil || found.Failures == 0 {
+			return err
+		}
 		return fmt.Errorf("%d of %d checks failed", found.Failures, len(found.Lines))
 	}
-	return nil
+	return cmd
 }

@@ -30,8 +30,9 @@ import (
 // options are the flags and streams of all commands.
 type options struct {
 	*cluster.Flags
-	// IOStreams escape what they write. stdout does not.
+	// IOStreams escape what they write. raw and its stdout do not.
 	genericiooptions.IOStreams
+	raw    genericiooptions.IOStreams
 	stdout io.Writer
 	// noColor is the flag --no-color.
 	noColor bool
@@ -60,7 +61,7 @@ func describe(name string) *cobra.Command { return help.Command(texts, name) }
 
 // NewCommand returns kubectl lockstep.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{Flags: &cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, IOStreams: streams, stdout: streams.Out}
+	o := &options{Flags: &cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, IOStreams: streams, raw: streams, stdout: streams.Out}
 	o.Out, o.ErrOut = terminal.Writer(streams.Out), terminal.Writer(streams.ErrOut)
 	o.Warn = o.ErrOut
 	o.Flags.WrapConfigFn = func(config *rest.Config) *rest.Config {

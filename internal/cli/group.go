@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,6 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/node"
 	"lockstep.dev/lockstep/internal/cli/operate"
 	"lockstep.dev/lockstep/internal/cli/page"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // groupsOf returns the group that is named after the set, or all groups.
@@ -33,7 +35,7 @@ func (o *options) podsCommand(name string, least, most int, of operate.Command) 
 	of.Flags(cmd.Flags())
 	cmd.ValidArgsFunction = o.completion(argument.GroupNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		t := &operate.Target{IOStreams: o.IOStreams, Raw: o.stdout, HasColours: o.showsColours()}
+		t := &operate.Target{IOStreams: o.raw, HasColours: o.showsColours()}
 		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 			args, t.Command = args[:dash], args[dash:]
 		}
@@ -53,6 +55,9 @@ func (o *options) podsCommand(name string, least, most int, of operate.Command) 
 		if err != nil {
 			return err
 		}
+		if most > 2 && len(names) < 3 {
+			names = append(names, workload.LeaderIndex)
+		}
 		for _, pod := range group.PodsOf(found, groups...) {
 			if len(names) < 3 || pod.Labels[lwsv1.WorkerIndexLabelKey] == names[2] {
 				t.Pods = append(t.Pods, pod)
@@ -61,7 +66,7 @@ func (o *options) podsCommand(name string, least, most int, of operate.Command) 
 		if len(t.Pods) == 0 {
 			return fmt.Errorf("there is no such pod; kubectl lockstep status %s -n %s shows what a group waits for", names[0], session.Namespace)
 		}
-		t.Config, t.Out = session.Config, o.forPrograms()
+		t.Config = session.Config
 		return session.Explain(of.Run(cmd.Context(), t), operate.Needs)
 	}
 	return cmd
@@ -78,26 +83,24 @@ func (o *options) eventsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return o.detailed(cmd.Context(), names, out, watch, true, func(s lws.Survey, d lws.Details, groups []lws.Group) page.Report {
+		return o.detailed(cmd.Context(), names, out, watch, false, true, func(s lws.Survey, d lws.Details, groups []lws.Group) page.Report {
 			return group.EventsOf(s, d, len(names) < 2, groups...)
 		})
 	}
 	return cmd
 }
 
-// detailed reports on groups with their nodes, and with events if they are asked for.
-func (o *options) detailed(ctx context.Context, names []string, out *output, watch, hasEvents bool, report func(lws.Survey, lws.Details, []lws.Group) page.Report) error {
+// detailed reports on groups, with nodes and events if they are asked for.
+func (o *options) detailed(ctx context.Context, names []string, out *output, watch, hasNodes, hasEvents bool, report func(lws.Survey, lws.Details, []lws.Group) page.Report) error {
 	var d lws.Details
 	return o.show(ctx, names[0], out, watch, func(s *cluster.Session, found lws.Survey) (page.Report, error) {
 		groups, err := groupsOf(found, names)
 		if err != nil {
 			return nil, err
 		}
-		namespace := "" // of no events
-		if hasEvents {
-			namespace = s.Namespace
-		}
-		d = s.Details(ctx, d, group.PodsOf(found, groups...), namespace)
+		of := map[bool]string{true: s.Namespace}
+		on := map[bool][]*corev1.Pod{true: group.PodsOf(found, groups...)}
+		d = s.Details(ctx, d, on[hasNodes], of[hasEvents])
 		return report(found, d, groups), nil
 	})
 }
@@ -118,10 +121,11 @@ func (o *options) nodeCommand() *cobra.Command {
 		opened := map[string]*cluster.Session{}
 		drain, err := node.Read(cmd.Context(), live, names, func(set types.NamespacedName) (found lws.Survey, err error) {
 			if opened[set.Namespace] == nil {
-				opened[set.Namespace], err = c.Open(cmd.Context(), set.Namespace)
-			}
-			if err != nil {
-				return found, err
+				session, err := c.Open(cmd.Context(), set.Namespace)
+				if err != nil {
+					return found, err
+				}
+				opened[set.Namespace] = session
 			}
 			return opened[set.Namespace].Set(cmd.Context(), set, c.Now())
 		})

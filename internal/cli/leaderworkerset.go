@@ -44,7 +44,7 @@ func (o *options) statusCommand() *cobra.Command {
 		case tree && (len(names) > 1 || out.printer != nil):
 			return errors.New("--tree shows all groups of a set, as text: leave out GROUP and --output")
 		case tree || len(names) > 1:
-			return o.detailed(cmd.Context(), names, out, watch, !tree, func(s lws.Survey, d lws.Details, groups []lws.Group) page.Report {
+			return o.detailed(cmd.Context(), names, out, watch, true, !tree, func(s lws.Survey, d lws.Details, groups []lws.Group) page.Report {
 				if tree {
 					return &group.Tree{Survey: s, Details: d}
 				}

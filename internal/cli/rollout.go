@@ -91,7 +91,7 @@ func (o *options) requestCommand(verb string, request lws.Request) *cobra.Comman
 		if err != nil {
 			return err
 		}
-		return o.amend(cmd.Context(), names[:1], a, lws.Ask(names[1], verb, request))
+		return o.amend(cmd.Context(), names[:1], a, "get leaderworkersets, and list and patch pods", lws.Ask(names[1], verb, request))
 	}
 	return cmd
 }
@@ -105,12 +105,12 @@ func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *co
 		if err != nil {
 			return err
 		}
-		return o.amend(cmd.Context(), names, a, decide())
+		return o.amend(cmd.Context(), names, a, cluster.WriteSets, decide())
 	}
 	return cmd
 }
 
-func (o *options) amend(ctx context.Context, names []string, a *amendment, decide lws.Decide) error {
+func (o *options) amend(ctx context.Context, names []string, a *amendment, needs string, decide lws.Decide) error {
 	if _, err := a.print.ToPrinter(); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
@@ -128,7 +128,7 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, decid
 		case apierrors.IsNotFound(err):
 			return cluster.NoSuch("leaderworkerset", key)
 		case err != nil:
-			return c.Explain(err, cluster.WriteSets)
+			return c.Explain(err, needs)
 		}
 		a.print.NamePrintFlags.Operation = change.Verb
 		if a.dryRun != lws.DryRunNone {

@@ -375,6 +375,7 @@ func TestAllModesCanBeConfigured(t *testing.T) {
 		expect.Equalf(t, strings.ToLower(string(word)), mode.String(), "%s is read as", word)
 	}
 	expect.That(t, len(protectionModes) == int(pvc.Strict)+1, "a mode cannot be configured")
+	expect.Equalf(t, 3, len(idlePolicies), "idle policies")
 }
 
 // A configuration is an error, or it has its defaults, can be judged, and is the same when it is written and read again.

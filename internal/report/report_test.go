@@ -297,15 +297,22 @@ func TestGroupsAreTimedOnce(t *testing.T) {
 		g.FailedAt = created.Add(-time.Minute)
 		return g
 	}
+	returns := func(leader types.UID, isReady bool) lws.LedGroup {
+		g := recovers(isReady)
+		g.Leader = leader
+		return g
+	}
 	mayHaveRun := func(isReady bool) lws.LedGroup { g := led("a", isReady); g.MayHaveRun = true; return g }
 	type steps [][]lws.LedGroup
 	for name, tt := range map[string]struct {
 		steps            steps
 		ready, recovered uint64
 	}{
-		"a group starts":                   {steps{{}, {led("a", false)}, {led("a", true)}}, 1, 0},
-		"it is ready again":                {steps{{}, {led("a", true)}, {led("a", false)}, {led("a", true)}}, 1, 0},
-		"a group recovers":                 {steps{{led("a", true)}, {recovers(false)}, {recovers(true)}, {recovers(true)}}, 1, 1},
+		"a group starts":    {steps{{}, {led("a", false)}, {led("a", true)}}, 1, 0},
+		"it is ready again": {steps{{}, {led("a", true)}, {led("a", false)}, {led("a", true)}}, 1, 0},
+		"a group recovers":  {steps{{led("a", true)}, {recovers(false)}, {recovers(true)}, {recovers(true)}}, 1, 1},
+		"an earlier failure is back after an undone rollout": {steps{
+			{led("a", true)}, {recovers(false)}, {recovers(true)}, {led("c", false)}, {led("c", true)}, {returns("d", false)}, {returns("d", true)}}, 3, 1},
 		"it was ready before this process": {steps{{led("a", true)}, {led("a", false)}, {led("a", true)}}, 0, 0},
 		"it may have been":                 {steps{{mayHaveRun(false)}, {mayHaveRun(true)}}, 0, 0},
 		"it had not run":                   {steps{{led("a", false)}, {led("a", true)}}, 1, 0},

@@ -111,7 +111,7 @@ func (f *setFigures) follow(key types.NamespacedName, groups []lws.LedGroup, now
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
 	isFirst, led := f.led == nil, make(map[int]lws.LedGroup, len(groups))
 	for _, g := range groups {
-		before := f.led[g.Index]
+		before, last := f.led[g.Index], f.led[g.Index].FailedAt
 		delete(f.led, g.Index)
 		if before.Leader != g.Leader {
 			if before.IsUnstarted() && g.IsUnstarted() {
@@ -120,13 +120,17 @@ func (f *setFigures) follow(key types.NamespacedName, groups []lws.LedGroup, now
 			before = lws.LedGroup{}
 		}
 		wasReady := before.IsReady || isFirst && !g.IsUnstarted()
+		isNew := g.FailedAt.After(last)
 		if g.IsReady && !wasReady {
 			readyAfter.With(labels).Observe(now.Sub(g.Created).Seconds())
-			if !g.FailedAt.IsZero() {
+			if isNew {
 				recoveredAfter.With(labels).Observe(now.Sub(g.FailedAt).Seconds())
 			}
 		}
-		g.Pods, g.IsReady = max(g.Pods, before.Pods), g.IsReady || wasReady
+		if g.IsReady = g.IsReady || wasReady; !isNew || !g.IsReady { // an undone rollout brings an earlier failure back
+			g.FailedAt = last
+		}
+		g.Pods = max(g.Pods, before.Pods)
 		led[g.Index] = g
 	}
 	for index, gone := range f.led {

@@ -21,10 +21,10 @@ const (
 )
 
 // Options are those of a controller that serves namespaces in turn. A reconcile whose errors go on is retried ever more
-// slowly, and delays no other. warms lets a replica that does not lead follow all events, so that it can take over at once.
-func Options(workers int, warms bool) controller.Options {
+// slowly, and delays no other. A replica that does not lead follows all events, so that it can take over at once.
+func Options(workers int) controller.Options {
 	return controller.Options{
-		MaxConcurrentReconciles: workers, EnableWarmup: &warms, NewQueue: NewQueue,
+		MaxConcurrentReconciles: workers, EnableWarmup: new(true), NewQueue: NewQueue,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[request](retrySoonest, RetryAtMost),
 	}
 }

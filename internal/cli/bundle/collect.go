@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	_ "embed" // the definition
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
@@ -363,6 +365,22 @@ func (c *collector) definitions() (all []*unstructured.Unstructured) {
 		}
 	}
 	return all
+}
+
+//go:embed definition.yaml
+var definitionText string
+
+// definitionOf makes the CustomResourceDefinition of a served kind.
+func definitionOf(kind *meta.RESTMapping, moment time.Time) *unstructured.Unstructured {
+	of, scope := kind.GroupVersionKind, "Cluster"
+	if kind.Scope.Name() == meta.RESTScopeNameNamespace {
+		scope = "Namespaced"
+	}
+	text := fmt.Sprintf(definitionText, kind.Resource.GroupResource().String(), of.Group, scope, kind.Resource.Resource,
+		strings.ToLower(of.Kind), of.Kind, of.Version, moment.UTC().Format(time.RFC3339))
+	made := &unstructured.Unstructured{}
+	_ = yaml.Unmarshal([]byte(text), made) // the text is quoted
+	return made
 }
 
 const (

@@ -17,6 +17,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/cli/diff"
+	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/terminal"
@@ -49,7 +51,7 @@ type check struct {
 	judge func(*site, *findings)
 }
 
-const page = "docs/how-to/check-an-installation.md"
+const helpPage = "docs/how-to/check-an-installation.md"
 
 // Table is a list of checks. The first reads what the others expect.
 type Table []check
@@ -86,12 +88,46 @@ var Before = Table{
 	{"leftovers", others, leftovers},
 }
 
+// Report is what "check -o json" prints.
+type Report struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Failures counts the lines with that result.
+	Failures int    `json:"failures"`
+	Lines    []Line `json:"lines"`
+}
+
+// Report checks row by row.
+func (t Table) Report(ctx context.Context, o Options) *Report {
+	r := &Report{TypeMeta: page.Kind("Check"), Lines: t.Run(ctx, o)}
+	for _, l := range r.Lines {
+		if l.Result == Failure {
+			r.Failures++
+		}
+	}
+	return r
+}
+
+// Write names the help for what is not well.
+func (r *Report) Write(p *page.Page) {
+	var rows []page.Row
+	var help []string
+	for _, l := range r.Lines {
+		rows = append(rows, page.Row{l.Result, l.Check, l.Message})
+		if l.Result != OK && !slices.Contains(help, l.Help) {
+			help = append(help, l.Help)
+		}
+	}
+	p.Table(page.Row{"RESULT", "CHECK", "FOUND"}, rows)
+	p.Section("what to do:", help...)
+}
+
 // Run checks row by row.
 func (t Table) Run(ctx context.Context, o Options) (lines []Line) {
 	r := &reader{Options: o, site: &site{version: o.Version, testNamespace: o.TestNamespace, now: o.Now}}
 	for _, c := range t {
 		for _, line := range c.find(ctx, r).lines {
-			line.Check, line.Help = c.name, page+"#"+c.name
+			line.Check, line.Help = c.name, helpPage+"#"+c.name
 			lines = append(lines, line)
 		}
 		if r.Objects == nil { // nothing can be compared

@@ -21,13 +21,13 @@ import (
 )
 
 func TestEveryCheckHasItsHelp(t *testing.T) {
-	text, err := os.ReadFile("../../../" + page)
+	text, err := os.ReadFile("../../../" + helpPage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range slices.Concat(Installed, Before) {
 		if !strings.Contains(strings.ToLower(string(text)), "\n## "+r.name+"\n") {
-			t.Errorf("%s has no heading %q", page, r.name)
+			t.Errorf("%s has no heading %q", helpPage, r.name)
 		}
 	}
 }

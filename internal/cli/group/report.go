@@ -177,7 +177,7 @@ func kinOf(s clilws.Survey, groups ...clilws.Group) kin {
 
 // events returns those about the groups, the newest last.
 func (k kin) events(all []corev1.Event) []corev1.Event {
-	found := slices.DeleteFunc(slices.Clone(all), func(e corev1.Event) bool { return !k.isAbout(&e) })
+	found := slices.DeleteFunc(append([]corev1.Event{}, all...), func(e corev1.Event) bool { return !k.isAbout(&e) })
 	slices.SortStableFunc(found, func(a, b corev1.Event) int { return momentOf(&a).Compare(momentOf(&b).Time) })
 	return found
 }

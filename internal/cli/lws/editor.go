@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -86,6 +87,9 @@ func (e *Editor) write(ctx context.Context, before, after client.Object) (client
 	}
 	stored := after.DeepCopyObject().(client.Object)
 	err := e.Patch(ctx, stored, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
+	if apierrors.IsNotFound(err) {
+		err = fmt.Errorf("%s was deleted meanwhile", before.GetName())
+	}
 	return stored, err
 }
 

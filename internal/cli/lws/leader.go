@@ -27,7 +27,7 @@ func Ask(group, verb string, request Request) Decide {
 		}
 		var leader *corev1.Pod
 		for i := range pods.Items {
-			if pod := &pods.Items[i]; workload.Of(pod).Name() == group && (leader == nil || leader.DeletionTimestamp != nil) {
+			if pod := &pods.Items[i]; (workload.Of(pod).Name() == group || pod.Name == group) && (leader == nil || leader.DeletionTimestamp != nil) {
 				leader = pod
 			}
 		}

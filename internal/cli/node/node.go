@@ -85,9 +85,12 @@ func Read(ctx context.Context, live client.Reader, nodes []string, survey func(t
 		case err != nil:
 			return nil, err
 		}
+		if found.Set.Set != nil && found.Set.Evictions == nil {
+			d.Missing = append(d.Missing, fmt.Sprintf("list poddisruptionbudgets in namespace %s", set.Namespace))
+		}
 		d.Groups = append(d.Groups, groupsOf(found, set, pods)...)
 	}
-	slices.Sort(d.Missing)
+	d.Missing = slices.Compact(slices.Sorted(slices.Values(d.Missing)))
 	slices.SortFunc(d.Groups, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Set, b.Set), cmp.Compare(len(a.Group), len(b.Group)), cmp.Compare(a.Group, b.Group))
 	})
@@ -118,7 +121,13 @@ func groupsOf(s clilws.Survey, set types.NamespacedName, here []string) (all []G
 // always be evicted: their group is down.
 func effect(s clilws.Survey, here []*corev1.Pod) (does, start string) {
 	isLeader := func(pod *corev1.Pod) bool { return workload.IsLeader(pod, s.Set.Set.Name) }
+	if s.Set.Evictions == nil { // budgets may not be read
+		return "?", "?"
+	}
 	does, start = "recreated; several groups may be down at once", "yes"
+	if others := s.Set.Evictions.Others; len(others) > 0 {
+		start = "?: PodDisruptionBudget " + page.Few(others) + " decides"
+	}
 	if allowance := s.Standing.Allowance; allowance != nil {
 		why, isBlocked := strings.CutPrefix(allowance.Why, workload.Blocked)
 		if isBlocked || allowance.Allowed > 0 {

@@ -51,7 +51,13 @@ func TestWhatADrainDoes(t *testing.T) {
 		var s clilws.Survey
 		s.Set.Set, s.Standing.Allowance = fakeapi.Set("a", 2, 2, fakeapi.Policy(tt.policy)), tt.allowance
 		does, start := effect(s, []*corev1.Pod{tt.here})
+		expect.Equalf(t, "?, ?", does+", "+start, "%s, and budgets may not be read", name)
+		s.Set.Evictions = &workload.Evictions{}
+		does, start = effect(s, []*corev1.Pod{tt.here})
 		expect.Equalf(t, tt.does+", "+tt.start, does+", "+start, "%s", name)
+		s.Set.Evictions.Others = []string{"theirs"}
+		_, start = effect(s, []*corev1.Pod{tt.here})
+		expect.Equalf(t, tt.start == "yes", start == "?: PodDisruptionBudget theirs decides", "%s, beside another budget", name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -17,7 +18,7 @@ import (
 // Exec runs a command in a container. Its error has the exit code.
 type Exec struct{ options corev1.PodExecOptions }
 
-// defaultContainer names the container of a pod that commands mean. The API server takes the first where there is none.
+// defaultContainer names the container of a pod that commands mean.
 const defaultContainer = "kubectl.kubernetes.io/default-container"
 
 // Flags implements Command.
@@ -29,7 +30,7 @@ func (e *Exec) Flags(flags *pflag.FlagSet) {
 
 // Run implements Command.
 func (e *Exec) Run(ctx context.Context, t *Target) error {
-	terminal, pod := term.TTY{In: t.In, Out: t.Raw, Raw: e.options.TTY}, t.Pods[0]
+	terminal := term.TTY{In: t.In, Out: t.Out, Raw: e.options.TTY}
 	switch {
 	case len(t.Command) == 0:
 		return errors.New("give the command after two dashes: exec NAME GROUP [WORKER] -- COMMAND")
@@ -40,7 +41,11 @@ func (e *Exec) Run(ctx context.Context, t *Target) error {
 	if err != nil {
 		return err
 	}
-	e.options.Container = cmp.Or(e.options.Container, pod.Annotations[defaultContainer])
+	pod, err := client.CoreV1().Pods(t.Pods[0].Namespace).Get(ctx, t.Pods[0].Name, metav1.GetOptions{}) // a cache has no more than we decide from
+	if err != nil {
+		return err
+	}
+	e.options.Container = cmp.Or(e.options.Container, pod.Annotations[defaultContainer], pod.Spec.Containers[0].Name)
 	e.options.Command, e.options.Stdout, e.options.Stderr = t.Command, true, !e.options.TTY
 	url := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
 		VersionedParams(&e.options, scheme.ParameterCodec).URL()
@@ -60,7 +65,7 @@ func (e *Exec) Run(ctx context.Context, t *Target) error {
 		streams.Stdin = t.In
 	}
 	if e.options.TTY {
-		streams.Tty, streams.Stdout, streams.Stderr, streams.TerminalSizeQueue = true, t.Raw, nil, sizes{terminal.MonitorSize(terminal.GetSize())}
+		streams.Tty, streams.Stderr, streams.TerminalSizeQueue = true, nil, sizes{terminal.MonitorSize(terminal.GetSize())}
 	}
 	return terminal.Safe(func() error { return executor.StreamWithContext(ctx, streams) })
 }
@@ -70,6 +75,9 @@ type sizes struct{ term.TerminalSizeQueue }
 
 // Next implements remotecommand.TerminalSizeQueue.
 func (s sizes) Next() *remotecommand.TerminalSize {
+	if s.TerminalSizeQueue == nil { // the output is no terminal
+		return nil
+	}
 	if next := s.TerminalSizeQueue.Next(); next != nil {
 		return &remotecommand.TerminalSize{Width: next.Width, Height: next.Height}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -53,7 +54,7 @@ func (l *Logs) runs(pods []*corev1.Pod, isPrevious bool) (all []run) {
 		options.TailLines = &l.tail
 	}
 	if l.since > 0 {
-		options.SinceSeconds = new(int64(l.since.Seconds()))
+		options.SinceSeconds = new(int64(math.Ceil(l.since.Seconds())))
 	}
 	for i, pod := range pods {
 		for _, c := range clilws.Containers(pod) {
@@ -77,6 +78,8 @@ func (l *Logs) Run(ctx context.Context, t *Target) error {
 		present = l.runs(t.Pods, false)
 	}
 	switch {
+	case l.since < 0 || l.tail < -1:
+		return errors.New("--since and --tail must not be negative; leave them out to see all")
 	case len(earlier)+len(present) == 0 && l.Previous:
 		return errors.New("no such container restarted in its pod; kubectl lockstep status shows why pods were replaced")
 	case len(earlier)+len(present) == 0:
@@ -108,6 +111,9 @@ func (l *Logs) printAll(ctx context.Context, t *Target, runs []run, atOnce int) 
 		if err != nil && reading.Err() == nil {
 			errs[i] = fmt.Errorf("%s/%s: %w", runs[i].Name, runs[i].options.Container, err)
 		}
+		if errs[i] != nil && l.Follow { // the others may be followed for long
+			fmt.Fprintln(t.ErrOut, terminal.Escape(errs[i].Error()))
+		}
 		if apierrors.IsForbidden(err) {
 			end()
 		}
@@ -134,7 +140,7 @@ func (l *Logs) print(t *Target, r run, stream io.ReadCloser) error {
 			return err
 		}
 		l.mu.Lock()
-		fmt.Fprintf(t.Raw, "%s %s\n", prefix, terminal.Escape(strings.ReplaceAll(string(line), "\r", "")))
+		fmt.Fprintf(t.Out, "%s %s\n", prefix, terminal.Escape(strings.ReplaceAll(string(line), "\r", "")))
 		l.mu.Unlock()
 	}
 }

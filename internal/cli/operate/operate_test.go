@@ -3,6 +3,7 @@ package operate
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/test/expect"
@@ -33,7 +35,7 @@ func target(t *testing.T, kubelet http.HandlerFunc, pods ...string) (*Target, *b
 	server := httptest.NewServer(kubelet)
 	t.Cleanup(server.Close)
 	var out bytes.Buffer
-	on := &Target{Config: &rest.Config{Host: server.URL, QPS: -1}, Raw: &out}
+	on := &Target{Config: &rest.Config{Host: server.URL, QPS: -1}, IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard}}
 	for _, name := range pods {
 		on.Pods = append(on.Pods, member(name))
 	}
@@ -71,11 +73,12 @@ func TestLogs(t *testing.T) {
 		{"-c waits", "no such container was started"},
 		{"--previous -c fetch", "no such container restarted"},
 		{"-f --max-log-requests 3", "--max-log-requests"},
+		{"--since -1s", "must not be negative"},
 	} {
 		on, out := target(t, echo, "a-2", "a-2-1")
 		err := runLogs(t, on, strings.Fields(tt.flags)...)
 		lines := strings.ReplaceAll(strings.TrimSuffix(out.String(), "\n"), "\n", ",")
-		if lines != tt.want && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+		if err == nil && lines != tt.want || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: got %q, %v; want %q", tt.flags, lines, err, tt.want)
 		}
 	}

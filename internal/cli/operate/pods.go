@@ -5,7 +5,6 @@ package operate
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -28,8 +27,7 @@ type Target struct {
 	// Command runs in the first of them.
 	Command []string
 	Config  *rest.Config
-	// IOStreams escape what would steer a terminal. Raw is written to as it is.
+	// IOStreams are written to as they are.
 	genericiooptions.IOStreams
-	Raw        io.Writer
 	HasColours bool
 }

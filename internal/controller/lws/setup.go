@@ -150,7 +150,7 @@ func setupSets(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
 	pace := newPace(loop.Now)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		WithOptions(turn.Options(setWorkers, true)).
+		WithOptions(turn.Options(setWorkers)).
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, desire, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, statusChanged, reread)).
 		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, statefulSetProgress, gather)).
@@ -173,7 +173,7 @@ func setupSets(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
 func setupGroups(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
-		WithOptions(turn.Options(groupWorkers, true)).
+		WithOptions(turn.Options(groupWorkers)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(loop.Observer), workersChanged, 0)).
 		Watches(&appsv1.Deployment{}, watch(groupsOf(loop.Observer, labelledSet), deploymentChanged, 0)).
@@ -202,7 +202,7 @@ func setupLogs(mgr ctrl.Manager, loop *reconcile.Loop, lines int64) error {
 	failed := predicate.NewPredicateFuncs(func(object client.Object) bool { return decision(object) != "" })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("crashlog").
-		WithOptions(turn.Options(logWorkers, true)).
+		WithOptions(turn.Options(logWorkers)).
 		Watches(&corev1.Pod{}, watch(byOwnName, decided, 0), builder.WithPredicates(failed)).
 		Complete(runtimereconcile.Func(loop.Logs))
 }

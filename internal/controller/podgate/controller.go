@@ -56,7 +56,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("strict").
 		WatchesRawSource(source.Func(r.follow)).
-		WithOptions(turn.Options(workers, false)).
+		WithOptions(turn.Options(workers)).
 		Complete(r)
 }
 

@@ -186,7 +186,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err := pvccache.Follow(context.Background(), o.Holds.Caches, &corev1.PersistentVolumeClaim{}, p.went); err != nil {
 		return fmt.Errorf("follow deleted PVCs: %w", err)
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("hold").WithOptions(turn.Options(workers, true)).WatchesRawSource(source.Func(p.follow)).Complete(p)
+	return ctrl.NewControllerManagedBy(mgr).Named("hold").WithOptions(turn.Options(workers)).WatchesRawSource(source.Func(p.follow)).Complete(p)
 }
 
 // follow adds PVCs to the queue, and namespaces, which have no name beside that of a namespace.

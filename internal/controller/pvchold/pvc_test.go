@@ -186,7 +186,7 @@ func TestADeletionThatIsRefusedIsRetried(t *testing.T) {
 			t.Errorf("%s: then the PVC is not deleted: %v", name, err)
 		}
 	}
-	limiter, request := turn.Options(workers, true).RateLimiter, ctrl.Request{}
+	limiter, request := turn.Options(workers).RateLimiter, ctrl.Request{}
 	for range 100 {
 		limiter.When(request)
 	}

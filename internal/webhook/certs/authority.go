@@ -155,7 +155,11 @@ func signed(now time.Time, by *tls.Certificate, template *x509.Certificate) (*tl
 // those of the loopback interface, and a further host, which may be empty.
 func ServiceHosts(service, namespace, host string) []string {
 	name := service + "." + namespace
-	return []string{name + ".svc", name + ".svc.cluster.local", name, "localhost", "127.0.0.1", "::1", host}
+	hosts := []string{name + ".svc", name + ".svc.cluster.local", name, "localhost", "127.0.0.1", "::1"}
+	if host != "" && !net.ParseIP(host).IsUnspecified() {
+		hosts = append(hosts, host)
+	}
+	return hosts
 }
 
 func date(t time.Time) string { return t.UTC().Format(time.DateOnly) }
