@@ -91,12 +91,21 @@ func withLeaderTemplate(set *unstructured.Unstructured) {
 
 // An action changes a set as the verb of kubectl lockstep rollout does.
 func TestArgoCDActionsAreTheVerbs(t *testing.T) {
+	decided := func(set *lwsv1.LeaderWorkerSet, decide clilws.Decide) (any, error) {
+		change, err := decide(t.Context(), nil, set)
+		return change.After, err
+	}
 	for _, name := range names(t) {
-		for action, decide := range map[string]func(map[string]any) clilws.Decide{
-			"restart": func(after map[string]any) clilws.Decide { return clilws.Restart(restartedAt(t, after)) },
-			"undo":    func(map[string]any) clilws.Decide { return clilws.Undo(undo.Previous) },
-			"pause":   func(map[string]any) clilws.Decide { return clilws.Pause },
-			"resume":  func(map[string]any) clilws.Decide { return clilws.Resume },
+		for action, decide := range map[string]func(set *lwsv1.LeaderWorkerSet, after map[string]any) (any, error){
+			"restart": func(set *lwsv1.LeaderWorkerSet, after map[string]any) (any, error) {
+				return decided(set, clilws.Restart(restartedAt(t, after)))
+			},
+			"undo": func(set *lwsv1.LeaderWorkerSet, _ map[string]any) (any, error) {
+				restored, _, err := undo.Restore(set, history(t), undo.Previous)
+				return restored, err
+			},
+			"pause":  func(set *lwsv1.LeaderWorkerSet, _ map[string]any) (any, error) { return decided(set, clilws.Pause) },
+			"resume": func(set *lwsv1.LeaderWorkerSet, _ map[string]any) (any, error) { return decided(set, clilws.Resume) },
 		} {
 			set := recorded(t, name)
 			if name == "rolling-out" {
@@ -107,13 +116,13 @@ func TestArgoCDActionsAreTheVerbs(t *testing.T) {
 			if disabled == false {
 				after = run(t, "actions/"+action+"/action.lua", set)
 			}
-			change, err := decide(after)(typed(t, set.Object), history(t))
+			wanted, err := decide(typed(t, set.Object), after)
 			expect.Equalf(t, disabled.(bool), err != nil, "%s of %s is disabled: %v", action, name, err)
 			if err != nil {
 				continue
 			}
 			got := expect.Value(undo.Requested(typed(t, pruned(after).(map[string]any)), typed(t, set.Object), history(t)))(t)
-			expect.Equalf(t, pruned(floats(t, change.After)), pruned(floats(t, got)), "%s of %s", action, name)
+			expect.Equalf(t, pruned(floats(t, wanted)), pruned(floats(t, got)), "%s of %s", action, name)
 		}
 	}
 	for action, of := range run(t, "actions/discovery.lua", edited(t, "being deleted")) {
