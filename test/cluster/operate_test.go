@@ -20,7 +20,9 @@ func TestAUserRestartsOneGroup(t *testing.T) {
 		expect.That(s, err != nil && strings.Contains(errOut, "kubectl lockstep restart a 1"), "recover: %q", errOut)
 		s.prints("asks to restart group 1", "restart", "a", "1")
 		s.awaitRecreated(set, before, 1)
-		for _, r := range s.Set("a").Status.Restarts {
+		restarts := s.Set("a").Status.Restarts // None records nothing
+		expect.Equalf(s, set.Spec.LeaderWorkerTemplate.RestartPolicy != lwsv1.NoneRestartPolicy, len(restarts) == 1, "recorded: %+v", restarts)
+		for _, r := range restarts {
 			expect.That(s, r.Count == 0 && r.Recreations == nil && r.Failures[0].Reason == "Requested", "counted: %+v", r)
 		}
 		s.AwaitEvent("a", "RecreateGroup", "was asked to restart")
