@@ -129,18 +129,18 @@ func TestLogsAndExec(t *testing.T) {
 	s := newScene(t)
 	set := s.newSet("a", 1, 2, fakeapi.Policy(lwsv1.NoneRestartPolicy))
 	s.Create(set)
-	s.awaitAvailable(set)
+	s.Eventually("both pods run", func() error { return errors.Join(s.running("a-0"), s.running("a-0-1")) })
 	s.killContainerOf("a-0-1")
 	s.Eventually("the kubelet restarts a worker", func() error { return errors.Join(s.restarted("a-0-1"), s.running("a-0-1")) })
 	s.Eventually("the logs of both runs", func() error {
 		out, errOut, err := s.Plugin("", "logs", "a", "0", "-f", "--previous", "--request-timeout", "3s")
 		s.tell("logs: %s%s, %v", out, errOut, err)
-		line := fmt.Sprintf("0/a-0-1 serve | born %s a-0-1", s.UIDs()["a-0-1"])
+		line := fmt.Sprintf("a-0-1 serve | born %s a-0-1", s.UIDs()["a-0-1"])
 		return drill.Lacking("lines", 2, strings.Count(out, line))
 	})
-	out, errOut, err := s.Plugin("", "exec", "a", "0", "1", "--", "sh", "-c", "echo $HOSTNAME; exit 7")
+	out, errOut, err := s.Plugin("", "exec", "a", "0", "1", "--", "/container", "--exit", "7", "--say", "told")
 	exit := &exec.ExitError{}
-	expect.That(t, errors.As(err, &exit) && exit.ExitCode() == 7 && strings.Contains(out, "a-0-1"), "exec: %q, %q, %v", out, errOut, err)
+	expect.That(t, errors.As(err, &exit) && exit.ExitCode() == 7 && strings.Contains(out, "a-0-1\ntold\n"), "exec: %q, %q, %v", out, errOut, err)
 }
 
 // killContainerOf kills the first process of the container of a pod that runs, as the kernel does without memory.
