@@ -119,7 +119,7 @@ func (s *scene) alike(t *testing.T, have, want *appsv1.StatefulSet) {
 	}
 	s.Check("have the API server set defaults", s.Client.Update(t.Context(), want, client.DryRunAll))
 	same(t, "labels", want.Labels, have.Labels)
-	same(t, "annotations", want.Annotations, part(have.Annotations, "lockstep.dev/", false))
+	same(t, "annotations", part(want.Annotations, "lockstep.dev/", false), part(have.Annotations, "lockstep.dev/", false))
 	same(t, "owner", want.OwnerReferences, have.OwnerReferences)
 	same(t, "spec", want.Spec, have.Spec)
 }
