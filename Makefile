@@ -244,9 +244,9 @@ lint: ## Run the linters
 MANIFESTS := crd deployment policy protection rbac webhook
 
 .PHONY: generate
-generate: ## Generate deep copies, the CustomResourceDefinition, the API reference and parts of the chart
+generate: ## Generate deep copies, the CustomResourceDefinitions, the API reference and parts of the chart
 	$(GOTOOL) controller-gen object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
-	go run ./hack/slimcrd -embedded leaderTemplate,workerTemplate,volumeClaimTemplates config/crd/*.yaml
+	go run ./hack/slimcrd -embedded leaderTemplate,workerTemplate,volumeClaimTemplates -made roles config/crd/*.yaml
 	$(GOTOOL) crd-ref-docs --source-path=api --config=hack/apidocs/config.yaml --templates-dir=hack/apidocs/templates \
 	  --renderer=markdown --output-path=docs/api.md --log-level=ERROR
 	@for part in $(MANIFESTS); do rm -rf charts/lockstep/files/manifests/$$part && mkdir -p charts/lockstep/files/manifests/$$part && \

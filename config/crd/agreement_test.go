@@ -195,7 +195,12 @@ const setFile = "leaderworkerset.x-k8s.io_leaderworkersets.yaml"
 
 func readCRD(tb testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	tb.Helper()
-	raw := expect.Value(crd.Files.ReadFile(setFile))(tb)
+	return readFile(tb, setFile)
+}
+
+func readFile(tb testing.TB, name string) *apiextensionsv1.CustomResourceDefinition {
+	tb.Helper()
+	raw := expect.Value(crd.Files.ReadFile(name))(tb)
 	var definition apiextensionsv1.CustomResourceDefinition
 	expect.OK(tb, yaml.UnmarshalStrict(raw, &definition))
 	return &definition
@@ -213,8 +218,13 @@ type gate struct {
 
 func newGate(tb testing.TB) *gate {
 	tb.Helper()
+	return gateOf(tb, setFile)
+}
+
+func gateOf(tb testing.TB, name string) *gate {
+	tb.Helper()
 	var props apiextensions.JSONSchemaProps
-	in := readCRD(tb).Spec.Versions[0].Schema.OpenAPIV3Schema
+	in := readFile(tb, name).Spec.Versions[0].Schema.OpenAPIV3Schema
 	expect.OK(tb, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(in, &props, nil))
 	structural := expect.Value(schema.NewStructural(&props))(tb)
 	validator, _, err := validation.NewSchemaValidator(&props)

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 	strictjson "sigs.k8s.io/json"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/config/crd"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
@@ -21,37 +22,52 @@ import (
 	"lockstep.dev/lockstep/test/expect"
 )
 
-func TestColumns(t *testing.T) {
-	var got []string
-	for _, c := range readCRD(t).Spec.Versions[0].AdditionalPrinterColumns {
-		got = append(got, fmt.Sprintf("%s: %s %s, priority %d", c.Name, c.Type, c.JSONPath, c.Priority))
+// columns returns a line for each column of a definition.
+func columns(t *testing.T, file string) (all []string) {
+	t.Helper()
+	for _, c := range readFile(t, file).Spec.Versions[0].AdditionalPrinterColumns {
+		all = append(all, fmt.Sprintf("%s: %s %s, priority %d", c.Name, c.Type, c.JSONPath, c.Priority))
 	}
+	return all
+}
+
+func TestColumns(t *testing.T) {
 	want := []string{
 		"Ready: integer .status.readyReplicas, priority 0", "Desired: integer .spec.replicas, priority 0",
 		"Up-to-date: integer .status.updatedReplicas, priority 0", "Restarts: integer .status.groupRestarts, priority 0",
 		`Status: string .status.conditions[?(@.type=="Ready")].reason, priority 0`, "Age: date .metadata.creationTimestamp, priority 0",
 		`Message: string .status.conditions[?(@.type=="Ready")].message, priority 1`,
 	}
-	expect.Equal(t, want, got)
+	expect.Equal(t, want, columns(t, setFile))
 }
 
 // property finds the schema at a dotted path.
 func property(t *testing.T, path string) apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	at := *readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema
+	return propertyOf(t, setFile, path)
+}
+
+// propertyOf finds a schema in a definition. A list has "[]" after its name.
+func propertyOf(t *testing.T, file, path string) apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	at := *readFile(t, file).Spec.Versions[0].Schema.OpenAPIV3Schema
 	for step := range strings.SplitSeq(path, ".") {
-		next, found := at.Properties[step]
+		name, isList := strings.CutSuffix(step, "[]")
+		next, found := at.Properties[name]
 		expect.Must(t, found, "no %q in %q", step, path)
-		at = next
+		if at = next; isList {
+			at = *next.Items.Schema
+		}
 	}
 	return at
 }
 
+// preset is the default and the enum of a field.
+type preset struct{ path, fallback, enum string }
+
 func TestDefaultsAndEnums(t *testing.T) {
 	const template, rolling = "spec.leaderWorkerTemplate.", "spec.rolloutStrategy.rollingUpdateConfiguration."
-	for _, tt := range []struct {
-		path, fallback, enum string
-	}{
+	checkPresets(t, setFile, []preset{
 		{"spec.replicas", `1`, `null`},
 		{"spec.startupPolicy", `"LeaderCreated"`, `["LeaderCreated","LeaderReady"]`},
 		{"spec.podTerminationPolicy", `"Default"`, `["Default","Parallel"]`},
@@ -68,8 +84,13 @@ func TestDefaultsAndEnums(t *testing.T) {
 		{template + "subGroupPolicy.subGroupPolicyType", `"LeaderWorker"`, `["LeaderWorker","LeaderExcluded"]`},
 		{template + "subGroupPolicy.subGroupSize", ``, `null`},
 		{template + "persistentVolumeClaimRetentionPolicy.whenDeleted", ``, `null`},
-	} {
-		schema := property(t, tt.path)
+	})
+}
+
+func checkPresets(t *testing.T, file string, all []preset) {
+	t.Helper()
+	for _, tt := range all {
+		schema := propertyOf(t, file, tt.path)
 		fallback := ""
 		if schema.Default != nil {
 			fallback = string(schema.Default.Raw)
@@ -84,10 +105,12 @@ func TestDefaultsAndEnums(t *testing.T) {
 // kubectl apply puts the whole object into one of them.
 const clientSideApplyLimit = 256 * 1024
 
-func TestDefinitionCanBeAppliedFromTheClientSide(t *testing.T) {
-	raw := expect.Value(json.Marshal(readCRD(t)))(t)
-	expect.That(t, len(raw) <= clientSideApplyLimit*9/10,
-		"the definition takes %d bytes, want at most nine tenths of %d", len(raw), clientSideApplyLimit)
+func TestDefinitionsCanBeAppliedFromTheClientSide(t *testing.T) {
+	for file := range files {
+		raw := expect.Value(json.Marshal(readFile(t, file)))(t)
+		expect.That(t, len(raw) <= clientSideApplyLimit*9/10,
+			"%s takes %d bytes, want at most nine tenths of %d", file, len(raw), clientSideApplyLimit)
+	}
 }
 
 // unreadable are values that some Go type behind a leaf of the schema cannot hold.
@@ -100,26 +123,36 @@ var unreadable = map[string][]string{
 	"other": {`[]`},
 }
 
+// files are the definitions, and how to make an object of each.
+var files = map[string]func() any{
+	setFile:           func() any { return &lwsv1.LeaderWorkerSet{} },
+	disaggregatedFile: func() any { return &dsv1.DisaggregatedSet{} },
+	scalerFile:        func() any { return &dsv1.DisaggregatedSetRoleScaler{} },
+}
+
 // The webhook may be missing, and the status has none. One object that a Go client
 // cannot read keeps it from listing all others.
-func TestWhatTheDefinitionTakesCanBeRead(t *testing.T) {
-	g := newGate(t)
-	asked := map[string]int{}
-	schema := *readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema
-	for _, part := range []string{"spec", "status"} {
-		leaves(schema.Properties[part], []string{part}, func(path []string, leaf apiextensionsv1.JSONSchemaProps) {
-			kind := kindOf(leaf)
-			for _, value := range unreadable[kind] {
-				asked[kind]++
-				raw := document(path, json.RawMessage(value))
-				if g.takes(t, raw, strings.Join(path, ".")) && strictjson.UnmarshalCaseSensitivePreserveInts(raw, &lwsv1.LeaderWorkerSet{}) != nil {
-					t.Errorf("%s: %s is taken, and no client can read it", strings.Join(path, "."), value)
+func TestWhatTheDefinitionsTakeCanBeRead(t *testing.T) {
+	for file, empty := range files {
+		g := gateOf(t, file)
+		asked := map[string]int{}
+		schema := *readFile(t, file).Spec.Versions[0].Schema.OpenAPIV3Schema
+		for _, part := range []string{"spec", "status"} {
+			leaves(schema.Properties[part], []string{part}, func(path []string, leaf apiextensionsv1.JSONSchemaProps) {
+				kind := kindOf(leaf)
+				for _, value := range unreadable[kind] {
+					asked[kind]++
+					raw := document(path, json.RawMessage(value))
+					if g.takes(t, raw, strings.Join(path, ".")) && strictjson.UnmarshalCaseSensitivePreserveInts(raw, empty()) != nil {
+						t.Errorf("%s: %s: %s is taken, and no client can read it", file, strings.Join(path, "."), value)
+					}
 				}
-			}
-		})
+			})
+		}
+		isSmall := file == scalerFile
+		expect.Must(t, isSmall || asked["number"] >= 600 && asked["time"] >= 30 && asked["other"] >= 500,
+			"%s: asked %v times: the schema is not what this test thinks", file, asked)
 	}
-	expect.Must(t, asked["number"] >= 600 && asked["time"] >= 60 && asked["other"] >= 500,
-		"asked %v times: the schema is not what this test thinks", asked)
 }
 
 func TestTimesThatClientsWriteAreTaken(t *testing.T) {
@@ -236,15 +269,17 @@ func TestQuantitiesThatUsersWriteAreTaken(t *testing.T) {
 // The webhook may be missing. Whatever the definition takes must be harmless by
 // itself; so must it be in every place, and there are more than one.
 func TestEveryQuantityIsBounded(t *testing.T) {
-	text := expect.Value(crd.Files.ReadFile(setFile))(t)
 	patterns, places := map[string]bool{}, 0
-	for _, schema := range quantitySchemas(parse(t, string(text))) {
-		places++
-		patterns[schema["pattern"].(string)] = true
-		expect.Equalf[any](t, int64(64), schema["maxLength"], "a quantity has the length")
+	for file := range files {
+		text := expect.Value(crd.Files.ReadFile(file))(t)
+		for _, schema := range quantitySchemas(parse(t, string(text))) {
+			places++
+			patterns[schema["pattern"].(string)] = true
+			expect.Equalf[any](t, int64(64), schema["maxLength"], "a quantity has the length")
+		}
 	}
-	expect.Must(t, places >= 30 && len(patterns) == 1,
-		"%d quantities with the patterns %v, want at least 30 with one", places, patterns)
+	expect.Must(t, places >= 60 && len(patterns) == 1,
+		"%d quantities with the patterns %v, want at least 60 with one", places, patterns)
 	for pattern := range patterns {
 		matches := regexp.MustCompile(pattern)
 		texts := rapid.StringMatching(pattern)

@@ -1,9 +1,13 @@
 // Command slimcrd rewrites generated CustomResourceDefinitions: embedded core types lose
-// their descriptions, and quantities, numbers and times get bounds.
+// their descriptions, items of some lists lose their rules, and quantities, numbers and
+// times get bounds.
 //
 // Pod and PVC templates bring along more than a megabyte of text that the core API
 // documents already. With it, a client-side apply exceeds the 256 KiB of an object's
 // annotations. What this API says about its own fields stays, for kubectl explain.
+//
+// Rules of items whose objects are made later cost as often as there are items, more than
+// the API server allows. They are asked of the object that is made, and by the webhook.
 //
 // The generated pattern of quantities allows exponents of any length, and Go clients write
 // the number out: one object would hang every client that lists it. Numbers and times that
@@ -33,17 +37,22 @@ const (
 
 func main() {
 	embedded := flag.String("embedded", "", "comma-separated names of the fields whose descendants lose their descriptions")
+	made := flag.String("made", "", "comma-separated names of the fields whose descendants lose their rules")
 	flag.Parse()
+	s := slimmer{strings.Split(*embedded, ","), strings.Split(*made, ",")}
 	for _, path := range flag.Args() {
-		if err := slim(path, strings.Split(*embedded, ",")); err != nil {
+		if err := s.slim(path); err != nil {
 			fmt.Fprintln(os.Stderr, "slimcrd:", err)
 			os.Exit(1)
 		}
 	}
 }
 
+// slimmer has the names of fields with special descendants.
+type slimmer struct{ embedded, made []string }
+
 // slim rewrites the file at path. Done twice it changes nothing.
-func slim(path string, embedded []string) error {
+func (s slimmer) slim(path string) error {
 	in, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -54,7 +63,7 @@ func slim(path string, embedded []string) error {
 	}
 	// Left out, an apply over a definition that names a conversion webhook keeps it.
 	crd["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
-	if err := walk(crd, embedded, nil); err != nil {
+	if err := s.walk(crd, nil); err != nil {
 		return fmt.Errorf("bound the scalars of %q: %w", path, err)
 	}
 	out, err := yaml.Marshal(crd)
@@ -65,30 +74,38 @@ func slim(path string, embedded []string) error {
 }
 
 // walk visits every map below node, with the keys that lead to it.
-func walk(node any, embedded, path []string) error {
+func (s slimmer) walk(node any, path []string) error {
 	switch n := node.(type) {
 	case []any:
 		for _, item := range n {
-			if err := walk(item, embedded, path); err != nil {
+			if err := s.walk(item, path); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		// The description of the embedded field itself stays.
-		at := slices.IndexFunc(path, func(key string) bool { return slices.Contains(embedded, key) })
-		if _, isText := n["description"].(string); isText && at >= 0 && at < len(path)-1 {
+		if _, isText := n["description"].(string); isText && isBelow(path, s.embedded) {
 			delete(n, "description")
+		}
+		if isBelow(path, s.made) {
+			delete(n, "x-kubernetes-validations")
 		}
 		if err := bound(n); err != nil {
 			return err
 		}
 		for key, child := range n {
-			if err := walk(child, embedded, append(slices.Clone(path), key)); err != nil {
+			if err := s.walk(child, append(slices.Clone(path), key)); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// isBelow reports whether a path leads through one of the fields, and further.
+func isBelow(path, fields []string) bool {
+	at := slices.IndexFunc(path, func(key string) bool { return slices.Contains(fields, key) })
+	return at >= 0 && at < len(path)-1
 }
 
 // bound bounds a quantity, a number or a time to what the Go type behind it can hold. An

@@ -3,9 +3,6 @@ A CustomResourceDefinition that lacks a field makes the API server remove the fi
 So the chart compares definitions before Helm writes anything, as "lockstep install" does.
 */ -}}
 
-{{- /* Name of the definition. */ -}}
-{{- define "lockstep.definition" -}}leaderworkersets.leaderworkerset.x-k8s.io{{- end }}
-
 {{- /* Refuses values that do not fit together, and releases that would lose objects or fields. */ -}}
 {{- define "lockstep.refuse" -}}
 {{- $values := .Values }}
@@ -25,24 +22,23 @@ So the chart compares definitions before Helm writes anything, as "lockstep inst
 {{- end }}
 
 {{- /*
-Refuses an upgrade that would delete definitions of the release's previous chart: with them all their objects go, and
-what these own.
+Refuses an upgrade that would delete definitions of the release's previous chart, which protection alone has not: with them
+all their objects go, and what these own.
 */ -}}
 {{- define "lockstep.refuseDeletion" -}}
-{{- range list "leaderworkersets.leaderworkerset.x-k8s.io" "disaggregatedsets.disaggregatedset.x-k8s.io" "disaggregatedsetrolescalers.disaggregatedset.x-k8s.io" }}
+{{- if .Values.protectOnly }}{{ range list "leaderworkersets.leaderworkerset.x-k8s.io" "disaggregatedsets.disaggregatedset.x-k8s.io" "disaggregatedsetrolescalers.disaggregatedset.x-k8s.io" }}
   {{- $annotations := (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" .).metadata | default dict | dig "annotations" dict }}
   {{- $isOfRelease := and $.Release.IsUpgrade (eq (toString (get $annotations "meta.helm.sh/release-name")) $.Release.Name) }}
-  {{- $isInChart := and (eq . (include "lockstep.definition" $)) (not $.Values.protectOnly) }}
-  {{- if and $isOfRelease (not $isInChart) (ne (get $annotations "helm.sh/resource-policy") "keep") }}
+  {{- if and $isOfRelease (ne (get $annotations "helm.sh/resource-policy") "keep") }}
     {{- fail (printf "this upgrade would delete customresourcedefinition.apiextensions.k8s.io/%s and every object of it; first run: kubectl annotate crd %[1]s helm.sh/resource-policy=keep; Helm reads this annotation in the cluster" .) }}
   {{- end }}
-{{- end }}
+{{- end }}{{ end }}
 {{- end }}
 
 {{- /* Keeps the fields that the live definition has besides, or refuses to lose them: (list root definition). */ -}}
 {{- define "lockstep.keepFields" -}}
 {{- $root := index . 0 }}{{- $definition := index . 1 }}
-{{- $live := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" (include "lockstep.definition" $root) }}
+{{- $live := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $definition.metadata.name }}
 {{- $lost := dict }}
 {{- range $stored := ($live.spec | default dict).versions }}
   {{- $ours := dict }}
@@ -51,13 +47,13 @@ what these own.
     {{- include "lockstep.addProperties" (list $ours $stored.schema.openAPIV3Schema) }}
   {{- else if $stored.storage }}
     {{- include "lockstep.lost" (dict "live" $stored.schema.openAPIV3Schema "ours" $ours "at" "" "lost" $lost) }}
-    {{- range (lookup (printf "leaderworkerset.x-k8s.io/%s" $stored.name) "LeaderWorkerSet" "" "").items }}
+    {{- range (lookup (printf "%s/%s" $definition.spec.group $stored.name) $definition.spec.names.kind "" "").items }}
       {{- include "lockstep.pruned" (dict "value" .spec "ours" (dig "properties" "spec" dict $ours) "at" "spec" "lost" $lost) }}
     {{- end }}
   {{- end }}
 {{- end }}
 {{- with $lost }}
-  {{- fail (printf "customresourcedefinition.apiextensions.k8s.io/%s in the cluster has %d fields that this version of Lockstep lacks, and replacing it would remove them from every object:\n  %s\nnothing was changed; use a version of Lockstep that has these fields, or keep them, and leave alone the sets that use them: --set crds.keepFields=true" (include "lockstep.definition" $root) (len .) (keys . | sortAlpha | join "\n  ")) }}
+  {{- fail (printf "customresourcedefinition.apiextensions.k8s.io/%s in the cluster has %d fields that this version of Lockstep lacks, and replacing it would remove them from every object:\n  %s\nnothing was changed; use a version of Lockstep that has these fields, or keep them, and leave alone the sets that use them: --set crds.keepFields=true" $definition.metadata.name (len .) (keys . | sortAlpha | join "\n  ")) }}
 {{- end }}
 {{- end }}
 
@@ -71,7 +67,7 @@ of Kubernetes, which differ with its version: of those only what sets use counts
     {{- $at := trimPrefix "." (printf "%s.%s" $.at $name) }}
     {{- $ours := dig "properties" $name (get $.ours "additionalProperties") $.ours }}
     {{- if not (kindIs "map" $ours) }}{{ $_ := set $.lost $at true }}{{ $ours = dict }}{{ end }}
-    {{- if not (regexMatch "^(apiVersion|kind|metadata|spec\\.leaderWorkerTemplate\\.((leader|worker)Template|volumeClaimTemplates))$" $at) }}
+    {{- if not (regexMatch "^(apiVersion|kind|metadata|spec\\.(roles\\[\\]\\.spec\\.)?leaderWorkerTemplate\\.((leader|worker)Template|volumeClaimTemplates))$" $at) }}
       {{- include "lockstep.lost" (dict "live" $live "ours" $ours "at" $at "lost" $.lost) }}
     {{- end }}
   {{- end }}

@@ -1,0 +1,48 @@
+package v1
+
+// Labels of the LeaderWorkerSets of a DisaggregatedSet, of their pods and of their Services.
+const (
+	// SetNameLabelKey holds the name of the DisaggregatedSet. Also on scalers.
+	SetNameLabelKey = "disaggregatedset.x-k8s.io/name"
+
+	// RoleLabelKey holds the name of the role. Also on scalers.
+	RoleLabelKey = "disaggregatedset.x-k8s.io/role"
+
+	// SliceLabelKey holds the decimal index of the slice, from 0. Objects from before
+	// there were slices have none, and are of slice 0.
+	SliceLabelKey = "disaggregatedset.x-k8s.io/slice"
+
+	// RevisionLabelKey holds the revision of the roles that the object was made from.
+	RevisionLabelKey = "disaggregatedset.x-k8s.io/revision"
+)
+
+// InitialReplicasAnnotationKey holds, on a LeaderWorkerSet of an old revision, the decimal
+// spec.replicas that it had when the rollout began.
+const InitialReplicasAnnotationKey = "disaggregatedset.x-k8s.io/initial-replicas"
+
+// Annotations a user writes on a DisaggregatedSet. They are of this implementation: others
+// leave them alone.
+const (
+	// RestartPolicyAnnotationKey says what becomes of the other roles when a group of one
+	// role fails: Restart, Fence, or nothing when absent.
+	RestartPolicyAnnotationKey = "lockstep.dev/role-restart-policy"
+
+	// RestartPartners recreates a group of each partner role.
+	RestartPartners = "Restart"
+
+	// FencePartners takes the groups of each partner role out of traffic until the failed
+	// group is ready.
+	FencePartners = "Fence"
+
+	// RestartPartnersAnnotationKey names the partner roles, separated by commas. Absent,
+	// all other roles are partners.
+	RestartPartnersAnnotationKey = "lockstep.dev/role-restart-partners"
+
+	// SurgeOneAnnotationKey, if "true", allows a role one group above its ceiling where a
+	// rollout could not go on otherwise.
+	SurgeOneAnnotationKey = "lockstep.dev/allow-surge-group"
+
+	// ServicesAnnotationKey says whether each LeaderWorkerSet has a headless Service:
+	// "true" or "false".
+	ServicesAnnotationKey = "lockstep.dev/role-services"
+)
