@@ -88,11 +88,16 @@ type Object interface {
 type Create struct {
 	Kind   identity.Kind
 	Object Object
+	// Uncached is set where no read waits for the cache to show the object.
+	Uncached bool
 	// Owner is read live before the write: same UID, not terminating.
 	Owner   identity.Ref
 	Because Reason
 	Tell    Telling
 }
+
+// AppliedAnnotationKey is the annotation of an object that records what was last applied to it, whole.
+const AppliedAnnotationKey = "lockstep.dev/applied"
 
 // Apply applies the fields set in Object onto the incarnation and version in Onto. It never creates.
 type Apply struct {
@@ -119,6 +124,8 @@ type Relabel struct {
 	Labels map[string]string
 	// Number is the new number of the revision, or zero to keep it.
 	Number int64
+	// Uncached is set where no read waits for the cache to show the change.
+	Uncached bool
 	// Relies is read live before the write.
 	Relies  []Standing
 	Because Reason
@@ -211,10 +218,29 @@ type Delete struct {
 	Tell       Telling
 }
 
-// WriteStatus replaces the status of a set at the version that was judged.
+// Scale sets the replicas of the version of a LeaderWorkerSet. Groups end by it: a new version is judged again.
+type Scale struct {
+	Object   identity.Ref
+	Replicas int32
+	// GroupReplacementPolicy is set with it, unless it is empty.
+	GroupReplacementPolicy lwsv1.GroupReplacementPolicyType
+	// Annotations are changed with it.
+	Annotations map[string]string
+	Because     Reason
+	Tell        Telling
+}
+
+// Target implements Action.
+func (a Scale) Target() identity.Ref { return a.Object }
+
+// About implements Action.
+func (a Scale) About() About { return About{"scale", a.Because, a.Tell, nil} }
+
+// WriteStatus replaces the status of an object at the version that was judged.
 type WriteStatus struct {
-	Set     identity.Ref
-	Status  lwsv1.LeaderWorkerSetStatus
+	Object identity.Ref
+	// Status is an object of the kind. Nothing but its status is written.
+	Status  Object
 	Because Reason
 	Tell    Telling
 }
@@ -262,7 +288,7 @@ func (a Delete) Target() identity.Ref { return a.Object }
 func (a Delete) About() About { return About{"delete", a.Because, a.Tell, a.Relies} }
 
 // Target implements Action.
-func (a WriteStatus) Target() identity.Ref { return a.Set }
+func (a WriteStatus) Target() identity.Ref { return a.Object }
 
 // About implements Action.
 func (a WriteStatus) About() About { return About{"status", a.Because, a.Tell, nil} }

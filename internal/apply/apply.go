@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -21,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
@@ -54,24 +54,13 @@ func (e *TakenError) Is(target error) bool { return target == ErrStale }
 type Actor struct {
 	writer client.Client
 	live   client.Reader
-	survey Survey
 	// found holds the UIDs of owners found alive in this reconcile, or is nil outside of one.
 	found *sync.Map
 }
 
-// Survey returns the metadata of all objects of the kind, in the namespace and with the labels of
-// what is relied on. It must not read from a cache.
-type Survey func(context.Context, action.Standing) ([]metav1.ObjectMeta, error)
-
-// New returns an Actor that writes through writer and reads owners through live, which must not be a cache.
+// New returns an Actor that writes through writer and reads what writes rely on through live, which must not be a cache.
 func New(writer client.Client, live client.Reader) *Actor {
 	return &Actor{writer: writer, live: live}
-}
-
-// Surveying sets what reads the objects that writes rely on. Without it such writes are refused. It returns the Actor.
-func (a *Actor) Surveying(survey Survey) *Actor {
-	a.survey = survey
-	return a
 }
 
 // ForReconcile returns an Actor for one reconcile: it reads each owner live once, before the first write that
@@ -97,6 +86,8 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (version string, err
 		err = a.create(ctx, what)
 	case action.Apply:
 		err = a.apply(ctx, what)
+	case action.Scale:
+		err = a.scale(ctx, what)
 	case action.Relabel:
 		err = a.relabel(ctx, what)
 	case action.SetOwner:
@@ -159,48 +150,45 @@ func orGone(err error) error {
 	return quiet(err)
 }
 
+// writeStatus replaces the fields of the status that this version knows. An update of the whole status would remove all
+// others.
 func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) error {
-	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&what.Status)
+	known := reflect.ValueOf(what.Status).Elem().FieldByName("Status")
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(known.Addr().Interface())
 	if err != nil {
 		return err
 	}
-	for _, field := range statusFields {
-		if _, has := status[field]; !has {
-			status[field] = nil
+	for field := range known.Type().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if _, has := status[name]; !has {
+			status[name] = nil
 		}
 	}
 	patch, err := json.Marshal(fields{
-		"metadata": fields{"uid": what.Set.UID, "resourceVersion": what.Set.ResourceVersion}, "status": status,
+		"metadata": fields{"uid": what.Object.UID, "resourceVersion": what.Object.ResourceVersion}, "status": status,
 	})
 	if err != nil {
 		return err
 	}
-	set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: what.Set.Namespace, Name: what.Set.Name}}
-	return quiet(a.writer.Status().Patch(ctx, set, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)))
+	object := reflect.New(reflect.TypeOf(what.Status).Elem()).Interface().(client.Object)
+	object.SetNamespace(what.Object.Namespace)
+	object.SetName(what.Object.Name)
+	return quiet(a.writer.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)))
 }
-
-// statusFields are the fields of the status that this version knows. An update of the whole status
-// would remove all others.
-var statusFields = func() (names []string) {
-	for field := range reflect.TypeFor[lwsv1.LeaderWorkerSetStatus]().Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		names = append(names, name)
-	}
-	return names
-}()
 
 // create creates an object. No read waits for the cache to show objects of kinds that it may not have.
 func (a *Actor) create(ctx context.Context, what action.Create) error {
 	if err := a.alive(ctx, what.Owner); err != nil {
 		return err
 	}
-	if (what.Kind == identity.KindStatefulSet || what.Kind == identity.KindDeployment) && what.Owner.Kind == identity.KindLeaderWorkerSet {
+	isWorkload := slices.Contains([]identity.Kind{identity.KindLeaderWorkerSet, identity.KindStatefulSet, identity.KindDeployment}, what.Kind)
+	if isWorkload && what.Owner.Kind != identity.KindPod {
 		return a.createApplied(ctx, what)
 	}
 	object := what.Object.DeepCopyObject().(client.Object)
 	mayBeUnserved := what.Target().APIVersion != ""
 	options := []client.CreateOption{client.FieldOwner(fieldOwner)}
-	if isUncached(what.Target()) {
+	if what.Uncached || isUncached(what.Target()) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
 	err := a.writer.Create(ctx, object, options...)
@@ -219,7 +207,7 @@ func (a *Actor) create(ctx context.Context, what action.Create) error {
 // creates the object if the name is free, and is refused otherwise.
 const neverLived = "1"
 
-// createApplied creates a set's StatefulSet or Deployment by an apply that can only create. It is applied to for
+// createApplied creates a set, or its StatefulSet or Deployment, by an apply that can only create. It is applied to for
 // as long as it exists: fields that a POST leaves to its manager would first have to be turned into
 // applied ones, by a read and a write more. If the name is taken, nothing is written.
 func (a *Actor) createApplied(ctx context.Context, what action.Create) error {

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
@@ -166,13 +166,33 @@ func TestAStatusKeepsFieldsOfALaterVersion(t *testing.T) {
 		raw = fakeapi.WithLater(rt, raw)
 		status := lwsv1.LeaderWorkerSetStatus{Replicas: rapid.Int32Range(0, 3).Draw(rt, "replicas")}
 		ref := identity.RefOf(identity.KindLeaderWorkerSet, set)
-		expect.Value(s.Do(t.Context(), action.WriteStatus{Set: ref, Status: status}))(t)
+		expect.Value(s.Do(t.Context(), action.WriteStatus{Object: ref, Status: &lwsv1.LeaderWorkerSet{Status: status}}))(t)
 		after := expect.Value(jsonpatch.MergePatch(raw, []byte(s.asked(t).Body)))(t)
 		expect.Equalf(rt, fakeapi.LaterOf(raw), fakeapi.LaterOf(after), "fields of a later version")
 		var written lwsv1.LeaderWorkerSet
 		expect.OK(t, json.Unmarshal(after, &written))
 		expect.Equalf(rt, status, written.Status, "the status")
 	})
+}
+
+func TestAStatusOfAnyKindIsWritten(t *testing.T) {
+	s := newScene()
+	scaler := fakeapi.Add(s.Server, &dsv1.DisaggregatedSetRoleScaler{
+		ObjectMeta: object("d-decode"),
+		Spec:       dsv1.DisaggregatedSetRoleScalerSpec{Replicas: 3}, Status: dsv1.DisaggregatedSetRoleScalerStatus{Selector: "a=b"},
+	})
+	status := dsv1.DisaggregatedSetRoleScaler{Status: dsv1.DisaggregatedSetRoleScalerStatus{Replicas: 2}}
+	what := action.WriteStatus{Object: identity.RefOf(identity.KindDisaggregatedSetRoleScaler, scaler), Status: &status}
+	expect.Value(s.Do(t.Context(), what))(t)
+	want := map[string]any{
+		"metadata": map[string]any{"uid": string(scaler.UID), "resourceVersion": scaler.ResourceVersion},
+		"status":   map[string]any{"replicas": 2., "observedGeneration": nil, "selector": nil, "conditions": nil},
+	}
+	expect.Equalf(t, want, parsed(t, s.asked(t).Body), "the patch")
+	written := fakeapi.Find[*dsv1.DisaggregatedSetRoleScaler](s.Server, "d-decode")
+	expect.That(t, written.Spec.Replicas == 3 && written.Status.Replicas == 2 && written.Status.Selector == "", "got %+v", written)
+	_, err := s.Do(t.Context(), what)
+	expect.That(t, errors.Is(err, ErrStale), "onto another version: %v", err)
 }
 
 // The zero values come from no decision.
@@ -343,6 +363,31 @@ func TestALeaderStatefulSetIsCreatedByAnApplyThatCannotChangeOne(t *testing.T) {
 	}
 }
 
+// A set that has an owner is applied to for as long as it exists, too: whole by one manager, and its replicas by another.
+func TestASetThatHasAnOwnerIsCreatedAppliedAndDeleted(t *testing.T) {
+	s := newScene()
+	owner, wanted := s.add(&dsv1.DisaggregatedSet{ObjectMeta: object("d")}), fakeapi.Set("w", 1, 2)
+	create := action.Create{Kind: identity.KindLeaderWorkerSet, Object: wanted, Owner: owner}
+	expect.Value(s.Do(t.Context(), create))(t)
+	made := fakeapi.Find[*lwsv1.LeaderWorkerSet](s.Server, "w")
+	expect.Equalf(t, wanted.Spec, made.Spec, "the spec")
+	expect.That(t, s.asked(t).Waits, "no read waits for the cache to show it")
+	taken := &TakenError{}
+	_, err := s.Do(t.Context(), create)
+	expect.That(t, errors.As(err, &taken), "a name that is taken: %v", err)
+	part := &lwsv1.LeaderWorkerSet{Spec: lwsv1.LeaderWorkerSetSpec{Replicas: new(int32(5))}}
+	expect.Value(s.Do(t.Context(), action.Apply{Object: part, Onto: identity.RefOf(identity.KindLeaderWorkerSet, made), FieldOwner: "scale"}))(t)
+	scaled := fakeapi.Find[*lwsv1.LeaderWorkerSet](s.Server, "w")
+	wanted.Spec.Replicas = new(int32(5))
+	expect.Equalf(t, wanted.Spec, scaled.Spec, "the spec with other replicas")
+	remove := action.Delete{Object: identity.RefOf(identity.KindLeaderWorkerSet, scaled), OwnerGone: &owner}
+	_, err = s.Do(t.Context(), remove)
+	expect.That(t, errors.Is(err, ErrStale), "while its owner exists: %v", err)
+	fakeapi.Drop[*dsv1.DisaggregatedSet](s.Server, "d")
+	expect.Value(s.Do(t.Context(), remove))(t)
+	expect.That(t, fakeapi.Find[*lwsv1.LeaderWorkerSet](s.Server, "w") == nil, "it is there")
+}
+
 func TestAnApplyReadsBeforeItOnlyWhatACreateLeft(t *testing.T) {
 	for applied, want := range map[bool]int{true: 0, false: 1} {
 		s := newScene()
@@ -469,12 +514,6 @@ func TestAWriteIsNotTriedWhenWhatItReliesOnChanged(t *testing.T) {
 	now := identity.RefOf(identity.KindPod, fakeapi.Find[*corev1.Pod](s.Server, "a-0"))
 	before := now
 	before.ResourceVersion = "0"
-	s.Surveying(func(ctx context.Context, relied action.Standing) (all []metav1.ObjectMeta, err error) {
-		for _, pod := range fakeapi.All[*corev1.Pod](s.Objects) {
-			all = append(all, pod.ObjectMeta)
-		}
-		return all, nil
-	})
 	revision, sts := s.add(&appsv1.ControllerRevision{ObjectMeta: object("r")}), s.add(aStatefulSet())
 	for _, tt := range []struct {
 		name   string
@@ -522,15 +561,41 @@ func TestAWriteIsNotTriedWhenWhatItReliesOnChanged(t *testing.T) {
 	expect.That(t, errors.Is(err, ErrStale) && len(s.Requests) == 0, "onto another version: %v", err)
 }
 
+func TestAWriteReliesOnObjectsWithTheNamespaceTheNameAndTheLabels(t *testing.T) {
+	for name, tt := range map[string]struct {
+		relied action.Standing
+		holds  bool
+	}{
+		"the pods of a set":             {action.Standing{Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}, false},
+		"the pods of a set without any": {action.Standing{Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: "u"}}, true},
+		"a pod":                         {action.Standing{Namespace: fakeapi.Namespace, Name: "v-0"}, false},
+		"a pod that does not exist":     {action.Standing{Namespace: fakeapi.Namespace, Name: "v-1"}, true},
+		"the pods of another namespace": {action.Standing{Namespace: "other"}, true},
+		"objects of another kind":       {action.Standing{Kind: identity.KindLeaderWorkerSet, Namespace: fakeapi.Namespace}, true},
+	} {
+		s := newScene()
+		fakeapi.Add(s.Server, fakeapi.Pod("w-0", "w", 0))
+		fakeapi.Add(s.Server, fakeapi.Pod("v-0", "v", 0))
+		tt.relied.None = true
+		if tt.relied.Kind == "" {
+			tt.relied.Kind = identity.KindPod
+		}
+		_, err := s.Do(t.Context(), action.Delete{Object: s.add(aStatefulSet()), Relies: []action.Standing{tt.relied}})
+		expect.That(t, errors.Is(err, ErrStale) != tt.holds, "%s: %v", name, err)
+	}
+}
+
 // The object is read before the list, which costs more, and after it: its status changes meanwhile.
 func TestAnApplyIsNotTriedWhenItsObjectChangedBesideTheList(t *testing.T) {
 	s, lists := newScene(), 0
 	sts := s.add(aStatefulSet())
-	s.Surveying(func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
-		lists++
-		fakeapi.Edit(s.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas++ })
-		return nil, nil
-	})
+	s.live.Fail = func(of fakeapi.Name) error {
+		if of.Name == "" {
+			lists++
+			fakeapi.Edit(s.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas++ })
+		}
+		return nil
+	}
 	s.Requests = nil
 	what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: sts, FieldOwner: fieldOwner, Applied: true, Relies: []action.Standing{{Kind: identity.KindPod}}}
 	for range 2 { // the second time it changed before

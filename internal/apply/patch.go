@@ -83,10 +83,20 @@ func (a *Actor) annotate(ctx context.Context, what action.Annotate) (version str
 	return object.ResourceVersion, quiet(err)
 }
 
+// scale merges the replicas into the version that was judged.
+func (a *Actor) scale(ctx context.Context, what action.Scale) error {
+	spec := fields{"replicas": what.Replicas}
+	if what.GroupReplacementPolicy != "" {
+		spec["groupReplacementPolicy"] = what.GroupReplacementPolicy
+	}
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: what.Object.Namespace, Name: what.Object.Name}}
+	return quiet(a.merge(ctx, set, what.Object, fields{"annotations": withNulls(what.Annotations)}, fields{"spec": spec}))
+}
+
 // relabel merges labels into the version of a revision that was judged. An apply could remove only labels that it owns.
 func (a *Actor) relabel(ctx context.Context, what action.Relabel) error {
 	var options []client.PatchOption
-	if name, changed := what.Labels[lwsv1.SetNameLabelKey]; changed && name == "" {
+	if name, changed := what.Labels[lwsv1.SetNameLabelKey]; changed && name == "" || what.Uncached {
 		options = append(options, client.DisableReadYourWritesConsistency) // it leaves the caches
 	}
 	others := fields{}

@@ -85,10 +85,7 @@ func (a *Actor) reliable(ctx context.Context, what action.Apply) error {
 // standing reads whether everything that a write relies on still holds.
 func (a *Actor) standing(ctx context.Context, relied []action.Standing) error {
 	for _, s := range relied {
-		if a.survey == nil {
-			return fmt.Errorf("nothing reads the %s that a write relies on", s.Kind)
-		}
-		now, err := a.survey(ctx, s)
+		now, err := a.meant(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -97,6 +94,24 @@ func (a *Actor) standing(ctx context.Context, relied []action.Standing) error {
 		}
 	}
 	return nil
+}
+
+// meant reads live the metadata of all objects of the kind, in the namespace and with the name and labels of what a write
+// relies on.
+func (a *Actor) meant(ctx context.Context, relied action.Standing) ([]metav1.ObjectMeta, error) {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: relied.Kind.APIVersion(), Kind: string(relied.Kind) + "List"}}
+	options := []client.ListOption{client.InNamespace(relied.Namespace), client.MatchingLabels(relied.Labels)}
+	if relied.Name != "" {
+		options = append(options, client.MatchingFields{metav1.ObjectNameField: relied.Name})
+	}
+	if err := a.live.List(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("list what a write relies on: %w", err)
+	}
+	found := make([]metav1.ObjectMeta, 0, len(list.Items))
+	for i := range list.Items {
+		found = append(found, list.Items[i].ObjectMeta)
+	}
+	return found, nil
 }
 
 // read reads the metadata of an object live.

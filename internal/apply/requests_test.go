@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/test/expect"
@@ -113,8 +114,8 @@ func TestAnApplySendsWhatIsSetAndNothingElse(t *testing.T) {
 	onto := identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w", UID: "u", ResourceVersion: "3"}
 	head := `"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"annotations":{"a":"b"},"name":"w","namespace":"ns","resourceVersion":"4","uid":"u"}`
 	meta := metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}
-	revision := onto
-	revision.Kind = identity.KindControllerRevision
+	revision, set := onto, onto
+	revision.Kind, set.Kind = identity.KindControllerRevision, identity.KindLeaderWorkerSet
 	for _, tt := range []struct {
 		name   string
 		object action.Object
@@ -149,6 +150,10 @@ func TestAnApplySendsWhatIsSetAndNothingElse(t *testing.T) {
 		{
 			"a revision with one", &appsv1.ControllerRevision{ObjectMeta: meta, Revision: 7}, revision,
 			`{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"annotations":{"a":"b"},"name":"w","namespace":"ns","resourceVersion":"4","uid":"u"},"revision":7}`,
+		},
+		{
+			"replicas of a set only, and not even an empty template", &lwsv1.LeaderWorkerSet{ObjectMeta: meta, Spec: lwsv1.LeaderWorkerSetSpec{Replicas: new(int32(0))}}, set,
+			`{"apiVersion":"leaderworkerset.x-k8s.io/v1","kind":"LeaderWorkerSet","metadata":{"annotations":{"a":"b"},"name":"w","namespace":"ns","resourceVersion":"4","uid":"u"},"spec":{"replicas":0}}`,
 		},
 	} {
 		fields := expect.Value(applied(tt.object, tt.onto, "4"))(t)

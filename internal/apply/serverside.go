@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
 	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,15 +97,27 @@ func applied(object action.Object, onto identity.Ref, version string) (runtime.A
 		fields = &corev1ac.ServiceApplyConfiguration{}
 	case identity.KindPodDisruptionBudget:
 		fields = &policyv1ac.PodDisruptionBudgetApplyConfiguration{}
+	case identity.KindLeaderWorkerSet, identity.KindDisaggregatedSetRoleScaler:
+		fields = &configuration{}
 	default:
 		return nil, fmt.Errorf("apply %s: no such kind", onto)
 	}
 	return fields, json.Unmarshal(encoded, fields)
 }
 
+// configuration is the apply configuration of a kind that has no generated one.
+type configuration struct {
+	metav1ac.TypeMetaApplyConfiguration    `json:",inline"`
+	*metav1ac.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
+	Spec                                   map[string]any `json:"spec,omitempty"`
+}
+
+// IsApplyConfiguration implements runtime.ApplyConfiguration.
+func (*configuration) IsApplyConfiguration() {}
+
 // encode writes the fields that an object sets, with the identity it is meant for. The statuses of an object and of its
-// claim templates are left out: they would be owned, and would empty what others wrote. Apply configurations leave out
-// nulls.
+// claim templates are left out: they would be owned, and would empty what others wrote. Generated apply
+// configurations leave out nulls.
 func encode(object action.Object, onto identity.Ref, version string) ([]byte, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object.DeepCopyObject())
 	if err != nil {
@@ -115,7 +128,9 @@ func encode(object action.Object, onto identity.Ref, version string) ([]byte, er
 		delete(fields, "revision")
 	}
 	spec, _ := fields["spec"].(map[string]any)
-	if onto.Kind == identity.KindStatefulSet && spec["selector"] == nil { // not even an empty template must be written then
+	containers, _, _ := unstructured.NestedFieldNoCopy(spec, "leaderWorkerTemplate", "workerTemplate", "spec", "containers")
+	if onto.Kind == identity.KindStatefulSet && spec["selector"] == nil ||
+		onto.Kind == identity.KindLeaderWorkerSet && containers == nil { // not even an empty template must be written then
 		maps.DeleteFunc(spec, func(field string, _ any) bool {
 			return field != "replicas" && field != "persistentVolumeClaimRetentionPolicy"
 		})

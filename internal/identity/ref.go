@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
@@ -29,6 +30,9 @@ const (
 	KindPod                Kind = "Pod"
 	KindService            Kind = "Service"
 	KindControllerRevision Kind = "ControllerRevision"
+
+	KindDisaggregatedSet           Kind = "DisaggregatedSet"
+	KindDisaggregatedSetRoleScaler Kind = "DisaggregatedSetRoleScaler"
 
 	KindPersistentVolumeClaim Kind = "PersistentVolumeClaim"
 	KindPodDisruptionBudget   Kind = "PodDisruptionBudget"
@@ -80,10 +84,11 @@ func (r Ref) String() string {
 
 // apiVersions are the groups and versions of kinds outside the core.
 var apiVersions = map[Kind]string{
-	KindLeaderWorkerSet: lwsv1.GroupVersion.String(),
-	KindStatefulSet:     "apps/v1", KindDeployment: "apps/v1", KindReplicaSet: "apps/v1", KindControllerRevision: "apps/v1",
+	KindLeaderWorkerSet:  lwsv1.GroupVersion.String(),
+	KindDisaggregatedSet: dsv1.GroupVersion.String(), KindDisaggregatedSetRoleScaler: dsv1.GroupVersion.String(),
+	KindStatefulSet: "apps/v1", KindDeployment: "apps/v1", KindReplicaSet: "apps/v1", KindControllerRevision: "apps/v1",
 	KindPodDisruptionBudget: "policy/v1",
 }
 
-// APIVersion returns the group and version of a kind that every API server serves, or of LeaderWorkerSets.
+// APIVersion returns the group and version of a kind that every API server serves, or of our own.
 func (k Kind) APIVersion() string { return cmp.Or(apiVersions[k], "v1") }

@@ -171,7 +171,7 @@ func TestAGroupThatExhaustsItsBudgetIsStopped(t *testing.T) {
 		event.Note != "Restart budget exhausted; terminated group 0 and stopped automatic recovery" {
 		t.Errorf("the event is %+v", event)
 	}
-	c.do(lws.Plan{Actions: plan.Actions[:1]})
+	c.do(lws.Plan{Plan: action.Plan{Actions: plan.Actions[:1]}})
 	c.awake() // the process ended, and another one continues
 	if a := find[Pod](c, "w-0").Annotations; a[lwsv1.GroupRestartBudgetExhaustedAnnotationKey] != "true" || a[recover] != "" || a[restart.AnnotationKey] == "" {
 		t.Errorf("the leader has %v", a)
@@ -397,7 +397,7 @@ func TestConditionsOfAStoppedGroup(t *testing.T) {
 		if wait, found := waitFor(c.decideSet(), lws.CodePreviousIncarnation); found {
 			t.Errorf("%s: %s", name, wait.Sentence)
 		}
-		expect.That(t, len(of[action.WriteStatus](c.decideSet())) == 0 || name == "another starts",
+		expect.That(t, len(statusWrites(c.decideSet())) == 0 || name == "another starts",
 			"%s: the status is written again", name)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
+	reconcilelws "lockstep.dev/lockstep/internal/reconcile/lws"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/turn"
 	"lockstep.dev/lockstep/test/expect"
@@ -44,7 +45,7 @@ type cluster struct {
 	memory   *lwscache.Memory
 	observer *lwscache.Observer
 	actor    *apply.Actor
-	loop     *reconcile.Loop
+	loop     *reconcilelws.Loop
 	// writer returns what writes in one reconcile of the operator: mustWrite, where a test sets nothing else.
 	writer func(reconcile.Writer) reconcile.Writer
 	// scheduler places sets with spec.scheduling, or is empty.
@@ -85,15 +86,17 @@ func (c *cluster) awake() {
 	c.memory = lwscache.NewMemory()
 	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
 	c.observer.Scheduler, c.observer.Budgets.Reader = c.scheduler, c.budgets
-	c.actor = apply.New(c.Server, c.Live()).Surveying(c.observer.Standing)
-	c.loop = &reconcile.Loop{
+	c.actor = apply.New(c.Server, c.Live())
+	c.loop = &reconcilelws.Loop{
+		Executor: reconcile.Executor{
+			Memory:   c.memory.Memory,
+			Writer:   func() reconcile.Writer { return c.writer(c.actor.ForReconcile()) },
+			Together: inTurn,
+			Report:   report.New(c.events),
+			Now:      func() time.Time { return c.Now.Add(-c.slow) },
+			Wake:     func(client.Object) { c.woken++ },
+		},
 		Observer: c.observer,
-		Memory:   c.memory,
-		Writer:   func() reconcile.Writer { return c.writer(c.actor.ForReconcile()) },
-		Together: inTurn,
-		Report:   report.New(c.events),
-		Now:      func() time.Time { return c.Now.Add(-c.slow) },
-		WakeSet:  func(client.Object) { c.woken++ },
 		Failures: turn.NewPace(1000, 1000, time.Now),
 	}
 }
@@ -167,7 +170,7 @@ func setPlan(o *lwscache.Observer, now time.Time) (lws.SetSnapshot, lws.Plan, er
 	if err != nil {
 		return w, lws.Plan{}, err
 	}
-	plan, err := reconcile.PlanSet(ctx, o, &w)
+	plan, err := reconcilelws.PlanSet(ctx, o, &w)
 	return w, plan, err
 }
 
@@ -177,7 +180,7 @@ func groupPlan(o *lwscache.Observer, name string, now time.Time) (lws.GroupSnaps
 	if err != nil {
 		return w, lws.Plan{}, err
 	}
-	plan, err := reconcile.PlanGroup(ctx, o, &w)
+	plan, err := reconcilelws.PlanGroup(ctx, o, &w)
 	return w, plan, err
 }
 
@@ -229,7 +232,7 @@ func (c *cluster) reconcileGroup(name string) {
 // do carries out a plan that a test has judged.
 func (c *cluster) do(plan lws.Plan) {
 	c.t.Helper()
-	expect.Value(c.loop.CarryOut(ctx, reconcile.Request{Object: find[Set](c, "w")}, plan))(c.t)
+	expect.Value(c.loop.CarryOut(ctx, reconcile.Request{Object: find[Set](c, "w")}, plan.Plan))(c.t)
 }
 
 // settle has every controller act in turn until three turns change nothing.

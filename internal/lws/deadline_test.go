@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/expect"
@@ -137,7 +136,7 @@ func TestAFailedSetSaysWhy(t *testing.T) {
 			c := stuck(t, 1, fakeapi.Policy(lwsv1.NoneRestartPolicy))
 			then(tt.happens, after(30*time.Minute))(c)
 			plan := c.decideSet()
-			write := one[action.WriteStatus](t, plan)
+			write := oneStatus(t, plan)
 			said := condition(write.Status, progressing)
 			expect.That(t, said.Status == metav1.ConditionFalse && strings.Contains(said.Message, tt.want), "got %+v", said)
 			expect.That(t, strings.Contains(said.Message, " of 3 groups are ready") && strings.Contains(said.Message, "without progress since "), "got %q", said.Message)
@@ -152,7 +151,7 @@ func TestAFailedSetSaysWhy(t *testing.T) {
 			expect.Equalf(t, 1, events, "events")
 			c.do(plan)
 			then(after(time.Hour), startedNow("w-0", 0))(c)
-			expect.Emptyf(t, of[action.WriteStatus](c.decideSet()), "written again")
+			expect.Emptyf(t, statusWrites(c.decideSet()), "written again")
 		})
 	}
 }

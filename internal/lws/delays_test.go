@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
@@ -135,7 +134,7 @@ func TestADelayIsWrittenOnce(t *testing.T) {
 	c.reconcileSet()
 	c.pass(time.Minute)
 	plan := c.decideSet()
-	expect.Must(t, len(of[action.WriteStatus](plan)) == 1 && len(notes(one[action.WriteStatus](t, plan))) == 0,
+	expect.Must(t, len(statusWrites(plan)) == 1 && len(notes(oneStatus(t, plan))) == 0,
 		"got %v", spelled(plan))
 	c.do(plan)
 	for _, happens := range []step{
@@ -169,7 +168,7 @@ func TestADelayHidesNoRollout(t *testing.T) {
 	var told []string
 	for range 5 {
 		plan := c.decideSet()
-		for _, write := range of[action.WriteStatus](plan) {
+		for _, write := range statusWrites(plan) {
 			told = append(told, notes(write)...)
 		}
 		c.do(plan)

@@ -11,6 +11,6 @@
 // written, what time it is beyond the Now of a snapshot, and it never changes what a snapshot points to: those are the
 // objects of a shared cache.
 //
-// Files, each of which builds on those before it: standing.go, fields.go, plan.go, refusal.go, snapshot.go, owner.go,
+// Files, each of which builds on those before it: standing.go, fields.go, plan.go, snapshot.go, owner.go,
 // pods.go, services.go, previous.go, touch.go.
 package lws

@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"lockstep.dev/lockstep/internal/action"
 )
 
 // Annotations of our own on StatefulSets and leader pods. They stand in metadata, never in
@@ -16,7 +18,7 @@ import (
 const (
 	// AppliedAnnotationKey holds a hash of the fields last applied, and the generation and UID
 	// of the StatefulSet after that. It shows fields to remove, and changes by others.
-	AppliedAnnotationKey = "lockstep.dev/applied"
+	AppliedAnnotationKey = action.AppliedAnnotationKey
 
 	// AsFoundAnnotationKey holds the revision key at which a template that another
 	// implementation made is left as it was found.

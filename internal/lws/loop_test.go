@@ -26,7 +26,7 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// The tests of internal/reconcile are here: its loop is the operator of a cluster.
+// The tests of internal/reconcile, and of the loop below it, are here: the loop is the operator of a cluster.
 
 // begun is a cluster with a set, whose operator may be refused what it writes.
 func begun(t *testing.T, slow time.Duration, set Set) *cluster {
@@ -109,7 +109,7 @@ func (c *cluster) tryAgain() (ctrl.Result, error) {
 func TestAForbiddenLeaderStatefulSetIsReportedAndRetried(t *testing.T) {
 	c := begun(t, 0, fakeapi.Set("w", 1, 1))
 	c.refuse("create", identity.KindStatefulSet, "", forbidden("exceeded quota"))
-	for i, again := range []time.Duration{lws.RetryRefusedFirst, lws.RetryRefusedFirst, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, lws.RetryRefusedAfter, lws.RetryRefusedAfter} {
+	for i, again := range []time.Duration{action.RetryRefusedFirst, action.RetryRefusedFirst, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, action.RetryRefusedAfter, action.RetryRefusedAfter} {
 		if result, err := c.tryAgain(); err != nil || result.RequeueAfter != again {
 			t.Fatalf("try %d: got %+v, %v, want the next in %s", i+1, result, err, again)
 		}
@@ -137,15 +137,15 @@ func TestAnInvalidLeaderStatefulSetIsNotRetriedUntilTheSetChangesOrTimePasses(t 
 		tries int
 		again time.Duration
 	}{
-		{"at first", func() {}, 1, lws.RetryRefusedFirst},
-		{"at once", func() {}, 1, lws.RetryRefusedFirst},
-		{"too early", func() { c.pass(lws.RetryRefusedFirst - time.Millisecond) }, 1, time.Millisecond},
-		{"in time", func() { c.pass(time.Millisecond) }, 2, lws.RetryRefusedFirst},
-		{"much later", func() { c.pass(lws.RetryRefusedAfter) }, 3, lws.RetryRefusedAfter},
-		{"another spec", edit(func(set Set) { set.Generation++; fakeapi.Image("image:2")(set) }), 4, lws.RetryRefusedFirst},
-		{"that spec again", func() {}, 4, lws.RetryRefusedFirst},
-		{"a label that a policy may want", edit(func(set Set) { set.Labels = map[string]string{"team": "a"} }), 5, lws.RetryRefusedFirst},
-		{"an annotation", edit(fakeapi.Annotation("owner", "b")), 6, lws.RetryRefusedFirst},
+		{"at first", func() {}, 1, action.RetryRefusedFirst},
+		{"at once", func() {}, 1, action.RetryRefusedFirst},
+		{"too early", func() { c.pass(action.RetryRefusedFirst - time.Millisecond) }, 1, time.Millisecond},
+		{"in time", func() { c.pass(time.Millisecond) }, 2, action.RetryRefusedFirst},
+		{"much later", func() { c.pass(action.RetryRefusedAfter) }, 3, action.RetryRefusedAfter},
+		{"another spec", edit(func(set Set) { set.Generation++; fakeapi.Image("image:2")(set) }), 4, action.RetryRefusedFirst},
+		{"that spec again", func() {}, 4, action.RetryRefusedFirst},
+		{"a label that a policy may want", edit(func(set Set) { set.Labels = map[string]string{"team": "a"} }), 5, action.RetryRefusedFirst},
+		{"an annotation", edit(fakeapi.Annotation("owner", "b")), 6, action.RetryRefusedFirst},
 	} {
 		step.first()
 		if result, err := c.tryAgain(); err != nil || result.RequeueAfter != step.again {
@@ -181,7 +181,7 @@ func TestARefusedPodGroupKeepsNoWorkersBack(t *testing.T) {
 	c.refuse("create", identity.KindPodGroup, "", forbidden("queue is closed"))
 	c.reconcile()
 	c.Sync(fakeapi.Find[StatefulSet](c.Server, "w"))
-	if result, err := c.tryGroup("w-0"); err != nil || result.RequeueAfter != lws.RetryRefusedFirst || c.asked("create", identity.KindPodGroup, "") != 1 {
+	if result, err := c.tryGroup("w-0"); err != nil || result.RequeueAfter != action.RetryRefusedFirst || c.asked("create", identity.KindPodGroup, "") != 1 {
 		t.Errorf("no retry with a back-off: %+v, %v", result, err)
 	}
 	expect.That(t, fakeapi.Find[StatefulSet](c.Server, "w-0") != nil, "the group has no workers")
@@ -203,7 +203,7 @@ func TestARefusalWithAnotherMessageEachTimeIsRetriedInItsTime(t *testing.T) {
 	}
 	for i := range 4 {
 		result, err := c.trySet()
-		expect.Must(t, err == nil && result.RequeueAfter >= lws.RetryRefusedFirst && c.woken == 0 && tries == i+1,
+		expect.Must(t, err == nil && result.RequeueAfter >= action.RetryRefusedFirst && c.woken == 0 && tries == i+1,
 			"try %d of %d: got %+v, %v, woken %d times", i+1, tries, result, err, c.woken)
 		c.pass(result.RequeueAfter)
 	}
@@ -288,7 +288,7 @@ func TestADeleteOfWhatIsGoneIsNotReported(t *testing.T) {
 		Tell:   action.Telling{Done: []action.Event{{Reason: "RecreateGroup", Action: "Delete", Note: "gone"}}},
 	}
 	set := fakeapi.Find[Set](c.Server, "w")
-	expect.Value(c.loop.CarryOut(t.Context(), reconcile.Request{Object: set}, lws.Plan{Actions: []action.Action{gone}}))(t)
+	expect.Value(c.loop.CarryOut(t.Context(), reconcile.Request{Object: set}, action.Plan{Actions: []action.Action{gone}}))(t)
 	if len(c.events.Events) != 0 {
 		t.Errorf("reported %q", <-c.events.Events)
 	}

@@ -2,7 +2,7 @@ package lws
 
 import (
 	"cmp"
-	"time"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,16 +12,18 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Plan is what to do now, in order, and what to wait for. The zero value means that the world is in step.
+// Plan is the plan for a set or a group.
 type Plan struct {
-	Actions []action.Action
-	Waits   []Wait
+	action.Plan
 	// Needs is what the decision still has to read, or empty. Until it is read, the rest of the plan is void.
 	Needs Need
 	// Standing is what the plan of a set was decided from, counted. It is nil for a group, and for a
 	// set that is left alone or is being deleted.
 	Standing *Standing
 }
+
+// Wait is something the plan cannot hasten.
+type Wait = action.Wait
 
 // Need is something that a decision asks the reader for.
 type Need string
@@ -39,43 +41,29 @@ const (
 	NeedLivePods Need = "live pods"
 )
 
-// Wait is something the plan cannot hasten.
-type Wait struct {
-	action.Reason
-	// Until is when to look again even if no event comes. Zero means that an event will come.
-	Until time.Time
-	// Followup is set where it is for what follows once the plan's writes went through:
-	// what is refused has a time of its own.
-	Followup bool
-	// Ordinary is set where the objects that must be gone are the set's own: each step of a rollout waits for such.
-	Ordinary bool
-	// Tell, when set, is an event that users are to hear of once.
-	Tell *action.Event
-}
-
 // Codes of waits and of the reasons for writes. They are stable.
 const (
-	CodePreviousIncarnation = "WaitingForPreviousIncarnation"
-	CodeNameConflict        = "NameConflict"
+	CodePreviousIncarnation = action.CodePreviousIncarnation
+	CodeNameConflict        = action.CodeNameConflict
 	CodeLeaderNotReady      = "WaitingForLeaderReady"
 	CodeLeaderNotScheduled  = "WaitingForLeaderScheduled"
 	CodeRevisionNotVisible  = "WaitingForRevision"
 	CodeMistakenAnnotation  = "MistakenAnnotation"
 	CodeNoTopology          = "TopologyUnknown"
 	CodeStatusCoalesced     = "StatusCoalesced"
-	CodeGarbage             = "Garbage"
-	CodeMissing             = "Missing"
-	CodeChanged             = "Changed"
-	CodeOrphan              = "Orphan"
-	CodeRefused             = "Refused"
+	CodeGarbage             = action.CodeGarbage
+	CodeMissing             = action.CodeMissing
+	CodeChanged             = action.CodeChanged
+	CodeOrphan              = action.CodeOrphan
+	CodeRefused             = action.CodeRefused
 	CodeNotHeadless         = "ServiceNotHeadless"
 	CodeNudge               = "Nudge"
-	CodeSuperseded          = "Superseded"
-	CodeRollout             = "Rollout"
+	CodeSuperseded          = action.CodeSuperseded
+	CodeRollout             = action.CodeRollout
 	CodeOutdated            = "Outdated"
 	CodePaused              = "RolloutPaused"
 	CodeTie                 = "VolumeTie"
-	CodeScaledAway          = "ScaledAway"
+	CodeScaledAway          = action.CodeScaledAway
 	CodeVolumeClaimsDiffer  = "VolumeClaimsDiffer"
 	CodeLeaderUnschedulable = "LeaderUnschedulable"
 
@@ -98,38 +86,22 @@ const (
 	CodeProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 )
 
-// Next is how long to wait before looking again without an event: zero when only events matter.
-func (p Plan) Next(now time.Time) (next time.Duration) {
-	for _, w := range p.Waits {
-		if in := max(w.Until.Sub(now), time.Millisecond); !w.Until.IsZero() && (next == 0 || in < next) {
-			next = in
-		}
-	}
-	return next
-}
-
-// Do appends actions.
-func (p *Plan) Do(actions ...action.Action) { p.Actions = append(p.Actions, actions...) }
-
 // Add appends what another rule decided.
 func (p *Plan) Add(other Plan) {
 	p.Needs = cmp.Or(p.Needs, other.Needs)
 	p.Standing = cmp.Or(p.Standing, other.Standing)
-	p.Actions = append(p.Actions, other.Actions...)
-	p.Waits = append(p.Waits, other.Waits...)
-}
-
-// Wait appends a wait.
-func (p *Plan) Wait(w Wait) { p.Waits = append(p.Waits, w) }
-
-// Await waits until a time, or for an event if that is zero.
-func (p *Plan) Await(until time.Time, code, sentence string) {
-	p.Wait(Wait{Reason: Because(code, sentence), Until: until})
+	p.Plan.Add(other.Plan)
 }
 
 // Because returns a reason with a stable code.
-func Because(code, sentence string) action.Reason {
-	return action.Reason{Code: code, Sentence: sentence}
+func Because(code, sentence string) action.Reason { return action.Because(code, sentence) }
+
+// CodeUnsupported is the condition of a set that this version of Lockstep leaves alone.
+const CodeUnsupported = action.CodeUnsupported
+
+// IsUnsupported reports whether a plan leaves its set alone.
+func (p Plan) IsUnsupported() bool {
+	return slices.ContainsFunc(p.Waits, func(w Wait) bool { return w.Code == CodeUnsupported })
 }
 
 // Apply changes an object at the version that was judged. failed is the note if that fails, or empty.

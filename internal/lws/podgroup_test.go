@@ -148,7 +148,7 @@ func TestMinCountIsRaisedBeforeLeadersAreCreated(t *testing.T) {
 	on("w", func(sts StatefulSet) { *sts.Spec.Replicas = 2 })(c) // it was refused
 	for _, at := range []time.Time{c.Now, c.Now.Add(-time.Hour)} {
 		w := c.set()
-		w.Refusal = lws.Refusal{Sentence: "apply statefulset w: exceeded quota", At: at, Since: at}
+		w.Refusal = action.Refusal{Sentence: "apply statefulset w: exceeded quota", At: at, Since: at}
 		refused := lwsset.Decide(w)
 		refused.Actions = slices.DeleteFunc(refused.Actions, func(a action.Action) bool { return a.Target().Kind != identity.KindPodGroup })
 		c.do(refused)
@@ -383,7 +383,7 @@ func TestPodsAreNeverWaitedForInVain(t *testing.T) {
 
 // refusedCreate is the refusal of a create in other words than the operator's.
 func refusedCreate(kind identity.Kind) error {
-	return fmt.Errorf("attempt 2: %w", &lws.WriteError{Verb: "create", Target: identity.Ref{Kind: kind, Name: "x"}, Err: forbidden("no")})
+	return fmt.Errorf("attempt 2: %w", &action.WriteError{Verb: "create", Target: identity.Ref{Kind: kind, Name: "x"}, Err: forbidden("no")})
 }
 
 func TestWorkloadSchedulingCreated(t *testing.T) {
@@ -406,12 +406,12 @@ func TestWorkloadSchedulingCreated(t *testing.T) {
 		}, "False", "WorkloadCreateFailed"},
 		"a Workload that is refused, whatever the error says": {func(c *cluster) {
 			delete(c.Objects, fakeapi.NameOf(workloadOf(c)))
-			refusal, _ := lws.RefusalOf(refusedCreate(identity.KindWorkload), c.Now)
+			refusal, _ := action.RefusalOf(refusedCreate(identity.KindWorkload), c.Now)
 			c.memory.Refused(find[Set](c, "w"), refusal)
 		}, "False", "WorkloadCreateFailed"},
 		"a PodGroup that is refused, whatever the error says": {func(c *cluster) {
-			refusal, _ := lws.RefusalOf(refusedCreate(identity.KindPodGroup), c.Now)
-			c.memory.RefusedTo(find[Set](c, "w"), "w-0", []lws.Refusal{refusal})
+			refusal, _ := action.RefusalOf(refusedCreate(identity.KindPodGroup), c.Now)
+			c.memory.RefusedTo(find[Set](c, "w"), "w-0", []action.Refusal{refusal})
 		}, "False", "PodGroupCreateFailed"},
 	} {
 		c := atLevel(gang.ReplicaLevel, 1, 2)(t)

@@ -29,8 +29,6 @@ const (
 	stuckAfter = time.Minute
 	// SlowLook is how soon a node is read again that lacks the label of a topology.
 	SlowLook = 30 * time.Second
-	// namedAtMost bounds how many objects a message names one by one.
-	namedAtMost = 8
 	// inUseFinalizer is the finalizer of PVCs that pods use.
 	inUseFinalizer = "kubernetes.io/pvc-protection"
 	// stuckPhrase is in every message about objects that count as stuck.
@@ -171,15 +169,7 @@ func Spelt[T any](all []T, says func(T) string, separator string) string {
 	for i, p := range all {
 		texts[i] = says(p)
 	}
-	return Listed(texts, separator)
-}
-
-// Listed joins the first texts and counts the others.
-func Listed(texts []string, separator string) string {
-	if len(texts) <= namedAtMost {
-		return strings.Join(texts, separator)
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(texts[:namedAtMost], separator), len(texts)-namedAtMost)
+	return action.Listed(texts, separator)
 }
 
 // Remedy says what holds an object, and what would release it.
@@ -190,7 +180,7 @@ func Remedy(p Object) string {
 	case p.Kind == identity.KindPersistentVolumeClaim && slices.Equal(finalizers, []string{inUseFinalizer}):
 		return fmt.Sprintf("%s goes when no pod uses it", p)
 	case len(finalizers) > 0:
-		return fmt.Sprintf("%s is held by finalizer %s and goes when that is removed", p, clipped(strings.Join(finalizers, ", ")))
+		return fmt.Sprintf("%s is held by finalizer %s and goes when that is removed", p, action.Clipped(strings.Join(finalizers, ", ")))
 	case isPod && pod.DeletionTimestamp != nil && pod.Spec.NodeName != "":
 		// Not a forced deletion: a machine that is cut off, but runs, would go on to write on
 		// its volumes beside the next pod.

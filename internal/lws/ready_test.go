@@ -120,13 +120,13 @@ func backingOff(c *cluster) {
 }
 
 func refusing(err error) func(*lws.SetSnapshot) {
-	return func(w *lws.SetSnapshot) { w.Refusal, _ = lws.RefusalOf(err, w.Now) }
+	return func(w *lws.SetSnapshot) { w.Refusal, _ = action.RefusalOf(err, w.Now) }
 }
 
 func refusingPart(err error) func(*lws.SetSnapshot) {
 	return func(w *lws.SetSnapshot) {
-		refusal, _ := lws.RefusalOf(err, w.Now)
-		w.Refused = append(w.Refused, lws.Refused{Index: 0, Refusal: refusal})
+		refusal, _ := action.RefusalOf(err, w.Now)
+		w.Refused = append(w.Refused, action.Refused{Index: 0, Refusal: refusal})
 	}
 }
 
@@ -138,7 +138,7 @@ func told(c *cluster, seen func(*lws.SetSnapshot)) Set {
 		seen(&snapshot)
 	}
 	set := find[Set](c, "w").DeepCopy()
-	for _, write := range of[action.WriteStatus](lwsset.Decide(snapshot)) {
+	for _, write := range statusWrites(lwsset.Decide(snapshot)) {
 		set.Status = write.Status
 	}
 	return set

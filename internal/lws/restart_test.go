@@ -574,7 +574,7 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 		if len(encoded) > most || len(status.Restarts) != 2500 || detailed != 64 || withContainers < 3 || withContainers > 15 {
 			t.Errorf("%d bytes, %d started, %d restarts, %d with evidence, %d with containers", len(encoded), len(status.Started), len(status.Restarts), detailed, withContainers)
 		}
-		again := of[action.WriteStatus](lwsset.Decide(largeSet(many, incarnation, status, true)))
+		again := statusWrites(lwsset.Decide(largeSet(many, incarnation, status, true)))
 		expect.Emptyf(t, again, "a status that is full is written again")
 	}
 }

@@ -249,6 +249,27 @@ func one[A action.Action](t testing.TB, plan lws.Plan) A {
 	return found[0]
 }
 
+// statusWrite is a write of the status of a set.
+type statusWrite struct {
+	action.WriteStatus
+	Status lwsv1.LeaderWorkerSetStatus
+}
+
+// statusWrites are the writes of a status in a plan.
+func statusWrites(plan lws.Plan) (found []statusWrite) {
+	for _, write := range of[action.WriteStatus](plan) {
+		found = append(found, statusWrite{write, write.Status.(Set).Status})
+	}
+	return found
+}
+
+// oneStatus is the only write of a status.
+func oneStatus(t testing.TB, plan lws.Plan) statusWrite {
+	t.Helper()
+	one[action.WriteStatus](t, plan)
+	return statusWrites(plan)[0]
+}
+
 // revisions are all revisions, and revision is the only one.
 func revisions(c *cluster) []Revision { return fakeapi.All[Revision](c.Objects) }
 

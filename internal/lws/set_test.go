@@ -197,7 +197,7 @@ func TestNameConflicts(t *testing.T) {
 			tt.conflict(c)
 			c.pass(time.Minute)
 			plan := c.decideSet()
-			write := one[action.WriteStatus](t, plan)
+			write := oneStatus(t, plan)
 			got, last := condition(write.Status, lws.CodeNameConflict), write.Tell.Done[len(write.Tell.Done)-1]
 			if got.Status != metav1.ConditionTrue || got.Reason != "NameConflict" || !last.Warning || last.Reason != "NameConflict" ||
 				last.Note != got.Message || len(plan.Actions) != 1 {
@@ -209,12 +209,12 @@ func TestNameConflicts(t *testing.T) {
 			wait, ok := waitFor(plan, lws.CodeNameConflict)
 			expect.That(t, ok && wait.Until.Equal(c.Now.Add(10*time.Second)), "got waits %v", plan.Waits)
 			c.do(plan)
-			expect.Emptyf(t, of[action.WriteStatus](c.decideSet()), "reported again")
+			expect.Emptyf(t, statusWrites(c.decideSet()), "reported again")
 			if name != "the shared Service" {
 				return
 			}
 			on("w", func(service Service) { service.OwnerReferences = owners })(c)
-			write = one[action.WriteStatus](t, c.decideSet())
+			write = oneStatus(t, c.decideSet())
 			if got := condition(write.Status, lws.CodeNameConflict); got.Status != metav1.ConditionFalse || got.Reason != "NoNameConflict" ||
 				!slices.Contains(notes(write), "NameConflictResolved/Wait") {
 				t.Errorf("once it ended: %+v, %q", got, notes(write))
@@ -263,7 +263,7 @@ func TestScaleThatNoNameHoldsStallsTheSet(t *testing.T) {
 
 func decidedStatus(t *testing.T, w lws.SetSnapshot) lwsv1.LeaderWorkerSetStatus {
 	t.Helper()
-	return one[action.WriteStatus](t, lwsset.Decide(w)).Status
+	return oneStatus(t, lwsset.Decide(w)).Status
 }
 
 // adopted is a pod that a StatefulSet took in place of one of its own.
@@ -333,7 +333,7 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	before := set.Status.DeepCopy()
 
 	plan := lwsset.Decide(w)
-	write := one[action.WriteStatus](t, plan)
+	write := oneStatus(t, plan)
 	if told := meta.FindStatusCondition(write.Status.Conditions, lws.CodeUnsupported); told == nil || told.Status != metav1.ConditionTrue || told.Reason != "UnknownFields" {
 		t.Errorf("condition %+v", told)
 	}
@@ -352,7 +352,7 @@ func TestASetWithUnknownFieldsIsLeftAlone(t *testing.T) {
 	again := lwsset.Decide(w)
 	expect.That(t, len(again.Actions) == 0 && again.IsUnsupported(), "once more: %v", again.Actions)
 	set.Generation++
-	if write := one[action.WriteStatus](t, lwsset.Decide(w)); write.Status.ObservedGeneration != set.Generation || len(write.Tell.Done) > 0 {
+	if write := oneStatus(t, lwsset.Decide(w)); write.Status.ObservedGeneration != set.Generation || len(write.Tell.Done) > 0 {
 		t.Errorf("another generation: %+v", write)
 	}
 	if plan := lwsgroup.Decide(lws.GroupSnapshot{Now: w.Now, Set: set, Beyond: w.Beyond}); len(plan.Actions) > 0 || !plan.IsUnsupported() {
@@ -377,7 +377,7 @@ func TestWhatNoRuleMeetsIsLeftAlone(t *testing.T) {
 	then(user(unmet), user(fakeapi.Image("image:2")), gone[Pod]("w-0-1"))(ran)
 	for name, c := range map[string]*cluster{"fresh": fresh, "ran": ran} {
 		before := fakeapi.All[StatefulSet](c.Objects)
-		write := one[action.WriteStatus](t, c.decideSet())
+		write := oneStatus(t, c.decideSet())
 		if told := meta.FindStatusCondition(write.Status.Conditions, lws.CodeUnsupported); told == nil || told.Status != metav1.ConditionTrue {
 			t.Errorf("%s: condition %+v", name, told)
 		}

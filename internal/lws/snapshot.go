@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -74,13 +75,22 @@ type SetSnapshot struct {
 	Lives identity.Lives
 	Vigil Vigil
 	// Refusal is what the API server said of the present spec, if it refused it.
-	Refusal Refusal
+	Refusal action.Refusal
 	// Refused is what it last said of what groups need, and of what the set can do without, by rising index.
-	Refused []Refused
+	Refused []action.Refused
 	// Stalled is since when the leader StatefulSet has lacked pods and created none, or zero.
 	Stalled time.Time
 	// StatusWritten is when this process last wrote the set's status, or zero.
 	StatusWritten time.Time
+}
+
+// RefusedSpec is what the API server refuses of the spec, or empty. The spec is left alone until
+// the pause is over or the spec changes.
+func (w *SetSnapshot) RefusedSpec() string {
+	if w.Refusal.Sentence == "" || !w.Now.Before(w.Refusal.Again()) {
+		return ""
+	}
+	return action.RefusedMessage(w.Refusal)
 }
 
 // GroupSnapshot is everything that a decision about one group may know.

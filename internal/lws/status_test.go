@@ -78,7 +78,7 @@ func notes(a action.Action) []string {
 // written is the status that a plan writes.
 func written(t testing.TB, plan lws.Plan) lwsv1.LeaderWorkerSetStatus {
 	t.Helper()
-	return one[action.WriteStatus](t, plan).Status
+	return oneStatus(t, plan).Status
 }
 
 // Ready groups at or above replicas count as ready, and for Available do not.
@@ -121,7 +121,7 @@ func TestConditionsChange(t *testing.T) {
 			before, selector := c.status(), c.status().HPAPodSelector
 			tt.happens(c)
 			c.pass(time.Minute)
-			write := one[action.WriteStatus](t, c.decideSet())
+			write := oneStatus(t, c.decideSet())
 			expect.Equalf(t, tt.want, brief(write.Status), "conditions")
 			expect.Equalf(t, tt.event, strings.Join(notes(write), ", "), "events")
 			expect.That(t, write.Status.ReadyReplicas == tt.ready && write.Status.UpdatedReplicas == tt.updated,
@@ -203,7 +203,7 @@ func TestCountsAreWrittenTogether(t *testing.T) {
 	for i := range groups {
 		on(identity.LeaderName("w", i), fakeapi.Up)(c)
 	}
-	expect.Equal(t, isAvailable, brief(one[action.WriteStatus](t, c.decideSet()).Status)[available])
+	expect.Equal(t, isAvailable, brief(oneStatus(t, c.decideSet()).Status)[available])
 }
 
 func TestTheLastLeaderThatArrivesIsWrittenAtOnce(t *testing.T) {
@@ -268,15 +268,15 @@ func TestRefusals(t *testing.T) {
 		"a server that fails":            {apierrors.NewInternalError(errors.New("etcd has no leader")), false},
 		"no connection":                  {errors.New("connection refused"), false},
 	} {
-		_, got := lws.RefusalOf(fmt.Errorf("create statefulset w-1: %w", tt.err), fakeapi.Epoch)
+		_, got := action.RefusalOf(fmt.Errorf("create statefulset w-1: %w", tt.err), fakeapi.Epoch)
 		expect.That(t, got == tt.want, "%s: a refusal: %t", name, got)
 	}
 }
 
 func TestARefusedWriteIsTriedEverLater(t *testing.T) {
-	var r lws.Refusal
+	var r action.Refusal
 	for _, step := range []struct{ at, again int }{{0, 1}, {1, 1}, {2, 2}, {4, 4}, {59, 30}, {60, 30}, {300, 1}} {
-		next, _ := lws.RefusalOf(forbidden("no"), fakeapi.Epoch.Add(time.Duration(step.at)*time.Second))
+		next, _ := action.RefusalOf(forbidden("no"), fakeapi.Epoch.Add(time.Duration(step.at)*time.Second))
 		r = next.After(r)
 		expect.Equalf(t, time.Duration(step.again)*time.Second, r.Again().Sub(r.At), "after %d s: tried again in", step.at)
 	}
@@ -291,7 +291,7 @@ func TestALongRefusalFitsIntoAStatus(t *testing.T) {
 		c := newCluster(t)
 		fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
 		world := c.set()
-		world.Refusal = lws.Refusal{Sentence: lead + strings.Repeat("€", 100<<10/3), At: world.Now}
+		world.Refusal = action.Refusal{Sentence: lead + strings.Repeat("€", 100<<10/3), At: world.Now}
 		got := progress(t, lwsset.Decide(world))
 		if got.Reason != lws.CodeRefused || !strings.Contains(got.Message, lead+"€€€") || len(got.Message) > messageLimit/2 || !utf8.ValidString(got.Message) {
 			t.Errorf("got %s: %d bytes, %.200q", got.Reason, len(got.Message), got.Message)
@@ -344,7 +344,7 @@ func TestStatesOfGroups(t *testing.T) {
 			func(c *cluster) {
 				withoutWorkers(c)
 				set := find[Set](c, "w")
-				c.memory.RefusedTo(set, "w-0", []lws.Refusal{{Sentence: "no", At: c.Now, Since: c.Now}})
+				c.memory.RefusedTo(set, "w-0", []action.Refusal{{Sentence: "no", At: c.Now, Since: c.Now}})
 			}, map[string]int32{"ready": 1, "refused": 1},
 		},
 	} {
@@ -359,7 +359,7 @@ func TestStatesOfASetThatWaits(t *testing.T) {
 	expect.Equalf(t, map[string]int32{"waiting": 2}, c.states(), "for a previous incarnation")
 	c = newCluster(t)
 	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2))
-	c.memory.Refused(set, lws.Refusal{Sentence: "no", At: c.Now, Since: c.Now})
+	c.memory.Refused(set, action.Refusal{Sentence: "no", At: c.Now, Since: c.Now})
 	expect.Equalf(t, map[string]int32{"refused": 2}, c.states(), "refused")
 	user(func(set Set) {
 		set.DeletionTimestamp, set.Finalizers = fakeapi.Ptr(set.CreationTimestamp), []string{"x/y"}
@@ -443,7 +443,7 @@ func TestANewSet(t *testing.T) {
 	if told := plan.Actions[0].About().Tell.Done; len(told) != 1 || told[0].Reason != "CreatingRevision" {
 		t.Errorf("got events %+v of the revision", told)
 	}
-	write := one[action.WriteStatus](t, plan)
+	write := oneStatus(t, plan)
 	expect.Equalf(t, map[string]string{progressing: isProgressing}, brief(write.Status), "conditions")
 	expect.Equalf(t, "leaderworkerset.sigs.k8s.io/name=w,leaderworkerset.sigs.k8s.io/worker-index=0", write.Status.HPAPodSelector, "got selector")
 	expect.Equalf(t, []string{"GroupsProgressing/Update: 0 2"}, notes(write), "events")

@@ -268,7 +268,7 @@ func TestASetWaitsForItsPreviousLeaders(t *testing.T) {
 	} {
 		c := createdAgain(t, 2, 2, left...)
 		plan := c.decideSet()
-		write := one[action.WriteStatus](t, plan)
+		write := oneStatus(t, plan)
 		expect.Equalf(t, []string{"status leaderworkerset w"}, spelled(plan), "%s: plan", left)
 		expect.Equalf(t, map[string]string{progressing: "True WaitingForPreviousIncarnation" + facts}, brief(write.Status), "%s: conditions", left)
 		expect.Equalf(t, []string{"WaitingForPreviousIncarnation/Wait" + facts}, notes(write), "%s: events", left)
@@ -276,7 +276,7 @@ func TestASetWaitsForItsPreviousLeaders(t *testing.T) {
 		gone[Pod]("w-0", "w-1")(c)
 		gone[StatefulSet]("w")(c)
 		c.pass(10 * time.Second)
-		if told := notes(one[action.WriteStatus](t, c.decideSet())); !slices.Contains(told, "PreviousIncarnationGone/Wait") {
+		if told := notes(oneStatus(t, c.decideSet())); !slices.Contains(told, "PreviousIncarnationGone/Wait") {
 			t.Errorf("%s: in the end %q", left, told)
 		}
 	}
@@ -335,10 +335,10 @@ func TestAStuckPodOfThePreviousIncarnation(t *testing.T) {
 			tt.happens(c)
 			carriedOut(c)
 			c.pass(time.Minute - time.Second)
-			expect.Emptyf(t, of[action.WriteStatus](c.decideSet()), "before a minute")
+			expect.Emptyf(t, statusWrites(c.decideSet()), "before a minute")
 			c.pass(time.Second)
 			plan := c.decideSet()
-			write := one[action.WriteStatus](t, plan)
+			write := oneStatus(t, plan)
 			message := condition(write.Status, progressing).Message
 			for _, part := range tt.says {
 				expect.Says(t, message, part)
@@ -351,9 +351,9 @@ func TestAStuckPodOfThePreviousIncarnation(t *testing.T) {
 			if wait, ok := waitFor(plan, lws.CodePreviousIncarnation); !ok || wait.Until.Sub(c.Now) != 10*time.Second || len(of[action.Delete](plan)) > 0 {
 				t.Errorf("got %s, waits %v", spelled(plan), plan.Waits)
 			}
-			c.do(lws.Plan{Actions: []action.Action{write}})
+			c.do(lws.Plan{Plan: action.Plan{Actions: []action.Action{write.WriteStatus}}})
 			c.pass(time.Minute)
-			if again := of[action.WriteStatus](c.decideSet()); len(again) > 0 || !lws.ToldStuck(find[Set](c, "w")) {
+			if again := statusWrites(c.decideSet()); len(again) > 0 || !lws.ToldStuck(find[Set](c, "w")) {
 				t.Errorf("reported again, or not read as stuck: %v", again)
 			}
 		})

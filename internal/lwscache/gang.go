@@ -137,15 +137,14 @@ func (r *reading) nativeObject(ctx context.Context, kind gangcache.Kind, name st
 // gangObject reads an object of a kind that the API server need not serve. A set reads live only names that are taken.
 func (r *reading) gangObject(ctx context.Context, kind gangcache.Kind, name string) (found []*unstructured.Unstructured, missing string, err error) {
 	key := types.NamespacedName{Namespace: r.set.Namespace, Name: name}
-	n := nameOf(kind.Is, key)
-	object, missing, err := kind.Read(ctx, r.live, key, r.wholeSet && !r.memory.isTaken(n))
+	object, missing, err := kind.Read(ctx, r.live, key, r.wholeSet && !r.memory.IsTaken(kind.Is, key))
 	switch {
 	case apierrors.IsForbidden(err) && r.wholeSet: // the user may read the rest of the set
 		return nil, "", nil
 	case object != nil:
 		found = append(found, object)
 	case err == nil:
-		r.memory.setFree(n)
+		r.memory.SetFree(kind.Is, key)
 	}
 	return found, missing, err
 }

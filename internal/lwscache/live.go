@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -40,24 +39,6 @@ func (r *reading) unlabelledLeaders(ctx context.Context, shown []*corev1.Pod) (f
 		if err == nil {
 			found = append(found, pod)
 		}
-	}
-	return found, nil
-}
-
-// Standing returns, live, the metadata of all objects of the kind, in the namespace and with
-// the name and labels of what a write relies on.
-func (o *Observer) Standing(ctx context.Context, relied action.Standing) ([]metav1.ObjectMeta, error) {
-	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: relied.Kind.APIVersion(), Kind: string(relied.Kind) + "List"}}
-	options := []client.ListOption{client.InNamespace(relied.Namespace), client.MatchingLabels(relied.Labels)}
-	if relied.Name != "" {
-		options = append(options, client.MatchingFields{metav1.ObjectNameField: relied.Name})
-	}
-	if err := o.live.List(ctx, list, options...); err != nil {
-		return nil, fmt.Errorf("list what a write relies on: %w", err)
-	}
-	found := make([]metav1.ObjectMeta, 0, len(list.Items))
-	for i := range list.Items {
-		found = append(found, list.Items[i].ObjectMeta)
 	}
 	return found, nil
 }

@@ -31,13 +31,6 @@ func incarnation(uid types.UID) *lwsv1.LeaderWorkerSet {
 
 var key = client.ObjectKeyFromObject(incarnation(""))
 
-// recalled is what a memory fills into a snapshot.
-func recalled(m *Memory, set *lwsv1.LeaderWorkerSet) lws.SetSnapshot {
-	w := lws.SetSnapshot{Set: set}
-	m.recall(&w)
-	return w
-}
-
 func after(seconds int) time.Time {
 	return time.Unix(1_000_000, 0).Add(time.Duration(seconds) * time.Second)
 }
@@ -89,37 +82,15 @@ func TestStalledSince(t *testing.T) {
 	}
 }
 
-func TestADeletionIsRememberedForAWhile(t *testing.T) {
-	m := NewMemory()
-	m.Deleted("u", after(0))
-	for seconds, want := range map[int]bool{0: true, 10: true, 3600: false} {
-		expect.Equalf(t, want, m.WasDeleted("u", after(seconds)), "after %d s", seconds)
-	}
-	expect.That(t, !m.WasDeleted("other", after(0)), "an object that was never deleted")
-}
-
-// Each step of a rollout must not wait for as long as a webhook has failed every other call.
-func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
-	m, set := NewMemory(), incarnation("1")
-	at := func(seconds int) lws.Refusal {
-		return lws.Refusal{Sentence: "no", At: after(seconds), Since: after(seconds)}
-	}
-	m.Refused(set, at(0))
-	expect.Equalf(t, after(0), m.Refused(set, at(20)).Since, "refused since")
-	m.Accepted(set)
-	expect.Equalf(t, lws.Refusal{}, recalled(m, set).Refusal, "what is left of it")
-	expect.Equalf(t, after(40), m.Refused(set, at(40)).Since, "taken, and refused again since")
-}
-
 func TestASetThatIsGoneIsForgotten(t *testing.T) {
 	m := NewMemory()
 	m.awaits(incarnation("1"), []types.UID{"a"}, nil, after(1))
 	m.StatusWritten(incarnation("1"), after(1))
 	m.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w-0"})
-	expect.Equalf(t, after(1), recalled(m, incarnation("1")).StatusWritten, "the status was written at")
-	expect.Equalf(t, time.Time{}, recalled(m, incarnation("2")).StatusWritten, "the next incarnation has")
 	m.forget(key)
-	expect.Equalf(t, 0, len(m.sets)+len(m.taken), "remembered: %v, %v", m.sets, m.taken)
+	expect.Equalf(t, 0, len(m.inTheWay), "sets that wait")
+	written, _ := m.Recall(incarnation("1"))
+	expect.That(t, written.IsZero() && len(m.TakenOf(key, identity.KindStatefulSet)) == 0, "remembered: %v, %v", written, m.TakenOf(key, identity.KindStatefulSet))
 }
 
 // indexes are the functions that Index adds, by the type of their objects.

@@ -23,6 +23,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/budgetcache"
+	"lockstep.dev/lockstep/internal/definitioncache"
 	"lockstep.dev/lockstep/internal/gangcache"
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -48,7 +49,7 @@ type Observer struct {
 	// Logs is nil where no logs are kept.
 	Logs *Logs
 	// Definition is nil where all fields of sets are known.
-	Definition *Definition
+	Definition *definitioncache.Definition
 }
 
 // New returns an Observer. cached must have CacheOptions and Index; live must not be a cache.
@@ -107,9 +108,8 @@ func claimed[T client.Object](ctx context.Context, r *reading, kind identity.Kin
 // named reads the object of a name, as a list of none or one: from the cache, and live where a
 // create found the name taken.
 func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName, into T, options ...client.GetOption) ([]T, error) {
-	n := nameOf(kind, key)
 	err := o.cached.Get(ctx, key, into, options...)
-	if apierrors.IsNotFound(err) && o.memory.isTaken(n) {
+	if apierrors.IsNotFound(err) && o.memory.IsTaken(kind, key) {
 		if err = o.live.Get(ctx, key, into); err == nil {
 			return []T{into}, nil
 		}
@@ -117,7 +117,7 @@ func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read %s %q: %w", kind, key, err)
 	}
-	o.memory.setFree(n)
+	o.memory.SetFree(kind, key)
 	if err != nil {
 		return nil, nil
 	}

@@ -26,7 +26,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/internal/reconcile"
+	reconcilelws "lockstep.dev/lockstep/internal/reconcile/lws"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -66,7 +66,7 @@ func (e *eyes) groupPlan(name string) (lws.GroupSnapshot, lws.Plan, error) {
 	if err != nil {
 		return w, lws.Plan{}, err
 	}
-	plan, err := reconcile.PlanGroup(context.Background(), e.observer, &w)
+	plan, err := reconcilelws.PlanGroup(context.Background(), e.observer, &w)
 	return w, plan, err
 }
 
@@ -231,17 +231,6 @@ func TestAMissingLeaderIsReadLiveOnceTheStatefulSetStalls(t *testing.T) {
 	fakeapi.Add(e.Server, member)
 	leaders = e.set("w").Leaders
 	expect.That(t, len(leaders.Foreign) == 0 && len(leaders.Owned) == 2, "the deleted pod is still read: %+v", leaders)
-}
-
-func TestStandingIsReadLive(t *testing.T) {
-	e := open(t)
-	lagging := e.Lagging()
-	fakeapi.Add(e.Server, fakeapi.Pod("w-0", "w", 0))
-	fakeapi.Add(e.Server, fakeapi.Pod("v-0", "v", 0))
-	found, err := lwscache.New(lagging, e.live, e.memory).Standing(t.Context(), action.Standing{
-		Kind: identity.KindPod, Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
-	})
-	expect.That(t, err == nil && len(found) == 1 && found[0].Name == "w-0", "got %v, %v", found, err)
 }
 
 // A new leader finds the workers that a StatefulSet of its name controls, in its set and namespace alone.

@@ -27,7 +27,7 @@ func (r *reading) life(ctx context.Context, namespace string, owner *metav1.Owne
 	if life, ok := r.lives[owner.UID]; ok {
 		return life, nil
 	}
-	if r.memory.isGone(owner.UID) {
+	if r.memory.IsGone(owner.UID) {
 		r.lives[owner.UID] = identity.Gone
 		return identity.Gone, nil
 	}
@@ -83,7 +83,7 @@ func (r *reading) incarnation(ctx context.Context, namespace string, owner *meta
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read owner %s %q: %w", owner.Kind, key, err)
 	case err != nil || found.UID != owner.UID: // a name holds one object at a time
-		r.memory.gone.Add(owner.UID, struct{}{})
+		r.memory.Gone(owner.UID)
 		return nil, nil
 	}
 	return found, nil

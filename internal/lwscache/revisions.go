@@ -27,7 +27,7 @@ func (r *reading) revisions(ctx context.Context, history bool) (claim identity.C
 			return claim, err
 		}
 	}
-	for _, n := range r.memory.takenOf(client.ObjectKeyFromObject(r.set), identity.KindControllerRevision) {
+	for _, n := range r.memory.TakenOf(client.ObjectKeyFromObject(r.set), identity.KindControllerRevision) {
 		taken, err := named(ctx, r.Observer, n.Kind, types.NamespacedName{Namespace: n.Namespace, Name: n.Name}, &appsv1.ControllerRevision{})
 		if err != nil {
 			return claim, err

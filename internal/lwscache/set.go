@@ -58,7 +58,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	r := o.continued(set, nil, now)
 	r.wholeSet = true
 	w = lws.SetSnapshot{Now: now, Set: set, Lives: r.lives}
-	o.memory.recall(&w)
+	w.StatusWritten, w.Refusal = o.memory.Recall(set)
 	if w.StatefulSet, w.Deployment, w.ReplicaSets, err = r.makers(ctx); err != nil {
 		return w, err
 	}
@@ -85,7 +85,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	if w.Evictions, err = o.Budgets.Of(ctx, o.cached, o.live, set); err != nil {
 		return w, err
 	}
-	w.Refused = o.memory.refusedOf(set, func(leader string) (index int, isWanted bool) {
+	w.Refused = o.memory.RefusedOf(set, func(leader string) (index int, isWanted bool) {
 		if i := slices.IndexFunc(w.Leaders.Owned, func(pod *corev1.Pod) bool { return pod.Name == leader }); i >= 0 {
 			return workload.IndexOf(w.Leaders.Owned[i]), true
 		}
@@ -195,7 +195,7 @@ func (o *Observer) GroupsWithObjects(ctx context.Context, set types.NamespacedNa
 		leader, _ := identity.ParentAndOrdinal(worker.Name)
 		names = append(names, leader)
 	}
-	for _, taken := range o.memory.takenOf(set, identity.KindStatefulSet, identity.KindService) {
+	for _, taken := range o.memory.TakenOf(set, identity.KindStatefulSet, identity.KindService) {
 		names = append(names, taken.Name)
 	}
 	found := map[int]bool{}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws"
@@ -66,7 +67,7 @@ func trimPod(pod *corev1.Pod) {
 		return !strings.HasPrefix(key, ownPrefix) && !slices.Contains([]string{gang.PodGroupAnnotationKey, restart.AnnotationKey, lwsv1.RecreateAnnotationKey, corev1.PodDeletionCost}, key)
 	})
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool {
-		return !strings.HasPrefix(key, ownPrefix) && key != appsv1.ControllerRevisionHashLabelKey
+		return !strings.HasPrefix(key, ownPrefix) && !strings.HasPrefix(key, dsv1.GroupVersion.Group+"/") && key != appsv1.ControllerRevisionHashLabelKey
 	})
 	pod.Spec.Containers = withResources(pod.Spec.Containers)
 	pod.Spec.InitContainers = withResources(pod.Spec.InitContainers)

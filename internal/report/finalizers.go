@@ -17,7 +17,6 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -195,7 +194,7 @@ func (p *Protection) Released(claim *corev1.PersistentVolumeClaim, finalizer str
 
 // Waits reports once in a row why the scheduling gate of a pod stays.
 func (p *Protection) Waits(pod *corev1.Pod, why action.Reason) {
-	p.Wait(pod, pod.UID, lws.Wait{Reason: why, Tell: &action.Event{Warning: true, Reason: why.Code, Action: "Schedule", Note: why.Sentence}})
+	p.Wait(pod, pod.UID, action.Wait{Reason: why, Tell: &action.Event{Warning: true, Reason: why.Code, Action: "Schedule", Note: why.Sentence}})
 }
 
 func (p *Protection) tell(claim *corev1.PersistentVolumeClaim, event action.Event) {

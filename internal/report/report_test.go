@@ -170,7 +170,7 @@ func TestStepsOfARolloutAreToldApartWithoutAField(t *testing.T) {
 		reporter.Tell(t.Context(), set, write, nil)
 		reporter.Tell(t.Context(), set, write, errors.New("no"))
 	}
-	status := action.WriteStatus{Set: identity.RefOf(identity.KindLeaderWorkerSet, set), Tell: action.Telling{Done: []action.Event{{Reason: "GroupsUpdating", Action: "Update"}}}}
+	status := action.WriteStatus{Object: identity.RefOf(identity.KindLeaderWorkerSet, set), Tell: action.Telling{Done: []action.Event{{Reason: "GroupsUpdating", Action: "Update"}}}}
 	reporter.Tell(t.Context(), set, status, nil)
 	reporter.Wait(set, "u", lws.Wait{Reason: action.Reason{Sentence: "s"}, Tell: &action.Event{Reason: "R", Action: "Wait", Note: "n"}})
 	var versions []string
@@ -343,7 +343,7 @@ func observed(t *testing.T, h *prometheus.HistogramVec) (sum uint64) {
 func TestSetsThatAreLeftAloneAreCounted(t *testing.T) {
 	s := newStage()
 	count := func(waits ...lws.Wait) float64 {
-		s.Stands(setKey, &lwsv1.LeaderWorkerSet{}, lws.Plan{Waits: waits})
+		s.Stands(setKey, &lwsv1.LeaderWorkerSet{}, lws.Plan{Plan: action.Plan{Waits: waits}})
 		return fakeapi.Metrics(t, s.sets)["sets_unsupported"]
 	}
 	alone := lws.Wait{Reason: action.Reason{Code: lws.CodeUnsupported}}

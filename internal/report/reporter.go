@@ -124,7 +124,7 @@ func count(a action.Action, outcome string) {
 }
 
 // Wait reports the waits of one read that have an event, once for each object and sentence.
-func (r *Reporter) Wait(owner runtime.Object, waiting types.UID, waits ...lws.Wait) {
+func (r *Reporter) Wait(owner runtime.Object, waiting types.UID, waits ...action.Wait) {
 	last, _ := r.waits.Get(waiting)
 	before, _ := last.([]string)
 	var now []string

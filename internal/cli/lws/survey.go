@@ -38,7 +38,7 @@ import (
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/internal/reconcile"
+	reconcilelws "lockstep.dev/lockstep/internal/reconcile/lws"
 )
 
 // Survey is a set and those of its groups that have an object, with the plan for each. Its objects
@@ -94,22 +94,21 @@ func (s *Session) read(ctx context.Context, cached client.Reader, key types.Name
 		g.GroupSnapshot, err = observer.Group(ctx, types.NamespacedName{Namespace: key.Namespace, Name: leader}, now)
 		if err == nil && g.Set != nil {
 			recall(&g.Vigil, g.Set, now)
-			g.Plan, err = reconcile.PlanGroup(ctx, observer, &g.GroupSnapshot)
+			g.Plan, err = reconcilelws.PlanGroup(ctx, observer, &g.GroupSnapshot)
 		}
 		switch {
 		case apierrors.IsNotFound(err):
 			continue // the group went after it was listed
 		case apierrors.IsForbidden(err):
-			g.Plan = lws.Plan{Waits: []lws.Wait{{Reason: action.Reason{
-				Code: CodeNotAllowed, Sentence: fmt.Sprintf("the plan of the group cannot be read: %v", err),
-			}}}}
+			g.Plan = lws.Plan{}
+			g.Plan.Await(time.Time{}, CodeNotAllowed, fmt.Sprintf("the plan of the group cannot be read: %v", err))
 		case err != nil:
 			return found, err
 		case g.Set == nil: // it went after it was read
 			return found, apierrors.NewNotFound(schema.GroupResource{Group: lwsv1.GroupVersion.Group, Resource: "leaderworkersets"}, key.Name)
 		}
 		if told != nil {
-			g.Plan = lws.Plan{Waits: told}
+			g.Plan = *told
 		}
 		found.Groups = append(found.Groups, g)
 	}
@@ -132,12 +131,12 @@ func readSet(ctx context.Context, cached, live client.Reader, key types.Namespac
 		return found, nil, err
 	}
 	recall(&found.Set.Vigil, found.Set.Set, now)
-	if found.Plan, err = reconcile.PlanSet(ctx, observer, &found.Set); err != nil {
+	if found.Plan, err = reconcilelws.PlanSet(ctx, observer, &found.Set); err != nil {
 		return found, nil, err
 	}
 	found.Standing = standingOf(found.Set, found.Plan)
 	if told := toldUnsupported(found.Set.Set); told != nil {
-		found.Plan, found.Standing.Conditions = lws.Plan{Waits: told}, found.Set.Set.Status.Conditions
+		found.Plan, found.Standing.Conditions = *told, found.Set.Set.Status.Conditions
 	}
 	return found, observer, nil
 }
@@ -163,13 +162,13 @@ func deadlineOf(set *lwsv1.LeaderWorkerSet) (d time.Duration) {
 	return d
 }
 
-// toldUnsupported returns what the operator says of a set that it leaves alone, as a wait: a user need not be allowed to
-// read the definition.
-func toldUnsupported(set *lwsv1.LeaderWorkerSet) (waits []lws.Wait) {
+// toldUnsupported returns what the operator says of a set that it leaves alone, as a plan that waits, or nil: a user need
+// not be allowed to read the definition.
+func toldUnsupported(set *lwsv1.LeaderWorkerSet) (told *lws.Plan) {
 	if said, _ := condition.Of(set.Status.Conditions, lws.CodeUnsupported); said.Status == metav1.ConditionTrue {
-		waits = []lws.Wait{{Reason: action.Reason{Code: lws.CodeUnsupported, Sentence: said.Message}}}
+		told = &lws.Plan{Plan: action.Plan{Waits: []lws.Wait{{Reason: action.Because(lws.CodeUnsupported, said.Message)}}}}
 	}
-	return waits
+	return told
 }
 
 // CodeNotAllowed is the wait of a group whose plan needs objects that the user may not read, as the

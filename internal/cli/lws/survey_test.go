@@ -31,6 +31,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
+	reconcilelws "lockstep.dev/lockstep/internal/reconcile/lws"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/turn"
 	"lockstep.dev/lockstep/test/expect"
@@ -62,11 +63,13 @@ func surveyed(t *testing.T, s *Session, name string) Survey {
 func advance(t *testing.T, s *fakeapi.Server, name string) {
 	t.Helper()
 	memory, actor, controllers := lwscache.NewMemory(), apply.New(s, s.Live()), fakeapi.Control(s)
-	loop := &reconcile.Loop{
-		Observer: lwscache.New(s.Cached(), s.Live(), memory), Memory: memory, Report: report.New(&events.FakeRecorder{}),
-		Writer: func() reconcile.Writer { return actor.ForReconcile() }, Together: apply.AtOnce,
-		Now: func() time.Time { return epoch.Add(time.Minute) }, WakeSet: func(client.Object) {},
-		Failures: turn.NewPace(1000, 1000, time.Now),
+	loop := &reconcilelws.Loop{
+		Executor: reconcile.Executor{
+			Memory: memory.Memory, Report: report.New(&events.FakeRecorder{}),
+			Writer: func() reconcile.Writer { return actor.ForReconcile() }, Together: apply.AtOnce,
+			Now: func() time.Time { return epoch.Add(time.Minute) }, Wake: func(client.Object) {},
+		},
+		Observer: lwscache.New(s.Cached(), s.Live(), memory), Failures: turn.NewPace(1000, 1000, time.Now),
 	}
 	request := func(name string) ctrl.Request {
 		return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}}

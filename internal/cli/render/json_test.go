@@ -242,7 +242,7 @@ func planned() clilws.Survey {
 			Adopter: &set, Because: reasonFor("Orphan", "it has no controller")},
 		action.Delete{Object: identity.Ref{Kind: identity.KindPod, Namespace: "ns", Name: "llama-0", UID: "pod", ResourceVersion: "9"},
 			OwnerGone: &gone, Because: reasonFor("Garbage", "its owner is gone")},
-		action.WriteStatus{Set: set, Because: reasonFor("Changed", "0 of 1 groups are ready")},
+		action.WriteStatus{Object: set, Because: reasonFor("Changed", "0 of 1 groups are ready")},
 	}
 	g := clilws.Group{}
 	g.Plan.Waits = []lws.Wait{{Reason: reasonFor("WaitingForLeaderReady", "the leader is not ready"), Until: now.Add(10 * time.Second)}}

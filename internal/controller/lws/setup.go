@@ -1,7 +1,7 @@
 // Package lws reconciles LeaderWorkerSets and their groups.
 //
-// It knows which watch event concerns which set or group. It refuses to know what a reconcile does: package reconcile
-// does that.
+// It knows which watch event concerns which set or group. It refuses to know what a reconcile does: package
+// reconcile/lws does that.
 //
 // All reconcilers share one loop, its memory and most watches: one package holds them.
 package lws
@@ -39,6 +39,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/reconcile"
+	reconcilelws "lockstep.dev/lockstep/internal/reconcile/lws"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/turn"
 )
@@ -103,18 +104,20 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter, scheduler string, limitsEvi
 			groups.add(0, everyGroup(observer)...)
 		}
 	})
-	actor := apply.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing)
-	loop := &reconcile.Loop{
+	actor := apply.New(mgr.GetClient(), mgr.GetAPIReader())
+	loop := &reconcilelws.Loop{
+		Executor: reconcile.Executor{
+			Memory:   memory.Memory,
+			Writer:   func() reconcile.Writer { return actor.ForReconcile() },
+			Together: apply.AtOnce,
+			Report:   reporter,
+			Now:      time.Now,
+			Wake:     func(set client.Object) { sets.add(0, keyOf(set)) },
+		},
 		Observer: observer,
-		Memory:   memory,
-		Writer:   func() reconcile.Writer { return actor.ForReconcile() },
-		Together: apply.AtOnce,
-		Report:   reporter,
-		Now:      time.Now,
-		WakeSet:  func(set client.Object) { sets.add(0, keyOf(set)) },
 		Failures: turn.NewPace(failuresPerSecond, failuresAtOnce, time.Now),
 	}
-	if err := setupSets(mgr, loop, sets); err != nil {
+	if err := setupSets(mgr, loop, memory, sets); err != nil {
 		return err
 	}
 	if err := setupGroups(mgr, loop, groups); err != nil || crashLogLines == 0 {
@@ -146,7 +149,7 @@ func watchGangs(starter *kinds.Starter, observer *lwscache.Observer, scheduler s
 	observer.PodGroups = gangcache.Watch(starter, gang.NativePodGroupKind, podGroup, turned)
 }
 
-func setupSets(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
+func setupSets(mgr ctrl.Manager, loop *reconcilelws.Loop, memory *lwscache.Memory, added *requests) error {
 	pace := newPace(loop.Now)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
@@ -156,7 +159,7 @@ func setupSets(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
 		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, statefulSetProgress, gather)).
 		Watches(&appsv1.Deployment{}, pace.watch(setsOf, deploymentProgress, gather)).
 		Watches(&appsv1.ReplicaSet{}, pace.watch(setOf, ownership, gather)).
-		Watches(&corev1.Pod{}, pace.watch(setOfPod(loop.Memory), podProgress, gather)).
+		Watches(&corev1.Pod{}, pace.watch(setOfPod(memory), podProgress, gather)).
 		Watches(&corev1.Pod{}, pace.restarts()).
 		Watches(&corev1.Pod{}, pace.members()).
 		Watches(&corev1.Service{}, pace.watch(setsOf, serviceChanged, 0)).
@@ -170,7 +173,7 @@ func setupSets(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
 		}))
 }
 
-func setupGroups(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error {
+func setupGroups(mgr ctrl.Manager, loop *reconcilelws.Loop, added *requests) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		WithOptions(turn.Options(groupWorkers)).
@@ -189,7 +192,7 @@ func setupGroups(mgr ctrl.Manager, loop *reconcile.Loop, added *requests) error 
 
 // setupLogs adds the controller that reads the logs of failed containers. It has a queue of its own: no restart waits
 // for it.
-func setupLogs(mgr ctrl.Manager, loop *reconcile.Loop, lines int64) error {
+func setupLogs(mgr ctrl.Manager, loop *reconcilelws.Loop, lines int64) error {
 	pods, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err

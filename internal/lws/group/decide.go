@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/volumes"
@@ -39,7 +40,7 @@ func Decide(w lws.GroupSnapshot) (plan lws.Plan) {
 	g := &input{GroupSnapshot: &w}
 	g.maker = newMaker(g)
 	if len(w.Beyond) > 0 { // the set's reconcile looks again, and wakes its groups
-		plan.Wait(lws.Wait{Reason: lws.Because(lws.CodeUnsupported, lws.UnsupportedText(w.Beyond))})
+		plan.Wait(lws.Wait{Reason: lws.Because(lws.CodeUnsupported, action.UnsupportedText(w.Beyond))})
 		return plan
 	}
 	if w.Set == nil || w.Set.DeletionTimestamp != nil { // the garbage collector deletes what is left

@@ -226,14 +226,14 @@ func workloadFault(t *table.Table) (reason, text string) {
 		return reasonAPINotAvailable, t.GangMissing
 	}
 	if t.Refusal.IsCreateOf(identity.KindWorkload) && t.Workload.Own() == nil {
-		return reasonNoWorkload, lws.RefusedMessage(lws.Refused{Refusal: t.Refusal})
+		return reasonNoWorkload, action.RefusedMessage(t.Refusal)
 	}
 	if text := lws.ConflictMessage(lws.ObjectsOf(identity.KindWorkload, t.Workload.Foreign)); text != "" {
 		return reasonNoWorkload, text
 	}
 	for _, r := range t.Refused {
 		if r.IsCreateOf(identity.KindPodGroup) {
-			return reasonNoPodGroup, lws.RefusedMessage(r)
+			return reasonNoPodGroup, action.RefusedMessage(r.Refusal)
 		}
 	}
 	return podGroupFault(t)

@@ -39,8 +39,8 @@ func writeStatus(t *table.Table) (p lws.Plan) {
 	}
 	progressed := have.ObservedGeneration != want.ObservedGeneration || status.ProgressChanged(have.Conditions, want.Conditions)
 	p.Do(action.WriteStatus{
-		Set:     lws.SetRef(t.Set),
-		Status:  *want,
+		Object:  lws.SetRef(t.Set),
+		Status:  &lwsv1.LeaderWorkerSet{Status: *want},
 		Because: lws.Because(lws.CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, workload.Replicas(t.Set))),
 		Tell:    action.Telling{Done: statusEvents(t, want, progressed), Failures: t.Restarted.Failures},
 	})
@@ -157,7 +157,7 @@ func reconciling(t *table.Table, wanted []metav1.Condition) (reason, message str
 // stalled returns what only a person can change, or nothing: a rule or a right, another object, the
 // spec. Pods, nodes, schedulers and webhooks may yet become ready, and a pause is a wish.
 func stalled(t *table.Table) (reason, message string) {
-	lasts := func(r lws.Refused) bool { return !r.Passes }
+	lasts := func(r action.Refused) bool { return !r.Passes }
 	switch {
 	case t.RefusalText != "" && !t.Refusal.Passes:
 		return lws.CodeRefused, t.RefusalText
@@ -199,7 +199,7 @@ func Roll(w lws.SetSnapshot) table.Roll {
 // leftAlone writes nothing for a set but its condition with an event, and the conditions that tools
 // judge it by. To ignore a field would run the set as its user did not ask.
 func leftAlone(w *lws.SetSnapshot) (p lws.Plan) {
-	text := lws.UnsupportedText(w.Beyond)
+	text := action.UnsupportedText(w.Beyond)
 	p.Await(w.Now.Add(unsupportedAgain), lws.CodeUnsupported, text)
 	told, _ := condition.Of(w.Set.Status.Conditions, lws.CodeUnsupported)
 	want := *w.Set.Status.DeepCopy()
@@ -213,7 +213,7 @@ func leftAlone(w *lws.SetSnapshot) (p lws.Plan) {
 	if equality.Semantic.DeepEqual(w.Set.Status, want) {
 		return p
 	}
-	write := action.WriteStatus{Set: lws.SetRef(w.Set), Status: want, Because: lws.Because(lws.CodeUnsupported, text)}
+	write := action.WriteStatus{Object: lws.SetRef(w.Set), Status: &lwsv1.LeaderWorkerSet{Status: want}, Because: lws.Because(lws.CodeUnsupported, text)}
 	if told.Status != metav1.ConditionTrue || told.Message != text {
 		write.Tell.Done = []action.Event{*lws.Warning(lws.CodeUnsupported, "Wait", text, nil)}
 	}

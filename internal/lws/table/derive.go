@@ -3,6 +3,7 @@ package table
 import (
 	"cmp"
 
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -23,7 +24,11 @@ func Of(w lws.SetSnapshot, newMaker func(*Table) Maker) (*Table, lws.Plan) {
 		t.takeRefused()
 	}
 	if len(t.Refused) > 0 {
-		t.Hindrance = lws.RefusedMessage(t.Refused...)
+		refused := make([]action.Refusal, len(t.Refused))
+		for i, r := range t.Refused {
+			refused[i] = r.Refusal
+		}
+		t.Hindrance = action.RefusedMessage(refused...)
 	}
 	t.wait = awaitNames(t)
 	t.Held = t.RefusalText != "" || t.wait.holds || len(t.StatefulSet.Foreign)+len(t.Deployment.Foreign) > 0

@@ -97,7 +97,7 @@ func (t *Table) lacksBudget() action.Reason {
 		return lws.Because(lws.CodeRefused, e.Missing)
 	case len(e.Others) > 0:
 		return lws.Because("OtherBudget", fmt.Sprintf("PodDisruptionBudget %s also selects pods of this set, and evictions of pods with two budgets fail; %s",
-			lws.Listed(e.Others, ", "), none))
+			action.Listed(e.Others, ", "), none))
 	case len(e.Budget.Foreign) > 0:
 		return lws.Because(lws.CodeNameConflict, fmt.Sprintf("PodDisruptionBudget %s is not of this set, and evictions are not limited; %s", name, none))
 	case t.budgetRefused != "":
@@ -108,9 +108,9 @@ func (t *Table) lacksBudget() action.Reason {
 
 // takeRefused takes what is refused of the budget out of the snapshot: no group waits for it.
 func (t *Table) takeRefused() {
-	isBudget := func(r lws.Refused) bool { return r.Kind == identity.KindPodDisruptionBudget }
+	isBudget := func(r action.Refused) bool { return r.Kind == identity.KindPodDisruptionBudget }
 	if i := slices.IndexFunc(t.Refused, isBudget); i >= 0 {
-		t.budgetRefused = lws.RefusedMessage(t.Refused[i])
+		t.budgetRefused = action.RefusedMessage(t.Refused[i].Refusal)
 		t.Refused = slices.DeleteFunc(slices.Clone(t.Refused), isBudget)
 	}
 }

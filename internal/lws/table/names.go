@@ -106,7 +106,7 @@ func unresolvedLeaders(t *Table) action.Reason {
 			found = g.Service
 		}
 		own := cmp.Or(found.Own(), found.Orphan())
-		refused := func(r lws.Refused) bool { return r.Index == identity.NoOrdinal || r.Index == g.Index }
+		refused := func(r action.Refused) bool { return r.Index == identity.NoOrdinal || r.Index == g.Index }
 		switch {
 		case own != nil && lws.NotHeadless(own) != "":
 			return lws.Because(lws.CodeNotHeadless, lws.NotHeadless(own))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
@@ -86,7 +87,7 @@ func (t *Table) stateOf(r *Row, taken bool) lws.GroupState {
 		return lws.GroupReady
 	case r.IsStopped:
 		return lws.GroupExhausted
-	case t.RefusalText != "" && r.Leader == nil, slices.ContainsFunc(t.Refused, func(f lws.Refused) bool { return f.Index == r.Index }):
+	case t.RefusalText != "" && r.Leader == nil, slices.ContainsFunc(t.Refused, func(f action.Refused) bool { return f.Index == r.Index }):
 		return lws.GroupRefused
 	case r.Decision != nil && t.Now.Before(r.Decision.Due(t.Live).Time):
 		return lws.GroupBackingOff

@@ -1,4 +1,4 @@
-package lws
+package action
 
 import (
 	"errors"
@@ -21,6 +21,8 @@ const (
 	// sentenceLimit bounds what a message repeats of others: an error may contain a whole
 	// object, and the API server refuses a status that is too large.
 	sentenceLimit = 1024
+	// listedAtMost bounds how many texts a message has one by one.
+	listedAtMost = 8
 )
 
 // Refusal is the API server's answer to a write that it will refuse until the write, a
@@ -36,9 +38,9 @@ type Refusal struct {
 	Passes bool
 }
 
-// Refused is a refusal that costs a part of a set only.
+// Refused is a refusal that costs a part of an object only.
 type Refused struct {
-	// Index is that of the group it is refused for, or identity.NoOrdinal for the set itself.
+	// Index is that of the part, such as a group, or identity.NoOrdinal for the object itself.
 	Index int
 	Refusal
 }
@@ -95,32 +97,31 @@ func (r Refusal) Again() time.Time {
 	return r.At.Add(min(max(r.At.Sub(r.Since), RetryRefusedFirst), RetryRefusedAfter))
 }
 
-// RefusedSpec is what the API server refuses of the spec, or empty. The spec is left alone until
-// the pause is over or the spec changes.
-func (w *SetSnapshot) RefusedSpec() string {
-	if w.Refusal.Sentence == "" || !w.Now.Before(w.Refusal.Again()) {
-		return ""
-	}
-	return RefusedMessage(Refused{Refusal: w.Refusal})
-}
-
 // RefusedMessage repeats what the API server answered.
-func RefusedMessage(refusals ...Refused) string {
+func RefusedMessage(refusals ...Refusal) string {
 	var said []string
 	for _, r := range refusals {
-		if sentence := clipped(r.Sentence); !slices.Contains(said, sentence) {
+		if sentence := Clipped(r.Sentence); !slices.Contains(said, sentence) {
 			said = append(said, sentence)
 		}
 	}
 	return "the API server refuses: " + Listed(said, "; ")
 }
 
-// clipped is a sentence within the limit, cut between characters.
-func clipped(sentence string) string {
+// Clipped is a sentence within the limit, cut between characters.
+func Clipped(sentence string) string {
 	if len(sentence) <= sentenceLimit {
 		return sentence
 	}
 	return strings.ToValidUTF8(sentence[:sentenceLimit], "") + "…"
+}
+
+// Listed joins the first texts and counts the others.
+func Listed(texts []string, separator string) string {
+	if len(texts) <= listedAtMost {
+		return strings.Join(texts, separator)
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:listedAtMost], separator), len(texts)-listedAtMost)
 }
 
 // CodeUnsupported is the condition of a set that this version of Lockstep leaves alone.
@@ -128,11 +129,6 @@ const CodeUnsupported = "Unsupported"
 
 // UnsupportedText says what a set has that this version lacks.
 func UnsupportedText(beyond []string) string {
-	return "Not managed: the set uses fields this version does not support: " + clipped(Listed(beyond, ", ")) +
+	return "Not managed: the set uses fields this version does not support: " + Clipped(Listed(beyond, ", ")) +
 		". Upgrade Lockstep, or remove the fields."
-}
-
-// IsUnsupported reports whether a plan leaves its set alone.
-func (p Plan) IsUnsupported() bool {
-	return slices.ContainsFunc(p.Waits, func(w Wait) bool { return w.Code == CodeUnsupported })
 }
