@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/test/expect"
 )
 
-func schema(t expect.T, text string) *Schema {
+func parsed(t expect.T, text string) *Schema {
 	s := &Schema{}
 	expect.OK(t, yaml.Unmarshal([]byte(text), s))
 	return s
@@ -47,7 +47,7 @@ func TestBeyond(t *testing.T) {
 		"what is kept unread":            {`{k: {deep: {er: 1}}}`, nil},
 		"several, by path":               {`{count: 2, identity: Hash}`, []Field{{"count", int64(2)}, {"identity", "Hash"}}},
 	} {
-		expect.Equalf(t, tt.want, Beyond(value(t, tt.object), schema(t, stored), schema(t, ours)), "%s", name)
+		expect.Equalf(t, tt.want, Beyond(value(t, tt.object), parsed(t, stored), parsed(t, ours)), "%s", name)
 	}
 }
 
@@ -144,6 +144,29 @@ func TestFieldsOfTemplatesCountWhereSetsHaveThem(t *testing.T) {
 		got := expect.Value(Lost(crdOf(t, "v1", theirs), crdOf(t, "v1", ours), sets))(t)
 		expect.Equalf(t, c.want, got, "%s", name)
 	}
+}
+
+// A role has the templates of a set.
+func TestFieldsOfTemplatesOfRolesCountWhereSetsHaveThem(t *testing.T) {
+	schemaOf := func(pod string) string {
+		template := "{properties: {leaderWorkerTemplate: {properties: {workerTemplate: {properties: {spec: {properties: " + pod + "}}}}}}}"
+		return "{properties: {spec: {properties: {roles: {items: {properties: {spec: " + template + "}}}}}}}"
+	}
+	const at = "spec.roles[].spec.leaderWorkerTemplate.workerTemplate.spec."
+	for pod, want := range map[string][]string{"{nodeName: n}": {}, "{novelty: x}": {at + "novelty"}} {
+		var set unstructured.Unstructured
+		text := "{spec: {roles: [{spec: {leaderWorkerTemplate: {workerTemplate: {spec: " + pod + "}}}}]}}"
+		expect.OK(t, yaml.Unmarshal([]byte(text), &set.Object))
+		theirs, ours := crdOf(t, "v1", schemaOf("{nodeName: {}, novelty: {}}")), crdOf(t, "v1", schemaOf("{nodeName: {}}"))
+		got := expect.Value(Lost(theirs, ours, []unstructured.Unstructured{set}))(t)
+		expect.Equalf(t, want, got, "%s", pod)
+	}
+}
+
+func TestStoredKind(t *testing.T) {
+	u := &unstructured.Unstructured{}
+	expect.OK(t, yaml.Unmarshal([]byte("spec: {group: g.io, names: {kind: K}, versions: [{name: v1}, {name: v2, storage: true}]}"), &u.Object))
+	expect.Equal(t, "g.io/v2, Kind=K", StoredKind(u).String())
 }
 
 // definition returns a CustomResourceDefinition with one version.

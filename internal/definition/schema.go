@@ -9,12 +9,14 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -45,6 +47,14 @@ func SchemaOf(definition *unstructured.Unstructured, version string) (*Schema, s
 	return nil, "", nil
 }
 
+// StoredKind returns the kind of a definition's objects, as they are stored.
+func StoredKind(definition *unstructured.Unstructured) schema.GroupVersionKind {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	_, version, _ := SchemaOf(definition, "")
+	return schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
+}
+
 // anything stands for each key of a map, and for what a schema keeps unread.
 const anything = "*"
 
@@ -65,16 +75,14 @@ func Compare(inCluster *unstructured.Unstructured, manifest []byte) (theirs, our
 	return theirs, ours, nil
 }
 
-// templates are the schemas of Kubernetes itself within ours. Which fields these have
+// templates matches paths into the schemas of Kubernetes itself within ours. Which fields these have
 // depends on the version of Kubernetes that a definition was generated from.
-var templates = []string{
-	"spec.leaderWorkerTemplate.leaderTemplate.", "spec.leaderWorkerTemplate.workerTemplate.", "spec.leaderWorkerTemplate.volumeClaimTemplates[].",
-}
+var templates = regexp.MustCompile(`^spec\.(roles\[\]\.spec\.)?leaderWorkerTemplate\.((leader|worker)Template|volumeClaimTemplates\[\])\.`)
 
 // Lost returns the property paths of the live storage version that the candidate lacks in the version of the same name.
-// In templates only those count that a stored set has: another Kubernetes version has other fields, which most sets do
-// not use.
-func Lost(live, candidate *unstructured.Unstructured, sets []unstructured.Unstructured) ([]string, error) {
+// In templates only those count that a stored object has: another Kubernetes version has other fields, which most objects
+// do not use.
+func Lost(live, candidate *unstructured.Unstructured, stored []unstructured.Unstructured) ([]string, error) {
 	from, name, err := SchemaOf(live, "")
 	if err != nil || name == "" {
 		return nil, err
@@ -86,11 +94,9 @@ func Lost(live, candidate *unstructured.Unstructured, sets []unstructured.Unstru
 	if to == nil {
 		return []string{"version " + name}, nil
 	}
-	lost := slices.DeleteFunc(Pruned(Fullest(from), to), func(field string) bool {
-		return slices.ContainsFunc(templates, func(prefix string) bool { return strings.HasPrefix(field, prefix) })
-	})
-	for _, set := range sets {
-		lost = append(lost, Pruned(map[string]any{"spec": set.Object["spec"]}, to)...)
+	lost := slices.DeleteFunc(Pruned(Fullest(from), to), templates.MatchString)
+	for _, object := range stored {
+		lost = append(lost, Pruned(map[string]any{"spec": object.Object["spec"]}, to)...)
 	}
 	slices.Sort(lost)
 	return slices.Compact(lost), nil

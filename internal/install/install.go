@@ -3,7 +3,7 @@
 //
 // It knows the embedded manifests, the order in which they are applied and deleted, and
 // what another implementation may have left under the same names. It refuses to know what
-// the installed objects do. It never writes a LeaderWorkerSet: sets block an uninstall.
+// the installed objects do. It never writes a set: sets block an uninstall.
 package install
 
 import (
@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/connect"
 	"lockstep.dev/lockstep/internal/file"
 	"lockstep.dev/lockstep/internal/help"
@@ -36,8 +35,6 @@ import (
 	"lockstep.dev/lockstep/internal/terminal"
 	"lockstep.dev/lockstep/internal/version"
 )
-
-var setKind = lwsv1.GroupVersion.WithKind("LeaderWorkerSet")
 
 // Options of an installation and of its removal.
 type Options struct {
@@ -225,18 +222,6 @@ func IsReplaced(other lease.Holder) bool {
 // holders returns the holders of the lease, in all namespaces.
 func (c *cluster) holders(ctx context.Context) ([]lease.Holder, error) {
 	return lease.Holders(ctx, c.typed, v1alpha1.DefaultResourceName, namespaceName, time.Now())
-}
-
-// untilServed waits until the API server serves the new kind.
-func (c *cluster) untilServed(ctx context.Context, crd *unstructured.Unstructured) error {
-	return c.await(ctx, func(ctx context.Context) (string, error) {
-		sets := &unstructured.UnstructuredList{}
-		sets.SetGroupVersionKind(setKind)
-		if err := c.client.List(ctx, sets, client.Limit(1)); err != nil {
-			return fmt.Sprintf("%s is not served: %v; see its conditions: kubectl get %[1]s -o yaml", title(crd), err), nil
-		}
-		return "", nil
-	})
 }
 
 func (c *cluster) summary(changes map[change]int) string {

@@ -333,14 +333,52 @@ func TestSetsThatWorkOnlyHere(t *testing.T) {
 		"d": {"leaderWorkerTemplate": map[string]any{"maxGroupRestarts": int64(3)}},
 		"e": {"groupIdentity": "Hash", "leaderWorkerTemplate": map[string]any{"maxGroupRestarts": int64(3)}},
 	} {
-		u := Bare(lwsv1.GroupVersion.String(), "LeaderWorkerSet", "ns", name)
-		u.Object["spec"] = spec
-		expect.OK(t, live.Create(t.Context(), u))
+		expect.OK(t, live.Create(t.Context(), storedSet("LeaderWorkerSet", name, spec)))
 	}
 	var out strings.Builder
 	c.Out = &out
 	if err := c.sayOnlyHere(t.Context()); err != nil || strings.Count(out.String(), "\n") != 2 || !strings.Contains(out.String(), "ns/a,") || !strings.Contains(out.String(), "ns/e,") {
 		t.Errorf("got %v, said %q", err, out.String())
+	}
+}
+
+// storedSet is a set of either kind.
+func storedSet(kind, name string, spec map[string]any) *unstructured.Unstructured {
+	u := Bare(strings.ToLower(kind)+".x-k8s.io/v1", kind, "ns", name)
+	u.Object["spec"] = spec
+	return u
+}
+
+// Sets of both kinds go with their definitions, so they block an uninstall.
+func TestSetsOfBothKindsBlock(t *testing.T) {
+	for _, kind := range []string{"LeaderWorkerSet", "DisaggregatedSet"} {
+		c, live := clusterOf(t)
+		expect.OK(t, c.refuseWithSets(t.Context()))
+		expect.OK(t, live.Create(t.Context(), storedSet(kind, "mine", nil)))
+		err := c.refuseWithSets(t.Context())
+		expect.ErrorSays(t, err, "ns/mine; nothing was removed", kind)
+	}
+}
+
+// Fields of each definition that this version lacks are named, and kept on request.
+func TestNoDefinitionLosesFields(t *testing.T) {
+	for _, ours := range load(t, Options{}) {
+		if !isDefinition(ours) {
+			continue
+		}
+		c, live := clusterOf(t)
+		newer := ours.DeepCopy()
+		versions, _, _ := unstructured.NestedSlice(newer.Object, "spec", "versions")
+		at := []string{"schema", "openAPIV3Schema", "properties", "spec", "properties", "novelty"}
+		expect.OK(t, unstructured.SetNestedField(versions[0].(map[string]any), map[string]any{"type": "string"}, at...))
+		expect.OK(t, unstructured.SetNestedSlice(newer.Object, versions, "spec", "versions"))
+		expect.OK(t, live.Create(t.Context(), newer))
+		wanted := []*unstructured.Unstructured{ours.DeepCopy()}
+		err := c.fit(t.Context(), wanted)
+		expect.ErrorSays(t, err, ours.GetName(), "a field is lost")
+		expect.ErrorSays(t, err, "spec.novelty", ours.GetName())
+		c.KeepFields = true
+		expect.OKf(t, c.fit(t.Context(), wanted), "%s with --keep-fields", ours.GetName())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/definition"
 )
@@ -36,11 +37,11 @@ func (c *cluster) fit(ctx context.Context, objects []*unstructured.Unstructured)
 		if c.KeepFields {
 			objects[i] = definition.Union(u, live)
 		}
-		sets, err := c.list(ctx, setKind)
+		stored, err := c.list(ctx, definition.StoredKind(live))
 		if err != nil {
 			return err
 		}
-		fields, err := definition.Lost(live, objects[i], sets)
+		fields, err := definition.Lost(live, objects[i], stored)
 		if err != nil {
 			return fmt.Errorf("compare %s with the live one: %w", title(u), err)
 		}
@@ -52,4 +53,16 @@ func (c *cluster) fit(ctx context.Context, objects []*unstructured.Unstructured)
 		}
 	}
 	return lost
+}
+
+// untilServed waits until the API server serves a new kind.
+func (c *cluster) untilServed(ctx context.Context, crd *unstructured.Unstructured) error {
+	return c.await(ctx, func(ctx context.Context) (string, error) {
+		objects := &unstructured.UnstructuredList{}
+		objects.SetGroupVersionKind(definition.StoredKind(crd))
+		if err := c.client.List(ctx, objects, client.Limit(1)); err != nil {
+			return fmt.Sprintf("%s is not served: %v; see its conditions: kubectl get %[1]s -o yaml", title(crd), err), nil
+		}
+		return "", nil
+	})
 }

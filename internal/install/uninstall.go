@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -26,7 +27,7 @@ import (
 )
 
 // Uninstall deletes everything that install made and that the operator made for itself. Before it deletes anything, it
-// refuses while LeaderWorkerSets exist (they would go with their definition), while PVCs need Lockstep, and while
+// refuses while sets exist (they would go with their definition), while PVCs need Lockstep, and while
 // another implementation runs under our names.
 func Uninstall(ctx context.Context, o Options) error {
 	c, err := o.open()
@@ -76,15 +77,10 @@ func Uninstall(ctx context.Context, o Options) error {
 	if r.deleted+r.stripped == 0 && (!o.DryRun || !r.strips) {
 		o.say("nothing to remove")
 	}
-	if o.DryRun {
-		return nil
+	for i := 0; err == nil && !o.DryRun && i < len(r.toDelete); i++ {
+		err = c.untilGone(ctx, r.toDelete[i])
 	}
-	for _, u := range r.toDelete {
-		if err := c.untilGone(ctx, u); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // removes reports whether an uninstallation removes an object. Protection that is kept
@@ -109,22 +105,27 @@ func (c *cluster) foreign(ctx context.Context) (*lease.Holder, error) {
 	return nil, nil
 }
 
+// setKinds are the kinds that users create. The first makes objects of the second.
+var setKinds = []schema.GroupVersionKind{dsv1.GroupVersion.WithKind("DisaggregatedSet"), lwsv1.GroupVersion.WithKind("LeaderWorkerSet")}
+
 func (c *cluster) refuseWithSets(ctx context.Context) error {
-	sets, err := c.list(ctx, setKind)
-	if err != nil {
-		return err
-	}
 	var names []string
-	for _, set := range sets {
-		names = append(names, set.GetNamespace()+"/"+set.GetName())
+	for _, kind := range setKinds {
+		sets, err := c.list(ctx, kind)
+		if err != nil {
+			return err
+		}
+		for _, set := range sets {
+			names = append(names, set.GetNamespace()+"/"+set.GetName())
+		}
 	}
-	return blocked("LeaderWorkerSets exist and would be deleted with their definition", names, "nothing was removed; "+
-		"delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
+	return blocked("LeaderWorkerSets and DisaggregatedSets exist and would be deleted with their definitions", names, "nothing was removed; "+
+		"delete them first: kubectl delete disaggregatedsets,leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
 }
 
 // sayOnlyHere names the kept sets whose changes another implementation refuses.
 func (c *cluster) sayOnlyHere(ctx context.Context) error {
-	sets, err := c.list(ctx, setKind)
+	sets, err := c.list(ctx, setKinds[1])
 	for _, set := range sets {
 		identity, _, _ := unstructured.NestedString(set.Object, "spec", "groupIdentity")
 		_, isLimited, _ := unstructured.NestedFieldNoCopy(set.Object, "spec", "leaderWorkerTemplate", "maxGroupRestarts")

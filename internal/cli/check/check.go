@@ -61,7 +61,7 @@ var Installed = Table{
 	{"configuration", []read{expect(install.Expect)}, configuration},
 	{"kubernetes", []read{serverVersion}, kubernetes},
 	{"features", []read{maxUnavailable}, features},
-	compare("definition", Failure, "definitions of this version", map[string]rule{crd: fields}, list(setKind)),
+	compare("definition", Failure, "definitions of this version", map[string]rule{crd: fields}, setLists...),
 	compare("webhooks", Failure, "webhook configurations as install writes them, with a CA bundle",
 		map[string]rule{mutatingKind.Kind: webhook, validatingKind.Kind: webhook}, endpointsOfWebhooks),
 	{"admission", []read{dryRun}, admission},
@@ -83,7 +83,7 @@ var Installed = Table{
 var Before = Table{
 	{"kubernetes", []read{expect(install.Plan), serverVersion}, kubernetes},
 	{"features", []read{maxUnavailable}, features},
-	compare("definition", OK, "definitions that lose no field by install", map[string]rule{crd: replacement}, list(setKind)),
+	compare("definition", OK, "definitions that lose no field by install", map[string]rule{crd: replacement}, setLists...),
 	{"rights", []read{rightsOfInstall}, rights},
 	{"leftovers", others, leftovers},
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/probe"
 	"lockstep.dev/lockstep/internal/definition"
@@ -96,7 +97,10 @@ func features(s *site, f *findings) {
 
 const crd = "CustomResourceDefinition"
 
-var setKind = lwsv1.GroupVersion.WithKind("LeaderWorkerSet")
+// setLists read the objects of the definitions that have templates of pods.
+var setLists = []read{
+	list(lwsv1.GroupVersion.WithKind("LeaderWorkerSet")), list(dsv1.GroupVersion.WithKind("DisaggregatedSet")),
+}
 
 // fields compares the fields of a definition with ours, in both directions.
 func fields(s *site, f *findings, want, live *object) {
@@ -106,14 +110,14 @@ func fields(s *site, f *findings, want, live *object) {
 	if fields := f.lost(want, live, nil); fields != "" {
 		f.fail("%s lacks fields of this version: %s; run: %s", want.GetName(), fields, s.Command)
 	}
-	if fields := f.lost(live, want, s.found[setKind.Kind]); fields != "" {
+	if fields := f.lost(live, want, s.found[definition.StoredKind(live).Kind]); fields != "" {
 		f.warn("%s has fields that this version lacks: %s; sets that use them are left alone", want.GetName(), fields)
 	}
 }
 
 // replacement finds a definition that install refuses to replace.
 func replacement(s *site, f *findings, want, live *object) {
-	if fields := f.lost(live, want, s.found[setKind.Kind]); fields != "" {
+	if fields := f.lost(live, want, s.found[definition.StoredKind(live).Kind]); fields != "" {
 		f.fail("%s has fields that this version lacks: %s; install refuses to remove them; run: lockstep install --keep-fields",
 			want.GetName(), fields)
 	}
@@ -159,7 +163,8 @@ func rightsOfInstall(ctx context.Context, r *reader) error {
 	lacks, err := probe.Rights(ctx, r.Client, r.Objects,
 		probe.Right{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"},
 		probe.Right{Verb: "list", Group: coordinationv1.GroupName, Resource: "leases"},
-		probe.Right{Verb: "list", Group: lwsv1.GroupVersion.Group, Resource: "leaderworkersets"})
+		probe.Right{Verb: "list", Group: lwsv1.GroupVersion.Group, Resource: "leaderworkersets"},
+		probe.Right{Verb: "list", Group: dsv1.GroupVersion.Group, Resource: "disaggregatedsets"})
 	for _, want := range lacks {
 		r.denied = append(r.denied, right(want.Verb, want.Resource, want.Group))
 	}
@@ -263,6 +268,6 @@ func leftovers(s *site, f *findings) {
 
 func isAboutSets(hook admissionv1.ValidatingWebhook) bool {
 	return slices.ContainsFunc(hook.Rules, func(r admissionv1.RuleWithOperations) bool {
-		return slices.Contains(r.APIGroups, lwsv1.GroupVersion.Group)
+		return slices.Contains(r.APIGroups, lwsv1.GroupVersion.Group) || slices.Contains(r.APIGroups, dsv1.GroupVersion.Group)
 	})
 }
