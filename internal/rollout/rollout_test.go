@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/expect"
 )
 
@@ -208,6 +210,33 @@ func TestSurgeGroupsStayUntilTheTemplateWasSeen(t *testing.T) {
 	r.Observed, r.Running, r.Applied = false, 5, 4
 	r.Places = numbered(done, done, Place{}, done, done)
 	expect.Equalf(t, Course{Partition: 2, Replicas: 2}, r.Next(), "scaled")
+}
+
+// Either number alone lets a rollout proceed. If there is none, one group surges.
+func TestBudget(t *testing.T) {
+	of := func(surge, unavailable string) *lwsv1.RollingUpdateConfiguration {
+		return &lwsv1.RollingUpdateConfiguration{MaxSurge: intstr.Parse(surge), MaxUnavailable: intstr.Parse(unavailable)}
+	}
+	for name, tt := range map[string]struct {
+		config                       *lwsv1.RollingUpdateConfiguration
+		replicas, surge, unavailable int32
+	}{
+		"nothing is said":              {nil, 4, 1, 0},
+		"nothing is allowed":           {of("0", "0"), 4, 1, 0},
+		"a surge":                      {of("2", "0"), 4, 2, 0},
+		"unavailable groups":           {of("0", "2"), 4, 0, 2},
+		"both":                         {of("3", "2"), 4, 3, 2},
+		"more than there are":          {of("9", "8"), 4, 9, 8},
+		"rounded up and down":          {of("30%", "30%"), 5, 2, 1},
+		"rounded down to nothing":      {of("0", "10%"), 5, 1, 0},
+		"rounded down beside a surge":  {of("10%", "10%"), 5, 1, 0},
+		"percentages of no groups":     {of("50%", "50%"), 0, 1, 0},
+		"what admission would refuse":  {of("x", "-1"), 4, 1, 0},
+		"a surge beside what is wrong": {of("2", "x"), 4, 2, 0},
+	} {
+		surge, unavailable := Budget(tt.config, tt.replicas)
+		expect.Equalf(t, [2]int32{tt.surge, tt.unavailable}, [2]int32{surge, unavailable}, "%s", name)
+	}
 }
 
 func TestAdmit(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	disaggregated "lockstep.dev/lockstep/internal/disaggregated/admission"
 	"lockstep.dev/lockstep/internal/gang"
 	rule "lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -91,8 +92,10 @@ func (p Pods) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if rule.LacksKey(pod) {
 		rule.SetKey(pod, rand.Text()[:16])
 	}
-	if err := rule.MutatePod(pod); err != nil {
-		return err
+	for _, complete := range []func(*corev1.Pod) error{disaggregated.MutatePod, rule.MutatePod} { // the last one's variables are first
+		if err := complete(pod); err != nil {
+			return err
+		}
 	}
 	switch {
 	case inGang:

@@ -1,8 +1,9 @@
 // Package webhook answers the API server's admission requests over HTTP.
 //
 // It knows paths, requests, answers and patches, which leave fields that our types lack as
-// they are. It refuses to know the rules of the LeaderWorkerSet API: those are pure
-// functions in internal/lws/admission. It never writes, and asks the API server for dry runs.
+// they are. It refuses to know the rules of the APIs: those are pure functions in
+// internal/lws/admission and internal/disaggregated/admission, which know nothing of each other.
+// It never writes, and asks the API server for dry runs.
 package webhook
 
 import (
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
@@ -22,24 +24,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	strictjson "sigs.k8s.io/json"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	disaggregated "lockstep.dev/lockstep/internal/disaggregated/admission"
 	rule "lockstep.dev/lockstep/internal/lws/admission"
 	"lockstep.dev/lockstep/internal/quantity"
 )
 
 // The paths of requests. They are those of other implementations of the API, so that their webhook configurations work.
 const (
-	PathMutateSet   = "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
-	PathValidateSet = "/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
-	PathMutatePod   = "/mutate--v1-pod"
-	PathValidatePod = "/validate--v1-pod"
+	PathMutateSet             = "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
+	PathValidateSet           = "/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
+	PathValidateDisaggregated = "/validate-disaggregatedset-x-k8s-io-v1-disaggregatedset"
+	PathMutatePod             = "/mutate--v1-pod"
+	PathValidatePod           = "/validate--v1-pod"
 )
 
 // Register adds each webhook to the server. The library counts requests, and answers a panic in a rule with 500. It
 // would log what any client sends. Once ending is closed, each answer closes its connection.
 func Register(server webhook.Server, sets Sets, pods Pods, ending <-chan struct{}) {
 	gate := &gate{semaphore.NewWeighted(mostHeld), semaphore.NewWeighted(mostLight), semaphore.NewWeighted(mostHeavy)}
-	weights := map[string]*weight{PathMutatePod: reviewOf[*corev1.Pod](), PathValidatePod: reviewOf[*corev1.Pod]()}
+	weights := map[string]*weight{PathMutatePod: reviewOf[*corev1.Pod](), PathValidatePod: reviewOf[*corev1.Pod](),
+		PathValidateDisaggregated: reviewOf[*dsv1.DisaggregatedSet]()}
 	for path, answer := range handlers(sets, pods) {
 		hook := &webhook.Admission{Handler: answer, LogConstructor: func(logr.Logger, *admission.Request) logr.Logger { return logr.Discard() }}
 		server.Register(path, closing(gate.before(hook, cmp.Or(weights[path], reviewOf[*lwsv1.LeaderWorkerSet]())), ending))
@@ -60,9 +66,10 @@ func closing(answer http.Handler, ending <-chan struct{}) http.Handler {
 
 func handlers(sets Sets, pods Pods) map[string]admission.HandlerFunc {
 	return map[string]admission.HandlerFunc{
-		PathMutateSet:   mutating(sets.mutateSet),
-		PathValidateSet: sets.validate(readerOf[lwsv1.LeaderWorkerSet]()),
-		PathMutatePod:   mutating(func(ctx context.Context, pod, _ *corev1.Pod) error { return pods.mutatePod(ctx, pod) }),
+		PathMutateSet:             mutating(sets.mutateSet),
+		PathValidateSet:           validating(sets.judge, sets.checkTemplates, rule.Warnings),
+		PathValidateDisaggregated: validating(sets.judgeRoles, sets.checkRoles, disaggregated.Warnings),
+		PathMutatePod:             mutating(func(ctx context.Context, pod, _ *corev1.Pod) error { return pods.mutatePod(ctx, pod) }),
 		// Configurations of other implementations call it. Ours does not.
 		PathValidatePod: func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
 	}
@@ -106,33 +113,37 @@ func mutating[T any, P object[T]](change func(ctx context.Context, is, was P) er
 	}
 }
 
-// validate refuses a LeaderWorkerSet with all its faults at once. Its templates are checked if the rest is right.
-func (s Sets) validate(reads reader[lwsv1.LeaderWorkerSet]) admission.HandlerFunc {
+// validating refuses an object with all its faults at once. Its templates are checked if the rest is right. The stored
+// object is nil when there is none.
+func validating[T any](
+	judge func(ctx context.Context, is, was *T) field.ErrorList,
+	check func(ctx context.Context, is, was *T) (faults, warnings []string),
+	warn func(is, was *T) []string,
+) admission.HandlerFunc {
+	reads := readerOf[T]()
 	return func(ctx context.Context, req admission.Request) admission.Response {
 		if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 			return admission.Allowed("")
 		}
 		is, _, err := reads.read(req.Object)
+		var was *T
+		if err == nil && req.Operation == admissionv1.Update {
+			was, _, err = reads.read(req.OldObject)
+		}
 		if err != nil {
 			return undecodable(req, err)
 		}
-		var was *lwsv1.LeaderWorkerSet
-		var faults field.ErrorList
-		if req.Operation == admissionv1.Create {
-			faults = s.Scheduling.ValidateCreate(is)
-		} else {
-			if was, _, err = reads.read(req.OldObject); err != nil {
-				return undecodable(req, err)
-			}
-			faults = s.Scheduling.ValidateUpdate(is, was)
+		if faults := judge(ctx, is, was); len(faults) > 0 {
+			return admission.Denied(faults.ToAggregate().Error()).WithWarnings(warn(is, was)...)
 		}
-		if len(faults) == 0 && s.Scheduling.IsEnabled {
-			faults = checkUnits(ctx, is, was)
-		}
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		faults, warnings := check(ctx, is, was)
+		response := admission.Allowed("")
 		if len(faults) > 0 {
-			return admission.Denied(faults.ToAggregate().Error()).WithWarnings(rule.Warnings(is, was)...)
+			response = admission.Denied(strings.Join(faults, "; "))
 		}
-		return s.checkTemplates(ctx, is, was).WithWarnings(rule.Warnings(is, was)...)
+		return response.WithWarnings(append(warnings, warn(is, was)...)...)
 	}
 }
 

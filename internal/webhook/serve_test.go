@@ -230,7 +230,10 @@ func FuzzServe(f *testing.F) {
 		review(admissionv1.Create, setKind, costly["a limit"], ""),
 		review(admissionv1.Create, setKind, strings.Replace(costly["a limit"], "1e-21", `\u0031e-21`, 1), ""),
 		review(admissionv1.Create, setKind, strings.Replace(goodSet, `"replicas":1`, `"rolloutStrategy":{"rollingUpdateConfiguration":{"maxSurge":"99999999999999999999%","maxUnavailable":1e400}}`, 1), ""),
+		review(admissionv1.Update, disaggregatedKind, goodPair, `{"spec":{"roles":[null]}}`),
+		review(admissionv1.Create, disaggregatedKind, strings.Replace(goodPair, `"replicas":2`, `"replicas":-2147483648,"rolloutStrategy":{"rollingUpdateConfiguration":{"maxSurge":"-1%"}}`, 1), ""),
 		review(admissionv1.Create, podKind, leader, ""),
+		review(admissionv1.Create, podKind, strings.Replace(leader, `"labels":{`, `"labels":{"disaggregatedset.x-k8s.io/name":"d",`, 1), ""),
 		review(admissionv1.Create, podKind, strings.Replace(leader, `size":"2"`, `size":"99999999999999999999"`, 1), ""),
 		review(admissionv1.Create, podKind, strings.Replace(leader, `size":"2"`, `size":"2147483647"`, 1), ""),
 		review(admissionv1.Create, podKind, strings.Replace(leader, `"a-0"`, `"a"`, 1), ""),
@@ -240,7 +243,7 @@ func FuzzServe(f *testing.F) {
 	}
 	server := mux(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, path := range []string{PathMutateSet, PathValidateSet, PathMutatePod, PathValidatePod} {
+		for _, path := range []string{PathMutateSet, PathValidateSet, PathValidateDisaggregated, PathMutatePod, PathValidatePod} {
 			r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/schedulingv1/workloadbuilder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
@@ -22,7 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// Sets completes and validates LeaderWorkerSets.
+// Sets completes and validates LeaderWorkerSets, and validates what makes them.
 type Sets struct {
 	// Scheduling is what the operator can do for sets with spec.scheduling.
 	Scheduling rule.Scheduling
@@ -49,6 +47,19 @@ func (s Sets) mutateSet(ctx context.Context, is, was *lwsv1.LeaderWorkerSet) err
 	return nil
 }
 
+// judge returns the faults that a write of a set makes. was is nil for a new set.
+func (s Sets) judge(ctx context.Context, is, was *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
+	if was == nil {
+		faults = s.Scheduling.ValidateCreate(is)
+	} else {
+		faults = s.Scheduling.ValidateUpdate(is, was)
+	}
+	if len(faults) == 0 && s.Scheduling.IsEnabled {
+		faults = checkUnits(ctx, is, was)
+	}
+	return faults
+}
+
 // checkUnits returns what the scheduler's own rules refuse of spec.scheduling, such as a union without a member.
 // A fault that the stored set has is none. was is nil for a new set.
 func checkUnits(ctx context.Context, is, was *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
@@ -70,15 +81,13 @@ func checkUnits(ctx context.Context, is, was *lwsv1.LeaderWorkerSet) (faults fie
 // patience is how long all dry runs of one request may take.
 const patience = 2 * time.Second
 
-// checkTemplates refuses what a write makes wrong in the templates. What the stored set, which may be nil, has wrong
+// checkTemplates returns what a write makes wrong in the templates. What the stored set, which may be nil, has wrong
 // already is a warning, and so is what cannot be checked.
-func (s Sets) checkTemplates(ctx context.Context, is, was *lwsv1.LeaderWorkerSet) admission.Response {
+func (s Sets) checkTemplates(ctx context.Context, is, was *lwsv1.LeaderWorkerSet) (faults, warnings []string) {
 	if s.DryRun == nil || is.DeletionTimestamp != nil || was != nil && rule.SameTemplates(is, was) {
-		return admission.Allowed("")
+		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	faults, warnings, _ := s.dryRun(ctx, is)
+	faults, warnings, _ = s.dryRun(ctx, is)
 	if len(faults) > 0 && was != nil {
 		had, _, isJudged := s.dryRun(ctx, was)
 		isStored := func(fault string) bool { return !isJudged || slices.Contains(had, fault) }
@@ -89,10 +98,7 @@ func (s Sets) checkTemplates(ctx context.Context, is, was *lwsv1.LeaderWorkerSet
 		}
 		faults = slices.DeleteFunc(faults, isStored)
 	}
-	if len(faults) > 0 {
-		return admission.Denied(strings.Join(faults, "; ")).WithWarnings(warnings...)
-	}
-	return admission.Allowed("").WithWarnings(warnings...)
+	return faults, warnings
 }
 
 // dryRun returns the faults of the templates, a warning of each other answer, and whether all templates were judged: quotas

@@ -22,31 +22,40 @@ type cluster struct{ client dynamic.Interface }
 
 func (c cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
 	resource, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
-	return c.client.Resource(resource), kind == "LeaderWorkerSet" || kind == "Secret", nil
+	return c.client.Resource(resource), strings.Contains(kind, "Set") || kind == "Secret", nil
 }
 
 // clusterWith has a namespace and more objects.
 func clusterWith(objects ...runtime.Object) cluster {
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 	return cluster{fake.NewSimpleDynamicClientWithCustomListKinds(clientgoscheme.Scheme, map[schema.GroupVersionResource]string{
-		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "CustomResourceDefinitionList",
-		{Group: "leaderworkerset.x-k8s.io", Version: "v1", Resource: "leaderworkersets"}:      "LeaderWorkerSetList",
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}:        "CustomResourceDefinitionList",
+		{Group: "leaderworkerset.x-k8s.io", Version: "v1", Resource: "leaderworkersets"}:             "LeaderWorkerSetList",
+		{Group: "disaggregatedset.x-k8s.io", Version: "v1", Resource: "disaggregatedsets"}:           "DisaggregatedSetList",
+		{Group: "disaggregatedset.x-k8s.io", Version: "v1", Resource: "disaggregatedsetrolescalers"}: "DisaggregatedSetRoleScalerList",
 	}, objects...)}
 }
-
-const definitionFile = "../../config/crd/leaderworkerset.x-k8s.io_leaderworkersets.yaml"
 
 // definition is a copy of ours, in the cluster.
 func definition(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
-	return decode(t, definitionFile, string(readFile(t, definitionFile)))
+	return definitionOf(t, "leaderworkerset.x-k8s.io_leaderworkersets")
 }
 
-// propertyAt is where a version of a definition has a property.
+func definitionOf(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	file := "../../config/crd/" + name + ".yaml"
+	return decode(t, file, string(readFile(t, file)))
+}
+
+// propertyAt is where a version of a definition has a property. A list has "[]" after its name.
 func propertyAt(path string) []string {
 	at := []string{"schema", "openAPIV3Schema"}
 	for field := range strings.SplitSeq(path, ".") {
-		at = append(at, "properties", field)
+		name, isList := strings.CutSuffix(field, "[]")
+		if at = append(at, "properties", name); isList {
+			at = append(at, "items")
+		}
 	}
 	return at
 }
@@ -103,6 +112,28 @@ func TestANewerDefinitionIsNotReplaced(t *testing.T) {
 	}
 }
 
+// The same holds for roles, whose templates are those of sets.
+func TestANewerDefinitionOfRolesIsNotReplaced(t *testing.T) {
+	const file, pods = "disaggregatedset.x-k8s.io_disaggregatedsets", "spec.roles[].spec.leaderWorkerTemplate.workerTemplate.spec"
+	uses := decode(t, "a set", `{apiVersion: disaggregatedset.x-k8s.io/v1, kind: DisaggregatedSet, metadata: {name: a, namespace: b},
+		spec: {roles: [{name: r, spec: {leaderWorkerTemplate: {workerTemplate: {spec: {novelty: x, containers: [{name: c, image: i}]}}}}}]}}`)
+	for name, tt := range map[string]struct {
+		cluster []runtime.Object
+		lost    string
+	}{
+		"the same":                {[]runtime.Object{definitionOf(t, file)}, ""},
+		"newer":                   {[]runtime.Object{add(t, definitionOf(t, file), "spec.roles[].subRoles")}, "spec.roles[].subRoles"},
+		"newer templates, unused": {[]runtime.Object{add(t, definitionOf(t, file), pods+".novelty")}, ""},
+		"newer templates, used":   {[]runtime.Object{add(t, definitionOf(t, file), pods+".novelty"), uses}, pods + ".novelty"},
+	} {
+		_, err := renderAs(t, clusterWith(tt.cluster...), upgrade, values(t, ``))
+		expect.Must(t, (err != nil) == (tt.lost != ""), "%s: %v", name, err)
+		if err != nil {
+			expect.Says(t, err.Error(), "\n  "+tt.lost+"\n", name)
+		}
+	}
+}
+
 // On request, the fields of the definition in the cluster stay in the one of the chart.
 func TestFieldsAreKept(t *testing.T) {
 	newer := add(t, definition(t), "spec.placement", templatePath+".novelty")
@@ -113,7 +144,7 @@ func TestFieldsAreKept(t *testing.T) {
 	}
 }
 
-// Helm deletes what the previous chart of a release had and this one has not: with a definition
+// Helm deletes what the previous chart of a release had and protection alone has not: with a definition
 // all its objects.
 func TestNoDefinitionIsDeleted(t *testing.T) {
 	const name = "disaggregatedsets.disaggregatedset.x-k8s.io"
@@ -124,7 +155,7 @@ func TestNoDefinitionIsDeleted(t *testing.T) {
 		`{meta.helm.sh/release-name: lockstep, helm.sh/resource-policy: keep}`: false,
 	} {
 		u := decode(t, name, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: `+name+`, annotations: `+annotations+`}}`)
-		_, err := renderAs(t, clusterWith(u), upgrade, values(t, ``))
+		_, err := renderAs(t, clusterWith(u), upgrade, values(t, `{protectOnly: true}`))
 		expect.That(t, (err != nil) == refuses, "annotations %s: %v", annotations, err)
 		expect.That(t, !refuses || strings.Contains(err.Error(), name), "the definition is not named: %v", err)
 	}

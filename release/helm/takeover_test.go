@@ -51,7 +51,7 @@ func TestTakeover(t *testing.T) {
 
 				set := merged(map[string]any{"names": map[string]any{"prefix": tt.fullname, "instance": tt.former}})
 				if tt.upgrades {
-					upgraded(t, h, tt.former, tt.dir, set)
+					upgraded(t, h, tt.former, set)
 				} else {
 					installed(t, h, set)
 				}
@@ -82,19 +82,9 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// upgraded upgrades the other's release. Where Helm would delete a definition with it, the chart
-// refuses until the user keeps it.
-func upgraded(t *testing.T, h tool, former, dir string, set map[string]any) {
-	o := options{takes: true, wait: patience}
-	err := h.upgrade(former, namespace, chartDir, set, o)
-	if dir == "templates" {
-		expect.Must(t, err != nil && strings.Contains(err.Error(), otherName),
-			"an upgrade that deletes %s: %v", otherName, err)
-		keep := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"helm.sh/resource-policy":"keep"}}}`))
-		must(t, "keep the definition", bed.Client.Patch(t.Context(), crd(t, otherName), keep))
-		err = h.upgrade(former, namespace, chartDir, set, o)
-	}
-	must(t, "upgrade", err)
+// upgraded upgrades the other's release. Helm deletes no definition with it: the chart has the same ones.
+func upgraded(t *testing.T, h tool, former string, set map[string]any) {
+	must(t, "upgrade", h.upgrade(former, namespace, chartDir, set, options{takes: true, wait: patience}))
 }
 
 // installed installs beside the other's release. Helm would leave the other's webhooks, and the chart refuses until the user
@@ -110,7 +100,7 @@ func installed(t *testing.T, h tool, set map[string]any) {
 	must(t, "install", h.install(release, namespace, chartDir, set, o))
 }
 
-const foreignWebhooks = `{"webhooks":[{"$patch":"delete","name":"vdisaggregatedset.kb.io"},{"$patch":"delete","name":"vpod.kb.io"}]}`
+const foreignWebhooks = `{"webhooks":[{"$patch":"delete","name":"vpod.kb.io"}]}`
 
 // taken checks what became of objects under names that both have.
 func taken(t *testing.T, fullname string) {
@@ -131,7 +121,7 @@ func onlyOurWebhooks(t *testing.T) {
 	for _, hook := range hooks {
 		left = append(left, hook.(map[string]any)["name"].(string))
 	}
-	expect.Equalf(t, []string{"vleaderworkerset.kb.io"}, left, "the webhooks")
+	expect.Equalf(t, []string{"vleaderworkerset.kb.io", "vdisaggregatedset.kb.io"}, left, "the webhooks")
 }
 
 // reference writes the other's chart with its definitions into a directory.

@@ -29,7 +29,7 @@ const (
 
 // Names are the names of the webhooks that installers write into the configurations.
 func Names() []string {
-	return []string{"mleaderworkerset.kb.io", "mpod.kb.io", "vleaderworkerset.kb.io"}
+	return []string{"mleaderworkerset.kb.io", "mpod.kb.io", "vleaderworkerset.kb.io", "vdisaggregatedset.kb.io"}
 }
 
 // callers is the API server as the webhook configurations describe it.
