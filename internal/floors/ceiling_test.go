@@ -25,10 +25,10 @@ import (
 )
 
 // Ceilings only fall: no commit raises a number of this file, but by what the design note of a new capability allows:
-// 44 allows 650 lines, and 45 2,300. What does not fit is made simpler first.
+// 44 allows 650 lines, 45 2,300, and 49 5,200. What does not fit is made simpler first.
 const (
 	// wholeAtMost is of the product: all Go but tests, what only tests use, and generated files.
-	wholeAtMost = 43_122
+	wholeAtMost = 48_322
 	// packageAtMost is of a package that largePackages does not name.
 	packageAtMost = 1_500
 	// methodsAtMost is of a type that largeTypes does not name.
@@ -40,8 +40,8 @@ const (
 
 // largePackages are packages above the ceiling.
 var largePackages = map[string]int{
-	"internal/lws":           1_395,
-	"internal/lwscache":      2_259,
+	"internal/lws":           1_237,
+	"internal/lwscache":      2_049,
 	"internal/pvc":           2_203,
 	"internal/install":       2_047,
 	"local/internal/plane":   1_635,
@@ -166,7 +166,7 @@ func stillThere(t *testing.T, table, found map[string]int) {
 
 // againstAtMost is how many references below internal/lws may point to a file that the package comment lists later. A
 // name counts once for each pair of files.
-const againstAtMost = 25
+const againstAtMost = 22
 
 // listOfFiles is how a package comment lists the files of its package.
 var listOfFiles = regexp.MustCompile(`(?s)Files, each of which builds on those before it:\s(.*?)\.\n`)

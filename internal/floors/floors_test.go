@@ -40,8 +40,9 @@ const (
 // floors is where every package stands, by its path within the module. What
 // ends in "/..." stands for all below it.
 var floors = map[string]floor{
-	"api/config/v1alpha1":    f0,
-	"api/leaderworkerset/v1": f0,
+	"api/config/v1alpha1":     f0,
+	"api/leaderworkerset/v1":  f0,
+	"api/disaggregatedset/v1": f0,
 
 	"internal/identity":   f1,
 	"internal/action":     f1,
@@ -66,24 +67,31 @@ var floors = map[string]floor{
 	"internal/lws/volumes":    f2,
 	"internal/lws/workload":   f2,
 
+	"internal/disaggregated/...": f2,
+
 	"internal/pvc":           f2,
 	"internal/pvc/workloads": f2,
 
-	"internal/lwscache":    f3,
-	"internal/gangcache":   f3,
-	"internal/budgetcache": f3,
-	"internal/pvccache":    f3,
-	"internal/apply":       f3,
-	"internal/report":      f3,
+	"internal/definitioncache":    f3,
+	"internal/lwscache":           f3,
+	"internal/disaggregatedcache": f3,
+	"internal/gangcache":          f3,
+	"internal/budgetcache":        f3,
+	"internal/pvccache":           f3,
+	"internal/apply":              f3,
+	"internal/memory":             f3,
+	"internal/report":             f3,
 
-	"internal/reconcile":               f4,
-	"internal/controller/lws":          f4,
-	"internal/controller/pvcfinalizer": f4,
-	"internal/controller/pvchold":      f4,
-	"internal/controller/podgate":      f4,
-	"internal/webhook":                 f4,
-	"internal/webhook/certs":           f4,
-	"scheduling":                       f4, // in another program, with that one's client
+	"internal/reconcile":                f4,
+	"internal/reconcile/lws":            f4,
+	"internal/controller/lws":           f4,
+	"internal/controller/disaggregated": f4,
+	"internal/controller/pvcfinalizer":  f4,
+	"internal/controller/pvchold":       f4,
+	"internal/controller/podgate":       f4,
+	"internal/webhook":                  f4,
+	"internal/webhook/certs":            f4,
+	"scheduling":                        f4, // in another program, with that one's client
 
 	"internal/cli/...":     f5,
 	"internal/install/...": f5,
@@ -111,33 +119,41 @@ var floors = map[string]floor{
 // beside lists the packages that may be imported from their own floor, and by
 // whom: each is a part of the whole that its importers are.
 var beside = map[string][]string{
-	"internal/action":         {"internal/identity"},
-	"internal/lws/...":        {"internal/lws/..."},
-	"internal/report":         {"internal/apply"},
-	"internal/lwscache":       {"internal/budgetcache", "internal/gangcache"},
-	"internal/controller/lws": {"internal/reconcile"},
-	"internal/webhook":        {"internal/webhook/certs"},
-	"internal/pvc":            {"internal/pvc/workloads"},
-	"internal/cli/...":        {"internal/cli/...", "internal/install/...", "internal/operator"}, // check knows what install writes
-	"internal/install":        {"internal/install/place", "internal/operator"},                   // the configuration it reads
-	"internal/connect":        {"internal/version"},
-	"config":                  {"config/crd"},
-	"test/...":                {"test/..."},
+	"internal/action":                   {"internal/identity"},
+	"internal/lws/...":                  {"internal/lws/..."},
+	"internal/disaggregated/...":        {"internal/disaggregated/..."},
+	"internal/disaggregatedcache":       {"internal/memory"},
+	"internal/controller/disaggregated": {"internal/reconcile"},
+	"internal/report":                   {"internal/apply"},
+	"internal/lwscache":                 {"internal/budgetcache", "internal/definitioncache", "internal/gangcache", "internal/memory"},
+	"internal/controller/lws":           {"internal/reconcile", "internal/reconcile/lws"},
+	"internal/reconcile/lws":            {"internal/reconcile"},
+	"internal/webhook":                  {"internal/webhook/certs"},
+	"internal/pvc":                      {"internal/pvc/workloads"},
+	"internal/cli/...":                  {"internal/cli/...", "internal/install/...", "internal/operator"}, // check knows what install writes
+	"internal/install":                  {"internal/install/place", "internal/operator"},                   // the configuration it reads
+	"internal/connect":                  {"internal/version"},
+	"config":                            {"config/crd"},
+	"api/disaggregatedset/v1":           {"api/leaderworkerset/v1"}, // a role has the spec of a set
+	"test/...":                          {"test/..."},
 }
 
-// wings are the two systems: sets and PVC protection. Neither imports the other.
+// wings are the three systems: sets, sets of roles and PVC protection. None imports another.
 var wings = map[string]string{
-	"internal/lws/...":                 "sets",
-	"internal/lwscache":                "sets",
-	"internal/gangcache":               "sets",
-	"internal/budgetcache":             "sets",
-	"internal/reconcile":               "sets",
-	"internal/controller/lws":          "sets",
-	"internal/pvc/...":                 "PVCs",
-	"internal/pvccache":                "PVCs",
-	"internal/controller/pvcfinalizer": "PVCs",
-	"internal/controller/pvchold":      "PVCs",
-	"internal/controller/podgate":      "PVCs",
+	"internal/lws/...":                  "sets",
+	"internal/lwscache":                 "sets",
+	"internal/gangcache":                "sets",
+	"internal/budgetcache":              "sets",
+	"internal/reconcile/lws":            "sets",
+	"internal/controller/lws":           "sets",
+	"internal/disaggregated/...":        "roles",
+	"internal/disaggregatedcache":       "roles",
+	"internal/controller/disaggregated": "roles",
+	"internal/pvc/...":                  "PVCs",
+	"internal/pvccache":                 "PVCs",
+	"internal/controller/pvcfinalizer":  "PVCs",
+	"internal/controller/pvchold":       "PVCs",
+	"internal/controller/podgate":       "PVCs",
 }
 
 // pkg is one package as the go command lists it.
@@ -253,6 +269,7 @@ func TestFaultsAreFound(t *testing.T) {
 		{"internal/lwscache", "internal/apply", "internal/lwscache must not import internal/apply beside it"},
 		{"internal/report", "internal/apply", ""},
 		{"internal/pvccache", "internal/lws", "internal/pvccache must not import internal/lws of the other wing"},
+		{"internal/disaggregated/admission", "internal/lws/admission", "internal/disaggregated/admission must not import internal/lws/admission of the other wing"},
 		{"internal/lwscache", "internal/pvc", "internal/lwscache must not import internal/pvc of the other wing"},
 		{"internal/lws", "internal/version", "internal/lws must not import internal/version: it is about the world outside"},
 		{"internal/operator", "internal/version", ""},
@@ -379,7 +396,7 @@ func calls(t *testing.T, methods ...string) map[string][]string {
 func TestOnlyTheirPackagesWriteAndList(t *testing.T) {
 	for _, tt := range []struct{ methods, packages []string }{
 		{[]string{"Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}, []string{"internal/apply"}},
-		{[]string{"List"}, []string{"internal/lwscache", "internal/budgetcache", "internal/gangcache", "internal/pvccache"}},
+		{[]string{"List"}, []string{"internal/lwscache", "internal/disaggregatedcache", "internal/budgetcache", "internal/definitioncache", "internal/gangcache", "internal/pvccache", "internal/apply"}}, // what a write relies on
 	} {
 		found := calls(t, tt.methods...)
 		for _, name := range tt.packages {
@@ -399,7 +416,10 @@ func TestOnlyTheLocalModuleKnowsKubernetesItself(t *testing.T) {
 }
 
 func TestTheAPIKnowsNothingOfOurs(t *testing.T) {
-	allowed := []string{"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/utils/...", "k8s.io/component-base/config/v1alpha1"}
+	allowed := []string{
+		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/utils/...", "k8s.io/component-base/config/v1alpha1",
+		module + "/api/leaderworkerset/v1", // a role of a DisaggregatedSet has the spec of one
+	}
 	for _, p := range list(t, "./api/...") {
 		for _, imported := range p.Imports {
 			expect.That(t, !strings.Contains(imported, ".") || matches(allowed, imported),

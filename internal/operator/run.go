@@ -33,7 +33,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/controller/disaggregated"
 	"lockstep.dev/lockstep/internal/controller/lws"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lease"
@@ -121,7 +123,7 @@ func register(all ...[]prometheus.Collector) {
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme)))
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme), dsv1.AddToScheme(scheme)))
 	return scheme
 }
 
@@ -153,7 +155,8 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending 
 	}
 	if o.keepsSets() {
 		deadline, _ := workload.ParseProgressDeadline(o.Config.Rollout.ProgressDeadline) // zero if it is empty
-		if err := lws.Setup(mgr, starter, o.scheduler(), disruptionBudgets[o.Config.Disruption.Budget], deadline, o.CrashLogLines); err != nil {
+		err := lws.Setup(mgr, starter, o.scheduler(), disruptionBudgets[o.Config.Disruption.Budget], deadline, o.CrashLogLines)
+		if err = errors.Join(err, disaggregated.Setup(mgr, starter)); err != nil {
 			return nil, fmt.Errorf("set up the controllers: %w", err)
 		}
 	}
@@ -169,10 +172,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper, ending 
 		}
 	}
 	probes, err := o.probes(mgr.GetCache(), settings.Cache, keeper, checks)
-	if err != nil {
-		return nil, err
-	}
-	return mgr, o.addServers(mgr, keeper, webhooks, probes)
+	return mgr, errors.Join(err, o.addServers(mgr, keeper, webhooks, probes))
 }
 
 func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.Options, error) {

@@ -1,0 +1,96 @@
+package disaggregated
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// Group is a group of a child, by its pods.
+type Group struct {
+	// Key is the index of the group, or its key where groups have keys.
+	Key string
+	// IsReady is set if all pods of the group exist, are ready and stay.
+	IsReady bool
+	// Ends is set if its leader is gone or terminating.
+	Ends bool
+	// Leader is nil once it is gone.
+	Leader *corev1.Pod
+}
+
+// groupsOf returns the groups of pods of one child that hold nodes. A pod that ended holds none.
+func groupsOf(pods []*corev1.Pod) (groups []Group) {
+	byKey := map[string][]*corev1.Pod{}
+	for _, pod := range pods {
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			key := pod.Labels[lwsv1.GroupIndexLabelKey]
+			byKey[key] = append(byKey[key], pod)
+		}
+	}
+	for key, members := range byKey {
+		groups = append(groups, groupOf(key, members))
+	}
+	slices.SortFunc(groups, func(a, b Group) int { return cmp.Or(cmp.Compare(a.index(), b.index()), cmp.Compare(a.Key, b.Key)) })
+	return groups
+}
+
+func groupOf(key string, members []*corev1.Pod) Group {
+	g := Group{Key: key, Ends: true}
+	ready := 0
+	for _, pod := range members {
+		if pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
+			g.Leader = pod
+			g.Ends = pod.DeletionTimestamp != nil
+		}
+		if pod.DeletionTimestamp == nil && isReady(pod) {
+			ready++
+		}
+	}
+	if g.Leader != nil {
+		size, err := strconv.Atoi(g.Leader.Annotations[lwsv1.SizeAnnotationKey])
+		g.IsReady = !g.Ends && err == nil && ready >= size
+	}
+	return g
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// noIndex is the index of a group that has a key.
+const noIndex = -1
+
+func (g Group) index() int {
+	index, err := strconv.Atoi(g.Key)
+	if err != nil {
+		return noIndex
+	}
+	return index
+}
+
+// wanted parts the groups of a child that wants n. It returns whether each wanted one is ready, the one that is removed
+// first as the last, and how many others hold nodes. A controller of groups with keys may remove a ready one first.
+func wanted(groups []Group, n int32) (ready []bool, leaving int32) {
+	ready = make([]bool, n)
+	keyed := int32(0)
+	for _, g := range groups {
+		switch index := g.index(); {
+		case index == noIndex && g.IsReady:
+			keyed++
+		case index == noIndex && g.Ends, index != noIndex && index >= int(n):
+			leaving++
+		case index != noIndex:
+			ready[index] = g.IsReady
+		}
+	}
+	for i := range min(keyed, n) {
+		ready[n-1-i] = true
+	}
+	return ready, leaving + max(0, keyed-n)
+}

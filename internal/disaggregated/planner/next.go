@@ -1,0 +1,102 @@
+package planner
+
+import "slices"
+
+// Next returns the next counts, and the roles that keep the target from its first groups whatever becomes ready. Counts
+// equal to those of the slice mean that nothing is to be done, or that an event is awaited.
+func Next(s Slice) (next Counts, stuck []string) {
+	b := newBoard(s, s.aim())
+	b.wedged = s.wedged()
+	b.drain()
+	b.grow()
+	if b.isStill = s.isSettled() && b.next.equal(s.Wanted()); b.isStill {
+		b.drain()
+		b.grow()
+	}
+	if b.isEmpty(0) && slices.ContainsFunc(b.next[1:], func(counts []int32) bool { return slices.Max(counts) > 0 }) {
+		stuck = b.wedged
+	}
+	return b.next, stuck
+}
+
+// wedged are the roles without room for a first group of the target beside the last one of an older revision. No group is
+// given up for them: the target could not begin.
+func (s Slice) wedged() (roles []string) {
+	counts := s.Wanted()
+	if slices.Max(append(counts[0], 0)) > 0 {
+		return nil
+	}
+	for r, role := range s.Roles {
+		isOld := slices.ContainsFunc(counts[1:], func(old []int32) bool { return old[r] > 0 })
+		if role.Target > 0 && isOld && s.ceiling(r) < 2 {
+			roles = append(roles, role.Name)
+		}
+	}
+	return roles
+}
+
+// aim is the revision that grows: the target, unless several older revisions leave no room for its first group. Each of
+// them keeps a group of each role until it is retired. Then the one with the most groups grows, until the others are gone.
+func (s Slice) aim() int {
+	counts := s.Wanted()
+	if slices.Max(append(counts[0], 0)) > 0 {
+		return 0
+	}
+	isBlocked := func(role int) bool {
+		needed := int32(1)
+		for v := range counts[1:] {
+			needed += min(1, counts[v+1][role])
+		}
+		return needed > 2 && needed > s.ceiling(role) && s.Roles[role].Target > 0
+	}
+	aim, most := 0, int32(0)
+	for r := range s.Roles {
+		if !isBlocked(r) {
+			continue
+		}
+		for v := 1; v < len(counts); v++ {
+			if groups := sum(counts[v]); groups > most {
+				aim, most = v, groups
+			}
+		}
+	}
+	return aim
+}
+
+func sum(counts []int32) (all int32) {
+	for _, n := range counts {
+		all += n
+	}
+	return all
+}
+
+// isSettled reports whether all wanted groups are ready, and no other holds nodes.
+func (s Slice) isSettled() bool {
+	for r, role := range s.Roles {
+		if role.Leaving > 0 || role.IsUnobserved {
+			return false
+		}
+		for _, revision := range s.Revisions {
+			if slices.Contains(revision.Rows[r].Ready, false) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c Counts) equal(other Counts) bool {
+	return slices.EqualFunc(c, other, slices.Equal[[]int32])
+}
+
+// IsDone reports whether the target has all its groups, and no older revision has any.
+func (s Slice) IsDone() bool {
+	for r, role := range s.Roles {
+		for v, revision := range s.Revisions {
+			if want := map[bool]int32{true: role.Target}[v == 0]; int32(len(revision.Rows[r].Ready)) != want {
+				return false
+			}
+		}
+	}
+	return true
+}

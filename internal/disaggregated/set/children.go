@@ -1,0 +1,156 @@
+package set
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"k8s.io/utils/ptr"
+
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/disaggregated"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// deleteSlices deletes the children of slices that the set has no more.
+func deleteSlices(in *input) (p action.Plan) {
+	for _, child := range in.Children.Owned {
+		if slice := disaggregated.PlaceOf(child).Slice; slice >= disaggregated.Slices(in.Set) {
+			p.Do(deletion(child, fmt.Sprintf("the set has %d slices", disaggregated.Slices(in.Set)),
+				fmt.Sprintf("Deleted LWS %s for removed slice %d", child.Name, slice)))
+		}
+	}
+	return p
+}
+
+func deletion(child *lwsv1.LeaderWorkerSet, because, note string) action.Delete {
+	return action.Delete{
+		Object: identity.RefOf(identity.KindLeaderWorkerSet, child), AnyVersion: true, Foreground: true,
+		Because: action.Because(action.CodeGarbage, because),
+		Tell:    action.Telling{Done: []action.Event{{Reason: "LWSDeleted", Action: "Delete", Note: note}}},
+	}
+}
+
+// moveSlices writes the next counts of each slice: fewer groups first.
+func moveSlices(in *input) (p action.Plan) {
+	for i := range in.steps {
+		s := &in.steps[i]
+		var growth action.Plan
+		for v := range s.slice.Revisions {
+			for r, role := range s.roles {
+				row := s.slice.Revisions[v].Rows[role]
+				switch {
+				case row.Child == nil && v == 0 && r < len(in.Roles) && s.begins():
+					growth.Add(in.create(s, r))
+				case row.Child == nil:
+				case s.next[v][r] > ptr.Deref(row.Child.Spec.Replicas, 1):
+					growth.Do(in.scale(s, v, r))
+				case s.next[v][r] < ptr.Deref(row.Child.Spec.Replicas, 1):
+					p.Do(in.scale(s, v, r))
+				}
+			}
+		}
+		p.Add(growth)
+		p.Add(deleteDrained(in, s))
+	}
+	return p
+}
+
+// create creates a child of the target.
+func (in *input) create(s *step, role int) (p action.Plan) {
+	place := disaggregated.Place{Slice: s.slice.Index, Revision: in.Revision, Role: s.roles[role]}
+	name := disaggregated.ChildName(in.Set.Name, place)
+	if conflict, isPrevious := taken("LeaderWorkerSet", in.Children, name); !in.awaitName(&p, conflict, isPrevious) {
+		return p
+	}
+	create := action.Create{
+		Kind: identity.KindLeaderWorkerSet, Owner: disaggregated.SetRef(in.Set),
+		Object:  disaggregated.Child(in.Set, in.Roles[role].DisaggregatedRole, place, s.next[0][role], in.Roles[role].Target),
+		Because: action.Because(action.CodeMissing, fmt.Sprintf("slice %d has no role %s at revision %s", place.Slice, place.Role, place.Revision)),
+		Tell:    action.Telling{Refused: &action.Event{Warning: true, Reason: "FailedCreate", Action: "Create", Note: "LeaderWorkerSet " + name}},
+	}
+	if !s.isOver() && !s.hasBegun() && role == 0 {
+		create.Tell.Done = []action.Event{{Reason: "RollingUpdateStarted", Action: "Update", Note: "Started rolling update to revision " + in.Revision}}
+	}
+	p.Do(create)
+	return p
+}
+
+// hasBegun reports whether the target has a child.
+func (s *step) hasBegun() bool {
+	for _, row := range s.slice.Revisions[0].Rows {
+		if row.Child != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// scale writes the next count of a child. How many groups its revision was to have is written with it, and stays once the
+// revision is old.
+func (in *input) scale(s *step, revision, role int) action.Scale {
+	row := s.slice.Revisions[revision].Rows[s.roles[role]]
+	from, to := ptr.Deref(row.Child.Spec.Replicas, 1), s.next[revision][role]
+	write := action.Scale{
+		Object: identity.RefOf(identity.KindLeaderWorkerSet, row.Child), Replicas: to,
+		Because: action.Because(action.CodeRollout, fmt.Sprintf("%s of %s has %d groups and is to have %d", s.roles[role], s.slice.Revisions[revision].Name, from, to)),
+	}
+	intended := strconv.Itoa(int(row.Intended))
+	if noted := row.Child.Annotations[dsv1.InitialReplicasAnnotationKey]; noted != intended && (revision == 0 || noted == "") {
+		write.Annotations = map[string]string{dsv1.InitialReplicasAnnotationKey: intended}
+	}
+	event := action.Event{Reason: "ScalingUp", Action: "Update", Note: fmt.Sprintf("Scaling up %s LWS %s from %d to %d replicas", s.roles[role], row.Child.Name, from, to)}
+	if to < from {
+		event.Reason, event.Note = "ScalingDown", fmt.Sprintf("Scaling down %s LWS %s from %d to %d replicas", s.roles[role], row.Child.Name, from, to)
+	}
+	write.Tell.Done = []action.Event{event}
+	return write
+}
+
+// deleteDrained deletes the children of older revisions of which no group is wanted or holds nodes. The set has all that it
+// wants of the target then, or a revision that came to nothing.
+func deleteDrained(in *input, s *step) (p action.Plan) {
+	left := 0
+	for v, revision := range s.slice.Revisions[1:] {
+		isDrained := !slices.ContainsFunc(s.roles, func(role string) bool {
+			row := revision.Rows[role]
+			return row.Child != nil && (ptr.Deref(row.Child.Spec.Replicas, 1) > 0 || len(row.Groups) > 0)
+		})
+		if !isDrained || slices.Max(s.next[v+1]) > 0 || !s.begins() {
+			left++
+			continue
+		}
+		for _, role := range s.roles {
+			if row := revision.Rows[role]; row.Child != nil {
+				p.Do(deletion(row.Child, "no group of revision "+revision.Name+" is left", "Deleted drained LWS "+row.Child.Name))
+			}
+		}
+	}
+	if last := len(p.Actions) - 1; last >= 0 && left == 0 && s.plan.IsDone() {
+		ends := p.Actions[last].(action.Delete)
+		ends.Tell.Done = append(ends.Tell.Done, action.Event{Reason: "RollingUpdateCompleted", Action: "Update", Note: "Completed rolling update to revision " + in.Revision})
+		p.Actions[last] = ends
+	}
+	return p
+}
+
+// keepPolicies writes the replacement policy of a role onto its children of the target: it restarts no pod.
+func keepPolicies(in *input) (p action.Plan) {
+	for i := range in.Slices {
+		for _, role := range in.Roles {
+			child := in.Slices[i].Revisions[0].Rows[role.Name].Child
+			want := cmp.Or(role.Spec.GroupReplacementPolicy, lwsv1.PostTerminationGroupReplacement)
+			if child == nil || cmp.Or(child.Spec.GroupReplacementPolicy, lwsv1.PostTerminationGroupReplacement) == want {
+				continue
+			}
+			p.Do(action.Scale{
+				Object: identity.RefOf(identity.KindLeaderWorkerSet, child), Replicas: ptr.Deref(child.Spec.Replicas, 1), GroupReplacementPolicy: want,
+				Because: action.Because(action.CodeChanged, "role "+role.Name+" has another groupReplacementPolicy"),
+			})
+		}
+	}
+	return p
+}

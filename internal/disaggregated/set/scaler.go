@@ -1,0 +1,66 @@
+package set
+
+import (
+	"fmt"
+
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/disaggregated"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// keepScalers creates the scaler of each External role, and deletes those of roles that are not External.
+func keepScalers(in *input) (p action.Plan) {
+	external := map[string]bool{}
+	for _, role := range in.Roles {
+		if !disaggregated.IsExternal(role.DisaggregatedRole) {
+			continue
+		}
+		name := disaggregated.ScalerName(in.Set.Name, role.Name)
+		if external[name] = true; role.Scaler != nil {
+			continue
+		}
+		if claim := in.Scalers.Named(name); len(claim.Foreign)+len(claim.Orphans) > 0 {
+			p.Wait(action.Wait{
+				Reason: action.Because(action.CodeNameConflict, "scaler "+name+" is taken"),
+				Tell: &action.Event{Warning: true, Reason: "ScalerConflict", Action: "Conflict",
+					Note: fmt.Sprintf("Scaler %s exists but is not controlled by this DisaggregatedSet; not adopting", name)},
+			})
+		} else if len(claim.Previous) > 0 {
+			p.Wait(action.Wait{Reason: action.Because(action.CodePreviousIncarnation, "scaler "+name+" of an earlier incarnation is being deleted")})
+		} else {
+			p.Do(action.Create{
+				Kind: identity.KindDisaggregatedSetRoleScaler, Object: disaggregated.Scaler(in.Set, role.Name, seed(in, role.Name)), Owner: disaggregated.SetRef(in.Set),
+				Because: action.Because(action.CodeMissing, "role "+role.Name+" is External"),
+				Tell: action.Telling{Done: []action.Event{{Reason: "ScalerCreated", Action: "Create",
+					Note: fmt.Sprintf("Created scaler %s for role %s", name, role.Name)}}},
+			})
+		}
+	}
+	for _, scaler := range in.Scalers.Owned {
+		if role := scaler.Labels[dsv1.RoleLabelKey]; !external[scaler.Name] {
+			p.Do(action.Delete{
+				Object: identity.RefOf(identity.KindDisaggregatedSetRoleScaler, scaler), AnyVersion: true,
+				Because: action.Because(action.CodeGarbage, "role "+role+" is not External"),
+				Tell: action.Telling{Done: []action.Event{{Reason: "ScalerDeleted", Action: "Delete",
+					Note: fmt.Sprintf("Deleted scaler %s (role %s is no longer External)", scaler.Name, role)}}},
+			})
+		}
+	}
+	return p
+}
+
+// seed is how many groups a role is to have until an autoscaler says otherwise: as many as the set wanted so far. During a
+// rollout, that is not the sum of its revisions.
+func seed(in *input, role string) int32 {
+	isFound, most := false, int32(0)
+	for _, child := range in.Children.Owned {
+		if child.Labels[dsv1.RoleLabelKey] == role {
+			isFound, most = true, max(most, disaggregated.Intended(child))
+		}
+	}
+	if !isFound {
+		return 1
+	}
+	return most
+}
