@@ -149,6 +149,7 @@ var smoke = []struct {
 	{"a drain takes one group at a time", TestADrainTakesOneGroupAtATime},
 	{"the operator's token is bounded", TestTheOperatorsTokenIsBounded},
 	{"a settled set is not written", TestSettledSetIsNotWritten},
+	{"roles are rolled together", TestRolesRollTogether},
 	{"uninstalled", TestUninstallWithProtectedClaims},
 }
 

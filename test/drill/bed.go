@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
@@ -98,7 +99,7 @@ func (b *Bed) connect(agent string, keep func(Request) bool) (err error) {
 	}
 	b.Rest.QPS, b.Rest.UserAgent = -1, agent
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme), dsv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	if b.Audit, err = FollowAudit(b.Plane.AuditLog(), b.Rest, keep); err != nil {

@@ -13,12 +13,14 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
@@ -52,7 +54,11 @@ var recorded = []client.ObjectList{
 // record records until ctx ends. It returns when all kinds are watched.
 func record(ctx context.Context, c client.WithWatch, namespace string) (*Recorder, error) {
 	r := &Recorder{records: map[types.UID]*Record{}, wake: make(chan struct{})}
-	return r, Watch(ctx, c, namespace, recorded, r.see)
+	kinds := recorded
+	if _, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: dsv1.GroupVersion.Group, Kind: "DisaggregatedSet"}); err == nil { // an earlier version has none
+		kinds = slices.Concat(kinds, []client.ObjectList{&dsv1.DisaggregatedSetList{}, &dsv1.DisaggregatedSetRoleScalerList{}})
+	}
+	return r, Watch(ctx, c, namespace, kinds, r.see)
 }
 
 // Watch calls see with each object of some kinds in a namespace, and with there false when it is

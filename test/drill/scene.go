@@ -16,11 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/expect"
 )
@@ -57,7 +59,11 @@ func NewScene(t *testing.T, b *Bed) *Scene {
 func (s *Scene) strike() {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	errs := []error{s.Client.DeleteAllOf(ctx, &lwsv1.LeaderWorkerSet{}, client.InNamespace(s.Namespace))}
+	above := s.Client.DeleteAllOf(ctx, &dsv1.DisaggregatedSet{}, client.InNamespace(s.Namespace))
+	if meta.IsNoMatchError(above) { // an earlier version has none
+		above = nil
+	}
+	errs := []error{above, s.Client.DeleteAllOf(ctx, &lwsv1.LeaderWorkerSet{}, client.InNamespace(s.Namespace))}
 	for _, pod := range s.Pods() {
 		if len(pod.Finalizers) > 0 {
 			errs = append(errs, s.Client.Patch(ctx, pod.DeepCopy(), Merge(NoFinalizers)))
@@ -88,7 +94,8 @@ func (s *Scene) Unique() string { s.uniques++; return fmt.Sprint(s.uniques) }
 
 // Create creates an object. The operator may write in the namespace of a set.
 func (s *Scene) Create(o client.Object) {
-	if _, ok := o.(*lwsv1.LeaderWorkerSet); ok {
+	switch o.(type) {
+	case *lwsv1.LeaderWorkerSet, *dsv1.DisaggregatedSet:
 		s.MayWrite(s.Namespace)
 	}
 	s.Check(fmt.Sprintf("create %T %s", o, o.GetName()), s.Client.Create(s.Context(), o))

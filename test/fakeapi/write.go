@@ -164,7 +164,7 @@ func (s *Server) createApplied(onto metav1.PartialObjectMetadata, wanted []byte,
 	if onto.ResourceVersion == "" {
 		return fmt.Errorf("apply to %s %s without a resourceVersion: it may create or change", onto.Kind, onto.Name)
 	}
-	empty, err := clientgoscheme.Scheme.New(onto.GroupVersionKind())
+	empty, err := scheme.New(onto.GroupVersionKind())
 	if err != nil {
 		return err
 	}
@@ -182,6 +182,17 @@ func (s *Server) createApplied(onto metav1.PartialObjectMetadata, wanted []byte,
 	answer(object, fields)
 	return nil
 }
+
+// scheme has the kinds that an apply may create.
+var scheme = func() *runtime.Scheme {
+	all := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme} {
+		if err := add(all); err != nil {
+			panic(err)
+		}
+	}
+	return all
+}()
 
 func answer(object client.Object, fields runtime.ApplyConfiguration) {
 	if _, foreign := object.(*unstructured.Unstructured); !foreign {
@@ -357,12 +368,10 @@ func (w *statusWriter) Patch(_ context.Context, object client.Object, patch clie
 	w.server.writes.Lock()
 	defer w.server.writes.Unlock()
 	found, after, err := w.server.patched(Request{Verb: "status", Waits: true}, object, patch)
-	if set, is := after.(*lwsv1.LeaderWorkerSet); is && err == nil { // a status patch writes nothing else
-		kept := found.DeepCopyObject().(*lwsv1.LeaderWorkerSet)
-		kept.Status, after = set.Status, kept
-	}
-	if err == nil {
-		w.server.Put(after)
+	if err == nil { // a status patch writes nothing else
+		kept := found.DeepCopyObject().(client.Object)
+		reflect.ValueOf(kept).Elem().FieldByName("Status").Set(reflect.ValueOf(after).Elem().FieldByName("Status"))
+		w.server.Put(kept)
 	}
 	return err
 }

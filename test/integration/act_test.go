@@ -19,7 +19,6 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	lwsset "lockstep.dev/lockstep/internal/lws/set"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/expect"
 )
 
@@ -32,7 +31,7 @@ type scene struct {
 
 func newScene(c *cluster) *scene {
 	c.t.Helper()
-	s := &scene{cluster: c, actor: apply.New(c, c).Surveying(lwscache.New(c, c, lwscache.NewMemory()).Standing)}
+	s := &scene{cluster: c, actor: apply.New(c, c)}
 	s.set = newSet(s.namespace(), "llama")
 	s.set.Labels = map[string]string{"team": "red"}
 	s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers = []corev1.Container{{
@@ -141,4 +140,40 @@ func (s *scene) mustRemoveFields(sts *appsv1.StatefulSet) {
 			s.t.Error("the create still owns fields")
 		}
 	}
+}
+
+// No generator made an apply configuration of a set. The API server takes one that another object owns, removes fields that
+// a later apply drops, and lets another manager own the replicas alone.
+func TestASetThatHasAnOwnerIsApplied(t *testing.T) {
+	s := newScene(withDefinition(t))
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.set.Namespace, Name: "owner"}}
+	s.create(owner)
+	wanted := newSet(s.set.Namespace, "decode")
+	wanted.Labels, wanted.Spec.Replicas = map[string]string{"team": "red"}, new(int32(2))
+	wanted.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
+		ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}},
+	}}
+	s.must(s.do(action.Create{Kind: identity.KindLeaderWorkerSet, Object: wanted, Owner: identity.RefOf("ConfigMap", owner)}))
+	made := func() (*lwsv1.LeaderWorkerSet, identity.Ref) {
+		t.Helper()
+		set := &lwsv1.LeaderWorkerSet{}
+		s.read(set, wanted.Namespace, wanted.Name)
+		return set, identity.RefOf(identity.KindLeaderWorkerSet, set)
+	}
+	_, ref := made()
+	part := &lwsv1.LeaderWorkerSet{Spec: lwsv1.LeaderWorkerSetSpec{Replicas: new(int32(5))}}
+	s.must(s.do(action.Apply{Object: part, Onto: ref, FieldOwner: lws.ScaleFieldOwner}))
+	_, ref = made()
+	wanted.Labels, wanted.Spec.Replicas = nil, nil
+	wanted.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "i:2"
+	s.must(s.do(action.Apply{Object: wanted, Onto: ref, FieldOwner: lws.FieldOwner, Applied: true}))
+	set, ref := made()
+	team, there := set.Labels["team"]
+	expect.That(t, !there, "label team=%s is still there", team)
+	expect.That(t, *set.Spec.Replicas == 5 && set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image == "i:2", "got %+v", set.Spec)
+	status := &lwsv1.LeaderWorkerSet{Status: lwsv1.LeaderWorkerSetStatus{Replicas: 3}}
+	s.must(s.do(action.WriteStatus{Object: ref, Status: status}))
+	set, ref = made()
+	expect.That(t, set.Status.Replicas == 3 && *set.Spec.Replicas == 5, "got %+v, %+v", set.Spec, set.Status)
+	s.must(s.do(action.Delete{Object: ref}))
 }

@@ -208,7 +208,9 @@ func TestForeignWebhooksBesideAGivenCertificate(t *testing.T) {
 	for i := range m.Webhooks {
 		m.Webhooks[i].ClientConfig.CABundle = crt
 	}
-	v.Webhooks[0].ClientConfig.CABundle = crt
+	for i := range v.Webhooks {
+		v.Webhooks[i].ClientConfig.CABundle = crt
+	}
 	theirs := *m.Webhooks[0].DeepCopy()
 	theirs.Name, theirs.FailurePolicy, theirs.Rules = "beside.example.com", new(admissionv1.Ignore), nil
 	m.Webhooks = append(m.Webhooks, theirs)

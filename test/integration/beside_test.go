@@ -102,7 +102,7 @@ func (c *cluster) mustRunLockstepAlone() {
 		c.t.Errorf("the deployment still has fields of the other implementation: %+v", pod)
 	}
 	hooks := c.validating().Webhooks
-	if len(hooks) != 1 || hooks[0].Name != "vleaderworkerset.kb.io" || len(hooks[0].NamespaceSelector.MatchLabels) > 0 {
+	if len(hooks) != 2 || hooks[0].Name != "vleaderworkerset.kb.io" || hooks[1].Name != "vdisaggregatedset.kb.io" || len(hooks[0].NamespaceSelector.MatchLabels) > 0 {
 		c.t.Errorf("webhooks of the other implementation are left: %+v", hooks)
 	}
 	expect.That(c.t, c.mutating().Annotations["theirs"] == "kept", "an annotation of a user is gone")

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -84,7 +85,7 @@ func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 	t.Cleanup(func() { _ = env.Stop() })
 	own.QPS = -1
 	known := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme, dsv1.AddToScheme, apiextensionsv1.AddToScheme} {
 		expect.OK(t, add(known))
 	}
 	direct := expect.Value(client.New(own, client.Options{Scheme: known}))(t)

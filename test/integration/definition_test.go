@@ -10,6 +10,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	cli "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws"
@@ -55,6 +57,38 @@ func TestDefinitionRefusesInvalidSets(t *testing.T) {
 			wantError(t, c.Patch(t.Context(), set.DeepCopy(), merge(string(patch))), apierrors.IsInvalid, tt.text)
 		})
 	}
+}
+
+// A scaler that was written empty has a scale. The definition completes the roles of a set as it completes a set.
+func TestDefinitionsOfDisaggregatedSets(t *testing.T) {
+	c := withDefinition(t)
+	of := func(kind, spec string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		c.must(yaml.Unmarshal([]byte(spec), &u.Object))
+		u.SetGroupVersionKind(dsv1.GroupVersion.WithKind(kind))
+		u.SetNamespace("default")
+		u.SetName("s")
+		return u
+	}
+	const template = `leaderWorkerTemplate: {workerTemplate: {spec: {containers: [{name: c, image: i}]}}}`
+	err := c.Create(t.Context(), of("DisaggregatedSet", `spec: {roles: [{name: p, spec: {replicas: 0, `+template+`}}, {name: d, spec: {`+template+`}}]}`))
+	wantError(t, err, apierrors.IsInvalid, "spec: Invalid value", "replicas must be zero for all non-External roles or non-zero for all non-External roles")
+	set, typed := of("DisaggregatedSet", `spec: {roles: [{name: d, spec: {`+template+`}}]}`), dsv1.DisaggregatedSet{}
+	c.create(set)
+	c.must(runtime.DefaultUnstructuredConverter.FromUnstructured(set.Object, &typed))
+	role := typed.Spec.Roles[0].Spec
+	expect.Equalf(t, "1 1 LeaderCreated RecreateGroupOnPodRestart Ordinal 1\n", fmt.Sprintln(*role.Replicas, *role.LeaderWorkerTemplate.Size, role.StartupPolicy,
+		role.LeaderWorkerTemplate.RestartPolicy, role.GroupIdentity, *typed.Spec.Slices), "defaults")
+
+	c.create(of("DisaggregatedSetRoleScaler", `{}`))
+	scaler := &dsv1.DisaggregatedSetRoleScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}}
+	scale := &autoscalingv1.Scale{}
+	c.must(c.SubResource("scale").Get(t.Context(), scaler, scale))
+	expect.Equalf(t, 0, scale.Spec.Replicas, "replicas")
+	scale.Spec.Replicas = 3
+	c.must(c.SubResource("scale").Update(t.Context(), scaler, client.WithSubResourceBody(scale)))
+	c.must(c.Get(t.Context(), client.ObjectKeyFromObject(scaler), scaler))
+	expect.Equalf(t, 3, scaler.Spec.Replicas, "replicas after a scale")
 }
 
 // extend adds fields of a later version to the definition of sets.

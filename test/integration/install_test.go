@@ -32,6 +32,8 @@ func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
 	for _, want := range []string{
 		"namespace/lws-system created\n",
 		"customresourcedefinition.apiextensions.k8s.io/leaderworkersets.leaderworkerset.x-k8s.io created\n",
+		"customresourcedefinition.apiextensions.k8s.io/disaggregatedsets.disaggregatedset.x-k8s.io created\n",
+		"customresourcedefinition.apiextensions.k8s.io/disaggregatedsetrolescalers.disaggregatedset.x-k8s.io created\n",
 		"clusterrole.rbac.authorization.k8s.io/lws-manager-role created\n",
 		"mutatingwebhookconfiguration.admissionregistration.k8s.io/lws-mutating-webhook-configuration created\n",
 	} {
@@ -59,7 +61,9 @@ func TestInstallIsRepeatableAndUninstallRemovesAll(t *testing.T) {
 	c.must(c.Delete(t.Context(), set))
 	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "lws-webhook-server-cert"}})
 	c.uninstall(nil)
-	c.absent(&apiextensionsv1.CustomResourceDefinition{}, crdName)
+	for _, name := range []string{crdName, "disaggregatedsets.disaggregatedset.x-k8s.io", "disaggregatedsetrolescalers.disaggregatedset.x-k8s.io"} {
+		c.absent(&apiextensionsv1.CustomResourceDefinition{}, name)
+	}
 	c.absent(&corev1.Namespace{}, systemName)
 	c.absent(&admissionv1.MutatingWebhookConfiguration{}, certs.MutatingConfiguration)
 	c.absent(&admissionv1.ValidatingWebhookConfiguration{}, certs.ValidatingConfiguration)

@@ -5,7 +5,6 @@
 #: REGISTRY/lockstep:TAG stands for $IMAGE:$TAG
 #: HOST/NAME stands for $IMAGE
 #: sha256:… stands for $DIGEST
-#: none_or_unknown runs kubectl get disaggregatedsets
 #: as_is runs lockstep install --dry-run
 #: in_pod runs lockstep install
 #: from_other_in_pod runs helm upgrade
@@ -41,11 +40,6 @@ have_other_again() {
 	done
 	lockstep uninstall --keep-sets
 	have_other
-}
-
-none_or_unknown() {
-	local found
-	found=$("$@" --no-headers 2>&1) || [[ $found == *"doesn't have a resource type"* ]]
 }
 
 from_other() {
