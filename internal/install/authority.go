@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -125,12 +126,12 @@ func (s *shape) secret(name string, data map[string][]byte) *unstructured.Unstru
 // keepBundles makes webhooks trust what they trusted before as well: replicas present certificates of an older
 // authority for a while. Without an authority of install, another program writes the bundles.
 func (c *cluster) keepBundles(to, from *unstructured.Unstructured) {
-	bundles := map[any][]byte{}
+	bundles := map[any]string{}
 	for _, hook := range Webhooks(from) {
-		bundles[hook["name"]] = bundleOf(hook)
+		bundles[hook["name"]] = string(bundleOf(hook))
 	}
-	for _, hook := range Webhooks(to) {
-		ours, before := bundleOf(hook), bundles[hook["name"]]
+	for _, hook := range Webhooks(to) { // a new one trusts what the first one does: a replica of an earlier version serves both
+		ours, before := bundleOf(hook), []byte(cmp.Or(bundles[hook["name"]], bundles[Webhooks(to)[0]["name"]]))
 		switch {
 		case len(ours) == 0:
 			setBundle(hook, before)

@@ -195,7 +195,9 @@ protection: {{- toYaml .Values.protection | nindent 2 }}
   {{- end }}
   {{- $trusted := list $bundle }}
   {{- if and (eq $values.certificates.source "Operator") (not $values.certificates.dropOlder) }}
-    {{- range $live.webhooks }}{{ if eq .name $hook.name }}
+    {{- $like := (index $object.webhooks 0).name }}{{- /* a new webhook trusts what the first one does */ -}}
+    {{- range $live.webhooks }}{{ if eq .name $hook.name }}{{ $like = .name }}{{ end }}{{ end }}
+    {{- range $live.webhooks }}{{ if eq .name $like }}
       {{- $trusted = append $trusted (include "lockstep.older" (list $bundle (.clientConfig.caBundle | default "" | b64dec))) }}
     {{- end }}{{ end }}
   {{- end }}
