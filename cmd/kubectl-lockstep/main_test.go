@@ -56,6 +56,9 @@ func commands(t *testing.T) (all [][]string) {
 			all = append(all, args)
 		}
 	}
+	for _, ofRoles := range []string{"status dset/a --watch", "plan dset/a", "rollout status dset/a", "rollout undo dset/a"} {
+		all = append(all, strings.Fields(ofRoles))
+	}
 	return all
 }
 
@@ -64,11 +67,12 @@ var discovery = map[string]string{
 	"/version": `{"major":"1","minor":"34","gitVersion":"v1.34.0"}`,
 	"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
 	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[` + group("apps", "v1") + "," + group("batch", "v1") + "," +
-		group("leaderworkerset.x-k8s.io", "v1") + "]}",
-	"/api/v1":                           resources("v1", "Pod", "Service", "PersistentVolumeClaim", "Event", "Node"),
-	"/apis/apps/v1":                     resources("apps/v1", "StatefulSet", "ControllerRevision", "Deployment", "ReplicaSet", "DaemonSet"),
-	"/apis/batch/v1":                    resources("batch/v1", "Job", "CronJob"),
-	"/apis/leaderworkerset.x-k8s.io/v1": resources("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+		group("leaderworkerset.x-k8s.io", "v1") + "," + group("disaggregatedset.x-k8s.io", "v1") + "]}",
+	"/api/v1":                            resources("v1", "Pod", "Service", "PersistentVolumeClaim", "Event", "Node"),
+	"/apis/apps/v1":                      resources("apps/v1", "StatefulSet", "ControllerRevision", "Deployment", "ReplicaSet", "DaemonSet"),
+	"/apis/batch/v1":                     resources("batch/v1", "Job", "CronJob"),
+	"/apis/leaderworkerset.x-k8s.io/v1":  resources("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+	"/apis/disaggregatedset.x-k8s.io/v1": resources("disaggregatedset.x-k8s.io/v1", "DisaggregatedSet"),
 }
 
 func group(name, version string) string {

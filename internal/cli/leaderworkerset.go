@@ -10,9 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/argument"
 	"lockstep.dev/lockstep/internal/cli/cluster"
 	"lockstep.dev/lockstep/internal/cli/consequence"
+	"lockstep.dev/lockstep/internal/cli/disaggregated"
 	"lockstep.dev/lockstep/internal/cli/fleet"
 	"lockstep.dev/lockstep/internal/cli/group"
 	"lockstep.dev/lockstep/internal/cli/lws"
@@ -28,7 +30,7 @@ func (o *options) statusCommand() *cobra.Command {
 	addWatch(cmd, &watch)
 	asked.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&tree, "tree", false, "show the set, its groups, their pods and nodes as a tree")
-	cmd.ValidArgsFunction = o.completion(argument.GroupNames)
+	cmd.ValidArgsFunction = o.completion(argument.SetNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		asked.Format = *out.format.OutputFormat
 		if _, err := asked.Selector(len(args) > 0); err != nil {
@@ -36,6 +38,9 @@ func (o *options) statusCommand() *cobra.Command {
 		}
 		if len(args) == 0 && !tree {
 			return o.fleet(cmd.Context(), out, watch, asked)
+		}
+		if argument.DisaggregatedSets.IsGiven(args) && !tree {
+			return disaggregated.Show(cmd.Context(), o.Flags, args, watch, disaggregated.StatusReport, out.show)
 		}
 		names, err := setNames(cmd, args, 1, 2)
 		switch {
@@ -107,12 +112,16 @@ func (o *options) planCommand() *cobra.Command {
 	var of planned
 	cmd := describe("plan")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		names, err := argument.Sets.Names(args)
+		kind := argument.Sets
+		if argument.DisaggregatedSets.IsGiven(args) {
+			kind = argument.DisaggregatedSets
+		}
+		names, err := kind.Names(args)
 		switch {
 		case err != nil:
 			return err
 		case (len(names) == 1) == (of.file != ""), len(names) > 1:
-			return errors.New("give either the name of one LeaderWorkerSet or a file: plan NAME, or plan -f FILE")
+			return errors.New("give either the name of one set or a file: plan NAME, or plan -f FILE")
 		case watch && of.file != "":
 			return errors.New("--watch shows a set of the cluster, not a file: plan NAME --watch")
 		case (of.writes || of.values) && of.file == "":
@@ -121,14 +130,17 @@ func (o *options) planCommand() *cobra.Command {
 		return nil
 	}
 	out := o.addOutput(cmd)
-	cmd.Flags().StringVarP(&of.file, "filename", "f", "", "`file` with LeaderWorkerSets, in YAML or JSON; - is standard input")
+	cmd.Flags().StringVarP(&of.file, "filename", "f", "", "`file` with sets, in YAML or JSON; - is standard input")
 	cmd.Flags().BoolVar(&of.writes, "writes", false, "with -f, show what the operator would write now as well")
 	cmd.Flags().BoolVar(&of.values, "show-values", false, "with -f, show changed values of env, and what names Secrets")
 	addWatch(cmd, &watch)
-	o.completeNames(cmd, 1, argument.Sets)
+	o.completeNames(cmd, 1, argument.Sets, argument.DisaggregatedSets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if of.file != "" {
 			return o.planFile(cmd.Context(), of, out)
+		}
+		if argument.DisaggregatedSets.IsGiven(args) {
+			return disaggregated.Show(cmd.Context(), o.Flags, args, watch, disaggregated.PlanReport, out.show)
 		}
 		names, _ := argument.Sets.Names(args)
 		return o.show(cmd.Context(), names[0], out, watch, func(_ *cluster.Session, s lws.Survey) (page.Report, error) { return render.Plan(s), nil })
@@ -160,14 +172,19 @@ func (o *options) planFile(ctx context.Context, of planned, out *output) error {
 		if manifest.GetNamespace() == "" {
 			manifest.SetNamespace(c.Namespace)
 		}
-		plan, err := o.planOf(ctx, c, manifest, of)
+		plan, err := page.Report(nil), error(nil)
+		if argument.DisaggregatedSets.Knows(manifest.GetKind()) {
+			plan, err = disaggregated.PlanFile(ctx, c, manifest, of.file)
+		} else {
+			plan, err = o.planOf(ctx, c, manifest, of)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", of.file, err)
 		}
-		list.Items = append(list.Items, *plan)
+		list.Items = append(list.Items, plan)
 	}
 	if len(list.Items) == 1 {
-		return out.print(&list.Items[0])
+		return out.print(list.Items[0])
 	}
 	return out.print(list)
 }
@@ -178,7 +195,7 @@ func (o *options) planOf(ctx context.Context, c *cluster.Cluster, manifest *unst
 	if err != nil {
 		return nil, err
 	}
-	set, warnings, err := lws.Apply(ctx, c.Config, manifest)
+	set, warnings, err := lws.Apply[lwsv1.LeaderWorkerSet](ctx, c.Config, manifest)
 	if err != nil {
 		return nil, c.Explain(err, cluster.WriteSets)
 	}

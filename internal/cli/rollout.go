@@ -19,6 +19,8 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/argument"
 	"lockstep.dev/lockstep/internal/cli/cluster"
+	"lockstep.dev/lockstep/internal/cli/disaggregated"
+	"lockstep.dev/lockstep/internal/cli/follow"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -30,9 +32,11 @@ func (o *options) rolloutCommand() *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.AddCommand(o.rolloutStatusCommand(), o.rolloutHistoryCommand(), o.rolloutDiffCommand(), o.rolloutUndoCommand(),
-		o.amendCommand(describe("rollout restart"), func() lws.Decide { return lws.Restart(time.Now()) }),
-		o.amendCommand(describe("rollout pause"), func() lws.Decide { return lws.Pause }),
-		o.amendCommand(describe("rollout resume"), func() lws.Decide { return lws.Resume }))
+		o.amendCommand(describe("rollout restart"), func() (lws.Decide, disaggregated.Decide) {
+			return lws.Restart(time.Now()), disaggregated.Restart(time.Now())
+		}),
+		o.amendCommand(describe("rollout pause"), func() (lws.Decide, disaggregated.Decide) { return lws.Pause, lws.Pause }),
+		o.amendCommand(describe("rollout resume"), func() (lws.Decide, disaggregated.Decide) { return lws.Resume, lws.Resume }))
 	return cmd
 }
 
@@ -91,26 +95,34 @@ func (o *options) requestCommand(verb string, request lws.Request) *cobra.Comman
 		if err != nil {
 			return err
 		}
-		return o.amend(cmd.Context(), names[:1], a, "get leaderworkersets, and list and patch pods", lws.Ask(names[1], verb, request))
+		return amend(cmd.Context(), o, names[:1], a, "get leaderworkersets, and list and patch pods", lws.Ask(names[1], verb, request))
 	}
 	return cmd
 }
 
 // amendCommand completes a command whose change is the result of decide.
-func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
+func (o *options) amendCommand(cmd *cobra.Command, decide func() (lws.Decide, disaggregated.Decide)) *cobra.Command {
 	a := addAmendment(cmd)
-	o.completeNames(cmd, many, argument.Sets)
+	o.completeNames(cmd, many, argument.Sets, argument.DisaggregatedSets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ofSets, ofRoles := decide()
+		if argument.DisaggregatedSets.IsGiven(args) {
+			names, err := argument.DisaggregatedSets.Names(args)
+			if err != nil {
+				return err
+			}
+			return amend(cmd.Context(), o, names, a, disaggregated.WriteSets, ofRoles)
+		}
 		names, err := setNames(cmd, args, 1, many)
 		if err != nil {
 			return err
 		}
-		return o.amend(cmd.Context(), names, a, cluster.WriteSets, decide())
+		return amend(cmd.Context(), o, names, a, cluster.WriteSets, ofSets)
 	}
 	return cmd
 }
 
-func (o *options) amend(ctx context.Context, names []string, a *amendment, needs string, decide lws.Decide) error {
+func amend[Set client.Object](ctx context.Context, o *options, names []string, a *amendment, needs string, decide lws.DecideOf[Set]) error {
 	if _, err := a.print.ToPrinter(); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
@@ -123,10 +135,10 @@ func (o *options) amend(ctx context.Context, names []string, a *amendment, needs
 	}
 	editor := &lws.Editor{Client: live, DryRun: a.dryRun}
 	return c.Each(names, func(key types.NamespacedName) error {
-		change, err := editor.Amend(ctx, key, decide)
+		change, err := lws.Amend(ctx, editor, key, decide)
 		switch {
 		case apierrors.IsNotFound(err):
-			return cluster.NoSuch("leaderworkerset", key)
+			return cluster.NoSuch(lws.NounOf[Set](), key)
 		case err != nil:
 			return c.Explain(err, needs)
 		}
@@ -152,14 +164,19 @@ func (o *options) rolloutUndoCommand() *cobra.Command {
 	cmd := describe("rollout undo")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) }
 	o.addRevision(cmd, &revision, "to-revision", "the revision to restore; zero means the previous one")
-	return o.amendCommand(cmd, func() lws.Decide { return lws.Undo(revision) })
+	return o.amendCommand(cmd, func() (lws.Decide, disaggregated.Decide) {
+		return lws.Undo(revision), disaggregated.Undo(revision)
+	})
 }
 
 func (o *options) rolloutHistoryCommand() *cobra.Command {
 	cmd := describe("rollout history")
 	out := o.addOutput(cmd)
-	o.completeNames(cmd, many, argument.Sets)
+	o.completeNames(cmd, many, argument.Sets, argument.DisaggregatedSets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if argument.DisaggregatedSets.IsGiven(args) {
+			return disaggregated.Histories(cmd.Context(), o.Flags, args, out.print)
+		}
 		names, err := setNames(cmd, args, 1, many)
 		if err != nil {
 			return err
@@ -202,13 +219,16 @@ func (o *options) rolloutDiffCommand() *cobra.Command {
 		if of.To != render.Live && of.From == render.Live {
 			return errors.New("--to-revision needs --revision, the one to compare with")
 		}
+		if argument.DisaggregatedSets.IsGiven(args) {
+			return disaggregated.Diff(cmd.Context(), o.Flags, args, of, o.Out, o.ErrOut)
+		}
 		names, err := setNames(cmd, args, 1, 1)
 		if err != nil {
 			return err
 		}
 		return o.rolloutDiff(cmd.Context(), names[0], of)
 	}
-	o.completeNames(cmd, 1, argument.Sets)
+	o.completeNames(cmd, 1, argument.Sets, argument.DisaggregatedSets)
 	o.addRevision(cmd, &of.From, "revision", "compare this revision")
 	o.addRevision(cmd, &of.To, "to-revision", "compare with this revision, in place of the spec")
 	return cmd
@@ -236,110 +256,46 @@ func (o *options) rolloutDiff(ctx context.Context, name string, of render.Compar
 	return err
 }
 
-// follow is how a rollout is followed.
-type follow struct {
-	watch    bool
-	timeout  time.Duration
-	revision int64
-}
-
 func (o *options) rolloutStatusCommand() *cobra.Command {
-	var f follow
+	var q follow.Question
 	cmd := describe("rollout status")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names, err := setNames(cmd, args, 1, many)
-		if err := errors.Join(err, notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {
+		rollouts := o.rollouts
+		if argument.DisaggregatedSets.IsGiven(args) {
+			names, err = argument.DisaggregatedSets.Names(args)
+			rollouts = disaggregated.Rollouts(o.Flags)
+		}
+		if err := errors.Join(err, notNegative("--timeout", q.Timeout), notNegative("--revision", q.Revision)); err != nil {
 			return err
 		}
-		return o.rolloutStatus(cmd.Context(), names, f)
+		return q.Follow(cmd.Context(), o.Out, names, rollouts)
 	}
-	cmd.Flags().BoolVarP(&f.watch, "watch", "w", true, "follow the rollout until it is done")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; zero means for ever")
-	o.completeNames(cmd, many, argument.Sets)
-	o.addRevision(cmd, &f.revision, "revision", "fail when another revision is rolled out; zero means the latest")
+	q.AddFlags(cmd.Flags())
+	o.completeNames(cmd, many, argument.Sets, argument.DisaggregatedSets)
+	o.addRevision(cmd, &q.Revision, "revision", "fail when another revision is rolled out; zero means the latest")
 	return cmd
 }
 
-func (o *options) rolloutStatus(ctx context.Context, names []string, f follow) error {
-	if f.timeout > 0 {
-		var done context.CancelFunc
-		ctx, done = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("timed out after %s", f.timeout))
-		defer done()
-	}
-	session, err := o.Session(ctx)
+// rollouts reads the rollouts of LeaderWorkerSets from a cache. It may lag behind the change that the user waits for.
+func (o *options) rollouts(ctx context.Context) (*follow.Rollouts, error) {
+	s, err := o.Session(ctx)
 	if err != nil {
-		return gaveUp(ctx, err, "reading the sets")
+		return nil, err
 	}
-	return session.Each(names, func(key types.NamespacedName) error {
-		return o.followRollout(ctx, session, key, f)
-	})
-}
-
-// followRollout prints how far one set's rollout is until it is done.
-func (o *options) followRollout(ctx context.Context, s *cluster.Session, key types.NamespacedName, f follow) error {
-	var uid types.UID
-	last := fmt.Sprintf("reading leaderworkerset %q", key.Name)
-	for {
+	read := func(key types.NamespacedName) (standing follow.Standing, err error) {
 		found, err := s.Set(ctx, key, s.Now())
-		switch {
-		case apierrors.IsNotFound(err) && uid == "":
-			return cluster.NoSuch("leaderworkerset", key)
-		case apierrors.IsNotFound(err), err == nil && uid != "" && found.Set.Set.UID != uid:
-			return fmt.Errorf("leaderworkerset %q was deleted", key.Name)
-		case err != nil:
-			return gaveUp(ctx, s.Explain(err, cluster.ReadSets), last)
-		case found.Set.Set.DeletionTimestamp != nil:
-			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
+		if err != nil {
+			return standing, s.Explain(err, cluster.ReadSets)
 		}
-		uid = found.Set.Set.UID
-		r := render.RolloutOf(found)
-		if f.revision != 0 && r.Number != 0 && r.Number != f.revision {
-			return fmt.Errorf("leaderworkerset %q: desired revision (%d) is different from the running revision (%d)", key.Name, f.revision, r.Number)
-		}
-		current := true
+		set, r := found.Set.Set, render.RolloutOf(found)
+		standing = follow.Standing{UID: set.UID, IsDeleting: set.DeletionTimestamp != nil, Number: r.Number, IsDone: r.Done, IsFailed: r.Failed, Message: r.Message}
 		if r.Done || r.Failed {
-			if current, err = latest(ctx, s.Live, found.Set.Set); err != nil {
-				return gaveUp(ctx, err, last)
-			}
+			now := &lwsv1.LeaderWorkerSet{}
+			err = s.Live.Get(ctx, key, now)
+			standing.IsStale = now.UID != set.UID || now.Generation != set.Generation
 		}
-		if !r.Done {
-			r.Message = fmt.Sprintf("leaderworkerset %q: %s", key.Name, r.Message)
-		}
-		if current && r.Failed {
-			return errors.New(r.Message)
-		}
-		if current && r.Message != last {
-			fmt.Fprintln(o.Out, r.Message)
-			last = r.Message
-		}
-		if current && (r.Done || !f.watch) {
-			return nil
-		}
-		if err := s.Await(); err != nil {
-			return gaveUp(ctx, err, last)
-		}
+		return standing, err
 	}
-}
-
-// latest reports whether the cache has the stored generation of a set: it may lag behind the change
-// that the user waits for.
-func latest(ctx context.Context, live client.Reader, seen *lwsv1.LeaderWorkerSet) (bool, error) {
-	now := &lwsv1.LeaderWorkerSet{}
-	err := live.Get(ctx, types.NamespacedName{Namespace: seen.Namespace, Name: seen.Name}, now)
-	if apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("leaderworkerset %q was deleted", seen.Name)
-	}
-	return now.UID == seen.UID && now.Generation == seen.Generation, err
-}
-
-// gaveUp returns what the command still waited for, if its time is up.
-func gaveUp(ctx context.Context, err error, message string) error {
-	switch cause := context.Cause(ctx); {
-	case cause == nil:
-		return err
-	case errors.Is(cause, context.Canceled):
-		return fmt.Errorf("interrupted while %s", message)
-	default:
-		return fmt.Errorf("%w, still %s", cause, message)
-	}
+	return &follow.Rollouts{Noun: "leaderworkerset", Key: s.Key, Read: read, Await: s.Await}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
@@ -41,6 +42,14 @@ var (
 		Words: []string{"node", "nodes", "no"}, Singular: "node", Form: "NAME or node/NAME", bare: true,
 		gvk: corev1.SchemeGroupVersion.WithKind("NodeList"),
 	}
+	DisaggregatedSets = Kind{
+		Words: []string{
+			"dset", "disaggregatedset", "disaggregatedsets",
+			"disaggregatedset." + dsv1.GroupVersion.Group, "disaggregatedsets." + dsv1.GroupVersion.Group,
+		},
+		Singular: "DisaggregatedSet", Form: "dset/NAME or disaggregatedset/NAME",
+		gvk: dsv1.GroupVersion.WithKind("DisaggregatedSetList"),
+	}
 	Sets = Kind{
 		Words: []string{
 			"lws", "leaderworkerset", "leaderworkersets",
@@ -53,6 +62,15 @@ var (
 
 // Knows reports whether a word names the kind.
 func (k Kind) Knows(word string) bool { return slices.Contains(k.Words, strings.ToLower(word)) }
+
+// IsGiven reports whether the first argument names the kind. A single word is a name.
+func (k Kind) IsGiven(args []string) bool {
+	if len(args) == 0 {
+		return false
+	}
+	word, _, slashed := strings.Cut(args[0], "/")
+	return k.Knows(word) && (slashed || len(args) > 1)
+}
 
 // Names reads the arguments of All, each name once.
 func (k Kind) Names(args []string) (names []string, err error) {

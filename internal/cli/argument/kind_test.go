@@ -22,6 +22,11 @@ func TestNames(t *testing.T) {
 		{Sets, "lws/llama qwen llama", "llama qwen"},
 		{Sets, "deployment/llama", ""},
 		{Sets, "lws/", ""},
+		{DisaggregatedSets, "dset/llama disaggregatedset/qwen dset/llama", "llama qwen"},
+		{DisaggregatedSets, "DSET llama", "llama"},
+		{DisaggregatedSets, "llama", ""},
+		{DisaggregatedSets, "lws/llama", ""},
+		{Sets, "dset/llama", ""},
 		{Claims, "pvc/a", "a"},
 		{Claims, "pvc a b", "a b"},
 		{Claims, "PVC/a persistentvolumeclaims/b pvc/a", "a b"},
@@ -62,5 +67,13 @@ func TestNamesFitWhatIsTyped(t *testing.T) {
 		{Claims, "ns", "", 1, ""},
 	} {
 		expect.Equalf(t, tt.want, strings.Join(tt.kind.Fit(strings.Fields(tt.args), tt.typed, found, tt.most), " "), "%q, then %q", tt.args, tt.typed)
+	}
+}
+
+func TestWhichKindIsGiven(t *testing.T) {
+	for args, want := range map[string]bool{
+		"dset/a": true, "DisaggregatedSets.disaggregatedset.x-k8s.io/a": true, "dset a": true, "dset/": true, "dset": false, "a": false, "a dset/b": false, "lws/a": false, "": false,
+	} {
+		expect.Equalf(t, want, DisaggregatedSets.IsGiven(strings.Fields(args)), "%q", args)
 	}
 }

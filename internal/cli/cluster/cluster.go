@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
@@ -144,7 +145,9 @@ func (c *Cluster) Explain(err error, needs string) error {
 	case err == nil, strings.Contains(err.Error(), "denied the request"): // the message of admission is enough
 		return err
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("the cluster at %s does not know leaderworkersets; run: lockstep install", c.Config.Host)
+		kind := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "LeaderWorkerSet"}}
+		errors.As(err, &kind)
+		return fmt.Errorf("the cluster at %s does not know %ss; run: lockstep install", c.Config.Host, strings.ToLower(kind.GroupKind.Kind))
 	case apierrors.IsUnauthorized(err):
 		return connect.Unauthorized(c.Config)
 	case apierrors.IsForbidden(err) && c.Namespace == "":

@@ -118,29 +118,29 @@ func (s *sets) fillAmounts(c *Consequence) {
 	c.needs, c.starts = corev1.ResourceList{}, []*corev1.Pod{leader}
 	if size := int(workload.Size(s.made)); size > 1 {
 		worker := &corev1.Pod{Spec: s.made.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec}
-		add(next, requests(worker), size-1)
+		Add(next, requests(worker), size-1)
 		c.starts = append(c.starts, worker)
 	}
 	for name, g := range s.groups {
 		requested := requests(podsOf(g)...)
-		add(now, requested, 1)
+		Add(now, requested, 1)
 		if slices.Contains(c.Replaced.Names, name) {
-			add(largest, beyond(requested, largest), 1)
-			add(c.needs, beyond(next, requested), 1)
+			Add(largest, beyond(requested, largest), 1)
+			Add(c.needs, beyond(next, requested), 1)
 		}
 	}
 	fresh := c.Created.Count + c.Surge.Count
 	unavailable, _ := workload.Budget(s.set)
 	if n := min(int(unavailable), c.Replaced.Count); c.Replaced.Count > 0 {
 		down := corev1.ResourceList{}
-		add(down, largest, n)
-		c.Down = amount(n, down)
+		Add(down, largest, n)
+		c.Down = AmountOf(n, down)
 	} else if fresh == 0 {
 		return
 	}
-	add(c.needs, next, fresh)
-	add(now, c.needs, 1)
-	c.Peak, c.More = amount(int(s.roll.Peak), now), amount(fresh, c.needs)
+	Add(c.needs, next, fresh)
+	Add(now, c.needs, 1)
+	c.Peak, c.More = AmountOf(int(s.roll.Peak), now), AmountOf(fresh, c.needs)
 }
 
 func podsOf(g *clilws.Group) []*corev1.Pod { return append(slices.Clone(g.Pods.Owned), g.Leader) }

@@ -40,10 +40,10 @@ func (c *Consequence) Fit(nodes []corev1.Node, pods []corev1.Pod, err error) {
 		}
 		if fits {
 			fitting++
-			add(free, beyond(node.Status.Allocatable, requests(run[node.Name]...)), 1)
+			Add(free, beyond(node.Status.Allocatable, requests(run[node.Name]...)), 1)
 		}
 	}
-	c.Free = amount(0, free)
+	c.Free = AmountOf(0, free)
 	c.Free.Nodes = fitting
 	maps.DeleteFunc(c.Free.Accelerators, func(name corev1.ResourceName, _ resource.Quantity) bool {
 		_, isUsed := c.Peak.Accelerators[name]
@@ -80,13 +80,13 @@ func requests(pods ...*corev1.Pod) corev1.ResourceList {
 	total := corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(int64(len(pods)), resource.DecimalSI)}
 	for _, pod := range pods {
 		one := &corev1.PodTemplateSpec{Spec: pod.Spec}
-		add(total, gang.Resources(one, one, 1), 1)
+		Add(total, gang.Resources(one, one, 1), 1)
 	}
 	return total
 }
 
-// add adds a list so many times to another.
-func add(to, more corev1.ResourceList, times int) {
+// Add adds a list so many times to another.
+func Add(to, more corev1.ResourceList, times int) {
 	for name, quantity := range more {
 		sum, quantity := to[name], quantity.DeepCopy()
 		quantity.Mul(int64(times))
@@ -107,6 +107,7 @@ func beyond(list, other corev1.ResourceList) corev1.ResourceList {
 	return more
 }
 
-func amount(groups int, all corev1.ResourceList) *Amount {
+// AmountOf returns how much some groups are.
+func AmountOf(groups int, all corev1.ResourceList) *Amount {
 	return &Amount{Groups: groups, Pods: all.Pods().Value(), Accelerators: gang.Accelerators(maps.Clone(all))}
 }

@@ -8,7 +8,25 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+	"sigs.k8s.io/yaml"
 )
+
+// Unified compares two versions, which side returns with their names, in the format of diff -u. Without a difference it is
+// empty.
+func Unified(from, to int64, side func(int64) (name string, content map[string]any, err error)) (string, error) {
+	var names, texts []string
+	for _, number := range []int64{from, to} {
+		name, content, err := side(number)
+		if err != nil {
+			return "", err
+		}
+		text, _ := yaml.Marshal(content) // it was decoded from JSON
+		names, texts = append(names, name), append(texts, string(text))
+	}
+	return udiff.Unified(names[0], names[1], texts[0], texts[1]), nil
+}
 
 // Change is one field that differs between two templates.
 type Change struct {

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,8 +40,11 @@ type Change struct {
 	Before, After client.Object
 }
 
-// Decide decides what to change, or why nothing can be changed.
-type Decide func(ctx context.Context, live client.Reader, set *lwsv1.LeaderWorkerSet) (Change, error)
+// DecideOf decides what to change, or why nothing can be changed.
+type DecideOf[Set client.Object] func(ctx context.Context, live client.Reader, set Set) (Change, error)
+
+// Decide is a decision about a LeaderWorkerSet.
+type Decide = DecideOf[*lwsv1.LeaderWorkerSet]
 
 // Editor changes sets, and asks for groups. It writes nothing but patches of sets and of leaders.
 type Editor struct {
@@ -46,13 +52,18 @@ type Editor struct {
 	DryRun string
 }
 
-// Amend changes a set or a leader. It returns the decision, with the object as it became. After a conflict it decides
-// again if the spec and the leader are the same: the operator and the kubelet write statuses at any time.
-func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Decide) (change Change, err error) {
-	var first *lwsv1.LeaderWorkerSet
+// Amend changes a set or a leader. It returns the decision, with the object as it became.
+func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Decide) (Change, error) {
+	return Amend(ctx, e, key, decide)
+}
+
+// Amend changes a set of any kind, or one of its pods. After a conflict it decides again if the spec and the pod are the
+// same: the operator and the kubelet write statuses at any time.
+func Amend[Set client.Object](ctx context.Context, e *Editor, key types.NamespacedName, decide DecideOf[Set]) (change Change, err error) {
+	var first client.Object
 	var about types.UID
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		set := &lwsv1.LeaderWorkerSet{}
+		set := reflect.New(reflect.TypeFor[Set]().Elem()).Interface().(Set)
 		if err := e.Get(ctx, key, set); err != nil {
 			return err
 		}
@@ -60,10 +71,10 @@ func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Dec
 			first = set
 		}
 		switch {
-		case set.UID != first.UID, set.Generation != first.Generation:
-			return fmt.Errorf("leaderworkerset %q was changed meanwhile; check it and try again", key.Name)
-		case set.DeletionTimestamp != nil:
-			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
+		case set.GetUID() != first.GetUID(), set.GetGeneration() != first.GetGeneration():
+			return fmt.Errorf("%s %q was changed meanwhile; check it and try again", NounOf[Set](), key.Name)
+		case set.GetDeletionTimestamp() != nil:
+			return fmt.Errorf("%s %q is being deleted", NounOf[Set](), key.Name)
 		}
 		if change, err = decide(ctx, e, set); err != nil {
 			return err
@@ -96,24 +107,31 @@ func (e *Editor) write(ctx context.Context, before, after client.Object) (client
 // RestartedAtKey is the annotation by which kubectl restarts pods.
 const RestartedAtKey = "kubectl.kubernetes.io/restartedAt"
 
+// NounOf returns the kind of a set as errors name it.
+func NounOf[Set client.Object]() string { return strings.ToLower(reflect.TypeFor[Set]().Elem().Name()) }
+
 // Pause holds the rollout of a set.
-func Pause(_ context.Context, _ client.Reader, set *lwsv1.LeaderWorkerSet) (Change, error) {
-	if lws.Paused(set) {
-		return Change{}, fmt.Errorf("leaderworkerset %q is already paused", set.Name)
-	}
-	after := set.DeepCopy()
-	metav1.SetMetaDataAnnotation(&after.ObjectMeta, lwsv1.PausedAnnotationKey, lwsv1.PausedValue)
-	return Change{"paused", set, after}, nil
+func Pause[Set client.Object](_ context.Context, _ client.Reader, set Set) (Change, error) {
+	return hold(set, "paused", lwsv1.PausedValue, "%s %q is already paused")
 }
 
 // Resume lets a paused rollout continue.
-func Resume(_ context.Context, _ client.Reader, set *lwsv1.LeaderWorkerSet) (Change, error) {
-	if !lws.Paused(set) {
-		return Change{}, fmt.Errorf("leaderworkerset %q is not paused", set.Name)
+func Resume[Set client.Object](_ context.Context, _ client.Reader, set Set) (Change, error) {
+	return hold(set, "resumed", "", "%s %q is not paused")
+}
+
+// hold writes the annotation of a pause, or removes it, unless it is so already.
+func hold[Set client.Object](set Set, verb, value, already string) (Change, error) {
+	if is := set.GetAnnotations()[lwsv1.PausedAnnotationKey]; (is == lwsv1.PausedValue) == (value != "") {
+		return Change{}, fmt.Errorf(already, NounOf[Set](), set.GetName())
 	}
-	after := set.DeepCopy()
-	delete(after.Annotations, lwsv1.PausedAnnotationKey)
-	return Change{"resumed", set, after}, nil
+	after := set.DeepCopyObject().(Set)
+	annotations := after.GetAnnotations()
+	if delete(annotations, lwsv1.PausedAnnotationKey); value != "" {
+		annotations = labels.Merge(annotations, labels.Set{lwsv1.PausedAnnotationKey: value})
+	}
+	after.SetAnnotations(annotations)
+	return Change{verb, set, after}, nil
 }
 
 // Restart replaces every group by one of the same template, leaders and workers alike.

@@ -52,11 +52,11 @@ func TestAmend(t *testing.T) {
 		{"restart while paused", paused, nil, Restart(now), "", "resume it first with: kubectl lockstep rollout resume llama -n ns", ""},
 		{"undo without history", nil, nil, Undo(undo.Previous), "", "no rollout history found", ""},
 		{"undo with one revision", nil, []string{"three"}, Undo(undo.Previous), "", "nothing to go back to", ""},
-		{"pause", nil, nil, Pause, "", "paused", "three"},
-		{"pause in a dry run", nil, nil, Pause, DryRunClient, "paused", ""},
-		{"pause a terminating set", deleted, nil, Pause, "", "is being deleted", ""},
-		{"resume", paused, nil, Resume, "", "resumed", "three"},
-		{"resume again", nil, nil, Resume, "", "is not paused", ""},
+		{"pause", nil, nil, Pause[*lwsv1.LeaderWorkerSet], "", "paused", "three"},
+		{"pause in a dry run", nil, nil, Pause[*lwsv1.LeaderWorkerSet], DryRunClient, "paused", ""},
+		{"pause a terminating set", deleted, nil, Pause[*lwsv1.LeaderWorkerSet], "", "is being deleted", ""},
+		{"resume", paused, nil, Resume[*lwsv1.LeaderWorkerSet], "", "resumed", "three"},
+		{"resume again", nil, nil, Resume[*lwsv1.LeaderWorkerSet], "", "is not paused", ""},
 		{"restart", nil, nil, Restart(now), "", "restarted", "three"},
 	} {
 		set := imageSet("three", because("third"))
@@ -87,7 +87,7 @@ func TestAmend(t *testing.T) {
 // A verb changes what it names. A set that this version does not wholly know is not undone: its
 // revisions lack what it has.
 func TestVerbsKeepFieldsOfALaterVersion(t *testing.T) {
-	for name, decide := range map[string]Decide{"pause": Pause, "restart": Restart(now)} {
+	for name, decide := range map[string]Decide{"pause": Pause[*lwsv1.LeaderWorkerSet], "restart": Restart(now)} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				s := serverOf(t, imageSet("three"))
@@ -155,9 +155,9 @@ func TestConflicts(t *testing.T) {
 	}{
 		{"undo, status", Undo(undo.Previous), []func(*fakeapi.Server){status}, ""},
 		{"undo, rolled", Undo(undo.Previous), []func(*fakeapi.Server){roll}, "was changed meanwhile"},
-		{"pause, recreated", Pause, []func(*fakeapi.Server){recreate}, "was changed meanwhile"},
-		{"pause, paused", Pause, []func(*fakeapi.Server){edit(paused)}, "is already paused"},
-		{"pause, too many conflicts", Pause, []func(*fakeapi.Server){status, status, status, status, status}, "Operation cannot be fulfilled"},
+		{"pause, recreated", Pause[*lwsv1.LeaderWorkerSet], []func(*fakeapi.Server){recreate}, "was changed meanwhile"},
+		{"pause, paused", Pause[*lwsv1.LeaderWorkerSet], []func(*fakeapi.Server){edit(paused)}, "is already paused"},
+		{"pause, too many conflicts", Pause[*lwsv1.LeaderWorkerSet], []func(*fakeapi.Server){status, status, status, status, status}, "Operation cannot be fulfilled"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := serverOf(t, imageSet("two"), revisionOf(t, imageSet("one"), 1), revisionOf(t, imageSet("two"), 2))

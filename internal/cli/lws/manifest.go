@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,12 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/file"
 )
@@ -30,8 +33,11 @@ const (
 	mostOfOne = 3
 )
 
-// ReadManifest returns the LeaderWorkerSets of a file; the path "-" means in. skipped describes the objects
-// of other kinds.
+// planned are the kinds of a file that a plan shows.
+var planned = []schema.GroupVersionKind{lwsv1.GroupVersion.WithKind("LeaderWorkerSet"), dsv1.GroupVersion.WithKind("DisaggregatedSet")}
+
+// ReadManifest returns the LeaderWorkerSets and DisaggregatedSets of a file; the path "-" means in. skipped describes the
+// objects of other kinds.
 func ReadManifest(path string, in io.Reader) (sets []*unstructured.Unstructured, skipped []string, err error) {
 	builder := resource.NewLocalBuilder().Unstructured().Flatten()
 	if path == "-" {
@@ -51,14 +57,14 @@ func ReadManifest(path string, in io.Reader) (sets []*unstructured.Unstructured,
 	}
 	for _, info := range found {
 		object := info.Object.(*unstructured.Unstructured)
-		if object.GroupVersionKind() != lwsv1.GroupVersion.WithKind("LeaderWorkerSet") {
-			skipped = append(skipped, fmt.Sprintf("%s %s %q is not a LeaderWorkerSet", object.GetAPIVersion(), object.GetKind(), object.GetName()))
+		if !slices.Contains(planned, object.GroupVersionKind()) {
+			skipped = append(skipped, fmt.Sprintf("%s %s %q is not a LeaderWorkerSet or DisaggregatedSet", object.GetAPIVersion(), object.GetKind(), object.GetName()))
 			continue
 		}
 		sets = append(sets, object)
 	}
 	if len(sets) == 0 {
-		return nil, nil, fmt.Errorf("%s holds no LeaderWorkerSet; expected apiVersion %s, kind LeaderWorkerSet; %s", path, lwsv1.GroupVersion, strings.Join(skipped, ", "))
+		return nil, nil, fmt.Errorf("%s holds no LeaderWorkerSet; expected apiVersion %s, kind LeaderWorkerSet, or %s, kind DisaggregatedSet; %s", path, lwsv1.GroupVersion, dsv1.GroupVersion, strings.Join(skipped, ", "))
 	}
 	return sets, skipped, nil
 }
@@ -93,7 +99,7 @@ func add(builder *resource.Builder, name string, text []byte) error {
 
 // Apply returns the set as kubectl apply would have it stored, with the warnings of the API server.
 // The set has no UID if the cluster does not have it yet.
-func Apply(ctx context.Context, config *rest.Config, manifest *unstructured.Unstructured) (set *lwsv1.LeaderWorkerSet, warnings []string, err error) {
+func Apply[Set any](ctx context.Context, config *rest.Config, manifest *unstructured.Unstructured) (set *Set, warnings []string, err error) {
 	var said strings.Builder
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NewWarningWriter(&said, rest.WarningWriterOptions{})
@@ -108,7 +114,7 @@ func Apply(ctx context.Context, config *rest.Config, manifest *unstructured.Unst
 	for warning := range strings.Lines(said.String()) {
 		warnings = append(warnings, strings.TrimPrefix(strings.TrimSpace(warning), "Warning: "))
 	}
-	set = &lwsv1.LeaderWorkerSet{}
+	set = new(Set)
 	return set, warnings, runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, set)
 }
 

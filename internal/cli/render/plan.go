@@ -83,7 +83,7 @@ type Preconditions struct {
 // SetPlanList holds the plans for several sets of one file.
 type SetPlanList struct {
 	metav1.TypeMeta `json:",inline"`
-	Items           []SetPlan `json:"items"`
+	Items           []page.Report `json:"items"`
 }
 
 // Plan returns the plan of a survey.

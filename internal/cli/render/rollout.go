@@ -1,16 +1,15 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/aymanbagabas/go-udiff"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/diff"
@@ -127,6 +126,8 @@ func done(s clilws.Survey, number int64) string {
 type SetHistory struct {
 	metav1.TypeMeta `json:",inline"`
 
+	// Noun is the kind of set, for people.
+	Noun      string `json:"-"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Paused reports whether the set's rollout is paused.
@@ -199,7 +200,7 @@ func (h *SetHistory) Write(p *page.Page) {
 	if h.Paused {
 		paused = ", rollout paused"
 	}
-	p.Linef("leaderworkerset %s in namespace %s: %s%s", h.Name, h.Namespace, page.Counted(len(h.Revisions), "revision"), paused)
+	p.Linef("%s %s in namespace %s: %s%s", cmp.Or(h.Noun, "leaderworkerset"), h.Name, h.Namespace, page.Counted(len(h.Revisions), "revision"), paused)
 	var rows []page.Row
 	for _, r := range h.Revisions {
 		number := revision.Title(r.Number, r.Key)
@@ -232,20 +233,16 @@ func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerR
 
 // Compare returns the difference in the format of diff -u; it is empty if there is none.
 func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) (string, error) {
-	var names, texts []string
-	for _, number := range []int64{c.From, c.To} {
+	return diff.Unified(c.From, c.To, func(number int64) (name string, spec map[string]any, err error) {
 		name, data, err := sideOf(set, revisions, number)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
-		spec, err := content(set, data)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", name, err)
+		if spec, err = content(set, data); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
 		}
-		text, _ := yaml.Marshal(spec) // it was decoded from JSON
-		names, texts = append(names, name), append(texts, string(text))
-	}
-	return udiff.Unified(names[0], names[1], texts[0], texts[1]), nil
+		return name, spec, err
+	})
 }
 
 // Same returns the sentence that there is no difference.
@@ -263,7 +260,7 @@ func sideOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, 
 	}
 	found := revision.Latest(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
 	if found == nil {
-		return "", nil, undo.NoSuchRevision(set.Name, revisions, number)
+		return "", nil, undo.NoSuchRevision("leaderworkerset", set.Name, revisions, number)
 	}
 	return fmt.Sprintf("%s revision %s", set.Name, revision.Title(number, found.Labels[lwsv1.RevisionKey])), found.Data.Raw, nil
 }

@@ -87,19 +87,19 @@ func chosen(set *lwsv1.LeaderWorkerSet, read Revisions, number int64) (*appsv1.C
 	case len(all) == 0:
 		return nil, fmt.Errorf("no rollout history found for leaderworkerset %q", set.Name)
 	case number != Previous:
-		return nil, NoSuchRevision(set.Name, all, number)
+		return nil, NoSuchRevision("leaderworkerset", set.Name, all, number)
 	}
 	return nil, fmt.Errorf("leaderworkerset %q has nothing to go back to: its only revision is %s, and the spec is equal to it",
 		set.Name, title(all[0]))
 }
 
 // NoSuchRevision returns the error that no revision has a number, with the numbers that exist.
-func NoSuchRevision(set string, revisions []*appsv1.ControllerRevision, number int64) error {
+func NoSuchRevision(noun, set string, revisions []*appsv1.ControllerRevision, number int64) error {
 	var numbers []string
 	for _, r := range revisions {
 		numbers = append(numbers, strconv.FormatInt(r.Revision, 10))
 	}
-	return fmt.Errorf("leaderworkerset %q has no revision %d; there are: %s", set, number, strings.Join(numbers, ", "))
+	return fmt.Errorf("%s %q has no revision %d; there are: %s", noun, set, number, strings.Join(numbers, ", "))
 }
 
 // title names a revision by its number and its key.
