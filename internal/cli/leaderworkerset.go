@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -39,15 +40,14 @@ func (o *options) statusCommand() *cobra.Command {
 		if len(args) == 0 && !tree {
 			return o.fleet(cmd.Context(), out, watch, asked)
 		}
-		if argument.DisaggregatedSets.IsGiven(args) && !tree {
-			return disaggregated.Show(cmd.Context(), o.Flags, args, watch, disaggregated.StatusReport, out.show)
-		}
-		names, err := setNames(cmd, args, 1, 2)
+		noun, names, err := setsOf(cmd, args, 1, 2)
 		switch {
 		case err != nil:
 			return err
-		case tree && (len(names) > 1 || out.printer != nil):
-			return errors.New("--tree shows all groups of a set, as text: leave out GROUP and --output")
+		case tree && (len(names) > 1 || out.printer != nil || noun == disaggregated.Noun):
+			return errors.New("--tree shows all groups of a LeaderWorkerSet, as text: leave out GROUP and --output")
+		case noun == disaggregated.Noun:
+			return o.showSet(cmd.Context(), noun, names[0], out, watch, disaggregated.Read(cmd.Context(), disaggregated.Status))
 		case tree || len(names) > 1:
 			return o.detailed(cmd.Context(), names, out, watch, true, !tree, func(s lws.Survey, d lws.Details, groups []lws.Group) page.Report {
 				if tree {
@@ -84,26 +84,34 @@ func addWatch(cmd *cobra.Command, watch *bool) {
 	cmd.Flags().BoolVarP(watch, "watch", "w", false, "show every change, in place on a terminal")
 }
 
-// show prints a report on one set, or with watch every change of it. A report may read more than the survey.
+// show prints a report on one LeaderWorkerSet, or with watch every change of it. A report may read more than the survey.
 func (o *options) show(ctx context.Context, name string, out *output, watch bool, report func(*cluster.Session, lws.Survey) (page.Report, error)) error {
+	return o.showSet(ctx, "leaderworkerset", name, out, watch, func(s *cluster.Session, key types.NamespacedName) (page.Report, error) {
+		found, err := s.Set(ctx, key, o.Now())
+		if err != nil {
+			return nil, err
+		}
+		return report(s, found)
+	})
+}
+
+func (o *options) showSet(ctx context.Context, noun, name string, out *output, watch bool, report disaggregated.Reader) error {
 	session, err := o.Session(ctx)
 	if err != nil {
 		return err
 	}
 	key, seen := session.Key(name), false
-	gone := fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
+	gone := fmt.Sprintf("%s %s in namespace %s is gone; waiting for a new one\n", noun, key.Name, key.Namespace)
 	return out.show(ctx, session.Session, watch, gone, func() (page.Report, error) {
-		found, err := session.Set(ctx, key, o.Now())
+		r, err := report(session, key)
 		switch {
 		case apierrors.IsNotFound(err) && seen:
 			return nil, nil
 		case apierrors.IsNotFound(err):
-			return nil, cluster.NoSuch("leaderworkerset", key)
-		case err != nil:
-			return nil, session.Explain(err, cluster.ReadSets)
+			return nil, cluster.NoSuch(noun, key)
 		}
 		seen = true
-		return report(session, found)
+		return r, session.Explain(err, cluster.ReadSets)
 	})
 }
 
@@ -112,11 +120,7 @@ func (o *options) planCommand() *cobra.Command {
 	var of planned
 	cmd := describe("plan")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		kind := argument.Sets
-		if argument.DisaggregatedSets.IsGiven(args) {
-			kind = argument.DisaggregatedSets
-		}
-		names, err := kind.Names(args)
+		_, names, err := setsOf(cmd, args, 0, many)
 		switch {
 		case err != nil:
 			return err
@@ -139,10 +143,10 @@ func (o *options) planCommand() *cobra.Command {
 		if of.file != "" {
 			return o.planFile(cmd.Context(), of, out)
 		}
-		if argument.DisaggregatedSets.IsGiven(args) {
-			return disaggregated.Show(cmd.Context(), o.Flags, args, watch, disaggregated.PlanReport, out.show)
+		noun, names, _ := setsOf(cmd, args, 1, many)
+		if noun == disaggregated.Noun {
+			return o.showSet(cmd.Context(), noun, names[0], out, watch, disaggregated.Read(cmd.Context(), disaggregated.Plan))
 		}
-		names, _ := argument.Sets.Names(args)
 		return o.show(cmd.Context(), names[0], out, watch, func(_ *cluster.Session, s lws.Survey) (page.Report, error) { return render.Plan(s), nil })
 	}
 	return cmd

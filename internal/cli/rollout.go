@@ -56,6 +56,19 @@ func setNames(cmd *cobra.Command, args []string, least, most int) ([]string, err
 	return names, err
 }
 
+// setsOf returns which sets of which kind the arguments name. DisaggregatedSets have no groups: they are one, or many.
+func setsOf(cmd *cobra.Command, args []string, least, most int) (noun string, names []string, err error) {
+	if !argument.DisaggregatedSets.IsGiven(args) {
+		names, err = setNames(cmd, args, least, most)
+		return lws.NounOf[*lwsv1.LeaderWorkerSet](), names, err
+	}
+	names, err = argument.DisaggregatedSets.Names(args)
+	if err == nil && len(names) > 1 && most < many {
+		err = errors.New("give one DisaggregatedSet, as dset/NAME; show a group with the LeaderWorkerSet of its role")
+	}
+	return disaggregated.Noun, names, err
+}
+
 // notNegative refuses the negative value of a flag.
 func notNegative[T ~int64](flag string, value T) error {
 	if value < 0 {
@@ -105,17 +118,13 @@ func (o *options) amendCommand(cmd *cobra.Command, decide func() (lws.Decide, di
 	a := addAmendment(cmd)
 	o.completeNames(cmd, many, argument.Sets, argument.DisaggregatedSets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		noun, names, err := setsOf(cmd, args, 1, many)
 		ofSets, ofRoles := decide()
-		if argument.DisaggregatedSets.IsGiven(args) {
-			names, err := argument.DisaggregatedSets.Names(args)
-			if err != nil {
-				return err
-			}
-			return amend(cmd.Context(), o, names, a, disaggregated.WriteSets, ofRoles)
-		}
-		names, err := setNames(cmd, args, 1, many)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case noun == disaggregated.Noun:
+			return amend(cmd.Context(), o, names, a, cluster.WriteSets, ofRoles)
 		}
 		return amend(cmd.Context(), o, names, a, cluster.WriteSets, ofSets)
 	}
@@ -174,30 +183,38 @@ func (o *options) rolloutHistoryCommand() *cobra.Command {
 	out := o.addOutput(cmd)
 	o.completeNames(cmd, many, argument.Sets, argument.DisaggregatedSets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if argument.DisaggregatedSets.IsGiven(args) {
-			return disaggregated.Histories(cmd.Context(), o.Flags, args, out.print)
-		}
-		names, err := setNames(cmd, args, 1, many)
-		if err != nil {
+		noun, names, err := setsOf(cmd, args, 1, many)
+		switch {
+		case err != nil:
 			return err
+		case noun == disaggregated.Noun:
+			return o.rolloutHistory(cmd.Context(), noun, names, out, disaggregated.Read(cmd.Context(), disaggregated.History))
 		}
-		return o.rolloutHistory(cmd.Context(), names, out)
+		return o.rolloutHistory(cmd.Context(), noun, names, out, func(s *cluster.Session, key types.NamespacedName) (page.Report, error) {
+			found, revisions, err := history(cmd.Context(), s, key)
+			if err != nil {
+				return nil, err
+			}
+			return render.History(found, revisions), nil
+		})
 	}
 	return cmd
 }
 
-func (o *options) rolloutHistory(ctx context.Context, names []string, out *output) error {
+func (o *options) rolloutHistory(ctx context.Context, noun string, names []string, out *output, read disaggregated.Reader) error {
 	session, err := o.Session(ctx)
 	if err != nil {
 		return err
 	}
 	var all []page.Report
 	err = session.Each(names, func(key types.NamespacedName) error {
-		found, revisions, err := history(ctx, session, key)
-		if err == nil {
-			all = append(all, render.History(found, revisions))
+		h, err := read(session, key)
+		if apierrors.IsNotFound(err) {
+			return cluster.NoSuch(noun, key)
+		} else if err == nil {
+			all = append(all, h)
 		}
-		return err
+		return session.Explain(err, cluster.ReadSets)
 	})
 	return errors.Join(out.print(all...), err)
 }
@@ -219,12 +236,12 @@ func (o *options) rolloutDiffCommand() *cobra.Command {
 		if of.To != render.Live && of.From == render.Live {
 			return errors.New("--to-revision needs --revision, the one to compare with")
 		}
-		if argument.DisaggregatedSets.IsGiven(args) {
-			return disaggregated.Diff(cmd.Context(), o.Flags, args, of, o.Out, o.ErrOut)
-		}
-		names, err := setNames(cmd, args, 1, 1)
-		if err != nil {
+		noun, names, err := setsOf(cmd, args, 1, 1)
+		switch {
+		case err != nil:
 			return err
+		case noun == disaggregated.Noun:
+			return o.showSet(cmd.Context(), noun, names[0], &output{options: o}, false, disaggregated.Read(cmd.Context(), disaggregated.Diff(of)))
 		}
 		return o.rolloutDiff(cmd.Context(), names[0], of)
 	}
@@ -260,10 +277,9 @@ func (o *options) rolloutStatusCommand() *cobra.Command {
 	var q follow.Question
 	cmd := describe("rollout status")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		names, err := setNames(cmd, args, 1, many)
+		noun, names, err := setsOf(cmd, args, 1, many)
 		rollouts := o.rollouts
-		if argument.DisaggregatedSets.IsGiven(args) {
-			names, err = argument.DisaggregatedSets.Names(args)
+		if noun == disaggregated.Noun {
 			rollouts = disaggregated.Rollouts(o.Flags)
 		}
 		if err := errors.Join(err, notNegative("--timeout", q.Timeout), notNegative("--revision", q.Revision)); err != nil {

@@ -24,6 +24,16 @@ type hashed struct {
 
 // RevisionOf names what the roles of a set run: the order, names, group identities and templates of all roles.
 func RevisionOf(roles []dsv1.DisaggregatedRole) (string, error) {
+	encoded, err := json.Marshal(Content(roles))
+	if err != nil {
+		return "", fmt.Errorf("encode the roles: %w", err)
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:])[:8], nil
+}
+
+// Content is what a revision says of the roles of a set.
+func Content(roles []dsv1.DisaggregatedRole) any {
 	all := make([]hashed, len(roles))
 	for i := range roles {
 		all[i] = hashed{Name: roles[i].Name, Template: roles[i].Spec.LeaderWorkerTemplate}
@@ -31,12 +41,7 @@ func RevisionOf(roles []dsv1.DisaggregatedRole) (string, error) {
 			all[i].GroupIdentity = id
 		}
 	}
-	encoded, err := json.Marshal(all)
-	if err != nil {
-		return "", fmt.Errorf("encode the roles: %w", err)
-	}
-	sum := sha256.Sum256(encoded)
-	return hex.EncodeToString(sum[:])[:8], nil
+	return all
 }
 
 // Record returns the ControllerRevision that keeps the roles of a set at its revision. An undo reads it. Its name has a part

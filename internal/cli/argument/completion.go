@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
@@ -67,7 +65,7 @@ func NamesOf(most int, kinds ...Kind) Suggest {
 
 // GroupNames suggests the names of sets, and then those of the set's groups.
 func GroupNames(ctx context.Context, c Cluster, args []string, typed string) []string {
-	found := NamesOf(1, Sets)(ctx, c, args, typed)
+	found := Sets.Fit(args, typed, Sets.List(ctx, c, c.Namespace), 1)
 	names, _ := Sets.Names(args)
 	if len(found) > 0 || len(names) != 1 {
 		return found
@@ -87,9 +85,6 @@ func SetNames(ctx context.Context, c Cluster, args []string, typed string) []str
 
 // RevisionNumbers suggests the revisions of the set that is named, with their keys.
 func RevisionNumbers(ctx context.Context, c Cluster, args []string, _ string) (numbers []string) {
-	if DisaggregatedSets.IsGiven(args) {
-		return recordNumbers(ctx, c, args)
-	}
 	set := &lwsv1.LeaderWorkerSet{}
 	names, _ := Sets.Names(args)
 	if len(names) == 0 || c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: names[0]}, set) != nil {
@@ -98,17 +93,6 @@ func RevisionNumbers(ctx context.Context, c Cluster, args []string, _ string) (n
 	revisions, _ := lwscache.Revisions(ctx, c, set)
 	for _, r := range revisions {
 		numbers = append(numbers, fmt.Sprintf("%d\t%s", r.Revision, r.Labels[lwsv1.RevisionKey]))
-	}
-	return numbers
-}
-
-func recordNumbers(ctx context.Context, c Cluster, args []string) (numbers []string) {
-	var records appsv1.ControllerRevisionList
-	if names, _ := DisaggregatedSets.Names(args); len(names) > 0 {
-		_ = c.List(ctx, &records, client.InNamespace(c.Namespace), client.MatchingLabels{dsv1.SetNameLabelKey: names[0]})
-	}
-	for _, r := range records.Items {
-		numbers = append(numbers, fmt.Sprintf("%d\t%s", r.Revision, r.Labels[dsv1.RevisionLabelKey]))
 	}
 	return numbers
 }

@@ -15,7 +15,7 @@ import (
 
 // Unified compares two versions, which side returns with their names, in the format of diff -u. Without a difference it is
 // empty.
-func Unified(from, to int64, side func(int64) (name string, content map[string]any, err error)) (string, error) {
+func Unified(from, to int64, side func(int64) (name string, content any, err error)) (string, error) {
 	var names, texts []string
 	for _, number := range []int64{from, to} {
 		name, content, err := side(number)

@@ -1,10 +1,13 @@
 package disaggregated
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -29,8 +32,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Plan is what "plan -o json" prints for a set: all that happens until its roles are as wanted.
-type Plan struct {
+// SetPlan is what "plan -o json" prints for a set: all that happens until its roles are as wanted.
+type SetPlan struct {
 	about
 	File     string   `json:"file,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -45,12 +48,15 @@ type Plan struct {
 	Deleted []string `json:"deleted,omitempty"`
 	// Waits say what keeps the set from its end, and what a user may do.
 	Waits []string `json:"waits,omitempty"`
+	// groups are by role how many exist at most.
+	groups map[string]int32
 }
 
-// SlicePlan has every step of a slice, if each group is ready, or gone, at once. Steps, floors and ceilings are numbers of
-// groups in the order of the roles. The first step is what is there.
+// SlicePlan has every step of slices that take the same, if each group is ready, or gone, at once. Steps, floors and
+// ceilings are numbers of groups in the order of the roles. The first step is what is there.
 type SlicePlan struct {
 	Index     int              `json:"index"`
+	Last      int              `json:"lastIndex"`
 	Roles     []string         `json:"roles"`
 	Floors    []int32          `json:"floors"`
 	Ceilings  []int32          `json:"ceilings"`
@@ -65,47 +71,40 @@ type RolePeak struct {
 	*consequence.Amount `json:",inline"`
 }
 
-// PlanReport returns the plan of a set as a report.
-func PlanReport(w disaggregated.Snapshot) (page.Report, error) { return planOf(w) }
+// Plan returns the plan of a set.
+func Plan(w disaggregated.Snapshot) (page.Report, error) { return planOf(w) }
 
 // PlanFile returns what happens if a set of a file were applied. It sends dry runs only.
 func PlanFile(ctx context.Context, c *cluster.Cluster, manifest *unstructured.Unstructured, file string) (page.Report, error) {
-	key := client.ObjectKeyFromObject(manifest)
-	after, warnings, err := lws.Apply[dsv1.DisaggregatedSet](ctx, c.Config, manifest)
-	if err != nil {
-		return nil, c.Explain(err, WriteSets)
-	}
-	live, err := client.New(c.Config, client.Options{Scheme: lws.Scheme()})
+	s, err := c.Open(ctx, manifest.GetNamespace())
 	if err != nil {
 		return nil, err
 	}
-	w, err := read(ctx, live, key, c.Now())
+	after, warnings, err := lws.Apply[dsv1.DisaggregatedSet](ctx, c.Config, manifest)
+	if err != nil {
+		return nil, c.Explain(err, cluster.WriteSets)
+	}
+	w, err := read(ctx, s.Live, client.ObjectKeyFromObject(after), c.Now())
 	if client.IgnoreNotFound(err) != nil {
-		return nil, c.Explain(err, readSets)
+		return nil, c.Explain(err, cluster.ReadSets)
 	}
 	before := w.Set
 	w.Set = after
 	p, err := planOf(w)
 	if err == nil {
-		p.File, p.Warnings = file, warnings
-		p.NoChange = p.UID != "" && (p.isEmpty() || isSame(before, after))
+		delete(before.Annotations, corev1.LastAppliedConfigAnnotation)
+		delete(after.Annotations, corev1.LastAppliedConfigAnnotation)
+		isSame := equality.Semantic.DeepEqual(before.Spec, after.Spec) && maps.Equal(before.Annotations, after.Annotations)
+		p.File, p.Warnings, p.NoChange = file, warnings, p.UID != "" && (isSame || p.isEmpty())
 	}
 	return p, err
 }
 
-// isSame reports whether the operator sees no difference.
-func isSame(a, b *dsv1.DisaggregatedSet) bool {
-	said := func(s *dsv1.DisaggregatedSet) map[string]string {
-		all := maps.Clone(s.Annotations)
-		delete(all, corev1.LastAppliedConfigAnnotation)
-		return all
-	}
-	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(said(a), said(b))
+func (p *SetPlan) isEmpty() bool {
+	return len(p.Slices)+len(p.Created)+len(p.Deleted)+len(p.Waits) == 0
 }
 
-func (p *Plan) isEmpty() bool { return len(p.Slices)+len(p.Created)+len(p.Deleted)+len(p.Waits) == 0 }
-
-func planOf(w disaggregated.Snapshot) (*Plan, error) {
+func planOf(w disaggregated.Snapshot) (*SetPlan, error) {
 	now, err := set.Decide(w)
 	if err != nil {
 		return nil, err
@@ -121,7 +120,7 @@ func planOf(w disaggregated.Snapshot) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{about: aboutOf("DisaggregatedSetPlan", w.Set, t.Revision), Waits: says}
+	p := &SetPlan{about: aboutOf("DisaggregatedSetPlan", w.Set, t.Revision), Waits: says, groups: map[string]int32{}}
 	if w.Set.DeletionTimestamp != nil || condition.IsTrue(w.Set.Status.Conditions, action.CodeUnsupported) {
 		p.Waits = append(p.Waits, "the set is being deleted, or the operator leaves it alone")
 		return p, nil
@@ -136,51 +135,53 @@ func planOf(w disaggregated.Snapshot) (*Plan, error) {
 	if p.Paused && slices.ContainsFunc(p.Slices, func(s SlicePlan) bool { return len(s.Revisions) > 1 }) {
 		p.Waits = append(p.Waits, "the rollout is paused: no step is taken until it is resumed")
 	}
-	p.addPeaks(t)
-	p.Created = created
+	if p.Created = created; len(p.Slices) > 0 {
+		p.addPeaks(t)
+	}
 	return p, p.addObjects(t, isHeld || slices.ContainsFunc(p.Slices, func(s SlicePlan) bool { return len(s.Stuck) > 0 }))
 }
 
 // addSlice adds the steps of a slice that has some, or cannot begin.
-func (p *Plan) addSlice(t *disaggregated.Table, s *disaggregated.Slice) {
+func (p *SetPlan) addSlice(t *disaggregated.Table, s *disaggregated.Slice) {
 	from := t.Planned(s)
 	course := planner.CourseOf(from)
-	shown := SlicePlan{Index: s.Index, Roles: t.RoleNames(s), Floors: course.Floors, Ceilings: course.Ceilings, Steps: course.Steps, Stuck: course.Stuck}
+	shown := SlicePlan{Index: s.Index, Last: s.Index, Roles: t.RoleNames(s), Floors: course.Floors, Ceilings: course.Ceilings, Steps: course.Steps, Stuck: course.Stuck}
 	for _, revision := range from.Revisions {
 		shown.Revisions = append(shown.Revisions, revision.Name)
 	}
+	isStill := len(course.Steps) == 1 && len(course.Stuck) == 0
 	for r, role := range from.Roles {
-		if role.Target == 0 && len(from.Revisions) <= 2 { // it only shrinks
-			shown.Ceilings[r] = held(from, r)
+		held := role.Leaving
+		for _, counts := range course.Steps[0] {
+			held += counts[r]
+		}
+		if isStill || role.Target == 0 && len(from.Revisions) <= 2 { // it does not grow
+			shown.Ceilings[r] = held
+		}
+		p.groups[role.Name] += shown.Ceilings[r]
+	}
+	if last := len(p.Slices) - 1; last >= 0 && p.Slices[last].Last == s.Index-1 {
+		same := shown
+		if same.Index, same.Last = p.Slices[last].Index, s.Index-1; reflect.DeepEqual(same, p.Slices[last]) {
+			p.Slices[last].Last = s.Index
+			return
 		}
 	}
-	if len(course.Steps) > 1 || len(course.Stuck) > 0 {
+	if !isStill {
 		p.Slices = append(p.Slices, shown)
 	}
 }
 
-// held is how many groups of a role are wanted, or still hold nodes.
-func held(s planner.Slice, role int) int32 {
-	n := s.Roles[role].Leaving
-	for _, counts := range s.Wanted() {
-		n += counts[role]
-	}
-	return n
-}
-
-// addPeaks adds what exists at most: as many groups as the ceilings, each as large as the largest of its role. A slice
-// that is removed ends on its own clock.
-func (p *Plan) addPeaks(t *disaggregated.Table) {
-	groups, all, total := map[string]int32{}, corev1.ResourceList{}, 0
+// addPeaks adds what exists at most: groups that are as large as the largest of their role. A slice that is removed ends
+// on its own clock.
+func (p *SetPlan) addPeaks(t *disaggregated.Table) {
+	total, all := int32(0), corev1.ResourceList{}
 	largest, names := map[string]corev1.ResourceList{}, []string{}
-	add := func(role string, n int32, of *lwsv1.LeaderWorkerTemplate) {
+	add := func(role string, of *lwsv1.LeaderWorkerTemplate) {
 		if largest[role] == nil {
 			names, largest[role] = append(names, role), corev1.ResourceList{}
 		}
-		size, leader := ptr.Deref(of.Size, 1), of.LeaderTemplate
-		if leader == nil {
-			leader = &of.WorkerTemplate
-		}
+		size, leader := ptr.Deref(of.Size, 1), cmp.Or(of.LeaderTemplate, &of.WorkerTemplate)
 		needs := gang.Resources(leader, &of.WorkerTemplate, size)
 		needs[corev1.ResourcePods] = *resource.NewQuantity(int64(size), resource.DecimalSI)
 		for name, quantity := range needs {
@@ -188,41 +189,28 @@ func (p *Plan) addPeaks(t *disaggregated.Table) {
 				largest[role][name] = quantity
 			}
 		}
-		groups[role] += n
 	}
 	for _, role := range t.Roles {
-		add(role.Name, 0, &role.Spec.LeaderWorkerTemplate)
+		add(role.Name, &role.Spec.LeaderWorkerTemplate)
 	}
 	for _, child := range t.Children.Owned {
-		place, left := disaggregated.PlaceOf(child), int32(0)
-		if place.Slice >= len(t.Slices) {
-			left = max(ptr.Deref(child.Spec.Replicas, 1), child.Status.Replicas)
-		}
-		add(place.Role, left, &child.Spec.LeaderWorkerTemplate)
-	}
-	for i := range t.Slices {
-		from := t.Planned(&t.Slices[i])
-		at := slices.IndexFunc(p.Slices, func(s SlicePlan) bool { return s.Index == t.Slices[i].Index })
-		for r, role := range from.Roles {
-			if groups[role.Name] += held(from, r); at >= 0 {
-				groups[role.Name] += p.Slices[at].Ceilings[r] - held(from, r)
-			}
+		place := disaggregated.PlaceOf(child)
+		if add(place.Role, &child.Spec.LeaderWorkerTemplate); place.Slice >= len(t.Slices) {
+			p.groups[place.Role] += max(ptr.Deref(child.Spec.Replicas, 1), child.Status.Replicas)
 		}
 	}
 	for _, name := range names {
 		peak := corev1.ResourceList{}
-		consequence.Add(peak, largest[name], int(groups[name]))
+		consequence.Add(peak, largest[name], int(p.groups[name]))
 		consequence.Add(all, peak, 1)
-		total += int(groups[name])
-		p.Roles = append(p.Roles, RolePeak{name, consequence.AmountOf(int(groups[name]), peak)})
+		total += p.groups[name]
+		p.Roles = append(p.Roles, RolePeak{name, consequence.AmountOf(int(p.groups[name]), peak)})
 	}
-	if p.Peak = consequence.AmountOf(total, all); len(p.Slices) == 0 {
-		p.Roles, p.Peak = nil, nil
-	}
+	p.Peak = consequence.AmountOf(int(total), all)
 }
 
 // addObjects adds the objects that are created and deleted until the set is as wanted, or now where a rollout is held.
-func (p *Plan) addObjects(t *disaggregated.Table, isHeld bool) error {
+func (p *SetPlan) addObjects(t *disaggregated.Table, isHeld bool) error {
 	w := *t.Snapshot
 	if !isHeld {
 		w = finally(t)
@@ -251,7 +239,10 @@ func (p *Plan) addObjects(t *disaggregated.Table, isHeld bool) error {
 	return err
 }
 
-func nameOf(kind identity.Kind, name string) string { return string(kind) + " " + name }
+// nameOf names an object. A name that ends with a part of the UID is not complete before the set is stored.
+func nameOf(kind identity.Kind, name string) string {
+	return string(kind) + " " + strings.TrimSuffix(name, "-")
+}
 
 // finally is a set once all steps are taken: each role has its LeaderWorkerSet with a ready group, and nothing else.
 func finally(t *disaggregated.Table) disaggregated.Snapshot {
@@ -272,8 +263,62 @@ func finally(t *disaggregated.Table) disaggregated.Snapshot {
 	return w
 }
 
-// equals reports whether another slice takes the same steps.
-func (s SlicePlan) equals(other SlicePlan) bool {
-	s.Index = other.Index
-	return reflect.DeepEqual(s, other)
+// Write writes the steps of each slice, the peaks, the objects and the waits. A file that changes nothing has no text.
+func (p *SetPlan) Write(to *page.Page) {
+	if p.NoChange {
+		return
+	}
+	to.Gap()
+	state := strings.TrimSuffix(fmt.Sprintf(", if %s were applied now", p.File), ", if  were applied now")
+	if p.UID == "" {
+		state += " (no such set yet)"
+	}
+	to.Linef("%s %s in namespace %s%s: revision %s", Noun, p.Name, p.Namespace, state, p.Revision)
+	for _, warning := range p.Warnings {
+		to.Linef("warning: %s", warning)
+	}
+	if p.isEmpty() {
+		to.Linef("in step: nothing to do")
+	}
+	for _, slice := range p.Slices {
+		slice.write(to)
+	}
+	if p.Peak != nil {
+		var peaks []string
+		for _, r := range append(slices.Clone(p.Roles), RolePeak{"all", p.Peak}) {
+			peaks = append(peaks, r.Role+": "+r.Amount.String())
+		}
+		to.Section("at the peak, whatever becomes ready when", peaks...)
+	}
+	to.Section("created", p.Created...)
+	to.Section("deleted", p.Deleted...)
+	to.Section("waits", p.Waits...)
+}
+
+func (s SlicePlan) write(to *page.Page) {
+	name := fmt.Sprintf("slice %d", s.Index)
+	if s.Last > s.Index {
+		name = fmt.Sprintf("slices %d-%d, each", s.Index, s.Last)
+	}
+	to.Gap()
+	if len(s.Stuck) > 0 {
+		to.Linef("%s: the rollout cannot begin for %s", name, page.Few(s.Stuck))
+	}
+	to.Linef("%s: groups of %s after each step", name, strings.Join(s.Roles, "/"))
+	vector := func(counts []int32) string {
+		return strings.ReplaceAll(strings.Trim(fmt.Sprint(counts), "[]"), " ", "/")
+	}
+	columns, rows := page.Row{"STEP"}, []page.Row{}
+	for v, revision := range s.Revisions {
+		columns = append(columns, map[bool]string{true: "NEW ", false: "OLD "}[v == 0]+revision)
+	}
+	for i, counts := range s.Steps {
+		row := page.Row{i}
+		for _, of := range counts {
+			row = append(row, vector(of))
+		}
+		rows = append(rows, row)
+	}
+	to.Table(columns, rows)
+	to.Linef("ready at least %s, with nodes at most %s", vector(s.Floors), vector(s.Ceilings))
 }

@@ -1,25 +1,29 @@
 package disaggregated
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/cli/argument"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/cli/cluster"
 	"lockstep.dev/lockstep/internal/cli/diff"
 	"lockstep.dev/lockstep/internal/cli/follow"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/disaggregated"
 	"lockstep.dev/lockstep/internal/lws/undo"
 )
@@ -34,11 +38,11 @@ func Rollouts(flags *cluster.Flags) func(context.Context) (*follow.Rollouts, err
 		read := func(key types.NamespacedName) (follow.Standing, error) {
 			w, err := read(ctx, s.Live, key, s.Now())
 			if err != nil {
-				return follow.Standing{}, s.Explain(err, readSets)
+				return follow.Standing{}, s.Explain(err, cluster.ReadSets)
 			}
 			return standingOf(w)
 		}
-		return &follow.Rollouts{Noun: noun, Key: s.Key, Read: read, Await: s.Await}, nil
+		return &follow.Rollouts{Noun: Noun, Key: s.Key, Read: read, Await: s.Await}, nil
 	}
 }
 
@@ -53,70 +57,32 @@ func standingOf(w disaggregated.Snapshot) (r follow.Standing, err error) {
 			r.Number = record.Revision
 		}
 	}
-	var wanted, updated, ready, old int32
-	for i, role := range s.Roles {
-		updated += role.Updated
-		if role.Wanted != nil {
-			wanted += *role.Wanted
-		}
-		for _, slice := range s.Slices {
-			ready += slice.Revisions[0].Roles[i].Ready
-		}
-	}
-	for _, slice := range s.Slices {
-		for _, n := range slice.Leaving {
-			old += n
-		}
-		for _, revision := range slice.Revisions[1:] {
-			for _, row := range revision.Roles {
-				old += row.Wanted
-			}
-		}
-	}
 	r.UID, r.IsDeleting = w.Set.UID, w.Set.DeletionTimestamp != nil
-	r.Message = fmt.Sprintf("waiting: %d of %s are updated, %d of them ready; %d others must end", updated, page.Counted(int(wanted), "group"), ready, old)
+	var wanted, updated, ready int32
+	for _, role := range s.Roles {
+		wanted, updated = wanted+role.Wanted, updated+role.Updated
+	}
+	for _, row := range s.Rows {
+		ready += row.Ready * map[bool]int32{true: 1}[row.Revision == s.Revision]
+	}
+	r.Message = fmt.Sprintf("waiting: %d of %s are updated, %d of them ready; %d others must end", updated, page.Counted(int(wanted), "group"), ready, s.old)
 	switch {
-	case len(s.Waiting) == 0 && updated >= wanted && ready >= wanted && old == 0:
+	case len(s.Waiting) == 0 && updated >= wanted && ready >= wanted && s.old == 0:
 		r.IsDone = true
-		r.Message = fmt.Sprintf("%s %q successfully rolled out: %s at revision %d (%s)", noun, s.Name, page.Counted(int(wanted), "group"), r.Number, s.Revision)
-	case s.Paused && old > 0:
-		r.Message += "; the rollout is paused, resume it with: kubectl lockstep rollout resume dset/" + s.Name + " -n " + s.Namespace
+		r.Message = fmt.Sprintf("%s %q successfully rolled out: %s at revision %d (%s)", Noun, s.Name, page.Counted(int(wanted), "group"), r.Number, s.Revision)
 	case len(s.Waiting) > 0:
 		r.Message += "; " + page.Plain(s.Waiting[0])
 	}
 	return r, nil
 }
 
-// Histories prints the histories of sets.
-func Histories(ctx context.Context, flags *cluster.Flags, args []string, print func(...page.Report) error) error {
-	names, err := argument.DisaggregatedSets.Names(args)
-	if err != nil {
-		return err
-	}
-	s, err := flags.Session(ctx)
-	if err != nil {
-		return err
-	}
-	var all []page.Report
-	err = s.Each(names, func(key types.NamespacedName) error {
-		w, err := read(ctx, s.Live, key, s.Now())
-		if err != nil {
-			return explain(s.Cluster, err, key, readSets)
-		}
-		h, err := historyOf(w)
-		all = append(all, h)
-		return err
-	})
-	return errors.Join(print(all...), err)
-}
-
-func historyOf(w disaggregated.Snapshot) (*render.SetHistory, error) {
-	h := &render.SetHistory{TypeMeta: page.Kind("SetHistory"), Noun: noun, Namespace: w.Set.Namespace, Name: w.Set.Name, Paused: isPaused(w.Set), Revisions: []render.Revision{}}
+// History returns the history of a set.
+func History(w disaggregated.Snapshot) (page.Report, error) {
+	h := &render.SetHistory{TypeMeta: page.Kind("SetHistory"), Noun: Noun, Namespace: w.Set.Namespace, Name: w.Set.Name, Paused: isPaused(w.Set), Revisions: []render.Revision{}}
 	t, err := disaggregated.Of(w)
 	if err != nil {
-		return h, err
+		return nil, err
 	}
-	var before map[string]any
 	for _, record := range w.Records.Owned {
 		r := render.Revision{Number: record.Revision, Key: keyOf(record), Name: record.Name, CreatedAt: record.CreationTimestamp, Current: keyOf(record) == t.Revision}
 		for _, slice := range t.Slices {
@@ -126,78 +92,147 @@ func historyOf(w disaggregated.Snapshot) (*render.SetHistory, error) {
 				}
 			}
 		}
-		roles, err := disaggregated.RolesOf(record)
-		content := contentOf(roles)
-		if err != nil {
-			r.Unreadable = err.Error()
-		} else if before != nil {
-			r.Changes = diff.Changes(before, content)
-		}
-		before = content
 		h.Revisions = append(h.Revisions, r)
 	}
 	return h, nil
 }
 
-// hashed is what a revision says of a role.
-type hashed struct {
-	Name                 string                     `json:"name"`
-	GroupIdentity        lwsv1.GroupIdentityType    `json:"groupIdentity,omitempty"`
-	LeaderWorkerTemplate lwsv1.LeaderWorkerTemplate `json:"leaderWorkerTemplate"`
-}
-
-func contentOf(roles []dsv1.DisaggregatedRole) map[string]any {
-	var of struct {
-		Roles []hashed `json:"roles"`
-	}
-	for _, role := range roles {
-		of.Roles = append(of.Roles, hashed{role.Name, role.Spec.GroupIdentity, role.Spec.LeaderWorkerTemplate})
-	}
-	content, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&of) // it was decoded from JSON
-	return content
-}
-
-// Diff prints what differs between two revisions of a set, or to said that nothing does.
-func Diff(ctx context.Context, flags *cluster.Flags, args []string, of render.Comparison, out, said io.Writer) error {
-	show := func(w disaggregated.Snapshot) (page.Report, error) {
+// Diff returns what differs between two revisions of a set.
+func Diff(of render.Comparison) Report {
+	return func(w disaggregated.Snapshot) (page.Report, error) {
 		text, err := compared(w.Set, w.Records.Owned, of)
-		if err == nil && text == "" {
-			fmt.Fprintf(said, "no difference between these revisions of %s\n", w.Set.Name)
-		}
-		fmt.Fprint(out, text)
-		return nil, err
+		return difference{text: cmp.Or(text, "no difference")}, err
 	}
-	return Show(ctx, flags, args, false, show, func(_ context.Context, _ *lws.Session, _ bool, _ string, see func() (page.Report, error)) error {
-		_, err := see()
-		return err
-	})
+}
+
+// difference is the output of diff -u.
+type difference struct {
+	*metav1.TypeMeta
+	text string
+}
+
+// Write writes the lines.
+func (d difference) Write(p *page.Page) {
+	for line := range strings.Lines(d.text) {
+		p.Linef("%s", strings.TrimSuffix(line, "\n"))
+	}
 }
 
 // compared returns the difference of two revisions in the format of diff -u. Without numbers, they are those of the change
 // that is not rolled out yet, or else of the last rollout.
-func compared(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, of render.Comparison) (string, error) {
+func compared(set *dsv1.DisaggregatedSet, records []*appsv1.ControllerRevision, of render.Comparison) (string, error) {
 	if of == (render.Comparison{}) {
-		if len(kept) == 0 {
-			return "", fmt.Errorf("%s %q has no revision yet", noun, set.Name)
+		if len(records) == 0 {
+			return "", fmt.Errorf("%s %q has no revision yet", Noun, set.Name)
 		}
-		last := kept[len(kept)-1]
+		last := records[len(records)-1]
 		present, err := disaggregated.RevisionOf(set.Spec.Roles)
-		if of.From = last.Revision; len(kept) > 1 && keyOf(last) == present {
-			of = render.Comparison{From: kept[len(kept)-2].Revision, To: last.Revision}
-		}
-		if err != nil {
-			return "", err
+		if of.From = last.Revision; err == nil && len(records) > 1 && keyOf(last) == present {
+			of = render.Comparison{From: records[len(records)-2].Revision, To: last.Revision}
 		}
 	}
-	return diff.Unified(of.From, of.To, func(number int64) (name string, content map[string]any, err error) {
+	return diff.Unified(of.From, of.To, func(number int64) (name string, content any, err error) {
 		if number == render.Live {
-			return set.Name + " spec", contentOf(set.Spec.Roles), nil
+			return set.Name + " spec", disaggregated.Content(set.Spec.Roles), nil
 		}
-		at := slices.IndexFunc(kept, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
+		at := slices.IndexFunc(records, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
 		if at < 0 {
-			return "", nil, undo.NoSuchRevision(noun, set.Name, kept, number)
+			return "", nil, undo.NoSuchRevision(Noun, set.Name, records, number)
 		}
-		roles, err := disaggregated.RolesOf(kept[at])
-		return set.Name + " revision " + title(kept[at]), contentOf(roles), err
+		roles, err := disaggregated.RolesOf(records[at])
+		return set.Name + " revision " + title(records[at]), disaggregated.Content(roles), err
 	})
+}
+
+// Decide decides what to change of a set, in one write, or why nothing can be changed.
+type Decide = lws.DecideOf[*dsv1.DisaggregatedSet]
+
+// Restart replaces every group of every role by one of the same template.
+func Restart(now time.Time) Decide {
+	moment := now.Format(time.RFC3339)
+	return func(_ context.Context, _ client.Reader, set *dsv1.DisaggregatedSet) (lws.Change, error) {
+		if isPaused(set) {
+			return lws.Change{}, fmt.Errorf("cannot restart %s %q while its rollout is paused; "+
+				"resume it first with: kubectl lockstep rollout resume dset/%[2]s -n %s", Noun, set.Name, set.Namespace)
+		}
+		after := set.DeepCopy()
+		for i := range after.Spec.Roles {
+			template := &after.Spec.Roles[i].Spec.LeaderWorkerTemplate
+			if template.WorkerTemplate.Annotations[lws.RestartedAtKey] == moment {
+				return lws.Change{}, errors.New("a restart was triggered within the past second; wait before triggering another")
+			}
+			for _, pods := range []*corev1.PodTemplateSpec{template.LeaderTemplate, &template.WorkerTemplate} {
+				if pods != nil {
+					metav1.SetMetaDataAnnotation(&pods.ObjectMeta, lws.RestartedAtKey, moment)
+				}
+			}
+		}
+		return lws.Change{Verb: "restarted", Before: set, After: after}, nil
+	}
+}
+
+// Undo restores all roles of an earlier revision in one write. Zero is the one before.
+func Undo(number int64) Decide {
+	return func(ctx context.Context, live client.Reader, set *dsv1.DisaggregatedSet) (lws.Change, error) {
+		w, err := read(ctx, live, client.ObjectKeyFromObject(set), time.Time{})
+		if err != nil {
+			return lws.Change{}, err
+		}
+		after, to, err := restored(set, w.Records.Owned, number)
+		if err != nil {
+			return lws.Change{}, err
+		}
+		verb := map[bool]string{true: "skipped rollback (current roles already match revision %s)", false: "rolled back to revision %s"}[after == set]
+		return lws.Change{Verb: fmt.Sprintf(verb, title(to)), Before: set, After: after}, nil
+	}
+}
+
+// restored returns the set with the roles of a record. It is the same set if they are the same already. What a revision
+// does not say of a role stays: its scaling, its number of groups and its strategy.
+func restored(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, number int64) (*dsv1.DisaggregatedSet, *appsv1.ControllerRevision, error) {
+	if condition.IsTrue(set.Status.Conditions, action.CodeUnsupported) {
+		return nil, nil, fmt.Errorf("%s %q has fields that this version lacks, and its revisions may not have them; upgrade Lockstep first", Noun, set.Name)
+	}
+	present, err := disaggregated.RevisionOf(set.Spec.Roles)
+	if err != nil {
+		return nil, nil, err
+	}
+	to, err := chosen(set, kept, number, present)
+	if err != nil || keyOf(to) == present {
+		return set, to, err
+	}
+	roles, err := disaggregated.RolesOf(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	after := set.DeepCopy()
+	after.Spec.Roles = nil
+	for _, role := range roles {
+		if i := slices.IndexFunc(set.Spec.Roles, func(r dsv1.DisaggregatedRole) bool { return r.Name == role.Name }); i >= 0 {
+			template, id := role.Spec.LeaderWorkerTemplate, role.Spec.GroupIdentity
+			role = *set.Spec.Roles[i].DeepCopy()
+			role.Spec.LeaderWorkerTemplate, role.Spec.GroupIdentity = template, id
+		}
+		after.Spec.Roles = append(after.Spec.Roles, role)
+	}
+	if got, err := disaggregated.RevisionOf(after.Spec.Roles); err != nil || got != keyOf(to) {
+		return nil, nil, fmt.Errorf("revision %s of %s %q cannot be restored: its roles are revision %s to this version", title(to), Noun, set.Name, got)
+	}
+	return after, to, nil
+}
+
+// chosen returns the record to restore: that of a number, or the newest of another revision than the present one.
+func chosen(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, number int64, present string) (*appsv1.ControllerRevision, error) {
+	for _, record := range slices.Backward(kept) {
+		if record.Revision == number || number == 0 && keyOf(record) != present {
+			return record, nil
+		}
+	}
+	switch {
+	case len(kept) == 0:
+		return nil, fmt.Errorf("no rollout history found for %s %q", Noun, set.Name)
+	case number != 0:
+		return nil, undo.NoSuchRevision(Noun, set.Name, kept, number)
+	}
+	return nil, fmt.Errorf("%s %q has nothing to go back to: its only revision is %s, and the spec is equal to it", Noun, set.Name, title(kept[0]))
 }

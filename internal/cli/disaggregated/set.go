@@ -7,35 +7,44 @@ package disaggregated
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/cli/argument"
 	"lockstep.dev/lockstep/internal/cli/cluster"
-	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/disaggregated"
+	"lockstep.dev/lockstep/internal/disaggregated/set"
 	"lockstep.dev/lockstep/internal/disaggregatedcache"
 )
 
-// noun is the kind in errors.
-const noun = "disaggregatedset"
+// Noun is the kind in errors.
+const Noun = "disaggregatedset"
 
-// What commands must be allowed to do.
-const (
-	readSets  = "get disaggregatedsets, list disaggregatedsetrolescalers, and " + cluster.ReadSets
-	WriteSets = "get, create and patch disaggregatedsets, and for undo read what status reads"
+// Report is a report on a set, and Reader reads the set for it. Its error is NotFound if there is none.
+type (
+	Report func(disaggregated.Snapshot) (page.Report, error)
+	Reader func(*cluster.Session, types.NamespacedName) (page.Report, error)
 )
+
+// Read returns a reader for a report.
+func Read(ctx context.Context, report Report) Reader {
+	return func(s *cluster.Session, key types.NamespacedName) (page.Report, error) {
+		w, err := read(ctx, s.Live, key, s.Now())
+		if err != nil {
+			return nil, err
+		}
+		return report(w)
+	}
+}
 
 // read reads a set and all that bears its name.
 func read(ctx context.Context, live client.Reader, key types.NamespacedName, now time.Time) (disaggregated.Snapshot, error) {
@@ -45,43 +54,6 @@ func read(ctx context.Context, live client.Reader, key types.NamespacedName, now
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name, b.Name))
 	})
 	return w, err
-}
-
-func explain(c *cluster.Cluster, err error, key types.NamespacedName, needs string) error {
-	if apierrors.IsNotFound(err) {
-		return cluster.NoSuch(noun, key)
-	}
-	return c.Explain(err, needs)
-}
-
-// Show shows a report on one set, or with watch every change of it.
-func Show(ctx context.Context, flags *cluster.Flags, args []string, watch bool, report func(disaggregated.Snapshot) (page.Report, error),
-	show func(ctx context.Context, s *lws.Session, watch bool, gone string, see func() (page.Report, error)) error,
-) error {
-	names, err := argument.DisaggregatedSets.Names(args)
-	if err == nil && len(names) != 1 {
-		err = errors.New("give one DisaggregatedSet, as dset/NAME; show a group with the LeaderWorkerSet of its role")
-	}
-	if err != nil {
-		return err
-	}
-	s, err := flags.Session(ctx)
-	if err != nil {
-		return err
-	}
-	key, isSeen := s.Key(names[0]), false
-	gone := fmt.Sprintf("%s %s in namespace %s is gone; waiting for a new one\n", noun, key.Name, key.Namespace)
-	return show(ctx, s.Session, watch, gone, func() (page.Report, error) {
-		w, err := read(ctx, s.Live, key, s.Now())
-		switch {
-		case apierrors.IsNotFound(err) && isSeen:
-			return nil, nil
-		case err != nil:
-			return nil, explain(s.Cluster, err, key, readSets)
-		}
-		isSeen = true
-		return report(w)
-	})
 }
 
 // about says which set a report is about, and what its roles are to run.
@@ -107,4 +79,143 @@ func keyOf(record *appsv1.ControllerRevision) string { return record.Labels[dsv1
 
 func title(record *appsv1.ControllerRevision) string {
 	return fmt.Sprintf("%d (%s)", record.Revision, keyOf(record))
+}
+
+// SetStatus is what "status -o json" prints for a set. Roles are of all slices and revisions.
+type SetStatus struct {
+	about
+	CreatedAt  metav1.Time        `json:"createdAt"`
+	DeletedAt  *metav1.Time       `json:"deletedAt,omitempty"`
+	Roles      []Counts           `json:"roles"`
+	Rows       []Counts           `json:"rows"`
+	Pairs      []Pairs            `json:"pairs"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	Waiting    []string           `json:"waiting,omitempty"`
+	// old counts the groups that must end.
+	old int32
+}
+
+// Counts are groups of a role. Those of a row are of one slice and revision. Holding counts groups that have a pod.
+type Counts struct {
+	Role     string           `json:"role"`
+	Mode     dsv1.ScalingMode `json:"mode,omitempty"`
+	Slice    int              `json:"slice"`
+	Revision string           `json:"revision,omitempty"`
+	Intended int32            `json:"intended,omitempty"`
+	Wanted   int32            `json:"wanted"`
+	Ready    int32            `json:"ready"`
+	Updated  int32            `json:"updated"`
+	Holding  int32            `json:"holding"`
+}
+
+// Pairs is the part of the wanted pairs of a slice whose roles are all ready, at one revision or in sum.
+type Pairs struct {
+	Slice    int     `json:"slice"`
+	Revision string  `json:"revision,omitempty"`
+	Complete float64 `json:"complete"`
+}
+
+// Status returns the status of a set.
+func Status(w disaggregated.Snapshot) (page.Report, error) { return statusOf(w) }
+
+func statusOf(w disaggregated.Snapshot) (*SetStatus, error) {
+	t, says, err := set.Step(w)
+	if err != nil {
+		return nil, err
+	}
+	s := &SetStatus{
+		about: aboutOf("DisaggregatedSetStatus", w.Set, t.Revision), CreatedAt: w.Set.CreationTimestamp, DeletedAt: w.Set.DeletionTimestamp,
+		Conditions: w.Set.Status.Conditions, Waiting: says,
+	}
+	for _, role := range t.Roles {
+		counts := Counts{Role: role.Name, Mode: dsv1.ScalingStatic, Wanted: role.Target * int32(len(t.Slices))}
+		if disaggregated.IsExternal(role.DisaggregatedRole) {
+			counts.Mode = dsv1.ScalingExternal
+		}
+		s.Roles = append(s.Roles, counts)
+	}
+	for i := range t.Slices {
+		s.addSlice(t, &t.Slices[i])
+	}
+	if s.Paused && len(s.Rows) > len(s.Roles)*len(t.Slices) {
+		s.Waiting = append(s.Waiting, "the rollout is paused; resume it with: kubectl lockstep rollout resume dset/"+s.Name+" -n "+s.Namespace)
+	}
+	if w.Set.Status.ObservedGeneration < w.Set.Generation {
+		s.Waiting = append(s.Waiting, fmt.Sprintf("the operator has not observed generation %d", w.Set.Generation))
+	}
+	return s, nil
+}
+
+// addSlice adds the rows of a slice, and counts their groups for their roles.
+func (s *SetStatus) addSlice(t *disaggregated.Table, slice *disaggregated.Slice) {
+	sum := Pairs{Slice: slice.Index}
+	var parts []Pairs
+	for v, revision := range slice.Revisions {
+		pairs, isAny := Pairs{slice.Index, revision.Name, 1}, false
+		for r, role := range t.RoleNames(slice) {
+			row, has := revision.Rows[role]
+			if !has {
+				continue
+			}
+			counts := Counts{Role: role, Slice: slice.Index, Revision: revision.Name, Intended: row.Intended, Wanted: int32(len(row.Ready)), Holding: int32(len(row.Groups))}
+			for _, isReady := range row.Ready {
+				counts.Ready += map[bool]int32{true: 1}[isReady]
+			}
+			if v == 0 {
+				counts.Updated = min(counts.Wanted, counts.Holding)
+			} else {
+				s.old += counts.Wanted
+			}
+			if row.Intended > 0 {
+				pairs.Complete, isAny = min(pairs.Complete, float64(counts.Ready)/float64(row.Intended)), true
+			}
+			if s.Rows = append(s.Rows, counts); r < len(s.Roles) {
+				of := &s.Roles[r]
+				of.Ready, of.Updated, of.Holding = of.Ready+counts.Ready, of.Updated+counts.Updated, of.Holding+counts.Holding
+			}
+		}
+		if isAny {
+			sum.Complete += pairs.Complete
+			parts = append(parts, pairs)
+		}
+	}
+	s.Pairs = append(append(s.Pairs, sum), parts...)
+	for _, role := range slices.Sorted(maps.Keys(slice.Leaving)) {
+		if n := slice.Leaving[role]; n > 0 {
+			s.old += n
+			s.Waiting = append(s.Waiting, fmt.Sprintf("slice %d: %s of %s must end", slice.Index, page.Counted(int(n), "group"), role))
+		}
+	}
+}
+
+// Write writes the roles, then the revisions of each slice, the pairs and what the set waits for.
+func (s *SetStatus) Write(p *page.Page) {
+	p.Linef("%s %s in namespace %s: revision %s%s", Noun, s.Name, s.Namespace, s.Revision, map[bool]string{true: ", rollout paused"}[s.Paused])
+	if s.DeletedAt != nil {
+		p.Linef("being deleted for %s", p.Age(s.DeletedAt))
+	}
+	for _, c := range s.Conditions {
+		if c.Status == metav1.ConditionTrue {
+			p.Linef("%s for %s: %s (%s)", c.Type, p.Age(&c.LastTransitionTime), c.Message, c.Reason)
+		}
+	}
+	var roles, rows []page.Row
+	var pairs []string
+	for _, r := range s.Roles {
+		roles = append(roles, page.Row{r.Role, r.Mode, r.Wanted, r.Ready, r.Updated, r.Holding})
+	}
+	for _, r := range s.Rows {
+		rows = append(rows, page.Row{r.Slice, r.Revision + map[bool]string{true: " (current)"}[r.Revision == s.Revision], r.Role, r.Wanted, r.Ready, r.Holding})
+	}
+	for _, part := range s.Pairs {
+		text := fmt.Sprintf("slice %d: %.0f%% of the pairs are complete", part.Slice, 100*part.Complete)
+		if part.Revision != "" {
+			text = fmt.Sprintf("  %.0f%% at %s", 100*part.Complete, part.Revision)
+		}
+		pairs = append(pairs, text)
+	}
+	p.Table(page.Row{"ROLE", "MODE", "WANTED", "READY", "UPDATED", "HOLDING"}, roles)
+	p.Table(page.Row{"SLICE", "REVISION", "ROLE", "WANTED", "READY", "HOLDING"}, rows)
+	p.Section("pairs", pairs...)
+	p.Section("waits for", s.Waiting...)
 }

@@ -233,7 +233,7 @@ func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerR
 
 // Compare returns the difference in the format of diff -u; it is empty if there is none.
 func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) (string, error) {
-	return diff.Unified(c.From, c.To, func(number int64) (name string, spec map[string]any, err error) {
+	return diff.Unified(c.From, c.To, func(number int64) (name string, spec any, err error) {
 		name, data, err := sideOf(set, revisions, number)
 		if err != nil {
 			return "", nil, err
