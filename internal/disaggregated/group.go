@@ -78,19 +78,22 @@ func (g Group) index() int {
 // first as the last, and how many others hold nodes. A controller of groups with keys may remove a ready one first.
 func wanted(groups []Group, n int32) (ready []bool, leaving int32) {
 	ready = make([]bool, n)
-	keyed := int32(0)
+	var stay, stayReady int32 // of groups with keys
 	for _, g := range groups {
 		switch index := g.index(); {
-		case index == noIndex && g.IsReady:
-			keyed++
 		case index == noIndex && g.Ends, index != noIndex && index >= int(n):
 			leaving++
 		case index != noIndex:
 			ready[index] = g.IsReady
+		default:
+			stay++
+			if g.IsReady {
+				stayReady++
+			}
 		}
 	}
-	for i := range min(keyed, n) {
+	for i := range min(stayReady, n) {
 		ready[n-1-i] = true
 	}
-	return ready, leaving + max(0, keyed-n)
+	return ready, leaving + max(0, stay-n)
 }

@@ -44,7 +44,7 @@ func all() []prometheus.Collector {
 	HandshakeFailed("webhooks")
 	p, _ := newProtection()
 	ForeignWebhooks("c", []string{"w"})
-	return slices.Concat(s.Metrics(), p.Metrics(), HoldMetrics(), WatchMetrics(), ServerMetrics(),
+	return slices.Concat(s.Metrics(), p.Metrics(), HoldMetrics(), RoleMetrics(), WatchMetrics(), ServerMetrics(),
 		BuildMetrics("v", "c", "g"), CertificateMetrics(func() (time.Time, error) { return time.Unix(1, 0), nil }))
 }
 

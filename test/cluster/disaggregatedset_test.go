@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -440,6 +442,83 @@ func TestAnExternalRole(t *testing.T) {
 	set = s.changeRoles("a", func(set *dsv1.DisaggregatedSet) { set.Spec.Roles[0].Scaling = nil })
 	s.awaitRoles(set)
 	s.Until("the scaler is gone", func() bool { return len(drill.Live[*dsv1.DisaggregatedSetRoleScaler](s.Recorder)) == 0 })
+}
+
+// The HorizontalPodAutoscaler controller drives an External role through its scaler, by the leaders of the role alone.
+func TestAnAutoscalerDrivesARole(t *testing.T) {
+	s := newScene(t)
+	s.define(metricsGroup, "v1beta1", "PodMetrics", "pods")
+	set := s.rolesSet("a", s.roleOf("prefill", 1, 1, imageA), s.roleOf("decode", 1, 1, imageA))
+	for i := range set.Spec.Roles {
+		set.Spec.Roles[i].Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Requests =
+			corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+	}
+	set.Spec.Roles[0].Scaling = &dsv1.RoleScaling{Mode: dsv1.ScalingExternal}
+	s.settledRoles(set)
+	scaler := s.lendManifest("autoscaler", "VERSION", dsv1.GroupVersion.String(), "KIND", "DisaggregatedSetRoleScaler", "TARGET", "a-prefill")[0]
+	measure := func(cpu string) {
+		s.measured(slices.DeleteFunc(s.Pods(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }), cpu)
+	}
+	reaches := func(n int, cpu string) {
+		s.Eventually(fmt.Sprintf("the autoscaler asks for %d groups", n), func() error {
+			measure(cpu)
+			if have := s.holding()["prefill"]; have != n {
+				return errors.Join(s.Read(scaler), fmt.Errorf("%d groups; the autoscaler says %v", have, scaler.Object["status"]))
+			}
+			return nil
+		})
+	}
+	reaches(2, "100m") // the least that it keeps
+	reaches(4, "180m")
+	s.changeRoles("a", rolesRun(imageB))
+	reaches(2, "40m")
+	s.Until("the rollout is over", func() bool { return len(s.uidsOf(imageB)) == 3 && len(s.uidsOf(imageA)) == 0 })
+	expect.Equal(t, 1, s.holding()["decode"])
+}
+
+// With the policy, a failed group of one role recreates those of its partners once, and no other group.
+func TestPartnersRestartTogether(t *testing.T) {
+	s := newScene(t)
+	set := s.rolesSet("a", s.roleOf("prefill", 2, 2, imageA), s.roleOf("decode", 2, 1, imageA), s.roleOf("router", 1, 1, imageA))
+	set.Annotations = map[string]string{dsv1.RestartPolicyAnnotationKey: dsv1.RestartPartners, dsv1.RestartPartnersAnnotationKey: "decode"}
+	set = s.settledRoles(set)
+	time.Sleep(1100 * time.Millisecond) // times of pods and failures have seconds
+	child := func(role string) string {
+		names := s.childrenOf(set)
+		return names[slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, role) })]
+	}
+	s.crash(child("prefill")+"-0-1", 1)
+	born := func(role string) int {
+		return len(s.Pick(func(r *drill.Record) bool { return r.Kind == "Pod" && r.Last.GetLabels()[dsv1.RoleLabelKey] == role }))
+	}
+	s.Until("the failed group and its partners are others", func() bool { return born("prefill") == 6 && born("decode") == 4 })
+	s.awaitRoles(set)
+	time.Sleep(2 * time.Second)
+	same(t, "pods of prefill", 6, born("prefill"))
+	same(t, "pods of decode", 4, born("decode"))
+	same(t, "pods of router", 1, born("router"))
+}
+
+// A set at rest is not written, whatever others write on what it owns.
+func TestSettledRolesAreNotWritten(t *testing.T) {
+	s := newScene(t)
+	set := s.rolesSet("a", s.roleOf("prefill", 2, 2, imageA), s.roleOf("decode", 1, 1, imageA))
+	set.Spec.Slices = new(int32(2))
+	set.Annotations = map[string]string{dsv1.ServicesAnnotationKey: "true"}
+	s.settledRoles(set)
+	outlast(t)
+	since := bed.Position()
+	for round := range 3 {
+		for _, o := range s.versions() {
+			if o.Kind == "Pod" || o.Kind == "Service" || o.Kind == "LeaderWorkerSet" {
+				s.Patch(o.Last, fmt.Sprintf(`{"metadata":{"annotations":{"test.lockstep.dev/touched":"%d"}}}`, round))
+			}
+		}
+		outlast(t)
+	}
+	for _, write := range s.LockstepWrote(since) {
+		expect.That(t, !strings.Contains(write.URI, "disaggregatedset"), "a write on a set at rest: %s", write)
+	}
 }
 
 // Services are made for clients of other implementations, and stay until no group of their revision is left.

@@ -213,7 +213,7 @@ func TestAnAutoscalerDrivesTheScale(t *testing.T) {
 	same(t, "groups that may be away", 1, s.mayBeAway(set))
 
 	s.use(set, "180m")
-	scaler := s.lendManifest("autoscaler")[0]
+	scaler := s.lendManifest("autoscaler", "VERSION", lwsv1.GroupVersion.String(), "KIND", "LeaderWorkerSet", "TARGET", "a")[0]
 	set = s.awaitReplicas(set, 4, scaler)
 	same(t, "groups that may be away", 2, s.mayBeAway(set))
 	s.wantKept(first, func(name string) bool { return inGroups(set, name, 2, 3) })
@@ -252,8 +252,11 @@ func (s *scene) mayBeAway(set *lwsv1.LeaderWorkerSet) int {
 const metricsGroup = "metrics.k8s.io"
 
 // use gives every pod of a set the same usage.
-func (s *scene) use(set *lwsv1.LeaderWorkerSet, cpu string) {
-	for _, pod := range s.podsOf(set) {
+func (s *scene) use(set *lwsv1.LeaderWorkerSet, cpu string) { s.measured(s.podsOf(set), cpu) }
+
+// measured gives pods the same usage.
+func (s *scene) measured(pods []*corev1.Pod, cpu string) {
+	for _, pod := range pods {
 		metrics := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": metricsGroup + "/v1beta1", "kind": "PodMetrics",
 			"timestamp":  time.Now().Add(time.Hour).UTC().Format(time.RFC3339), // later than the pod is ready

@@ -24,15 +24,12 @@ const InitialReplicasAnnotationKey = "disaggregatedset.x-k8s.io/initial-replicas
 // leave them alone.
 const (
 	// RestartPolicyAnnotationKey says what becomes of the other roles when a group of one
-	// role fails: Restart, Fence, or nothing when absent.
+	// role fails: Restart, or nothing when absent.
 	RestartPolicyAnnotationKey = "lockstep.dev/role-restart-policy"
 
-	// RestartPartners recreates a group of each partner role.
+	// RestartPartners recreates the groups of partner roles that are older than the failure,
+	// of the same slice and revision.
 	RestartPartners = "Restart"
-
-	// FencePartners takes the groups of each partner role out of traffic until the failed
-	// group is ready.
-	FencePartners = "Fence"
 
 	// RestartPartnersAnnotationKey names the partner roles, separated by commas. Absent,
 	// all other roles are partners.

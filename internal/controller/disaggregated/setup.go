@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	runtimereconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -51,6 +52,9 @@ type loop struct {
 func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
 	if err := disaggregatedcache.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
+	}
+	for _, collector := range report.RoleMetrics() {
+		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	kind := dsv1.GroupVersion.WithKind(string(identity.KindDisaggregatedSet))
 	definition := definitioncache.New(mgr.GetAPIReader(), kind, "disaggregatedsets")
@@ -128,6 +132,7 @@ func (l *loop) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, er
 	w, err := l.observer.Set(reading, req.NamespacedName, now)
 	if apierrors.IsNotFound(err) {
 		l.Memory.Forget(req.NamespacedName)
+		report.RolesStand(req.NamespacedName, nil, nil, 0)
 	}
 	if err != nil {
 		return reconcile.Undecided(req, err)
@@ -136,7 +141,12 @@ func (l *loop) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, er
 	if err != nil {
 		return reconcile.Undecided(req, err)
 	}
-	return l.CarryOut(ctx, reconcile.Request{Object: w.Set, Waiting: w.Set.UID}, plan)
+	if standing := plan.Standing; standing != nil {
+		report.RolesStand(req.NamespacedName, standing.Roles, standing.Wanted, standing.Pairs)
+	} else {
+		report.RolesStand(req.NamespacedName, nil, nil, 0)
+	}
+	return l.CarryOut(ctx, reconcile.Request{Object: w.Set, Waiting: w.Set.UID}, plan.Plan)
 }
 
 // wakeAll reconciles every set soon: a new definition changes none of them.

@@ -18,6 +18,7 @@ import (
 	utilstrings "k8s.io/utils/strings"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 // rules are what a set must be, in the order of the contract. The last one is beyond it.
@@ -60,7 +61,7 @@ func Warnings(set, _ *dsv1.DisaggregatedSet) (warnings []string) {
 
 var (
 	annotationsPath    = field.NewPath("metadata", "annotations")
-	policies, switches = []string{dsv1.RestartPartners, dsv1.FencePartners}, []string{"true", "false"}
+	policies, switches = []string{dsv1.RestartPartners}, []string{"true", "false"}
 )
 
 // checkAnnotations refuses values that would be taken for the default.
@@ -70,6 +71,7 @@ func checkAnnotations(set *dsv1.DisaggregatedSet) (faults field.ErrorList) {
 		choices []string
 	}{
 		{dsv1.RestartPolicyAnnotationKey, policies}, {dsv1.SurgeOneAnnotationKey, switches}, {dsv1.ServicesAnnotationKey, switches},
+		{lwsv1.PausedAnnotationKey, switches},
 	} {
 		value, isGiven := set.Annotations[rule.key]
 		faults = append(faults, when(isGiven && !slices.Contains(rule.choices, value), unknown(rule.key, value, rule.choices))...)

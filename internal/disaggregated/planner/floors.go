@@ -89,6 +89,12 @@ func (b *board) standing(counts Counts) (ready []int32, pairs float64) {
 	return ready, pairs
 }
 
+// Pairs is the sum, over revisions, of the part of what each intended that is ready in all its roles at once.
+func (s Slice) Pairs() float64 {
+	_, pairs := (&board{Slice: s}).standing(s.Wanted())
+	return pairs
+}
+
 // keeps reports whether a revision may have fewer groups: no role, and no sum of pairs, falls below its floor by it.
 func (b *board) keeps(revision int, counts []int32) bool {
 	before, pairsBefore := b.standing(b.next)

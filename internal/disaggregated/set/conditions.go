@@ -3,6 +3,7 @@ package set
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,8 @@ const (
 	CodeUnresolved  = "ReplicaTargetsUnresolved"
 	CodeBlocked     = "RolloutBlocked"
 	CodeRoleStalled = "RoleStalled"
+	// CodePartner is the reason of a request to recreate a group of a partner.
+	CodePartner = "PartnerRestart"
 )
 
 // progress is the condition that holds now: Available, or Progressing with what the set waits for.
@@ -110,18 +113,52 @@ func (in *input) stalled() (r action.Reason) {
 // settle writes the condition that holds, and ends its counterpart with the same reason: users of this API expect both.
 func settle(have []metav1.Condition, holds metav1.Condition, generation int64, now metav1.Time) []metav1.Condition {
 	conditions := append([]metav1.Condition{}, have...)
-	holds.ObservedGeneration = generation
-	if told, has := condition.Of(have, holds.Type); has && told.Status == holds.Status {
-		holds.LastTransitionTime = told.LastTransitionTime
-	} else {
-		holds.LastTransitionTime = now
-	}
-	meta.SetStatusCondition(&conditions, holds)
+	put(&conditions, holds, generation, now)
 	counterpart := map[string]string{dsv1.ConditionAvailable: dsv1.ConditionProgressing, dsv1.ConditionProgressing: dsv1.ConditionAvailable}[holds.Type]
 	if told, has := condition.Of(have, counterpart); has && told.Status == metav1.ConditionTrue {
-		told.Status, told.Reason, told.Message = metav1.ConditionFalse, holds.Reason, holds.Message
-		told.ObservedGeneration, told.LastTransitionTime = generation, now
-		meta.SetStatusCondition(&conditions, told)
+		holds.Type, holds.Status = counterpart, metav1.ConditionFalse
+		put(&conditions, holds, generation, now)
 	}
 	return conditions
+}
+
+// put sets a condition. The time of its last transition changes with its status alone.
+func put(conditions *[]metav1.Condition, c metav1.Condition, generation int64, now metav1.Time) {
+	c.ObservedGeneration, c.LastTransitionTime = generation, now
+	if told, has := condition.Of(*conditions, c.Type); has && told.Status == c.Status {
+		c.LastTransitionTime = told.LastTransitionTime
+	}
+	meta.SetStatusCondition(conditions, c)
+}
+
+// health are the conditions that tools for all kinds read: Ready as Available, and Stalled while only a user can help.
+func (in *input) health(have []metav1.Condition, holds metav1.Condition) (all []metav1.Condition) {
+	ready := holds
+	ready.Type, ready.Status = "Ready", metav1.ConditionFalse
+	if holds.Type == dsv1.ConditionAvailable {
+		ready.Status = metav1.ConditionTrue
+	}
+	stalled := holds
+	stalled.Type, stalled.Status = conditionStalled, metav1.ConditionFalse
+	if holds.Reason == CodeBlocked || holds.Reason == CodeRoleStalled && in.hasStalledChild() {
+		stalled.Status = metav1.ConditionTrue
+	}
+	partners := metav1.Condition{Type: ConditionRestartsPartners, Status: metav1.ConditionFalse, Reason: "NoPolicy", Message: "a failure of a role concerns that role alone"}
+	if restartsPartners(in.Set) {
+		partners.Status, partners.Reason = metav1.ConditionTrue, "PolicyRestart"
+		partners.Message = "a failure of a role recreates the groups of its partners that are older than the failure"
+	}
+	return slices.DeleteFunc([]metav1.Condition{ready, stalled, partners}, func(c metav1.Condition) bool {
+		_, told := condition.Of(have, c.Type)
+		return !told && c.Status == metav1.ConditionFalse && c.Type != ready.Type
+	})
+}
+
+// conditionStalled is the type of a condition that children have, too.
+const conditionStalled = "Stalled"
+
+func (in *input) hasStalledChild() bool {
+	return slices.ContainsFunc(in.Children.Owned, func(child *lwsv1.LeaderWorkerSet) bool {
+		return condition.IsTrue(child.Status.Conditions, conditionStalled)
+	})
 }

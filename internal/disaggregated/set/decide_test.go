@@ -92,6 +92,12 @@ func (w *world) step(t *testing.T) (done []string) {
 					record.Revision = a.Number
 				}
 			}
+		case action.Annotate:
+			for _, pod := range w.Pods {
+				if pod.Name == a.Object.Name {
+					pod.Annotations[lwsv1.RecreateAnnotationKey] = a.Annotations[lwsv1.RecreateAnnotationKey]
+				}
+			}
 		case action.WriteStatus:
 			switch o := a.Status.(type) {
 			case *dsv1.DisaggregatedSet:
@@ -308,4 +314,50 @@ func TestProgressingSaysWhatTheSetWaitsFor(t *testing.T) {
 	w.Refusal = action.Refusal{Sentence: "no", At: now, Since: now}
 	expect.Equal(t, []string{"status"}, w.step(t))
 	expect.Equal(t, action.CodeRefused, progressing(w))
+}
+
+func TestAFailureRecreatesOlderGroupsOfPartnersOnce(t *testing.T) {
+	w := newWorld()
+	w.settle(t)
+	failed := lwsv1.GroupRestarts{Leader: "former", FailedAt: metav1.NewTime(now.Add(time.Hour)), Failures: []lwsv1.PodFailure{{Reason: "OOMKilled"}}}
+	failing := func() *lwsv1.LeaderWorkerSet {
+		i := slices.IndexFunc(w.Children.Owned, func(o *lwsv1.LeaderWorkerSet) bool { return o.Labels[dsv1.RoleLabelKey] == "d" })
+		return w.Children.Owned[i]
+	}
+	fail := func(restarts ...lwsv1.GroupRestarts) []string {
+		w.run()
+		failing().Status.Restarts = restarts
+		return w.step(t)
+	}
+	expect.Equal(t, nil, fail(failed)) // without the policy, each role stands alone
+	w.Set.Annotations = map[string]string{dsv1.RestartPolicyAnnotationKey: dsv1.RestartPartners}
+	expect.Equal(t, []string{"status"}, fail(failed)) // the policy counts from its first sight on
+	w.Now = now.Add(2 * time.Hour)
+	expect.Equal(t, nil, fail())
+	before := failed
+	before.FailedAt = metav1.NewTime(now.Add(-time.Hour))
+	expect.Equal(t, nil, fail(before)) // a failure before the policy
+	asked := fail(failed)
+	expect.That(t, len(asked) == 1 && strings.HasPrefix(asked[0], "annotate a-0-") && strings.Contains(asked[0], "-p-"), "one group at a time: %v", asked)
+	for range 2 { // the asked group comes back, and the other follows
+		for _, pod := range w.Pods {
+			if _, is := pod.Annotations[lwsv1.RecreateAnnotationKey]; is {
+				delete(pod.Annotations, lwsv1.RecreateAnnotationKey)
+				pod.CreationTimestamp = metav1.NewTime(now.Add(3 * time.Hour))
+			}
+		}
+		asked = append(asked, w.step(t)...)
+	}
+	slices.Sort(asked)
+	expect.That(t, len(slices.Compact(asked)) == 2, "groups of the partner: %v", asked)
+	expect.Equal(t, nil, w.step(t))
+
+	failed.FailedAt = metav1.NewTime(now.Add(4 * time.Hour))
+	failed.Failures = []lwsv1.PodFailure{{Reason: "Requested", Message: "partner of former"}, {Reason: "Error"}}
+	failing().Status.Restarts = []lwsv1.GroupRestarts{failed}
+	expect.Equal(t, nil, w.step(t)) // it failed because it was recreated with a partner
+	w.Set.Annotations[dsv1.RestartPartnersAnnotationKey] = "d"
+	failed.Failures = failed.Failures[1:]
+	failing().Status.Restarts = []lwsv1.GroupRestarts{failed}
+	expect.Equal(t, nil, w.step(t)) // the other role is no partner
 }

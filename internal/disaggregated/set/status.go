@@ -41,7 +41,12 @@ func statusOf(in *input) dsv1.DisaggregatedSetStatus {
 		}
 		status.RoleStatuses = append(status.RoleStatuses, found)
 	}
-	status.Conditions = settle(status.Conditions, progress(in, status.RoleStatuses), in.Set.Generation, metav1.NewTime(in.Now))
+	holds := progress(in, status.RoleStatuses)
+	told := status.Conditions
+	status.Conditions = settle(told, holds, in.Set.Generation, metav1.NewTime(in.Now))
+	for _, c := range in.health(told, holds) {
+		put(&status.Conditions, c, in.Set.Generation, metav1.NewTime(in.Now))
+	}
 	return status
 }
 

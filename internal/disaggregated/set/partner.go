@@ -1,0 +1,123 @@
+package set
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/disaggregated"
+	"lockstep.dev/lockstep/internal/disaggregated/planner"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+const (
+	// ConditionRestartsPartners is True from when on failures of a role recreate groups of its partners.
+	ConditionRestartsPartners = "RestartsPartners"
+	// partnerRequest begins the value of the annotation that recreates a partner: the UID of the failed leader follows.
+	partnerRequest = "partner of "
+)
+
+// failure is when a group of a role failed last, and the leader that it had.
+type failure struct {
+	at     metav1.Time
+	leader string
+	role   string
+}
+
+// restartPartners recreates, once for each failure of a role, the groups of its partners that are older than the failure:
+// of the same slice and revision. A group's first failure after such a request concerns no other group.
+func restartPartners(in *input) (p action.Plan) {
+	since, isSet := condition.Of(in.Set.Status.Conditions, ConditionRestartsPartners)
+	if !restartsPartners(in.Set) || !isSet || since.Status != metav1.ConditionTrue {
+		return p
+	}
+	for i := range in.steps {
+		s := &in.steps[i]
+		for _, revision := range s.slice.Revisions {
+			for r, role := range s.roles {
+				if row := revision.Rows[role]; row.Child != nil && isPartner(in.Set, role) {
+					last := lastFailure(revision, role, since.LastTransitionTime.Time)
+					p.Add(in.recreate(s.plan.Roles[r], row, last))
+				}
+			}
+		}
+	}
+	return p
+}
+
+func restartsPartners(set *dsv1.DisaggregatedSet) bool {
+	return set.Annotations[dsv1.RestartPolicyAnnotationKey] == dsv1.RestartPartners
+}
+
+// isPartner reports whether a role is recreated with others. Without names, all roles are.
+func isPartner(set *dsv1.DisaggregatedSet, role string) bool {
+	named, isGiven := set.Annotations[dsv1.RestartPartnersAnnotationKey]
+	return !isGiven || slices.Contains(strings.Split(named, ","), role)
+}
+
+// lastFailure returns the last failure of other roles at a revision, not before a time.
+func lastFailure(revision disaggregated.Revision, role string, since time.Time) (last failure) {
+	for _, other := range slices.Sorted(maps.Keys(revision.Rows)) {
+		row := revision.Rows[other]
+		if other == role || row.Child == nil {
+			continue
+		}
+		for _, group := range row.Child.Status.Restarts {
+			if !isOfItself(group) || group.FailedAt.Time.Before(since) || !group.FailedAt.After(last.at.Time) {
+				continue
+			}
+			last = failure{group.FailedAt, string(group.Leader), other}
+		}
+	}
+	return last
+}
+
+// isOfItself reports whether a group failed, and not because or soon after it was recreated with another.
+func isOfItself(group lwsv1.GroupRestarts) bool {
+	last := group.Failures[max(0, len(group.Failures)-2):]
+	return len(last) > 0 && !slices.ContainsFunc(last, func(f lwsv1.PodFailure) bool { return strings.HasPrefix(f.Message, partnerRequest) })
+}
+
+// recreate asks for groups that are older than a failure: those that are not ready, and as many of the others as may be
+// unavailable, one at least.
+func (in *input) recreate(role planner.Role, row disaggregated.Row, last failure) (p action.Plan) {
+	free := max(1, role.Unavailable)
+	for _, isReady := range row.Ready {
+		if !isReady {
+			free--
+		}
+	}
+	for _, g := range row.Groups {
+		if g.Leader == nil || g.Ends || !g.Leader.CreationTimestamp.Before(&last.at) || isRequested(g.Leader) {
+			continue
+		}
+		if g.IsReady {
+			free--
+		}
+		if g.IsReady && free < 0 {
+			continue
+		}
+		because := fmt.Sprintf("a group of role %s failed at %s", last.role, last.at.UTC().Format(time.RFC3339))
+		p.Do(action.Annotate{
+			Object: identity.RefOf(identity.KindPod, g.Leader), Annotations: map[string]string{lwsv1.RecreateAnnotationKey: partnerRequest + last.leader},
+			Because: action.Because(CodePartner, because),
+			Tell: action.Telling{Done: []action.Event{{Reason: CodePartner, Action: "Restart",
+				Note: fmt.Sprintf("Recreating group of leader %s of role %s: %s", g.Leader.Name, role.Name, because)}}},
+		})
+	}
+	return p
+}
+
+func isRequested(leader *corev1.Pod) bool {
+	_, is := leader.Annotations[lwsv1.RecreateAnnotationKey]
+	return is
+}
