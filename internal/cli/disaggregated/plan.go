@@ -40,9 +40,8 @@ type SetPlan struct {
 	// NoChange reports that storing the file changes nothing.
 	NoChange bool        `json:"noChange,omitempty"`
 	Slices   []SlicePlan `json:"slices,omitempty"`
-	// Roles and Peak are what exists at most in all slices, whatever becomes ready when.
-	Roles []RolePeak          `json:"roles,omitempty"`
-	Peak  *consequence.Amount `json:"peak,omitempty"`
+	// Peaks are what exists at most in all slices, whatever becomes ready when: of each role, and of all.
+	Peaks []Peak `json:"peaks,omitempty"`
 	// Created and Deleted are objects, as KIND NAME.
 	Created []string `json:"created,omitempty"`
 	Deleted []string `json:"deleted,omitempty"`
@@ -65,14 +64,11 @@ type SlicePlan struct {
 	Stuck     []string         `json:"stuck,omitempty"`
 }
 
-// RolePeak is what exists of a role at most.
-type RolePeak struct {
+// Peak is what exists of a role at most.
+type Peak struct {
 	Role                string `json:"role"`
 	*consequence.Amount `json:",inline"`
 }
-
-// Plan returns the plan of a set.
-func Plan(w disaggregated.Snapshot) (page.Report, error) { return planOf(w) }
 
 // PlanFile returns what happens if a set of a file were applied. It sends dry runs only.
 func PlanFile(ctx context.Context, c *cluster.Cluster, manifest *unstructured.Unstructured, file string) (page.Report, error) {
@@ -90,7 +86,7 @@ func PlanFile(ctx context.Context, c *cluster.Cluster, manifest *unstructured.Un
 	}
 	before := w.Set
 	w.Set = after
-	p, err := planOf(w)
+	p, err := Plan(w)
 	if err == nil {
 		delete(before.Annotations, corev1.LastAppliedConfigAnnotation)
 		delete(after.Annotations, corev1.LastAppliedConfigAnnotation)
@@ -104,7 +100,8 @@ func (p *SetPlan) isEmpty() bool {
 	return len(p.Slices)+len(p.Created)+len(p.Deleted)+len(p.Waits) == 0
 }
 
-func planOf(w disaggregated.Snapshot) (*SetPlan, error) {
+// Plan returns the plan of a set.
+func Plan(w disaggregated.Snapshot) (*SetPlan, error) {
 	now, err := set.Decide(w)
 	if err != nil {
 		return nil, err
@@ -204,9 +201,9 @@ func (p *SetPlan) addPeaks(t *disaggregated.Table) {
 		consequence.Add(peak, largest[name], int(p.groups[name]))
 		consequence.Add(all, peak, 1)
 		total += p.groups[name]
-		p.Roles = append(p.Roles, RolePeak{name, consequence.AmountOf(int(p.groups[name]), peak)})
+		p.Peaks = append(p.Peaks, Peak{name, consequence.AmountOf(int(p.groups[name]), peak)})
 	}
-	p.Peak = consequence.AmountOf(int(total), all)
+	p.Peaks = append(p.Peaks, Peak{"all", consequence.AmountOf(int(total), all)})
 }
 
 // addObjects adds the objects that are created and deleted until the set is as wanted, or now where a rollout is held.
@@ -283,13 +280,11 @@ func (p *SetPlan) Write(to *page.Page) {
 	for _, slice := range p.Slices {
 		slice.write(to)
 	}
-	if p.Peak != nil {
-		var peaks []string
-		for _, r := range append(slices.Clone(p.Roles), RolePeak{"all", p.Peak}) {
-			peaks = append(peaks, r.Role+": "+r.Amount.String())
-		}
-		to.Section("at the peak, whatever becomes ready when", peaks...)
+	var peaks []string
+	for _, r := range p.Peaks {
+		peaks = append(peaks, r.Role+": "+r.Amount.String())
 	}
+	to.Section("at the peak, whatever becomes ready when", peaks...)
 	to.Section("created", p.Created...)
 	to.Section("deleted", p.Deleted...)
 	to.Section("waits", p.Waits...)
@@ -308,9 +303,9 @@ func (s SlicePlan) write(to *page.Page) {
 	vector := func(counts []int32) string {
 		return strings.ReplaceAll(strings.Trim(fmt.Sprint(counts), "[]"), " ", "/")
 	}
-	columns, rows := page.Row{"STEP"}, []page.Row{}
-	for v, revision := range s.Revisions {
-		columns = append(columns, map[bool]string{true: "NEW ", false: "OLD "}[v == 0]+revision)
+	columns, rows := page.Row{"STEP", "NEW " + s.Revisions[0]}, []page.Row{}
+	for _, revision := range s.Revisions[1:] {
+		columns = append(columns, "OLD "+revision)
 	}
 	for i, counts := range s.Steps {
 		row := page.Row{i}

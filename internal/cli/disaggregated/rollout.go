@@ -48,7 +48,7 @@ func Rollouts(flags *cluster.Flags) func(context.Context) (*follow.Rollouts, err
 
 // standingOf returns how far a rollout has come.
 func standingOf(w disaggregated.Snapshot) (r follow.Standing, err error) {
-	s, err := statusOf(w)
+	s, err := Status(w)
 	if err != nil {
 		return r, err
 	}
@@ -77,7 +77,7 @@ func standingOf(w disaggregated.Snapshot) (r follow.Standing, err error) {
 }
 
 // History returns the history of a set.
-func History(w disaggregated.Snapshot) (page.Report, error) {
+func History(w disaggregated.Snapshot) (*render.SetHistory, error) {
 	h := &render.SetHistory{TypeMeta: page.Kind("SetHistory"), Noun: Noun, Namespace: w.Set.Namespace, Name: w.Set.Name, Paused: isPaused(w.Set), Revisions: []render.Revision{}}
 	t, err := disaggregated.Of(w)
 	if err != nil {
@@ -97,24 +97,24 @@ func History(w disaggregated.Snapshot) (page.Report, error) {
 	return h, nil
 }
 
-// Diff returns what differs between two revisions of a set.
-func Diff(of render.Comparison) Report {
-	return func(w disaggregated.Snapshot) (page.Report, error) {
-		text, err := compared(w.Set, w.Records.Owned, of)
-		return difference{text: cmp.Or(text, "no difference")}, err
-	}
-}
-
-// difference is the output of diff -u.
-type difference struct {
+// Difference is the output of diff -u.
+type Difference struct {
 	*metav1.TypeMeta
 	text string
 }
 
 // Write writes the lines.
-func (d difference) Write(p *page.Page) {
-	for line := range strings.Lines(d.text) {
+func (d Difference) Write(p *page.Page) {
+	for line := range strings.Lines(cmp.Or(d.text, "no difference")) {
 		p.Linef("%s", strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// Diff returns what differs between two revisions of a set.
+func Diff(of render.Comparison) func(disaggregated.Snapshot) (Difference, error) {
+	return func(w disaggregated.Snapshot) (Difference, error) {
+		text, err := compared(w.Set, w.Records.Owned, of)
+		return Difference{text: text}, err
 	}
 }
 

@@ -29,14 +29,11 @@ import (
 // Noun is the kind in errors.
 const Noun = "disaggregatedset"
 
-// Report is a report on a set, and Reader reads the set for it. Its error is NotFound if there is none.
-type (
-	Report func(disaggregated.Snapshot) (page.Report, error)
-	Reader func(*cluster.Session, types.NamespacedName) (page.Report, error)
-)
+// Reader reads a report on a set. The error is NotFound if there is none.
+type Reader = func(*cluster.Session, types.NamespacedName) (page.Report, error)
 
-// Read returns a reader for a report.
-func Read(ctx context.Context, report Report) Reader {
+// Read returns a reader for a kind of report.
+func Read[R page.Report](ctx context.Context, report func(disaggregated.Snapshot) (R, error)) Reader {
 	return func(s *cluster.Session, key types.NamespacedName) (page.Report, error) {
 		w, err := read(ctx, s.Live, key, s.Now())
 		if err != nil {
@@ -116,9 +113,7 @@ type Pairs struct {
 }
 
 // Status returns the status of a set.
-func Status(w disaggregated.Snapshot) (page.Report, error) { return statusOf(w) }
-
-func statusOf(w disaggregated.Snapshot) (*SetStatus, error) {
+func Status(w disaggregated.Snapshot) (*SetStatus, error) {
 	t, says, err := set.Step(w)
 	if err != nil {
 		return nil, err

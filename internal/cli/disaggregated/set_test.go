@@ -129,7 +129,7 @@ func atRest(t *testing.T, set *dsv1.DisaggregatedSet) disaggregated.Snapshot {
 }
 
 func TestStatusShowsRolesRevisionsAndPairs(t *testing.T) {
-	s := expect.Value(statusOf(rolling(t)))(t)
+	s := expect.Value(Status(rolling(t)))(t)
 	golden(t, "status.txt", page.Text(s, now))
 	golden(t, "status.json", string(expect.Value(json.MarshalIndent(s, "", "  "))(t))+"\n")
 }
@@ -196,11 +196,11 @@ func TestPlanShowsEveryStep(t *testing.T) {
 		"at-rest": atRest(t, two("engine:1")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := expect.Value(planOf(w))(t)
+			p := expect.Value(Plan(w))(t)
 			golden(t, "plan-"+name+".txt", page.Text(p, now))
 			slices.Reverse(w.Children.Owned)
 			slices.Reverse(w.Pods)
-			expect.Equal(t, page.Text(p, now), page.Text(expect.Value(planOf(w))(t), now))
+			expect.Equal(t, page.Text(p, now), page.Text(expect.Value(Plan(w))(t), now))
 		})
 	}
 }

@@ -52,13 +52,8 @@ type Editor struct {
 	DryRun string
 }
 
-// Amend changes a set or a leader. It returns the decision, with the object as it became.
-func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Decide) (Change, error) {
-	return Amend(ctx, e, key, decide)
-}
-
-// Amend changes a set of any kind, or one of its pods. After a conflict it decides again if the spec and the pod are the
-// same: the operator and the kubelet write statuses at any time.
+// Amend changes a set of any kind, or one of its pods. It returns the decision, with the object as it became. After a
+// conflict it decides again if the spec and the pod are the same: the operator and the kubelet write statuses at any time.
 func Amend[Set client.Object](ctx context.Context, e *Editor, key types.NamespacedName, decide DecideOf[Set]) (change Change, err error) {
 	var first client.Object
 	var about types.UID

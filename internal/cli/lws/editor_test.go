@@ -68,7 +68,7 @@ func TestAmend(t *testing.T) {
 			objects = append(objects, filed(revisionOf(t, imageSet(image, because("of "+image)), int64(i+1))))
 		}
 		s := serverOf(t, objects...)
-		change, err := (&Editor{Client: s, DryRun: tt.dry}).Amend(t.Context(), key, tt.decide)
+		change, err := Amend(t.Context(), &Editor{Client: s, DryRun: tt.dry}, key, tt.decide)
 		if err == nil && !strings.HasPrefix(change.Verb, tt.verb) || err != nil && !strings.Contains(err.Error(), tt.verb) {
 			t.Errorf("%s: got %q, %v", tt.name, change.Verb, err)
 		}
@@ -93,7 +93,7 @@ func TestVerbsKeepFieldsOfALaterVersion(t *testing.T) {
 				s := serverOf(t, imageSet("three"))
 				raw := expect.Value(json.Marshal(stored(s)))(t)
 				raw = fakeapi.WithLater(rt, raw)
-				_, err := (&Editor{Client: s}).Amend(t.Context(), key, decide)
+				_, err := Amend(t.Context(), &Editor{Client: s}, key, decide)
 				expect.OK(t, err)
 				after := expect.Value(jsonpatch.MergePatch(raw, []byte(s.Asked("patch")[0].Body)))(t)
 				expect.Equalf(rt, fakeapi.LaterOf(raw), fakeapi.LaterOf(after), "fields of a later version")
@@ -114,7 +114,7 @@ func TestUndoKeepsVolumeClaimTemplates(t *testing.T) {
 	for _, tt := range []struct{ then, now string }{{"data", "cache"}, {"data", ""}, {"", "data"}, {"data", "data"}} {
 		live := imageSet("two", pvc(tt.now))
 		s := serverOf(t, live, revisionOf(t, imageSet("one", pvc(tt.then)), 1), revisionOf(t, imageSet("two", pvc(tt.then)), 2))
-		_, err := (&Editor{Client: s}).Amend(t.Context(), key, Undo(undo.Previous))
+		_, err := Amend(t.Context(), &Editor{Client: s}, key, Undo(undo.Previous))
 		want, now := live.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, stored(s)
 		if diff := cmp.Diff(want, now.Spec.LeaderWorkerTemplate.VolumeClaimTemplates); err != nil || diff != "" || image(now) != "one" {
 			t.Errorf("from %q to %q: %v, stored is %s, templates (-want +got)\n%s", tt.now, tt.then, err, image(now), diff)
@@ -127,14 +127,14 @@ func TestRestartAnnotatesEveryTemplateOfTheVersionThatWasRead(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate.Annotations = map[string]string{"kept": "yes"}
 	}))
 	version := stored(s).ResourceVersion
-	_, err := (&Editor{Client: s}).Amend(t.Context(), key, Restart(now))
+	_, err := Amend(t.Context(), &Editor{Client: s}, key, Restart(now))
 	expect.OK(t, err)
 	const at = `{"metadata":{"annotations":{"` + RestartedAtKey + `":"2026-01-01T12:00:00Z"}}}`
 	want := `{"metadata":{"resourceVersion":"` + version + `"},"spec":{"leaderWorkerTemplate":{"leaderTemplate":` + at + `,"workerTemplate":` + at + `}}}`
 	if patches := s.Asked("patch"); len(patches) != 1 || patches[0].Body != want || patches[0].Owner != "kubectl-lockstep" {
 		t.Errorf("got %+v, want %s", patches, want)
 	}
-	if _, err := (&Editor{Client: s}).Amend(t.Context(), key, Restart(now)); err == nil || !strings.Contains(err.Error(), "within the past second") {
+	if _, err := Amend(t.Context(), &Editor{Client: s}, key, Restart(now)); err == nil || !strings.Contains(err.Error(), "within the past second") {
 		t.Errorf("in the same second: got %v", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestConflicts(t *testing.T) {
 				}
 				return nil
 			}
-			_, err := (&Editor{Client: s}).Amend(t.Context(), key, tt.decide)
+			_, err := Amend(t.Context(), &Editor{Client: s}, key, tt.decide)
 			expect.That(t, (err != nil) == (tt.fails != "") && (err == nil || strings.Contains(err.Error(), tt.fails)),
 				"got %v, want %q", err, tt.fails)
 			expect.Equalf(t, tt.fails == "", len(s.Requests) > len(tt.meanwhile), "wrote %v", s.Requests)

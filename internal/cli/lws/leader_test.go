@@ -53,7 +53,7 @@ func TestRequests(t *testing.T) {
 			fakeapi.Edit(s, "llama-1", tt.leader)
 		}
 		patched := len(s.Asked("patch"))
-		change, err := (&Editor{Client: s, DryRun: tt.dry}).Amend(t.Context(), key, Ask(tt.group, "restart", tt.request))
+		change, err := Amend(t.Context(), &Editor{Client: s, DryRun: tt.dry}, key, Ask(tt.group, "restart", tt.request))
 		expect.That(t, (err == nil) == (tt.why == "") && (err == nil || strings.Contains(err.Error(), tt.why)), "%s: got %v", tt.name, err)
 		patches := s.Asked("patch")[patched:]
 		expect.That(t, (len(patches) == 1) == (tt.key != ""), "%s: wrote %v", tt.name, patches)
