@@ -203,6 +203,7 @@ docs: build readers ## Run every command of the README, the tutorial and the how
 .PHONY: laws
 laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)
 	go test -count=1 -timeout 2h $(LAWFUL:%=./%) -rapid.checks=$(CHECKS)
+	LOCKSTEP_LAWS=1 go test -count=1 -timeout 2h ./internal/disaggregated/planner # a million walks, and every world of the promises
 
 .PHONY: soak
 soak: build ## Run the deletion drills in full: 100 rounds each
