@@ -35,7 +35,7 @@ func (s Slice) wedged() (roles []string) {
 	return roles
 }
 
-// aim is the revision that grows: the target, unless several older revisions leave no room for its first group. Each of
+// aim is the revision that grows: the target, unless several older revisions leave no room beside its first group. Each of
 // them keeps a group of each role until it is retired. Then the one with the most groups grows, until the others are gone.
 func (s Slice) aim() int {
 	counts := s.Wanted()
@@ -47,7 +47,7 @@ func (s Slice) aim() int {
 		for v := range counts[1:] {
 			needed += min(1, counts[v+1][role])
 		}
-		return needed > 2 && needed > s.ceiling(role) && s.Roles[role].Target > 0
+		return needed > 2 && needed >= s.ceiling(role) && s.Roles[role].Target > 0
 	}
 	aim, most := 0, int32(0)
 	for r := range s.Roles {
