@@ -40,7 +40,7 @@ type Refusal struct {
 
 // Refused is a refusal that costs a part of an object only.
 type Refused struct {
-	// Index is that of the part, such as a group, or identity.NoOrdinal for the object itself.
+	// Index is the index of the part, such as a group, or identity.NoOrdinal for the object itself.
 	Index int
 	Refusal
 }

@@ -46,7 +46,7 @@ func groupOf(key string, members []*corev1.Pod) Group {
 			g.Leader = pod
 			g.Ends = pod.DeletionTimestamp != nil
 		}
-		if pod.DeletionTimestamp == nil && isReady(pod) {
+		if pod.DeletionTimestamp == nil && IsReady(pod) {
 			ready++
 		}
 	}
@@ -57,7 +57,8 @@ func groupOf(key string, members []*corev1.Pod) Group {
 	return g
 }
 
-func isReady(pod *corev1.Pod) bool {
+// IsReady reports whether a pod is ready.
+func IsReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})

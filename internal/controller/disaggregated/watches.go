@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
+	"lockstep.dev/lockstep/internal/disaggregated"
 )
 
 // gather is how long events are gathered before a set is read: a step of a rollout changes pods of several roles.
@@ -79,14 +80,5 @@ func progressed(before, after client.Object) bool {
 	was, isPod := before.(*corev1.Pod)
 	is, arePods := after.(*corev1.Pod)
 	return !isPod || !arePods || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil) || was.Status.Phase != is.Status.Phase ||
-		!maps.Equal(was.Labels, is.Labels) || readiness(was) != readiness(is)
-}
-
-func readiness(pod *corev1.Pod) corev1.ConditionStatus {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status
-		}
-	}
-	return ""
+		!maps.Equal(was.Labels, is.Labels) || disaggregated.IsReady(was) != disaggregated.IsReady(is)
 }

@@ -10,12 +10,13 @@ import (
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/disaggregated"
 )
 
 // checkSlices refuses more than one slice where one scaler speaks for a role.
 func checkSlices(set *dsv1.DisaggregatedSet) field.ErrorList {
-	hasExternal := slices.ContainsFunc(set.Spec.Roles, func(role dsv1.DisaggregatedRole) bool { return isExternal(&role) })
-	return when(hasExternal && slicesOf(set) > 1, field.Forbidden(field.NewPath("spec", "slices"),
+	hasExternal := slices.ContainsFunc(set.Spec.Roles, func(role dsv1.DisaggregatedRole) bool { return disaggregated.IsExternal(&role) })
+	return when(hasExternal && disaggregated.Slices(set) > 1, field.Forbidden(field.NewPath("spec", "slices"),
 		"spec.slices > 1 is not supported while any role has scaling.mode: External (alpha restriction)"))
 }
 

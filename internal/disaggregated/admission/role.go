@@ -13,6 +13,7 @@ import (
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/disaggregated"
 )
 
 // mostRoles is the limit of the schema. A client that calls the webhook itself has met no schema.
@@ -38,22 +39,12 @@ func RoleSet(set *dsv1.DisaggregatedSet, role *dsv1.DisaggregatedRole) *lwsv1.Le
 	}
 }
 
+// nameOf is the name of that LeaderWorkerSet, as long as it will be.
 func nameOf(set *dsv1.DisaggregatedSet, role *dsv1.DisaggregatedRole) string {
-	return fmt.Sprintf("%s-%d-%08d-%s", set.Name, max(slicesOf(set), 1)-1, 0, role.Name)
+	return disaggregated.ChildName(set.Name, disaggregated.Place{Slice: max(disaggregated.Slices(set), 1) - 1, Revision: "00000000", Role: role.Name})
 }
-
-func scalerName(set *dsv1.DisaggregatedSet, role *dsv1.DisaggregatedRole) string {
-	return set.Name + "-" + role.Name
-}
-
-func slicesOf(set *dsv1.DisaggregatedSet) int32 { return ptr.Deref(set.Spec.Slices, 1) }
 
 func replicasOf(role *dsv1.DisaggregatedRole) int32 { return ptr.Deref(role.Spec.Replicas, 1) }
-
-// isExternal reports whether the scaler of a role says how many groups it has.
-func isExternal(role *dsv1.DisaggregatedRole) bool {
-	return role.Scaling != nil && role.Scaling.Mode == dsv1.ScalingExternal
-}
 
 // checkEach returns the faults of each role.
 func checkEach(set *dsv1.DisaggregatedSet, check func(*dsv1.DisaggregatedRole, *field.Path) field.ErrorList) (faults field.ErrorList) {
@@ -88,9 +79,9 @@ func checkStrategies(set *dsv1.DisaggregatedSet) field.ErrorList {
 func checkNames(set *dsv1.DisaggregatedSet) field.ErrorList {
 	return checkEach(set, func(role *dsv1.DisaggregatedRole, path *field.Path) field.ErrorList {
 		const most = validation.LabelValueMaxLength
-		scaler, longest := scalerName(set, role), len(nameOf(set, role))+suffixOf(role)
+		scaler, longest := disaggregated.ScalerName(set.Name, role.Name), len(nameOf(set, role))+suffixOf(role)
 		limit := most - longest + len(set.Name) + len(role.Name)
-		return append(when(isExternal(role) && len(scaler) > validation.DNS1123SubdomainMaxLength, field.Invalid(path.Child("name"), role.Name,
+		return append(when(disaggregated.IsExternal(role) && len(scaler) > validation.DNS1123SubdomainMaxLength, field.Invalid(path.Child("name"), role.Name,
 			fmt.Sprintf("would produce scaler name %q exceeding 253 characters", scaler))),
 			when(longest > most, field.Invalid(path.Child("name"), role.Name, fmt.Sprintf(
 				"the generated names (%d chars) would exceed the DNS-1035 limit of 63 characters (accounting for StatefulSet revision hash labels); reduce the DisaggregatedSet name and/or role name (combined limit: %d characters)",

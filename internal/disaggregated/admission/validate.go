@@ -19,6 +19,7 @@ import (
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/disaggregated"
 )
 
 // rules are what a set must be, in the order of the contract. The last one is beyond it.
@@ -50,10 +51,10 @@ func Validate(set *dsv1.DisaggregatedSet, judge Judge) (faults field.ErrorList) 
 func Warnings(set, _ *dsv1.DisaggregatedSet) (warnings []string) {
 	for i := range min(len(set.Spec.Roles), mostRoles) {
 		role := &set.Spec.Roles[i]
-		if replicas := replicasOf(role); isExternal(role) && replicas > 1 {
+		if replicas := replicasOf(role); disaggregated.IsExternal(role) && replicas > 1 {
 			warnings = append(warnings, fmt.Sprintf(
 				"role %.63q sets scaling.mode: External and spec.replicas: %d — spec.replicas is ignored; drive replicas via DisaggregatedSetRoleScaler %.253q instead",
-				role.Name, replicas, scalerName(set, role)))
+				role.Name, replicas, disaggregated.ScalerName(set.Name, role.Name)))
 		}
 	}
 	return warnings

@@ -131,8 +131,9 @@ func put(conditions *[]metav1.Condition, c metav1.Condition, generation int64, n
 	meta.SetStatusCondition(conditions, c)
 }
 
-// health are the conditions that tools for all kinds read: Ready as Available, and Stalled while only a user can help.
-func (in *input) health(have []metav1.Condition, holds metav1.Condition) (all []metav1.Condition) {
+// beside are the conditions beside that of progress: Ready as Available, Stalled while only a user can help, and whether
+// failures recreate partners. The last two appear first as True.
+func (in *input) beside(have []metav1.Condition, holds metav1.Condition) (all []metav1.Condition) {
 	ready := holds
 	ready.Type, ready.Status = "Ready", metav1.ConditionFalse
 	if holds.Type == dsv1.ConditionAvailable {

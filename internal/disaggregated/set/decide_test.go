@@ -279,7 +279,7 @@ func TestPodsOfAnEarlierIncarnationAreNotCounted(t *testing.T) {
 	for _, row := range table.Slices[0].Revisions[0].Rows {
 		expect.That(t, len(row.Groups) == 0, "groups: %v", row.Groups)
 	}
-	expect.That(t, len(table.Slices[0].Leaving) == 0 || table.Slices[0].Leaving["p"] == 0, "leaving: %v", table.Slices[0].Leaving)
+	expect.Equal(t, int32(0), table.Slices[0].Leaving["p"]+table.Slices[0].Leaving["d"])
 }
 
 func TestProgressingSaysWhatTheSetWaitsFor(t *testing.T) {

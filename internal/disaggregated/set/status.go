@@ -44,7 +44,7 @@ func statusOf(in *input) dsv1.DisaggregatedSetStatus {
 	holds := progress(in, status.RoleStatuses)
 	told := status.Conditions
 	status.Conditions = settle(told, holds, in.Set.Generation, metav1.NewTime(in.Now))
-	for _, c := range in.health(told, holds) {
+	for _, c := range in.beside(told, holds) {
 		put(&status.Conditions, c, in.Set.Generation, metav1.NewTime(in.Now))
 	}
 	return status
