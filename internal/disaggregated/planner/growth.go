@@ -10,17 +10,21 @@ func (b *board) grow() {
 	for r := range b.Roles {
 		rooms[r] = b.room(r)
 	}
+	isStill := b.isSettled() && b.next.equal(b.Wanted())
 	if b.isEmpty(b.aim) && !b.begin(rooms) {
 		return
 	}
-	isStill := b.isSettled() && b.next.equal(b.Wanted())
-	counts, level := b.next[b.aim], slices.Clone(b.next[b.aim])
-	for role := b.lagging(rooms); role >= 0; role = b.lagging(rooms) {
-		counts[role]++
-		rooms[role]--
+	counts, level := b.next[b.aim], before
+	for {
 		if b.isLevel(b.aim, counts, level) {
 			level = slices.Clone(counts)
 		}
+		role := b.lagging(rooms)
+		if role < 0 {
+			break
+		}
+		counts[role]++
+		rooms[role]--
 	}
 	if !isStill || !slices.Equal(level, before) {
 		b.next[b.aim] = level
