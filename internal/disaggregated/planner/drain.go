@@ -15,7 +15,7 @@ func (b *board) drain() {
 			older = append(older, v)
 		}
 	}
-	serves := func(v int) int { return map[bool]int{true: 1}[b.Revisions[v].share(b.next[v]) > 0] }
+	serves := func(v int) int { return map[bool]int{true: 1}[b.share(v, b.next[v]) > 0] }
 	slices.SortStableFunc(older, func(x, y int) int { return cmp.Compare(serves(x), serves(y)) })
 	for _, v := range older {
 		if !b.retire(v) && len(b.wedged) == 0 {
@@ -74,17 +74,21 @@ func (b *board) cheapest(revision int, least int32, costly int) (cheapest int, c
 			continue
 		}
 		counts := b.less(revision, r)
-		if (revision == b.aim || b.makesRoom(r) || b.isTogether(revision, counts) && b.isLevel(revision, counts, b.next[revision])) && b.keeps(revision, counts) {
+		if (revision == b.aim || b.makesRoom(revision, r) || b.isTogether(revision, counts) && b.isLevel(revision, counts, b.next[revision])) && b.keeps(revision, counts) {
 			cheapest, most, costs = r, part, prices[r] > slack
 		}
 	}
 	return cheapest, costs
 }
 
-// has reports whether a role of a revision has groups beyond those that it keeps.
+// has reports whether a role of a revision has groups beyond those that it keeps. A revision that serves nobody keeps none
+// where the one that grows has none.
 func (b *board) has(revision, role int, least int32) bool {
-	if revision == b.aim {
+	switch {
+	case revision == b.aim:
 		least = b.Revisions[revision].Rows[role].Intended
+	case b.share(revision, b.next[revision]) == 0 && b.makesRoom(revision, role):
+		least = 0
 	}
 	return b.next[revision][role] > least
 }
@@ -103,10 +107,13 @@ func (b *board) with(revision int, counts []int32) Counts {
 	return all
 }
 
-// makesRoom reports whether the target lacks room for its first group of a role, while several older revisions have some.
-// Then the roles need not stay together: the target could not begin.
-func (b *board) makesRoom(role int) bool {
-	if !b.isEmpty(b.aim) || b.older() < 2 || b.Revisions[b.aim].Rows[role].Intended == 0 {
+// makesRoom reports whether the revision that grows lacks room for its first group of a role, while another serves nobody,
+// or several have groups. Then the roles need not stay together: it could not begin.
+func (b *board) makesRoom(revision, role int) bool {
+	if b.next[b.aim][role] > 0 || b.Revisions[b.aim].Rows[role].Intended == 0 {
+		return false
+	}
+	if b.share(revision, b.next[revision]) > 0 && (b.older() < 2 || !b.isEmpty(b.aim)) {
 		return false
 	}
 	free := b.ceiling(role) - b.Roles[role].Leaving
@@ -165,11 +172,11 @@ func (b *board) apart(counts Counts) float64 {
 // growing one are ready: its users wait for the new groups alone.
 func (b *board) exchange(revision int) {
 	growing := b.Revisions[b.aim]
-	if b.Revisions[revision].share(b.next[revision]) > 0 || growing.share(b.next[b.aim]) == 0 {
+	if b.share(revision, b.next[revision]) > 0 || b.share(b.aim, b.next[b.aim]) == 0 {
 		return
 	}
 	for r, row := range growing.Rows {
-		if row.ready(b.next[b.aim][r]) < b.next[b.aim][r] {
+		if b.ready(b.aim, r, b.next[b.aim][r]) < b.next[b.aim][r] {
 			return
 		}
 		if b.next[b.aim][r] < row.Intended && b.room(r) <= 0 && b.Roles[r].Leaving == 0 && b.next[revision][r] == int32(len(b.Revisions[revision].Rows[r].Ready)) && b.next[revision][r] > 1 {

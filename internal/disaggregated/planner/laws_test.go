@@ -19,11 +19,12 @@ type world struct {
 	wanted   [][]int32
 	ready    [][]int32
 	leaving  []int32
+	never    [][]bool // by revision, role: its groups are never ready
 	failed   bool
 }
 
 func (w *world) clone() *world {
-	next := &world{roles: w.roles, intended: w.intended, leaving: slices.Clone(w.leaving), failed: w.failed}
+	next := &world{roles: w.roles, intended: w.intended, never: w.never, leaving: slices.Clone(w.leaving), failed: w.failed}
 	for v := range w.wanted {
 		next.wanted = append(next.wanted, slices.Clone(w.wanted[v]))
 		next.ready = append(next.ready, slices.Clone(w.ready[v]))
@@ -85,7 +86,7 @@ func (w *world) carry(next Counts) *world {
 func (w *world) events(fails bool) (all []*world) {
 	for v := range w.wanted {
 		for r := range w.roles {
-			if w.ready[v][r] < w.wanted[v][r] {
+			if w.ready[v][r] < w.wanted[v][r] && !w.never[v][r] {
 				next := w.clone()
 				next.ready[v][r]++
 				all = append(all, next)
@@ -257,13 +258,18 @@ func (w *world) String() string {
 	for v := len(w.wanted) - 1; v >= 0; v-- {
 		text += fmt.Sprintf(" I%v %v(%v ready)", w.intended[v], w.wanted[v], w.ready[v])
 	}
-	return text + fmt.Sprintf(" leaving %v failed %v", w.leaving, w.failed)
+	return text + fmt.Sprintf(" leaving %v failed %v never %v", w.leaving, w.failed, w.never)
 }
 
 type planner func(Slice) (Counts, []string)
 
 // explore visits every world that can follow once. It returns what is broken first, by promise, and how many worlds it saw.
 func explore(start *world, plan planner, fails bool) (faults map[string]string, worlds int) {
+	return exploreEach(start, plan, fails, func(*world) {})
+}
+
+// exploreEach explores, and calls do with each world.
+func exploreEach(start *world, plan planner, fails bool, do func(*world)) (faults map[string]string, worlds int) {
 	faults = map[string]string{}
 	b := start.bounds()
 	seen := map[string]bool{start.key(): true}
@@ -282,12 +288,13 @@ func explore(start *world, plan planner, fails bool) (faults map[string]string, 
 	for len(queue) > 0 {
 		w := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
+		do(w)
 		s := w.slice()
 		next, stuck := plan(s)
 		events := w.events(fails)
 		after := w.carry(next)
 		visit(after, w, w.String())
-		if after.key() == w.key() && s.isSettled() && !s.IsDone() && len(stuck) == 0 {
+		if after.key() == w.key() && len(w.events(false)) == 0 && !s.IsDone() && len(stuck) == 0 {
 			faults["st"] = "stopped: " + w.String()
 		}
 		for _, event := range events {
@@ -305,6 +312,7 @@ func rolloutOf(roles []Role, old ...int32) *world {
 		target[r] = roles[r].Target
 	}
 	none := make([]int32, len(roles))
+	w.never = [][]bool{make([]bool, len(roles)), make([]bool, len(roles))}
 	w.intended = [][]int32{target, old}
 	w.wanted = [][]int32{slices.Clone(none), slices.Clone(old)}
 	w.ready = [][]int32{slices.Clone(none), slices.Clone(old)}
@@ -380,6 +388,78 @@ func TestEveryWorldKeepsItsPromises(t *testing.T) {
 			t.Logf("%d vectors, %d worlds, faults %v", vectorsSeen, worlds, counts)
 		})
 	}
+}
+
+// A template whose groups are never ready is repaired by another, or undone, wherever its rollout stands: neither waits for it.
+func TestARepairHasAnEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		roles       int
+		least, most int32
+		isScaled    bool
+	}{
+		"one role":                   {1, 0, 3, true},
+		"two roles":                  {2, 1, choose[int32](4, 2), false},
+		"a role is added or removed": {2, 0, choose[int32](2, 1), true},
+		"three roles":                {3, 1, choose[int32](2, 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repairs, faults := 0, 0
+			repair := func(w *world) {
+				for back := range w.wanted { // another template, or the one before
+					repaired := w.clone()
+					repaired.change(back)
+					repairs++
+					if fault := repaired.end(); fault != "" {
+						if faults++; faults < 4 {
+							t.Errorf("%s; from %s", fault, repaired)
+						}
+					}
+				}
+			}
+			vectors(c.roles, c.least, c.most, 1, c.isScaled, func(w *world) {
+				for kind := 1; kind < 1<<c.roles; kind++ {
+					second := w.spoilt(kind)
+					exploreEach(second, Next, false, repair)
+					first := second.clone()
+					first.intended, first.wanted, first.ready, first.never = second.intended[:1], first.wanted[:1], first.ready[:1], second.never[:1]
+					exploreEach(first, Next, false, repair)
+				}
+			})
+			t.Logf("%d repairs, %d faults", repairs, faults)
+		})
+	}
+}
+
+// spoilt is a world whose target is never ready in some roles, by bit.
+func (w *world) spoilt(kind int) *world {
+	spoilt := w.clone()
+	spoilt.never = slices.Clone(spoilt.never)
+	spoilt.never[0] = make([]bool, len(w.roles))
+	for r := range w.roles {
+		spoilt.never[0][r] = kind>>r&1 == 1
+	}
+	return spoilt
+}
+
+// end plays a world until nothing happens any more, and returns why it has no end, or is empty.
+func (w *world) end() string {
+	for range 1000 {
+		s := w.slice()
+		next, stuck := Next(s)
+		after := w.carry(next)
+		events := after.events(false)
+		switch {
+		case s.IsDone() || len(stuck) > 0:
+			return ""
+		case len(events) > 0:
+			w = events[0]
+		case after.key() == w.key():
+			return "stopped: " + w.String()
+		default:
+			w = after
+		}
+	}
+	return "has no end: " + w.String()
 }
 
 // The planner of other implementations breaks the promises: the laws can fail.

@@ -5,11 +5,12 @@ import "slices"
 // Next returns the next counts, and the roles that keep the target from its first groups whatever becomes ready. Counts
 // equal to those of the slice mean that nothing is to be done, or that an event is awaited.
 func Next(s Slice) (next Counts, stuck []string) {
-	b := newBoard(s, s.aim())
-	b.wedged = s.wedged()
+	b := newBoard(s)
+	b.aim, b.wedged = b.grower(), s.wedged()
 	b.drain()
 	b.grow()
 	if b.isStill = s.isSettled() && b.next.equal(s.Wanted()); b.isStill {
+		b.lowerFloors()
 		b.drain()
 		b.grow()
 	}
@@ -35,32 +36,32 @@ func (s Slice) wedged() (roles []string) {
 	return roles
 }
 
-// aim is the revision that grows: the target, unless several older revisions leave no room beside its first group. Each of
-// them keeps a group of each role until it is retired. Then the one with the most groups grows, until the others are gone.
-func (s Slice) aim() int {
-	counts := s.Wanted()
-	if slices.Max(append(counts[0], 0)) > 0 {
+// grower is the revision that grows: the target, unless several older revisions leave no room beside its first group. Each
+// of them keeps a group of each role until it is retired. Then the one with the most groups grows, until the others are
+// gone. One that serves nobody does not: it is in the way of its repair.
+func (b *board) grower() int {
+	if !b.isEmpty(0) {
 		return 0
 	}
 	isBlocked := func(role int) bool {
 		needed := int32(1)
-		for v := range counts[1:] {
-			needed += min(1, counts[v+1][role])
+		for _, counts := range b.next[1:] {
+			needed += min(1, counts[role])
 		}
-		return needed > 2 && needed >= s.ceiling(role) && s.Roles[role].Target > 0
+		return needed > 2 && needed >= b.ceiling(role) && b.Roles[role].Target > 0
 	}
-	aim, most := 0, int32(0)
-	for r := range s.Roles {
+	grower, most := 0, int32(0)
+	for r := range b.Roles {
 		if !isBlocked(r) {
 			continue
 		}
-		for v := 1; v < len(counts); v++ {
-			if groups := sum(counts[v]); groups > most {
-				aim, most = v, groups
+		for v := 1; v < len(b.next); v++ {
+			if groups := sum(b.next[v]); groups > most && b.share(v, b.next[v]) > 0 {
+				grower, most = v, groups
 			}
 		}
 	}
-	return aim
+	return grower
 }
 
 func sum(counts []int32) (all int32) {

@@ -1,14 +1,17 @@
 package planner
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // proportional is the planner of other implementations: it counts specs, waits until the whole target is ready, and drains
 // in the proportions of one clock. The laws must refuse it.
 func proportional(s Slice) (Counts, []string) {
 	n := len(s.Roles)
 	now := s.Wanted()
-	for r, row := range s.Revisions[0].Rows {
-		if row.ready(now[0][r]) < now[0][r] {
+	for _, row := range s.Revisions[0].Rows {
+		if slices.Contains(row.Ready, false) {
 			return now, nil
 		}
 	}

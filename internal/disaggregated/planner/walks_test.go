@@ -9,10 +9,11 @@ import (
 	"lockstep.dev/lockstep/test/expect"
 )
 
-// change makes a template change: a new revision is the target, or an older one is again.
+// change makes a template change: a new revision is the target, or an older one is again. The target can be ready.
 func (w *world) change(back int) {
 	n := len(w.roles)
 	row := func(of [][]int32, v int) [][]int32 {
+		of = slices.Clone(of)
 		if v == 0 {
 			return slices.Insert(of, 0, make([]int32, n))
 		}
@@ -20,6 +21,10 @@ func (w *world) change(back int) {
 		return slices.Insert(slices.Delete(of, v, v+1), 0, moved)
 	}
 	w.intended, w.wanted, w.ready = row(w.intended, back), row(w.wanted, back), row(w.ready, back)
+	if back > 0 {
+		w.never = slices.Delete(slices.Clone(w.never), back, back+1)
+	}
+	w.never = slices.Insert(slices.Clone(w.never), 0, make([]bool, n))
 	w.retarget()
 }
 
@@ -36,6 +41,7 @@ func (w *world) forget() {
 	for v := len(w.wanted) - 1; v > 0; v-- {
 		if slices.Max(w.wanted[v]) == 0 {
 			w.intended, w.wanted, w.ready = slices.Delete(w.intended, v, v+1), slices.Delete(w.wanted, v, v+1), slices.Delete(w.ready, v, v+1)
+			w.never = slices.Delete(slices.Clone(w.never), v, v+1)
 		}
 	}
 }
@@ -92,6 +98,7 @@ func (w *walker) disturb() {
 	switch w.IntN(6) {
 	case 0:
 		if len(w.wanted) < 4 {
+			w.spoil()
 			w.change(0)
 		}
 	case 1:
@@ -100,10 +107,30 @@ func (w *walker) disturb() {
 		w.roles = slices.Clone(w.roles)
 		r := w.IntN(len(w.roles))
 		w.roles[r].Target = 1 + w.Int32N(7)
+		if w.IntN(4) == 0 && r > 0 { // the role is removed
+			w.roles[r].Target = 0
+		}
 		w.retarget()
 	case 4:
 		v, r := w.IntN(len(w.wanted)), w.IntN(len(w.roles))
 		w.ready[v][r] = max(0, w.ready[v][r]-1)
+	}
+}
+
+// spoil is why the next template is made, now and then: a role of the present one is never ready.
+func (w *walker) spoil() {
+	if w.IntN(3) > 0 {
+		return
+	}
+	w.never = slices.Clone(w.never)
+	w.never[0] = make([]bool, len(w.roles))
+	w.never[0][w.IntN(len(w.roles))] = true
+	for r, isBroken := range w.never[0] {
+		if isBroken {
+			w.ready = slices.Clone(w.ready)
+			w.ready[0] = slices.Clone(w.ready[0])
+			w.ready[0][r] = 0
+		}
 	}
 }
 
@@ -116,7 +143,7 @@ func (w *walker) step(plan planner) (fault string, isStuck bool) {
 	if fault != "" {
 		fault += "; " + after.String() + "; from " + w.String()
 	}
-	isStuck = after.key() == w.key() && s.isSettled() && !s.IsDone()
+	isStuck = after.key() == w.key() && len(w.events(false)) == 0 && !s.IsDone()
 	if isStuck && len(stuck) == 0 {
 		fault = "stopped: " + w.String()
 	}
