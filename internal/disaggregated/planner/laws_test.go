@@ -514,3 +514,11 @@ func TestCourses(t *testing.T) {
 		expect.Equalf(t, tt.want, strings.Join(append(steps, c.Stuck...), " "), "%s", tt.name)
 	}
 }
+
+// A revision whose one decode group is down serves nobody for a while: it keeps the prefill groups that wait for it.
+func TestARevisionThatWaitsForAGroupKeepsTheOthers(t *testing.T) {
+	w := rolloutOf([]Role{{Target: 4, Surge: 1}, {Target: 1, Surge: 1}}, 4, 1)
+	w.wanted, w.ready = [][]int32{{1, 1}, {4, 1}}, [][]int32{{1, 1}, {4, 0}}
+	next, _ := Next(w.slice())
+	expect.Equal(t, []int32{3, 1}, next[1]) // the target has one ready
+}
