@@ -25,7 +25,6 @@ type Snapshot struct {
 	Pods []*corev1.Pod
 	// Beyond is what the set has that this version lacks: fields and values.
 	Beyond []string
-	// Refusal is what the API server refused of the present spec, and Refused what it refuses of the rest.
-	Refusal action.Refusal
+	// Refused is what the API server refused in the last pass.
 	Refused []action.Refusal
 }

@@ -64,22 +64,28 @@ func Of(w Snapshot) (*Table, error) {
 	return t, nil
 }
 
-// slice builds the rows of a slice. A pod that is older than its child, or than the set, belongs to an earlier incarnation.
+// slice builds the rows of a slice. A pod that is older than the set belongs to an earlier incarnation of it, and one that is
+// older than its child to an earlier child: it leaves.
 func (t *Table) slice(index int, pods map[string][]*corev1.Pod) Slice {
 	s := Slice{Index: index, Leaving: map[string]int32{}}
 	rows := map[string]map[string]Row{t.Revision: {}}
 	counted := map[string]bool{}
+	for _, child := range slices.Concat(t.Children.Orphans, t.Children.Foreign) {
+		counted[child.Name] = true // their groups are not of the set
+	}
 	for _, child := range t.Children.Owned {
 		p := PlaceOf(child)
 		if p.Slice != index {
 			continue
 		}
-		row := Row{Child: child, Intended: Intended(child), Groups: groupsOf(since(child.CreationTimestamp.Time, pods[child.Name]))}
+		there := since(t.Set.CreationTimestamp.Time, pods[child.Name])
+		row := Row{Child: child, Intended: Intended(child), Groups: groupsOf(since(child.CreationTimestamp.Time, there))}
 		if p.Revision == t.Revision {
 			row.Intended = 0
 		}
 		var leaving int32
 		row.Ready, leaving = wanted(row.Groups, ptr.Deref(child.Spec.Replicas, 1))
+		leaving += int32(len(groupsOf(before(child.CreationTimestamp.Time, there))))
 		if s.Leaving[p.Role] += leaving; rows[p.Revision] == nil {
 			rows[p.Revision] = map[string]Row{}
 		}
@@ -101,13 +107,13 @@ func (t *Table) slice(index int, pods map[string][]*corev1.Pod) Slice {
 }
 
 // since returns the pods that were not created before a time.
-func since(at time.Time, pods []*corev1.Pod) (later []*corev1.Pod) {
-	for _, pod := range pods {
-		if !pod.CreationTimestamp.Time.Before(at) {
-			later = append(later, pod)
-		}
-	}
-	return later
+func since(at time.Time, pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.CreationTimestamp.Time.Before(at) })
+}
+
+// before returns the pods that were created before a time.
+func before(at time.Time, pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !pod.CreationTimestamp.Time.Before(at) })
 }
 
 // ordered returns revisions with the target first, and then the newest.

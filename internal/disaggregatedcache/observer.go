@@ -112,7 +112,6 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	if w.Pods, err = listed[*corev1.Pod](ctx, o, o.Sets, &corev1.PodList{}, w.Set, client.DisableReadYourWritesConsistency); err != nil || o.Memory == nil {
 		return w, err
 	}
-	_, w.Refusal = o.Memory.Recall(w.Set)
 	for _, refused := range o.Memory.RefusedOf(w.Set, func(string) (int, bool) { return identity.NoOrdinal, true }) {
 		w.Refused = append(w.Refused, refused.Refusal)
 	}

@@ -56,6 +56,8 @@ type Executor struct {
 // Request is the object that a plan is carried out for.
 type Request struct {
 	Object client.Object
+	// IsApart is set where no write of the plan waits for another.
+	IsApart bool
 	// IsLeft is set where the owner of Object is gone: no status can say what is refused.
 	IsLeft bool
 	// Waiting is the UID of the object that waits for what the plan waits for.
@@ -99,7 +101,7 @@ func (e *Executor) CarryOut(ctx context.Context, r Request, plan action.Plan) (c
 		case err == nil:
 		case errors.Is(err, apply.ErrStale):
 			return ctrl.Result{RequeueAfter: ReadAgain}, nil
-		case isIndependent(run[0]), e.isRefusedBudget(run[0], err):
+		case r.IsApart, isIndependent(run[0]), e.isRefusedBudget(run[0], err):
 			undone = append(undone, each(err)...)
 		case writesStatus:
 			return ctrl.Result{}, err

@@ -35,8 +35,8 @@ const (
 	// all other roles are partners.
 	RestartPartnersAnnotationKey = "lockstep.dev/role-restart-partners"
 
-	// SurgeOneAnnotationKey, if "true", allows a role one group above its ceiling where a
-	// rollout could not go on otherwise.
+	// SurgeOneAnnotationKey, if "true", allows each role of maxSurge 0 one group more: a
+	// rollout can begin beside a role of one group.
 	SurgeOneAnnotationKey = "lockstep.dev/allow-surge-group"
 
 	// ServicesAnnotationKey says whether each LeaderWorkerSet has a headless Service:

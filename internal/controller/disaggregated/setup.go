@@ -69,13 +69,16 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
 	return nil
 }
 
-// begin waits until the API server serves the kind: it announces a definition before that.
+// begin waits until the API server serves both kinds: it announces a definition before that.
 func begin(mgr ctrl.Manager, starter *kinds.Starter, l *loop) {
-	kind := dsv1.GroupVersion.WithKind(string(identity.KindDisaggregatedSet))
 	ctx := context.Background()
 	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		served, err := starter.Served(ctx, kind)
-		return err == nil && served.Resource != "", nil
+		for _, kind := range []identity.Kind{identity.KindDisaggregatedSet, identity.KindDisaggregatedSetRoleScaler} {
+			if served, err := starter.Served(ctx, dsv1.GroupVersion.WithKind(string(kind))); err != nil || served.Resource == "" {
+				return false, nil
+			}
+		}
+		return true, nil
 	})
 	if err == nil {
 		err = l.setup(ctx, mgr)
@@ -146,7 +149,7 @@ func (l *loop) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, er
 	} else {
 		report.RolesStand(req.NamespacedName, nil, nil, 0)
 	}
-	return l.CarryOut(ctx, reconcile.Request{Object: w.Set, Waiting: w.Set.UID}, plan.Plan)
+	return l.CarryOut(ctx, reconcile.Request{Object: w.Set, Waiting: w.Set.UID, IsApart: true}, plan.Plan)
 }
 
 // wakeAll reconciles every set soon: a new definition changes none of them.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,6 +17,7 @@ import (
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	"lockstep.dev/lockstep/internal/disaggregated"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // gather is how long events are gathered before a set is read: a step of a rollout changes pods of several roles.
@@ -43,9 +45,12 @@ func ownKey(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
-// setOf returns the set of an object's label.
+// setOf returns the set of an object's label, or the one that owns it.
 func setOf(_ context.Context, object client.Object) []ctrl.Request {
 	name := object.GetLabels()[dsv1.SetNameLabelKey]
+	if owner := metav1.GetControllerOf(object); name == "" && owner != nil && owner.Kind == string(identity.KindDisaggregatedSet) {
+		name = owner.Name
+	}
 	if name == "" {
 		return nil
 	}
@@ -64,6 +69,7 @@ func watch(sets handler.MapFunc, matters func(before, after client.Object) bool)
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if matters(e.ObjectOld, e.ObjectNew) {
+				add(ctx, e.ObjectOld, q) // it may have lost its label
 				add(ctx, e.ObjectNew, q)
 			}
 		},

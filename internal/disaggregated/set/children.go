@@ -34,7 +34,7 @@ func deletion(child *lwsv1.LeaderWorkerSet, because, note string) action.Delete 
 	}
 }
 
-// moveSlices writes the next counts of each slice: fewer groups first.
+// moveSlices writes the next counts of each slice, and what else differs: fewer groups first.
 func moveSlices(in *input) (p action.Plan) {
 	for i := range in.steps {
 		s := &in.steps[i]
@@ -46,10 +46,10 @@ func moveSlices(in *input) (p action.Plan) {
 				case row.Child == nil && v == 0 && r < len(in.Roles) && s.begins():
 					growth.Add(in.create(s, r))
 				case row.Child == nil:
-				case s.next[v][r] > ptr.Deref(row.Child.Spec.Replicas, 1):
-					growth.Do(in.scale(s, v, r))
 				case s.next[v][r] < ptr.Deref(row.Child.Spec.Replicas, 1):
-					p.Do(in.scale(s, v, r))
+					p.Add(in.scale(s, v, r))
+				default:
+					growth.Add(in.scale(s, v, r))
 				}
 			}
 		}
@@ -63,7 +63,7 @@ func moveSlices(in *input) (p action.Plan) {
 func (in *input) create(s *step, role int) (p action.Plan) {
 	place := disaggregated.Place{Slice: s.slice.Index, Revision: in.Revision, Role: s.roles[role]}
 	name := disaggregated.ChildName(in.Set.Name, place)
-	if conflict, isPrevious := taken("LeaderWorkerSet", in.Children, name); !in.awaitName(&p, conflict, isPrevious) {
+	if conflict, isPrevious := taken("LeaderWorkerSet", in.Children, name); !in.awaitName(&p, conflict, isPrevious, nil) {
 		return p
 	}
 	create := action.Create{
@@ -89,25 +89,40 @@ func (s *step) hasBegun() bool {
 	return false
 }
 
-// scale writes the next count of a child. How many groups its revision was to have is written with it, and stays once the
-// revision is old.
-func (in *input) scale(s *step, revision, role int) action.Scale {
+// scale writes what differs on a child: the next count, how many groups its revision is to have, and what restarts no pod.
+// The second stays once the revision is old.
+func (in *input) scale(s *step, revision, role int) (p action.Plan) {
 	row := s.slice.Revisions[revision].Rows[s.roles[role]]
 	from, to := ptr.Deref(row.Child.Spec.Replicas, 1), s.next[revision][role]
-	write := action.Scale{
-		Object: identity.RefOf(identity.KindLeaderWorkerSet, row.Child), Replicas: to,
-		Because: action.Because(action.CodeRollout, fmt.Sprintf("%s of %s has %d groups and is to have %d", s.roles[role], s.slice.Revisions[revision].Name, from, to)),
-	}
+	write := action.Scale{Object: identity.RefOf(identity.KindLeaderWorkerSet, row.Child), Replicas: to}
 	intended := strconv.Itoa(int(row.Intended))
-	if noted := row.Child.Annotations[dsv1.InitialReplicasAnnotationKey]; noted != intended && (revision == 0 || noted == "") {
+	noted, isNoted := row.Child.Annotations[dsv1.InitialReplicasAnnotationKey]
+	if noted != intended && (from != to && (revision == 0 || !isNoted) || s.isOver() && isNoted) {
 		write.Annotations = map[string]string{dsv1.InitialReplicasAnnotationKey: intended}
+		write.Because = action.Because(action.CodeChanged, fmt.Sprintf("the set wants %s groups of role %s", intended, s.roles[role]))
 	}
-	event := action.Event{Reason: "ScalingUp", Action: "Update", Note: fmt.Sprintf("Scaling up %s LWS %s from %d to %d replicas", s.roles[role], row.Child.Name, from, to)}
+	if revision == 0 && role < len(in.Roles) {
+		want := cmp.Or(in.Roles[role].Spec.GroupReplacementPolicy, lwsv1.PostTerminationGroupReplacement)
+		if cmp.Or(row.Child.Spec.GroupReplacementPolicy, lwsv1.PostTerminationGroupReplacement) != want {
+			write.GroupReplacementPolicy = want
+			write.Because = action.Because(action.CodeChanged, "role "+s.roles[role]+" has another groupReplacementPolicy")
+		}
+	}
+	if from != to {
+		write.Because = action.Because(action.CodeRollout, fmt.Sprintf("%s of %s has %d groups and is to have %d", s.roles[role], s.slice.Revisions[revision].Name, from, to))
+		write.Tell.Done = []action.Event{scaled(s.roles[role], row.Child.Name, from, to)}
+	}
+	if write.Because.Code != "" {
+		p.Do(write)
+	}
+	return p
+}
+
+func scaled(role, child string, from, to int32) action.Event {
 	if to < from {
-		event.Reason, event.Note = "ScalingDown", fmt.Sprintf("Scaling down %s LWS %s from %d to %d replicas", s.roles[role], row.Child.Name, from, to)
+		return action.Event{Reason: "ScalingDown", Action: "Update", Note: fmt.Sprintf("Scaling down %s LWS %s from %d to %d replicas", role, child, from, to)}
 	}
-	write.Tell.Done = []action.Event{event}
-	return write
+	return action.Event{Reason: "ScalingUp", Action: "Update", Note: fmt.Sprintf("Scaling up %s LWS %s from %d to %d replicas", role, child, from, to)}
 }
 
 // deleteDrained deletes the children of older revisions of which no group is wanted or holds nodes. The set has all that it
@@ -133,24 +148,6 @@ func deleteDrained(in *input, s *step) (p action.Plan) {
 		ends := p.Actions[last].(action.Delete)
 		ends.Tell.Done = append(ends.Tell.Done, action.Event{Reason: "RollingUpdateCompleted", Action: "Update", Note: "Completed rolling update to revision " + in.Revision})
 		p.Actions[last] = ends
-	}
-	return p
-}
-
-// keepPolicies writes the replacement policy of a role onto its children of the target: it restarts no pod.
-func keepPolicies(in *input) (p action.Plan) {
-	for i := range in.Slices {
-		for _, role := range in.Roles {
-			child := in.Slices[i].Revisions[0].Rows[role.Name].Child
-			want := cmp.Or(role.Spec.GroupReplacementPolicy, lwsv1.PostTerminationGroupReplacement)
-			if child == nil || cmp.Or(child.Spec.GroupReplacementPolicy, lwsv1.PostTerminationGroupReplacement) == want {
-				continue
-			}
-			p.Do(action.Scale{
-				Object: identity.RefOf(identity.KindLeaderWorkerSet, child), Replicas: ptr.Deref(child.Spec.Replicas, 1), GroupReplacementPolicy: want,
-				Because: action.Because(action.CodeChanged, "role "+role.Name+" has another groupReplacementPolicy"),
-			})
-		}
 	}
 	return p
 }

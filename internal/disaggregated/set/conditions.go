@@ -31,7 +31,7 @@ func progress(in *input, roles []dsv1.RoleStatus) metav1.Condition {
 		return metav1.Condition{Type: dsv1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: "AllRolesReady",
 			Message: "All roles have reached their desired replica count, ready and updated to the current revision"}
 	}
-	why := cmp.Or(in.unresolved(), in.refusal(), in.conflict(), in.paused(), in.blocked(), in.stalled(),
+	why := cmp.Or(in.unresolved(), in.hindrance(), in.paused(), in.blocked(), in.stalled(),
 		action.Because(CodeInProgress, "Not all roles have reached their desired replica count, ready and updated to the current revision"))
 	return metav1.Condition{Type: dsv1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: why.Code, Message: why.Sentence}
 }
@@ -48,18 +48,21 @@ func (in *input) isAvailable(roles []dsv1.RoleStatus) bool {
 
 func (in *input) unresolved() (r action.Reason) {
 	if len(in.unknown) > 0 {
-		r = action.Because(CodeUnresolved, "DisaggregatedSetRoleScaler could not be created or adopted for roles: "+strings.Join(in.unknown, ", "))
+		text := "DisaggregatedSetRoleScaler could not be created or adopted for roles: " + strings.Join(in.unknown, ", ")
+		if hindrance := in.hindrance(); hindrance.Code != "" {
+			text += "; " + hindrance.Sentence
+		}
+		r = action.Because(CodeUnresolved, text)
 	}
 	return r
 }
 
+// hindrance is what the API server refuses, or an object that has a name of the set.
+func (in *input) hindrance() action.Reason { return cmp.Or(in.refusal(), in.conflict()) }
+
 func (in *input) refusal() (r action.Reason) {
-	refused := append([]action.Refusal{}, in.Refused...)
-	if in.Refusal.Sentence != "" && in.Now.Before(in.Refusal.Again()) {
-		refused = append(refused, in.Refusal)
-	}
-	if len(refused) > 0 {
-		r = action.Because(action.CodeRefused, action.RefusedMessage(refused...))
+	if len(in.Refused) > 0 {
+		r = action.Because(action.CodeRefused, action.RefusedMessage(in.Refused...))
 	}
 	return r
 }
@@ -93,30 +96,47 @@ func (in *input) blocked() (r action.Reason) {
 	return r
 }
 
-// stalled repeats what the first child says that cannot go on.
+// stalled repeats what the first child of the target says that cannot go on.
 func (in *input) stalled() (r action.Reason) {
 	for _, s := range in.steps {
 		for _, role := range s.roles {
-			child := s.slice.Revisions[0].Rows[role].Child
-			if child == nil {
-				continue
-			}
-			told, has := condition.Of(child.Status.Conditions, "Progressing")
-			if has && told.Reason != "GroupsProgressing" && told.Reason != "NoGroupsProgressing" {
-				return action.Because(CodeRoleStalled, fmt.Sprintf("leaderworkerset %s: %s", child.Name, told.Message))
+			if child := s.slice.Revisions[0].Rows[role].Child; child != nil {
+				if why, _ := hold(child); why != "" {
+					return action.Because(CodeRoleStalled, fmt.Sprintf("leaderworkerset %s: %s", child.Name, why))
+				}
 			}
 		}
 	}
 	return r
 }
 
-// settle writes the condition that holds, and ends its counterpart with the same reason: users of this API expect both.
-func settle(have []metav1.Condition, holds metav1.Condition, generation int64, now metav1.Time) []metav1.Condition {
+// hold returns what a child says that keeps it from going on, and whether only a user can help.
+func hold(child *lwsv1.LeaderWorkerSet) (why string, lasts bool) {
+	for _, kind := range []string{conditionStalled, action.CodeNameConflict, action.CodeUnsupported} {
+		if told, has := condition.Of(child.Status.Conditions, kind); has && told.Status == metav1.ConditionTrue {
+			return told.Message, true
+		}
+	}
+	told, has := condition.Of(child.Status.Conditions, "Progressing")
+	if has && told.Status == metav1.ConditionTrue && told.Reason != "GroupsProgressing" && told.Reason != "NoGroupsProgressing" {
+		return told.Message, false
+	}
+	return "", false
+}
+
+// settle writes the condition that holds, and ends its counterpart with the same reason: users of this API expect both. What
+// hinders an available set is the reason of the counterpart.
+func settle(have []metav1.Condition, holds metav1.Condition, hindrance action.Reason, generation int64, now metav1.Time) []metav1.Condition {
 	conditions := append([]metav1.Condition{}, have...)
 	put(&conditions, holds, generation, now)
 	counterpart := map[string]string{dsv1.ConditionAvailable: dsv1.ConditionProgressing, dsv1.ConditionProgressing: dsv1.ConditionAvailable}[holds.Type]
-	if told, has := condition.Of(have, counterpart); has && told.Status == metav1.ConditionTrue {
+	told, has := condition.Of(have, counterpart)
+	isHindered := hindrance.Code != "" && counterpart == dsv1.ConditionProgressing
+	if isHindered || has && (told.Status == metav1.ConditionTrue || told.Reason == action.CodeRefused || told.Reason == action.CodeNameConflict) {
 		holds.Type, holds.Status = counterpart, metav1.ConditionFalse
+		if isHindered {
+			holds.Reason, holds.Message = hindrance.Code, hindrance.Sentence
+		}
 		put(&conditions, holds, generation, now)
 	}
 	return conditions
@@ -141,7 +161,7 @@ func (in *input) beside(have []metav1.Condition, holds metav1.Condition) (all []
 	}
 	stalled := holds
 	stalled.Type, stalled.Status = conditionStalled, metav1.ConditionFalse
-	if holds.Reason == CodeBlocked || holds.Reason == CodeRoleStalled && in.hasStalledChild() {
+	if holds.Type == dsv1.ConditionProgressing && in.needsUser(holds.Reason) {
 		stalled.Status = metav1.ConditionTrue
 	}
 	partners := metav1.Condition{Type: ConditionRestartsPartners, Status: metav1.ConditionFalse, Reason: "NoPolicy", Message: "a failure of a role concerns that role alone"}
@@ -158,8 +178,22 @@ func (in *input) beside(have []metav1.Condition, holds metav1.Condition) (all []
 // conditionStalled is the type of a condition that children have, too.
 const conditionStalled = "Stalled"
 
-func (in *input) hasStalledChild() bool {
-	return slices.ContainsFunc(in.Children.Owned, func(child *lwsv1.LeaderWorkerSet) bool {
-		return condition.IsTrue(child.Status.Conditions, conditionStalled)
-	})
+// needsUser reports whether only a user can help, where a set is not available.
+func (in *input) needsUser(reason string) bool {
+	switch reason {
+	case CodeBlocked:
+		return true
+	case CodeRoleStalled:
+		return slices.ContainsFunc(in.steps, func(s step) bool {
+			return slices.ContainsFunc(s.roles, func(role string) bool {
+				child := s.slice.Revisions[0].Rows[role].Child
+				if child == nil {
+					return false
+				}
+				_, lasts := hold(child)
+				return lasts
+			})
+		})
+	}
+	return in.conflicts != "" || slices.ContainsFunc(in.Refused, func(r action.Refusal) bool { return !r.Passes })
 }

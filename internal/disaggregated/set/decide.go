@@ -13,7 +13,6 @@ var rules = []func(*input) action.Plan{
 	keepScalers,     // create and delete the scalers of External roles
 	deleteSlices,    // delete the children of slices that the set has no more
 	moveSlices,      // create, scale and delete children, as the planner says
-	keepPolicies,    // copy what restarts no pod
 	keepServices,    // keep the Services that clients of other implementations use
 	keepHistory,     // record the roles of the set, for an undo
 	restartPartners, // recreate the groups of partners of a failed role
@@ -33,7 +32,7 @@ type Standing struct {
 	Pairs  float64
 }
 
-// Decide is the whole behaviour of a set. Each slice has a clock of its own.
+// Decide is the whole behaviour of a set. Each slice has a clock of its own, and no write waits for another.
 func Decide(w disaggregated.Snapshot) (plan Plan, err error) {
 	t, err := disaggregated.Of(w)
 	if err != nil {
@@ -45,8 +44,6 @@ func Decide(w disaggregated.Snapshot) (plan Plan, err error) {
 		plan.Plan = leftAlone(in)
 		return plan, nil
 	case w.Set.DeletionTimestamp != nil: // the garbage collector deletes what is left
-	case w.Refusal.Sentence != "" && w.Now.Before(w.Refusal.Again()):
-		plan.Await(w.Refusal.Again(), action.CodeRefused, in.refusal().Sentence)
 	default:
 		for _, rule := range rules {
 			plan.Add(rule(in))
@@ -84,7 +81,7 @@ func Step(w disaggregated.Snapshot) (*disaggregated.Table, []string, error) {
 	}
 	in := newInput(t)
 	var says []string
-	for _, r := range slices.DeleteFunc([]action.Reason{in.unresolved(), in.refusal(), in.blocked(), in.stalled()}, func(r action.Reason) bool { return r.Code == "" }) {
+	for _, r := range slices.DeleteFunc([]action.Reason{in.unresolved(), in.hindrance(), in.blocked(), in.stalled()}, func(r action.Reason) bool { return r.Code == "" }) {
 		says = append(says, r.Sentence)
 	}
 	return t, says, nil

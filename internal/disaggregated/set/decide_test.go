@@ -243,7 +243,11 @@ func TestAForeignScalerHoldsTheSet(t *testing.T) {
 	w.Scalers.Foreign = []*dsv1.DisaggregatedSetRoleScaler{{ObjectMeta: metav1.ObjectMeta{Name: "a-p"}}}
 	w.settle(t)
 	c := meta.FindStatusCondition(w.Set.Status.Conditions, dsv1.ConditionProgressing)
-	expect.That(t, len(w.names()) == 0 && c != nil && c.Reason == "ReplicaTargetsUnresolved" && strings.HasSuffix(c.Message, ": p"), "children %v, Progressing %v", w.names(), c)
+	expect.That(t, len(w.names()) == 0 && c != nil && c.Reason == "ReplicaTargetsUnresolved" && strings.Contains(c.Message, ": p; DisaggregatedSetRoleScaler a-p exists"), "children %v, Progressing %v", w.names(), c)
+	expect.That(t, meta.IsStatusConditionTrue(w.Set.Status.Conditions, "Stalled"), "only a user can help: %v", w.Set.Status.Conditions)
+	plan, err := set.Decide(w.Snapshot)
+	expect.OK(t, err)
+	expect.That(t, plan.Next(now) > 0, "no event tells when the name is free")
 }
 
 func TestServicesFollowChildren(t *testing.T) {
@@ -282,6 +286,23 @@ func TestPodsOfAnEarlierIncarnationAreNotCounted(t *testing.T) {
 	expect.Equal(t, int32(0), table.Slices[0].Leaving["p"]+table.Slices[0].Leaving["d"])
 }
 
+// A child that a user deleted is created again while its pods end: they take room. Those of orphans are not of the set.
+func TestPodsOfAnEarlierChildTakeRoom(t *testing.T) {
+	w := newWorld()
+	w.settle(t)
+	for _, pod := range w.Pods {
+		pod.CreationTimestamp = metav1.NewTime(now)
+	}
+	leaving := func() int32 {
+		table, err := disaggregated.Of(w.Snapshot)
+		expect.OK(t, err)
+		return table.Slices[0].Leaving["p"] + table.Slices[0].Leaving["d"]
+	}
+	expect.Equal(t, int32(3), leaving())
+	w.Children.Orphans, w.Children.Owned = w.Children.Owned, nil
+	expect.Equal(t, int32(0), leaving())
+}
+
 func TestProgressingSaysWhatTheSetWaitsFor(t *testing.T) {
 	progressing := func(w *world) string {
 		return meta.FindStatusCondition(w.Set.Status.Conditions, dsv1.ConditionProgressing).Reason
@@ -311,9 +332,65 @@ func TestProgressingSaysWhatTheSetWaitsFor(t *testing.T) {
 	expect.Equal(t, action.CodeNameConflict, progressing(w))
 
 	w = newWorld()
-	w.Refusal = action.Refusal{Sentence: "no", At: now, Since: now}
-	expect.Equal(t, []string{"status"}, w.step(t))
+	w.Refused = []action.Refusal{{Sentence: "no", At: now, Since: now}}
+	expect.That(t, len(w.step(t)) > 2, "a refused write stops no other")
 	expect.Equal(t, action.CodeRefused, progressing(w))
+	expect.That(t, meta.IsStatusConditionTrue(w.Set.Status.Conditions, "Stalled"), "conditions: %v", w.Set.Status.Conditions)
+	w.settle(t)
+	expect.That(t, w.isAvailable() && progressing(w) == action.CodeRefused, "what is refused stands beside Available: %v", w.Set.Status.Conditions)
+	expect.That(t, !meta.IsStatusConditionTrue(w.Set.Status.Conditions, "Stalled"), "conditions: %v", w.Set.Status.Conditions)
+	w.Refused = nil
+	w.settle(t)
+	expect.Equal(t, "AllRolesReady", progressing(w))
+}
+
+func TestOnlyAChildOfTheTargetStallsASet(t *testing.T) {
+	w := newWorld()
+	w.settle(t)
+	stall := func(child *lwsv1.LeaderWorkerSet, kind string) {
+		child.Status.ReadyReplicas = 0
+		child.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue, Message: "no node"}}
+	}
+	reason := func() (reason string, isStalled bool) {
+		for _, c := range w.Set.Status.Conditions {
+			if c.Type == dsv1.ConditionProgressing {
+				reason = c.Reason
+			}
+		}
+		return reason, meta.IsStatusConditionTrue(w.Set.Status.Conditions, "Stalled")
+	}
+	for _, kind := range []string{"Stalled", "NameConflict", "Unsupported"} {
+		stall(w.Children.Owned[0], kind)
+		w.step(t)
+		why, isStalled := reason()
+		expect.That(t, why == set.CodeRoleStalled && isStalled, "%s: %s, Stalled %t", kind, why, isStalled)
+	}
+	rollTo("img:2")(w)
+	w.step(t) // the target has children, and the old child is stalled still
+	stall(w.Children.Owned[0], "Stalled")
+	w.step(t)
+	why, isStalled := reason()
+	expect.That(t, why == set.CodeInProgress && !isStalled, "%s, Stalled %t", why, isStalled)
+}
+
+// How many groups a revision was to have bounds the next rollout: it follows what the set wants.
+func TestACountThatASetGetsInMidRolloutIsNoted(t *testing.T) {
+	w := newWorld()
+	w.settle(t)
+	rollTo("img:2")(w)
+	for range 3 {
+		w.run()
+		w.step(t)
+	}
+	for _, child := range w.Children.Owned { // the target has it already
+		if child.Labels[dsv1.RoleLabelKey] == "p" && child.Labels[dsv1.RevisionLabelKey] != w.Children.Owned[0].Labels[dsv1.RevisionLabelKey] {
+			w.Set.Spec.Roles[0].Spec.Replicas = new(*child.Spec.Replicas)
+		}
+	}
+	w.settle(t)
+	for _, child := range w.Children.Owned {
+		expect.Equalf(t, fmt.Sprint(*child.Spec.Replicas), child.Annotations[dsv1.InitialReplicasAnnotationKey], "%s", child.Name)
+	}
 }
 
 func TestAFailureRecreatesOlderGroupsOfPartnersOnce(t *testing.T) {

@@ -27,8 +27,9 @@ func taken[T action.Object](kind identity.Kind, claim identity.Claim[T], name st
 	return "", false
 }
 
-// awaitName waits for a name that the set needs. It reports whether the name is free.
-func (in *input) awaitName(p *action.Plan, conflict string, isPrevious bool) (isFree bool) {
+// awaitName waits for a name that the set needs, and tells the event where something else has it. It reports whether the
+// name is free.
+func (in *input) awaitName(p *action.Plan, conflict string, isPrevious bool, isTaken *action.Event) (isFree bool) {
 	switch {
 	case conflict == "":
 		return true
@@ -39,9 +40,9 @@ func (in *input) awaitName(p *action.Plan, conflict string, isPrevious bool) (is
 	if !strings.Contains(in.conflicts, conflict) {
 		in.conflicts = strings.TrimPrefix(in.conflicts+"; "+conflict, "; ")
 	}
-	p.Wait(action.Wait{
-		Reason: action.Because(action.CodeNameConflict, conflict),
-		Tell:   &action.Event{Warning: true, Reason: "NameConflict", Action: "Wait", Note: conflict},
-	})
+	if isTaken == nil {
+		isTaken = &action.Event{Warning: true, Reason: "NameConflict", Action: "Wait", Note: conflict}
+	}
+	p.Wait(action.Wait{Reason: action.Because(action.CodeNameConflict, conflict), Tell: isTaken})
 	return false
 }

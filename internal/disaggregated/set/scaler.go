@@ -20,20 +20,16 @@ func keepScalers(in *input) (p action.Plan) {
 		if external[name] = true; role.Scaler != nil {
 			continue
 		}
-		if claim := in.Scalers.Named(name); len(claim.Foreign)+len(claim.Orphans) > 0 {
-			p.Wait(action.Wait{
-				Reason: action.Because(action.CodeNameConflict, "scaler "+name+" is taken"),
-				Tell: &action.Event{Warning: true, Reason: "ScalerConflict", Action: "Conflict",
-					Note: fmt.Sprintf("Scaler %s exists but is not controlled by this DisaggregatedSet; not adopting", name)},
-			})
-		} else if len(claim.Previous) > 0 {
-			p.Wait(action.Wait{Reason: action.Because(action.CodePreviousIncarnation, "scaler "+name+" of an earlier incarnation is being deleted")})
-		} else {
+		isTaken := &action.Event{Warning: true, Reason: "ScalerConflict", Action: "Conflict",
+			Note: fmt.Sprintf("Scaler %s exists but is not controlled by this DisaggregatedSet; not adopting", name)}
+		if conflict, isPrevious := taken(identity.KindDisaggregatedSetRoleScaler, in.Scalers, name); in.awaitName(&p, conflict, isPrevious, isTaken) {
 			p.Do(action.Create{
 				Kind: identity.KindDisaggregatedSetRoleScaler, Object: disaggregated.Scaler(in.Set, role.Name, seed(in, role.Name)), Owner: disaggregated.SetRef(in.Set),
 				Because: action.Because(action.CodeMissing, "role "+role.Name+" is External"),
-				Tell: action.Telling{Done: []action.Event{{Reason: "ScalerCreated", Action: "Create",
-					Note: fmt.Sprintf("Created scaler %s for role %s", name, role.Name)}}},
+				Tell: action.Telling{
+					Done:    []action.Event{{Reason: "ScalerCreated", Action: "Create", Note: fmt.Sprintf("Created scaler %s for role %s", name, role.Name)}},
+					Refused: &action.Event{Warning: true, Reason: "FailedCreate", Action: "Create", Note: "DisaggregatedSetRoleScaler " + name},
+				},
 			})
 		}
 	}
@@ -50,14 +46,18 @@ func keepScalers(in *input) (p action.Plan) {
 	return p
 }
 
-// seed is how many groups a role is to have until an autoscaler says otherwise: as many as the set wanted so far. During a
-// rollout, that is not the sum of its revisions.
+// seed is how many groups a role is to have until an autoscaler says otherwise: as many as the set wanted last. During a
+// rollout, that is not the sum of its revisions, and the target knows best.
 func seed(in *input, role string) int32 {
 	isFound, most := false, int32(0)
 	for _, child := range in.Children.Owned {
-		if child.Labels[dsv1.RoleLabelKey] == role {
-			isFound, most = true, max(most, disaggregated.Intended(child))
+		if child.Labels[dsv1.RoleLabelKey] != role {
+			continue
 		}
+		if child.Labels[dsv1.RevisionLabelKey] == in.Revision {
+			return disaggregated.Intended(child)
+		}
+		isFound, most = true, max(most, disaggregated.Intended(child))
 	}
 	if !isFound {
 		return 1

@@ -51,7 +51,7 @@ func createServices(in *input, s *disaggregated.Slice) (p action.Plan) {
 		if slices.ContainsFunc(in.Services.Owned, isThere) {
 			continue
 		}
-		if conflict, isPrevious := taken("Service", in.Services, service.Name); in.awaitName(&p, conflict, isPrevious) {
+		if conflict, isPrevious := taken("Service", in.Services, service.Name); in.awaitName(&p, conflict, isPrevious, nil) {
 			p.Do(action.Create{
 				Kind: identity.KindService, Object: service, Uncached: true, Owner: disaggregated.SetRef(in.Set),
 				Because: action.Because(action.CodeMissing, "each role has a ready group at revision "+in.Revision),

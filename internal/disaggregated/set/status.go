@@ -43,7 +43,7 @@ func statusOf(in *input) dsv1.DisaggregatedSetStatus {
 	}
 	holds := progress(in, status.RoleStatuses)
 	told := status.Conditions
-	status.Conditions = settle(told, holds, in.Set.Generation, metav1.NewTime(in.Now))
+	status.Conditions = settle(told, holds, in.hindrance(), in.Set.Generation, metav1.NewTime(in.Now))
 	for _, c := range in.beside(told, holds) {
 		put(&status.Conditions, c, in.Set.Generation, metav1.NewTime(in.Now))
 	}
@@ -73,7 +73,7 @@ func writeScalers(in *input, roles []dsv1.RoleStatus) (p action.Plan) {
 		status.Selector = disaggregated.Selector(in.Set.Name, role.Name)
 		status.Conditions = settle(status.Conditions, metav1.Condition{
 			Type: dsv1.ConditionReady, Status: metav1.ConditionTrue, Reason: dsv1.BoundReason, Message: "Scaler bound to a live DisaggregatedSet role",
-		}, role.Scaler.Generation, metav1.NewTime(in.Now))
+		}, action.Reason{}, role.Scaler.Generation, metav1.NewTime(in.Now))
 		if !reflect.DeepEqual(status, role.Scaler.Status) {
 			p.Do(action.WriteStatus{
 				Object: identity.RefOf(identity.KindDisaggregatedSetRoleScaler, role.Scaler), Status: &dsv1.DisaggregatedSetRoleScaler{Status: status},
