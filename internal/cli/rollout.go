@@ -124,7 +124,7 @@ func (o *options) amendCommand(cmd *cobra.Command, decide func() (lws.Decide, di
 		case err != nil:
 			return err
 		case noun == disaggregated.Noun:
-			return amend(cmd.Context(), o, names, a, cluster.WriteSets, ofRoles)
+			return amend(cmd.Context(), o, names, a, cluster.WriteRoles, ofRoles)
 		}
 		return amend(cmd.Context(), o, names, a, cluster.WriteSets, ofSets)
 	}

@@ -97,6 +97,9 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 			return w, err
 		}
 	}
+	if _, is := w.Set.Annotations[dsv1.RevisionHashVersionKey]; is { // its children have hashes of another kind
+		w.Beyond = append(w.Beyond, "annotation "+dsv1.RevisionHashVersionKey)
+	}
 	if w.Children, err = claimed[*lwsv1.LeaderWorkerSet](ctx, o, o.Sets, &lwsv1.LeaderWorkerSetList{}, w.Set); err != nil {
 		return w, err
 	}

@@ -13,16 +13,21 @@ import (
 	rule "lockstep.dev/lockstep/internal/lws/admission"
 )
 
-// judgeRoles returns the faults of a DisaggregatedSet, whatever is stored: what its roles have wrong would refuse their
-// LeaderWorkerSets later. One that is being deleted makes none, and must lose its finalizers.
-func (s Sets) judgeRoles(ctx context.Context, is, _ *dsv1.DisaggregatedSet) field.ErrorList {
+// judgeRoles returns the faults of a DisaggregatedSet: those of the contract, and those beyond it that a write makes. One
+// that is being deleted makes none, and must lose its finalizers.
+func (s Sets) judgeRoles(ctx context.Context, is, was *dsv1.DisaggregatedSet) field.ErrorList {
 	if is.DeletionTimestamp != nil {
 		return nil
 	}
-	return disaggregated.Validate(is, func(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	judge := func(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 		rule.Default(set)
 		return s.judge(ctx, set, nil)
-	})
+	}
+	faults := disaggregated.Validate(is, judge)
+	if was == nil || len(faults) == 0 {
+		return faults
+	}
+	return rule.Made(faults, disaggregated.Own(was, judge, nil))
 }
 
 // checkRoles does for all roles what checkTemplates does for a set.

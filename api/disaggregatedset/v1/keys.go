@@ -20,6 +20,10 @@ const (
 // spec.replicas that it had when the rollout began.
 const InitialReplicasAnnotationKey = "disaggregatedset.x-k8s.io/initial-replicas"
 
+// RevisionHashVersionKey is an annotation of other implementations on a set whose revisions have another hash. Such a set
+// is left alone.
+const RevisionHashVersionKey = "disaggregatedset.x-k8s.io/revision-hash-version"
+
 // Annotations a user writes on a DisaggregatedSet. They are of this implementation: others
 // leave them alone.
 const (

@@ -78,11 +78,11 @@ func PlanFile(ctx context.Context, c *cluster.Cluster, manifest *unstructured.Un
 	}
 	after, warnings, err := lws.Apply[dsv1.DisaggregatedSet](ctx, c.Config, manifest)
 	if err != nil {
-		return nil, c.Explain(err, cluster.WriteSets)
+		return nil, c.Explain(err, cluster.WriteRoles)
 	}
 	w, err := read(ctx, s.Live, client.ObjectKeyFromObject(after), c.Now())
 	if client.IgnoreNotFound(err) != nil {
-		return nil, c.Explain(err, cluster.ReadSets)
+		return nil, c.Explain(err, cluster.ReadRoles)
 	}
 	before := w.Set
 	w.Set = after
@@ -91,7 +91,7 @@ func PlanFile(ctx context.Context, c *cluster.Cluster, manifest *unstructured.Un
 		delete(before.Annotations, corev1.LastAppliedConfigAnnotation)
 		delete(after.Annotations, corev1.LastAppliedConfigAnnotation)
 		isSame := equality.Semantic.DeepEqual(before.Spec, after.Spec) && maps.Equal(before.Annotations, after.Annotations)
-		p.File, p.Warnings, p.NoChange = file, warnings, p.UID != "" && (isSame || p.isEmpty())
+		p.File, p.Warnings, p.NoChange = file, warnings, p.UID != "" && isSame
 	}
 	return p, err
 }
@@ -117,7 +117,7 @@ func Plan(w disaggregated.Snapshot) (*SetPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &SetPlan{about: aboutOf("DisaggregatedSetPlan", w.Set, t.Revision), Waits: says, groups: map[string]int32{}}
+	p := &SetPlan{about: aboutOf("DisaggregatedSetPlan", w.Set, t.Revision), Waits: told(w.Set, says), groups: map[string]int32{}}
 	if w.Set.DeletionTimestamp != nil || condition.IsTrue(w.Set.Status.Conditions, action.CodeUnsupported) {
 		p.Waits = append(p.Waits, "the set is being deleted, or the operator leaves it alone")
 		return p, nil
@@ -274,7 +274,10 @@ func (p *SetPlan) Write(to *page.Page) {
 	for _, warning := range p.Warnings {
 		to.Linef("warning: %s", warning)
 	}
-	if p.isEmpty() {
+	switch {
+	case p.isEmpty() && p.File != "":
+		to.Linef("no group moves now: groups that are created later have what changes")
+	case p.isEmpty():
 		to.Linef("in step: nothing to do")
 	}
 	for _, slice := range p.Slices {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
@@ -38,7 +39,7 @@ func Rollouts(flags *cluster.Flags) func(context.Context) (*follow.Rollouts, err
 		read := func(key types.NamespacedName) (follow.Standing, error) {
 			w, err := read(ctx, s.Live, key, s.Now())
 			if err != nil {
-				return follow.Standing{}, s.Explain(err, cluster.ReadSets)
+				return follow.Standing{}, s.Explain(err, cluster.ReadRoles)
 			}
 			return standingOf(w)
 		}
@@ -58,6 +59,8 @@ func standingOf(w disaggregated.Snapshot) (r follow.Standing, err error) {
 		}
 	}
 	r.UID, r.IsDeleting = w.Set.UID, w.Set.DeletionTimestamp != nil
+	r.IsStale = w.Set.Status.ObservedGeneration < w.Set.Generation
+	r.IsFailed = condition.IsTrue(w.Set.Status.Conditions, "Stalled")
 	var wanted, updated, ready int32
 	for _, role := range s.Roles {
 		wanted, updated = wanted+role.Wanted, updated+role.Updated
@@ -151,6 +154,9 @@ type Decide = lws.DecideOf[*dsv1.DisaggregatedSet]
 func Restart(now time.Time) Decide {
 	moment := now.Format(time.RFC3339)
 	return func(_ context.Context, _ client.Reader, set *dsv1.DisaggregatedSet) (lws.Change, error) {
+		if err := leftAlone(set); err != nil {
+			return lws.Change{}, err
+		}
 		if isPaused(set) {
 			return lws.Change{}, fmt.Errorf("cannot restart %s %q while its rollout is paused; "+
 				"resume it first with: kubectl lockstep rollout resume dset/%[2]s -n %s", Noun, set.Name, set.Namespace)
@@ -187,11 +193,20 @@ func Undo(number int64) Decide {
 	}
 }
 
-// restored returns the set with the roles of a record. It is the same set if they are the same already. What a revision
-// does not say of a role stays: its scaling, its number of groups and its strategy.
-func restored(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, number int64) (*dsv1.DisaggregatedSet, *appsv1.ControllerRevision, error) {
+// leftAlone refuses to write the roles of a set that has more than this version knows: the write would drop it.
+func leftAlone(set *dsv1.DisaggregatedSet) error {
 	if condition.IsTrue(set.Status.Conditions, action.CodeUnsupported) {
-		return nil, nil, fmt.Errorf("%s %q has fields that this version lacks, and its revisions may not have them; upgrade Lockstep first", Noun, set.Name)
+		return fmt.Errorf("%s %q has fields that this version lacks, and a write of its roles would drop them; upgrade Lockstep first", Noun, set.Name)
+	}
+	return nil
+}
+
+// restored returns the set with the roles of a record. It is the same set if they are the same already. What a revision
+// does not say of a role stays: its scaling, its number of groups and its strategy. A role that returns has no group where
+// the set wants none.
+func restored(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, number int64) (*dsv1.DisaggregatedSet, *appsv1.ControllerRevision, error) {
+	if err := leftAlone(set); err != nil {
+		return nil, nil, err
 	}
 	present, err := disaggregated.RevisionOf(set.Spec.Roles)
 	if err != nil {
@@ -207,18 +222,42 @@ func restored(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, num
 	}
 	after := set.DeepCopy()
 	after.Spec.Roles = nil
+	wantsNone := !slices.ContainsFunc(set.Spec.Roles, func(r dsv1.DisaggregatedRole) bool {
+		return disaggregated.IsExternal(&r) || ptr.Deref(r.Spec.Replicas, 1) > 0
+	})
 	for _, role := range roles {
+		if wantsNone {
+			role.Spec.Replicas = new(int32(0))
+		}
 		if i := slices.IndexFunc(set.Spec.Roles, func(r dsv1.DisaggregatedRole) bool { return r.Name == role.Name }); i >= 0 {
 			template, id := role.Spec.LeaderWorkerTemplate, role.Spec.GroupIdentity
 			role = *set.Spec.Roles[i].DeepCopy()
+			if role.Spec.GroupIdentity != id { // its policy is of the other identity
+				role.Spec.GroupReplacementPolicy = ""
+			}
 			role.Spec.LeaderWorkerTemplate, role.Spec.GroupIdentity = template, id
 		}
 		after.Spec.Roles = append(after.Spec.Roles, role)
 	}
+	keepPartners(after)
 	if got, err := disaggregated.RevisionOf(after.Spec.Roles); err != nil || got != keyOf(to) {
 		return nil, nil, fmt.Errorf("revision %s of %s %q cannot be restored: its roles are revision %s to this version", title(to), Noun, set.Name, got)
 	}
 	return after, to, nil
+}
+
+// keepPartners takes roles that the set lacks off the partners of a failure. Without any, all roles are partners.
+func keepPartners(set *dsv1.DisaggregatedSet) {
+	named, isGiven := set.Annotations[dsv1.RestartPartnersAnnotationKey]
+	left := slices.DeleteFunc(strings.Split(named, ","), func(name string) bool {
+		return !slices.ContainsFunc(set.Spec.Roles, func(r dsv1.DisaggregatedRole) bool { return r.Name == name })
+	})
+	switch {
+	case len(left) > 0:
+		set.Annotations[dsv1.RestartPartnersAnnotationKey] = strings.Join(left, ",")
+	case isGiven:
+		delete(set.Annotations, dsv1.RestartPartnersAnnotationKey)
+	}
 }
 
 // chosen returns the record to restore: that of a number, or the newest of another revision than the present one.

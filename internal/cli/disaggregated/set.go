@@ -15,12 +15,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/cli/cluster"
 	"lockstep.dev/lockstep/internal/cli/page"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/disaggregated"
 	"lockstep.dev/lockstep/internal/disaggregated/set"
 	"lockstep.dev/lockstep/internal/disaggregatedcache"
@@ -120,7 +123,7 @@ func Status(w disaggregated.Snapshot) (*SetStatus, error) {
 	}
 	s := &SetStatus{
 		about: aboutOf("DisaggregatedSetStatus", w.Set, t.Revision), CreatedAt: w.Set.CreationTimestamp, DeletedAt: w.Set.DeletionTimestamp,
-		Conditions: w.Set.Status.Conditions, Waiting: says,
+		Conditions: w.Set.Status.Conditions, Waiting: told(w.Set, says),
 	}
 	for _, role := range t.Roles {
 		counts := Counts{Role: role.Name, Mode: dsv1.ScalingStatic, Wanted: role.Target * int32(len(t.Slices))}
@@ -135,10 +138,28 @@ func Status(w disaggregated.Snapshot) (*SetStatus, error) {
 	if s.Paused && len(s.Rows) > len(s.Roles)*len(t.Slices) {
 		s.Waiting = append(s.Waiting, "the rollout is paused; resume it with: kubectl lockstep rollout resume dset/"+s.Name+" -n "+s.Namespace)
 	}
-	if w.Set.Status.ObservedGeneration < w.Set.Generation {
+	for _, child := range w.Children.Owned { // of slices that the set has no more
+		if place, n := disaggregated.PlaceOf(child), max(ptr.Deref(child.Spec.Replicas, 1), child.Status.Replicas); place.Slice >= len(t.Slices) {
+			s.old += n
+			s.Waiting = append(s.Waiting, fmt.Sprintf("slice %d is removed: %s of %s must end", place.Slice, page.Counted(int(n), "group"), place.Role))
+		}
+	}
+	if w.Set.Status.ObservedGeneration < w.Set.Generation && !condition.IsTrue(w.Set.Status.Conditions, action.CodeUnsupported) {
 		s.Waiting = append(s.Waiting, fmt.Sprintf("the operator has not observed generation %d", w.Set.Generation))
 	}
 	return s, nil
+}
+
+// told adds what only the operator knows: what the API server refused, which name is taken, and what keeps it from the set.
+func told(set *dsv1.DisaggregatedSet, says []string) []string {
+	for _, c := range set.Status.Conditions {
+		isHindrance := c.Type == dsv1.ConditionProgressing && (c.Reason == action.CodeRefused || c.Reason == action.CodeNameConflict)
+		isLeft := c.Type == action.CodeUnsupported && c.Status == metav1.ConditionTrue
+		if (isHindrance || isLeft) && c.ObservedGeneration == set.Generation && !slices.Contains(says, c.Message) {
+			says = append(says, c.Message)
+		}
+	}
+	return says
 }
 
 // addSlice adds the rows of a slice, and counts their groups for their roles.
@@ -174,7 +195,9 @@ func (s *SetStatus) addSlice(t *disaggregated.Table, slice *disaggregated.Slice)
 			parts = append(parts, pairs)
 		}
 	}
-	s.Pairs = append(append(s.Pairs, sum), parts...)
+	if sum.Complete = min(1, sum.Complete); len(parts) > 0 {
+		s.Pairs = append(append(s.Pairs, sum), parts...)
+	}
 	for _, role := range slices.Sorted(maps.Keys(slice.Leaving)) {
 		if n := slice.Leaving[role]; n > 0 {
 			s.old += n

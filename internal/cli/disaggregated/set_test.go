@@ -249,6 +249,21 @@ func TestAnUndoRestoresTheRevision(t *testing.T) {
 	}
 }
 
+// What an undo leaves must be admitted: the policy of another identity, partners that are gone, and the only groups of a set
+// that wants none are not.
+func TestAnUndoLeavesASetThatIsAdmitted(t *testing.T) {
+	first := newSet(1, newRole("prefill", 4, 2, "engine:1"), newRole("decode", 2, 4, "engine:1"))
+	second := newSet(1, newRole("prefill", 0, 2, "engine:2"), newRole("generate", 0, 4, "engine:2"))
+	second.Annotations = map[string]string{dsv1.RestartPolicyAnnotationKey: "Restart", dsv1.RestartPartnersAnnotationKey: "generate"}
+	second.Spec.Roles[0].Spec.GroupIdentity, second.Spec.Roles[0].Spec.GroupReplacementPolicy = lwsv1.HashGroupIdentity, lwsv1.ImmediateGroupReplacement
+	after, _, err := restored(second, []*appsv1.ControllerRevision{recorded(t, first, 1), recorded(t, second, 2)}, 1)
+	expect.OK(t, err)
+	prefill, decode := after.Spec.Roles[0].Spec, after.Spec.Roles[1].Spec
+	expect.That(t, prefill.GroupIdentity == "" && prefill.GroupReplacementPolicy == "", "prefill: %+v", prefill)
+	expect.That(t, *prefill.Replicas == 0 && *decode.Replicas == 0, "%d and %d groups", *prefill.Replicas, *decode.Replicas)
+	expect.Equal(t, map[string]string{dsv1.RestartPolicyAnnotationKey: "Restart"}, after.Annotations)
+}
+
 func TestWhatCannotBeUndone(t *testing.T) {
 	set := newSet(1, newRole("prefill", 4, 2, "engine:1"))
 	other := newSet(1, newRole("prefill", 4, 2, "engine:2"))
@@ -284,6 +299,35 @@ func TestWhatCannotBeUndone(t *testing.T) {
 	}
 	change, err := Undo(1)(t.Context(), newClient(set.DeepCopy(), recorded(t, set, 1)), set)
 	expect.That(t, err == nil && change.Before == change.After && strings.HasPrefix(change.Verb, "skipped rollback"), "got %+v, %v", change, err)
+}
+
+// A set that the operator leaves alone says so, and a stalled rollout has failed.
+func TestWhatOnlyTheOperatorKnowsIsTold(t *testing.T) {
+	w := atRest(t, newSet(2, newRole("prefill", 2, 1, "engine:1")))
+	w.Set.Status.Conditions = []metav1.Condition{
+		{Type: action.CodeUnsupported, Status: metav1.ConditionTrue, Message: "spec.newer is unknown", ObservedGeneration: w.Set.Generation},
+		{Type: dsv1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: action.CodeRefused, Message: "exceeded quota", ObservedGeneration: w.Set.Generation},
+	}
+	s := expect.Value(Status(w))(t)
+	expect.Equal(t, []string{"spec.newer is unknown", "exceeded quota"}, s.Waiting)
+	p := expect.Value(Plan(w))(t)
+	expect.Says(t, strings.Join(p.Waits, "; "), "spec.newer is unknown; exceeded quota")
+	_, err := Restart(now)(t.Context(), nil, w.Set)
+	expect.ErrorSays(t, err, "upgrade Lockstep first")
+	w.Set.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: metav1.ConditionTrue}}
+	w.Set.Status.ObservedGeneration = w.Set.Generation
+	r := expect.Value(standingOf(w))(t)
+	expect.That(t, r.IsFailed && !r.IsStale, "got %+v", r)
+}
+
+// Groups of a slice that is removed hold nodes until they end.
+func TestARemovedSliceIsWaitedFor(t *testing.T) {
+	w := atRest(t, newSet(2, newRole("prefill", 2, 1, "engine:1")))
+	w.Set = newSet(1, newRole("prefill", 2, 1, "engine:1"))
+	w.Set.Status.ObservedGeneration = w.Set.Generation
+	s := expect.Value(Status(w))(t)
+	expect.Equal(t, []string{"slice 1 is removed: 2 groups of prefill must end"}, s.Waiting)
+	expect.That(t, !expect.Value(standingOf(w))(t).IsDone, "the rollout is done before they end")
 }
 
 func TestARestartReachesEveryTemplate(t *testing.T) {

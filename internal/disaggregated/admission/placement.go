@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -26,7 +27,11 @@ func checkPlacement(set *dsv1.DisaggregatedSet) field.ErrorList {
 	if policy.Type == "" || policy.Type == dsv1.PlacementNone {
 		return nil
 	}
-	faults := when(policy.Topology == "", field.Required(field.NewPath("spec", "placementPolicy", "topology"), "topology is required when type is not None"))
+	path := field.NewPath("spec", "placementPolicy", "topology")
+	faults := when(policy.Topology == "", field.Required(path, "topology is required when type is not None"))
+	for _, why := range validation.IsQualifiedName(policy.Topology) {
+		faults = append(faults, when(policy.Topology != "", field.Invalid(path, policy.Topology, "must be the key of a node label: "+why))...)
+	}
 	return append(faults, checkEach(set, func(role *dsv1.DisaggregatedRole, path *field.Path) (faults field.ErrorList) {
 		for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
 			faults = append(faults, when(hasAnnotation(role, key), field.Forbidden(path,

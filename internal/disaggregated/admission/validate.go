@@ -22,18 +22,15 @@ import (
 	"lockstep.dev/lockstep/internal/disaggregated"
 )
 
-// rules are what a set must be, in the order of the contract. The last one is beyond it.
+// rules are what a set must be, in the order of the contract.
 var rules = []func(*dsv1.DisaggregatedSet) field.ErrorList{
 	checkStrategies,
 	checkSlices,
 	checkNames,
 	checkPlacement,
-
-	checkAnnotations,
 }
 
-// Validate returns what is wrong with a set, and with the LeaderWorkerSet that each role becomes. The rules are the same
-// for a new set and for a stored one.
+// Validate returns what is wrong with a set, and with the LeaderWorkerSet that each role becomes.
 func Validate(set *dsv1.DisaggregatedSet, judge Judge) (faults field.ErrorList) {
 	switch n := len(set.Spec.Roles); {
 	case n > mostRoles:
@@ -44,7 +41,13 @@ func Validate(set *dsv1.DisaggregatedSet, judge Judge) (faults field.ErrorList) 
 	for _, check := range rules {
 		faults = append(faults, check(set)...)
 	}
-	return append(faults, judgeRoles(set, judge, faults)...)
+	return append(faults, Own(set, judge, faults)...)
+}
+
+// Own returns what is wrong beyond the contract. Other implementations store such sets: they must stay open to all other
+// changes.
+func Own(set *dsv1.DisaggregatedSet, judge Judge, known field.ErrorList) field.ErrorList {
+	return append(checkAnnotations(set), judgeRoles(set, judge, known)...)
 }
 
 // Warnings returns what a set says in vain, whatever is stored.

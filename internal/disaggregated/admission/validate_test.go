@@ -192,8 +192,10 @@ func TestValidate(t *testing.T) {
 		"surge groups need a longer name": {newSet(lone, long(31), replicas(10), budget("0", "1")), []string{
 			`spec.roles[0].name: Too long: has 50 characters, and labels of pods hold it with the group index and a revision hash; use at most 49 for 10 groups`}},
 
-		"placed":             {newSet(placed("ExclusiveSlice", "rack")), nil},
-		"placed nowhere":     {newSet(placed("ExclusiveTopology", "")), []string{"spec.placementPolicy.topology: Required value: topology is required when type is not None"}},
+		"placed":         {newSet(placed("ExclusiveSlice", "rack")), nil},
+		"placed nowhere": {newSet(placed("ExclusiveTopology", "")), []string{"spec.placementPolicy.topology: Required value: topology is required when type is not None"}},
+		"placed by no label": {newSet(placed("ExclusiveSlice", "rack/")), []string{`spec.placementPolicy.topology: Invalid value: "rack/": must be the key of a node label: name part must be non-empty`,
+			`spec.placementPolicy.topology: Invalid value: "rack/": must be the key of a node label: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`}},
 		"not placed":         {newSet(placed("None", ""), ofRole(exclusive(exclusiveKey))), nil},
 		"no type":            {newSet(placed("", ""), ofRole(exclusive(exclusiveKey))), nil},
 		"placed twice":       {newSet(placed("ExclusiveSlice", "rack"), ofRole(exclusive(exclusiveKey))), []string{notBoth("exclusive-topology", "ExclusiveSlice")}},

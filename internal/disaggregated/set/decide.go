@@ -67,8 +67,12 @@ func (in *input) standing(roles []dsv1.RoleStatus) *Standing {
 	for _, role := range in.Roles {
 		s.Wanted = append(s.Wanted, role.Target*int32(len(in.Slices)))
 	}
+	if !slices.ContainsFunc(in.Roles, func(r disaggregated.Role) bool { return r.Target > 0 }) {
+		s.Pairs = 1
+		return s
+	}
 	for i := range in.Slices {
-		s.Pairs += in.Planned(&in.Slices[i]).Pairs() / float64(len(in.Slices))
+		s.Pairs += min(1, in.Planned(&in.Slices[i]).Pairs()) / float64(len(in.Slices))
 	}
 	return s
 }
