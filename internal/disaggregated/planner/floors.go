@@ -12,7 +12,7 @@ type board struct {
 	// isStill is set once nothing else moves, and nothing is awaited: then any role may cost pairs.
 	isStill bool
 	// wedged has the roles for which nothing but whole revisions is given up.
-	wedged []string
+	wedged []int
 	// floors are by role. pairs is the least sum of pairs.
 	floors []int32
 	pairs  float64

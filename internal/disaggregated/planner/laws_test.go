@@ -141,12 +141,15 @@ type bounds struct {
 func (w *world) bounds() (b bounds) {
 	b.pairs = math.Inf(1)
 	for r, role := range w.roles {
-		low, high := role.Target, role.Target
+		low, high, isOld := role.Target, role.Target, len(w.intended) == 1
 		for v := 1; v < len(w.intended); v++ {
-			if len(w.intended) == 2 || w.intended[v][r] > 0 {
-				low = min(low, w.intended[v][r])
+			if w.intended[v][r] > 0 {
+				low, isOld = min(low, w.intended[v][r]), true
 			}
 			high = max(high, w.intended[v][r])
+		}
+		if !isOld { // no older revision has the role
+			low = 0
 		}
 		b.floors = append(b.floors, max(0, low-role.Unavailable))
 		b.ceilings = append(b.ceilings, high+role.Surge)

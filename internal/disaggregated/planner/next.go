@@ -6,34 +6,52 @@ import "slices"
 // equal to those of the slice mean that nothing is to be done, or that an event is awaited.
 func Next(s Slice) (next Counts, stuck []string) {
 	b := newBoard(s)
-	b.aim, b.wedged = b.grower(), s.wedged()
+	if b.aim = b.grower(); b.aim != 0 {
+		if b.move(); b.isStill && b.next.equal(s.Wanted()) { // nothing grows instead of the target
+			b = newBoard(s)
+		}
+	}
+	if b.aim == 0 {
+		b.move()
+	}
+	return b.next, b.stuck()
+}
+
+// move changes the counts as far as is allowed. Where nothing else moves, and nothing is awaited, more is.
+func (b *board) move() {
+	b.wedged = b.unable()
 	b.drain()
 	b.grow()
-	if b.isStill = s.isSettled() && b.next.equal(s.Wanted()); b.isStill {
+	if b.isStill = b.isSettled() && b.next.equal(b.Wanted()); b.isStill {
 		b.lowerFloors()
 		b.drain()
 		b.grow()
 	}
-	if b.isEmpty(0) && slices.ContainsFunc(b.next[1:], func(counts []int32) bool { return slices.Max(counts) > 0 }) {
-		stuck = b.wedged
-	}
-	return b.next, stuck
 }
 
-// wedged are the roles without room for a first group of the target beside the last one of an older revision. No group is
+// unable are the roles without room for a first group of the target beside the last one of an older revision. No group is
 // given up for them: the target could not begin.
-func (s Slice) wedged() (roles []string) {
-	counts := s.Wanted()
-	if slices.Max(append(counts[0], 0)) > 0 {
-		return nil
-	}
-	for r, role := range s.Roles {
-		isOld := slices.ContainsFunc(counts[1:], func(old []int32) bool { return old[r] > 0 })
-		if role.Target > 0 && isOld && s.ceiling(r) < 2 {
-			roles = append(roles, role.Name)
+func (b *board) unable() (roles []int) {
+	for r, role := range b.Roles {
+		isOld := false
+		for v := 1; v < len(b.next); v++ {
+			isOld = isOld || b.next[v][r] > 0 && (b.isEmpty(0) || b.share(v, b.next[v]) > 0)
+		}
+		if role.Target > 0 && b.next[0][r] == 0 && isOld && b.ceiling(r) < 2 {
+			roles = append(roles, r)
 		}
 	}
 	return roles
+}
+
+// stuck names the roles that are unable still.
+func (b *board) stuck() (names []string) {
+	for _, r := range b.wedged {
+		if b.next[0][r] == 0 && slices.ContainsFunc(b.next[1:], func(old []int32) bool { return old[r] > 0 }) {
+			names = append(names, b.Roles[r].Name)
+		}
+	}
+	return names
 }
 
 // grower is the revision that grows: the target, unless several older revisions leave no room beside its first group. Each
