@@ -81,13 +81,13 @@ func (b *board) cheapest(revision int, least int32, costly int) (cheapest int, c
 	return cheapest, costs
 }
 
-// has reports whether a role of a revision has groups beyond those that it keeps. A revision that serves nobody keeps none
-// where the one that grows has none.
+// has reports whether a role of a revision has groups beyond those that it keeps: none of a role that it lacks, and none,
+// where it serves nobody, that the one that grows lacks.
 func (b *board) has(revision, role int, least int32) bool {
 	switch {
 	case revision == b.aim:
 		least = b.Revisions[revision].Rows[role].Intended
-	case b.share(revision, b.next[revision]) == 0 && b.makesRoom(revision, role):
+	case b.Revisions[revision].Rows[role].Intended == 0, b.share(revision, b.next[revision]) == 0 && b.makesRoom(revision, role):
 		least = 0
 	}
 	return b.next[revision][role] > least
