@@ -6,27 +6,15 @@ import "slices"
 // equal to those of the slice mean that nothing is to be done, or that an event is awaited.
 func Next(s Slice) (next Counts, stuck []string) {
 	b := newBoard(s)
-	if b.aim = b.grower(); b.aim != 0 {
-		if b.move(); b.isStill && b.next.equal(s.Wanted()) { // nothing grows instead of the target
-			b = newBoard(s)
-		}
-	}
-	if b.aim == 0 {
-		b.move()
-	}
-	return b.next, b.stuck()
-}
-
-// move changes the counts as far as is allowed. Where nothing else moves, and nothing is awaited, more is.
-func (b *board) move() {
-	b.wedged = b.unable()
+	b.aim, b.wedged = b.grower(), b.unable()
 	b.drain()
 	b.grow()
-	if b.isStill = b.isSettled() && b.next.equal(b.Wanted()); b.isStill {
+	if b.isStill = b.isSettled() && b.next.equal(s.Wanted()); b.isStill {
 		b.lowerFloors()
 		b.drain()
 		b.grow()
 	}
+	return b.next, b.stuck()
 }
 
 // unable are the roles without room for a first group of the target beside the last one of an older revision. No group is
@@ -56,7 +44,8 @@ func (b *board) stuck() (names []string) {
 
 // grower is the revision that grows: the target, unless several older revisions leave no room beside its first group. Each
 // of them keeps a group of each role until it is retired. Then the one with the most groups grows, until the others are
-// gone. One that serves nobody does not: it is in the way of its repair.
+// gone. One that serves nobody does not: it is in the way of its repair. Neither does one that lacks a role of another: the
+// other could not be given up.
 func (b *board) grower() int {
 	if !b.isEmpty(0) {
 		return 0
@@ -74,12 +63,22 @@ func (b *board) grower() int {
 			continue
 		}
 		for v := 1; v < len(b.next); v++ {
-			if groups := sum(b.next[v]); groups > most && b.share(v, b.next[v]) > 0 {
+			if groups := sum(b.next[v]); groups > most && b.share(v, b.next[v]) > 0 && b.hasRoles(v) {
 				grower, most = v, groups
 			}
 		}
 	}
 	return grower
+}
+
+// hasRoles reports whether an older revision has all roles that older revisions have groups of.
+func (b *board) hasRoles(revision int) bool {
+	for r, row := range b.Revisions[revision].Rows {
+		if row.Intended == 0 && slices.ContainsFunc(b.next[1:], func(counts []int32) bool { return counts[r] > 0 }) {
+			return false
+		}
+	}
+	return true
 }
 
 func sum(counts []int32) (all int32) {
