@@ -215,6 +215,12 @@ func (s *Server) Lagging() *Reader {
 	return &Reader{store: s, objects: maps.Clone(s.Objects), labelled: true}
 }
 
+// Whole makes the reader show what bears the label of no set, too.
+func (r *Reader) Whole() *Reader {
+	r.labelled = false
+	return r
+}
+
 // Reader is a client.Reader that returns shared objects, as our caches do.
 type Reader struct {
 	// Reads counts the calls of Get.

@@ -270,6 +270,11 @@ func (s *Server) replace(found, after client.Object) error {
 			is.Generation++
 		}
 	}
+	if was, ok := found.(*lwsv1.LeaderWorkerSet); ok {
+		if is, _ := after.(*lwsv1.LeaderWorkerSet); !equality.Semantic.DeepEqual(was.Spec, is.Spec) {
+			is.Generation++
+		}
+	}
 	if was, ok := found.(*policyv1.PodDisruptionBudget); ok {
 		if is, _ := after.(*policyv1.PodDisruptionBudget); !equality.Semantic.DeepEqual(was.Spec, is.Spec) {
 			is.Generation++
