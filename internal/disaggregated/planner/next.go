@@ -32,11 +32,14 @@ func (b *board) unable() (roles []int) {
 	return roles
 }
 
-// stuck names the roles that are unable still.
+// stuck names the roles that keep the target from its first groups: those that are unable still, or where nothing moves,
+// each role of which it has none.
 func (b *board) stuck() (names []string) {
-	for _, r := range b.wedged {
-		if b.next[0][r] == 0 && slices.ContainsFunc(b.next[1:], func(old []int32) bool { return old[r] > 0 }) {
-			names = append(names, b.Roles[r].Name)
+	isOver := len(b.wedged) == 0 && b.isStill && b.next.equal(b.Wanted())
+	for r, role := range b.Roles {
+		isOld := slices.ContainsFunc(b.next[1:], func(old []int32) bool { return old[r] > 0 })
+		if b.next[0][r] == 0 && isOld && (slices.Contains(b.wedged, r) || isOver && role.Target > 0) {
+			names = append(names, role.Name)
 		}
 	}
 	return names
@@ -88,14 +91,16 @@ func sum(counts []int32) (all int32) {
 	return all
 }
 
-// isSettled reports whether all wanted groups are ready, and no other holds nodes.
-func (s Slice) isSettled() bool {
-	for r, role := range s.Roles {
+// isSettled reports whether all wanted groups are ready, and no other holds nodes. No group of an older revision that serves
+// nobody is awaited.
+func (b *board) isSettled() bool {
+	now := b.Wanted()
+	for r, role := range b.Roles {
 		if role.Leaving > 0 || role.IsUnobserved {
 			return false
 		}
-		for _, revision := range s.Revisions {
-			if slices.Contains(revision.Rows[r].Ready, false) {
+		for v, revision := range b.Revisions {
+			if (v == b.aim || b.share(v, now[v]) > 0) && slices.Contains(revision.Rows[r].Ready, false) {
 				return false
 			}
 		}
