@@ -116,12 +116,14 @@ type Apply struct {
 	Tell    Telling
 }
 
-// Relabel changes labels of the incarnation and version of a revision, and its number. It removes
-// labels whatever manager owns them.
+// Relabel changes labels of the incarnation and version of an object, the number of a revision, and the selector of a
+// Service. It removes labels whatever manager owns them.
 type Relabel struct {
 	Object identity.Ref
 	// Labels are those to change. An empty value removes the label.
 	Labels map[string]string
+	// Selector has what changes of the selector in the same way.
+	Selector map[string]string
 	// Number is the new number of the revision, or zero to keep it.
 	Number int64
 	// Uncached is set where no read waits for the cache to show the change.

@@ -126,6 +126,12 @@ func TestPatchesNameTheVersionThatWasJudged(t *testing.T) {
 		{"labels that enter the cache", revision, func(o client.Object) action.Action {
 			return action.Relabel{Object: ref(o), Labels: map[string]string{lwsv1.SetNameLabelKey: "w", "h": ""}, Number: 3}
 		}, `{"metadata":{"labels":{"h":null,"leaderworkerset.sigs.k8s.io/name":"w"}},"revision":3}`, true},
+		{"a label of a pod", gated(), func(o client.Object) action.Action {
+			return action.Relabel{Object: ref(o), Labels: map[string]string{"h": "w"}, Uncached: true}
+		}, `{"metadata":{"labels":{"h":"w"}}}`, false},
+		{"a selector", aService(), func(o client.Object) action.Action {
+			return action.Relabel{Object: ref(o), Selector: map[string]string{"h": "", "i": "w"}, Uncached: true}
+		}, `{"metadata":{"labels":{}},"spec":{"selector":{"h":null,"i":"w"}}}`, false},
 		{"no owners", previous, func(o client.Object) action.Action { return action.SetOwner{Object: ref(o)} },
 			`{"metadata":{"ownerReferences":[]}}`, true},
 		{"an owner", aPVC(), func(o client.Object) action.Action {

@@ -93,18 +93,21 @@ func (a *Actor) scale(ctx context.Context, what action.Scale) error {
 	return quiet(a.merge(ctx, set, what.Object, fields{"annotations": withNulls(what.Annotations)}, fields{"spec": spec}))
 }
 
-// relabel merges labels into the version of a revision that was judged. An apply could remove only labels that it owns.
+// relabel merges labels into the version that was judged. An apply could remove only labels that it owns.
 func (a *Actor) relabel(ctx context.Context, what action.Relabel) error {
-	var options []client.PatchOption
-	if name, changed := what.Labels[lwsv1.SetNameLabelKey]; changed && name == "" || what.Uncached {
-		options = append(options, client.DisableReadYourWritesConsistency) // it leaves the caches
-	}
 	others := fields{}
 	if what.Number != 0 {
 		others["revision"] = what.Number
 	}
+	if what.Selector != nil {
+		others["spec"] = fields{"selector": withNulls(what.Selector)}
+	}
+	metadata := fields{"labels": withNulls(what.Labels)}
+	if name, changed := what.Labels[lwsv1.SetNameLabelKey]; changed && name == "" || what.Uncached { // it leaves the caches
+		return quiet(a.merge(ctx, metadataOf(what.Object), what.Object, metadata, others, client.DisableReadYourWritesConsistency))
+	}
 	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: what.Object.Namespace, Name: what.Object.Name}}
-	return quiet(a.merge(ctx, revision, what.Object, fields{"labels": withNulls(what.Labels)}, others, options...))
+	return quiet(a.merge(ctx, revision, what.Object, metadata, others))
 }
 
 // setOwners replaces the owners of the version of a PVC that was judged. The PVC has the form
