@@ -31,6 +31,7 @@ func Child(set *dsv1.DisaggregatedSet, role *dsv1.DisaggregatedRole, p Place, re
 			continue
 		}
 		pods.Labels = with(pods.Labels, own)
+		delete(pods.Labels, dsv1.ReadyForTrafficLabelKey) // a leader bears it once its group is ready
 		place(set, p.Slice, &pods.Spec)
 	}
 	return child

@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // Group is a group of a child, by its pods.
@@ -20,6 +22,10 @@ type Group struct {
 	Ends bool
 	// Leader is nil once it is gone.
 	Leader *corev1.Pod
+	// Number is the index that the status of the child has for the group.
+	Number int32
+	// GetsTraffic is set if its leader has the label of traffic.
+	GetsTraffic bool
 }
 
 // groupsOf returns the groups of pods of one child that hold nodes. A pod that ended holds none.
@@ -39,12 +45,16 @@ func groupsOf(pods []*corev1.Pod) (groups []Group) {
 }
 
 func groupOf(key string, members []*corev1.Pod) Group {
-	g := Group{Key: key, Ends: true}
+	g := Group{Key: key, Ends: true, Number: int32(identity.HashIndex(key))}
+	if index := g.index(); index != noIndex {
+		g.Number = int32(index)
+	}
 	ready := 0
 	for _, pod := range members {
 		if pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
 			g.Leader = pod
 			g.Ends = pod.DeletionTimestamp != nil
+			g.GetsTraffic = pod.Labels[dsv1.ReadyForTrafficLabelKey] == "true"
 		}
 		if pod.DeletionTimestamp == nil && IsReady(pod) {
 			ready++

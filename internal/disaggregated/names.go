@@ -58,6 +58,11 @@ func IsExternal(role *dsv1.DisaggregatedRole) bool {
 	return role.Scaling != nil && role.Scaling.Mode == dsv1.ScalingExternal
 }
 
+// HasPolicy reports whether a policy says what becomes of partners after a failure.
+func HasPolicy(set *dsv1.DisaggregatedSet, policy string) bool {
+	return set.Annotations[dsv1.RestartPolicyAnnotationKey] == policy
+}
+
 // SetRef returns the incarnation of the set.
 func SetRef(set *dsv1.DisaggregatedSet) identity.Ref {
 	return identity.RefOf(identity.KindDisaggregatedSet, set)

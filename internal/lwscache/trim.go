@@ -67,7 +67,7 @@ func trimPod(pod *corev1.Pod) {
 		return !strings.HasPrefix(key, ownPrefix) && !slices.Contains([]string{gang.PodGroupAnnotationKey, restart.AnnotationKey, lwsv1.RecreateAnnotationKey, corev1.PodDeletionCost}, key)
 	})
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool {
-		return !strings.HasPrefix(key, ownPrefix) && !strings.HasPrefix(key, dsv1.GroupVersion.Group+"/") && key != appsv1.ControllerRevisionHashLabelKey
+		return !strings.HasPrefix(key, ownPrefix) && !strings.HasPrefix(key, dsv1.GroupVersion.Group+"/") && key != dsv1.ReadyForTrafficLabelKey && key != appsv1.ControllerRevisionHashLabelKey
 	})
 	pod.Spec.Containers = withResources(pod.Spec.Containers)
 	pod.Spec.InitContainers = withResources(pod.Spec.InitContainers)

@@ -24,16 +24,23 @@ const InitialReplicasAnnotationKey = "disaggregatedset.x-k8s.io/initial-replicas
 // is left alone.
 const RevisionHashVersionKey = "disaggregatedset.x-k8s.io/revision-hash-version"
 
+// ReadyForTrafficLabelKey is "true" on the leaders of a set with policy Fence that may get
+// traffic. No other pod has it.
+const ReadyForTrafficLabelKey = "lockstep.dev/ready-for-traffic"
+
 // Annotations a user writes on a DisaggregatedSet. They are of this implementation: others
 // leave them alone.
 const (
 	// RestartPolicyAnnotationKey says what becomes of the other roles when a group of one
-	// role fails: Restart, or nothing when absent.
+	// role fails: Restart or Fence, or nothing when absent.
 	RestartPolicyAnnotationKey = "lockstep.dev/role-restart-policy"
 
 	// RestartPartners recreates the groups of partner roles that are older than the failure,
 	// of the same slice and revision.
 	RestartPartners = "Restart"
+
+	// FencePartners takes the label of traffic from their leaders until the group is ready again.
+	FencePartners = "Fence"
 
 	// RestartPartnersAnnotationKey names the partner roles, separated by commas. Absent,
 	// all other roles are partners.

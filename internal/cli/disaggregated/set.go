@@ -177,6 +177,10 @@ func (s *SetStatus) addSlice(t *disaggregated.Table, slice *disaggregated.Slice)
 			for _, isReady := range row.Ready {
 				counts.Ready += map[bool]int32{true: 1}[isReady]
 			}
+			fenced := slices.DeleteFunc(slices.Clone(row.Groups), func(g disaggregated.Group) bool { return !g.IsReady || g.GetsTraffic })
+			if disaggregated.HasPolicy(t.Set, dsv1.FencePartners) && len(fenced) > 0 {
+				s.Waiting = append(s.Waiting, fmt.Sprintf("slice %d: %s of %s at %s out of traffic: a group of another role failed and is not ready", slice.Index, page.Counted(len(fenced), "group"), role, revision.Name))
+			}
 			if v == 0 {
 				counts.Updated = min(counts.Wanted, counts.Holding)
 			} else {

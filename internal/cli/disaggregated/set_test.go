@@ -134,6 +134,22 @@ func TestStatusShowsRolesRevisionsAndPairs(t *testing.T) {
 	golden(t, "status.json", string(expect.Value(json.MarshalIndent(s, "", "  "))(t))+"\n")
 }
 
+// Groups that are not ready get no traffic without a policy: they are counted elsewhere.
+func TestStatusCountsGroupsWithoutTraffic(t *testing.T) {
+	w := rolling(t)
+	expect.That(t, !strings.Contains(page.Text(expect.Value(Status(w))(t), now), "traffic"), "without the policy")
+	w.Set.Annotations = map[string]string{dsv1.RestartPolicyAnnotationKey: dsv1.FencePartners}
+	for _, pod := range w.Pods {
+		if pod.Labels[dsv1.RoleLabelKey] == "decode" {
+			pod.Labels[dsv1.ReadyForTrafficLabelKey] = "true"
+		}
+	}
+	expect.Equal(t, []string{
+		"slice 0: 1 group of prefill at 219d7975 out of traffic: a group of another role failed and is not ready",
+		"slice 0: 3 groups of prefill at b50305ff out of traffic: a group of another role failed and is not ready",
+	}, expect.Value(Status(w))(t).Waiting)
+}
+
 func TestARolloutSaysHowFarItIs(t *testing.T) {
 	r := expect.Value(standingOf(rolling(t)))(t)
 	expect.Equal(t, "waiting: 3 of 6 groups are updated, 2 of them ready; 5 others must end", r.Message)

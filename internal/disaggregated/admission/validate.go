@@ -65,7 +65,7 @@ func Warnings(set, _ *dsv1.DisaggregatedSet) (warnings []string) {
 
 var (
 	annotationsPath    = field.NewPath("metadata", "annotations")
-	policies, switches = []string{dsv1.RestartPartners}, []string{"true", "false"}
+	policies, switches = []string{dsv1.RestartPartners, dsv1.FencePartners}, []string{"true", "false"}
 )
 
 // checkAnnotations refuses values that would be taken for the default.

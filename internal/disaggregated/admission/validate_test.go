@@ -220,13 +220,14 @@ func TestValidate(t *testing.T) {
 		})), []string{`spec.roles[0].spec.groupIdentity: Invalid value: "Hash": volumeClaimTemplates are not supported with groupIdentity Hash`}},
 
 		"restart policies":              {newSet(policy("Restart")), nil},
+		"fences one":                    {newSet(policy("Fence"), partners("decode")), nil},
 		"restarts both":                 {newSet(policy("Restart"), partners("decode,prefill")), nil},
-		"an unknown policy":             {newSet(policy("restart")), []string{`metadata.annotations[lockstep.dev/role-restart-policy]: Unsupported value: "restart": supported values: "Restart"`}},
-		"an empty policy":               {newSet(policy("")), []string{`metadata.annotations[lockstep.dev/role-restart-policy]: Unsupported value: "": supported values: "Restart"`}},
+		"an unknown policy":             {newSet(policy("restart")), []string{`metadata.annotations[lockstep.dev/role-restart-policy]: Unsupported value: "restart": supported values: "Restart", "Fence"`}},
+		"an empty policy":               {newSet(policy("")), []string{`metadata.annotations[lockstep.dev/role-restart-policy]: Unsupported value: "": supported values: "Restart", "Fence"`}},
 		"unknown partners":              {newSet(policy("Restart"), partners("decode,router,cache")), []string{`metadata.annotations[lockstep.dev/role-restart-partners]: Unsupported value: "router": supported values: "prefill", "decode"`}},
 		"partners with a space":         {newSet(policy("Restart"), partners("decode, prefill")), []string{`metadata.annotations[lockstep.dev/role-restart-partners]: Unsupported value: " prefill": supported values: "prefill", "decode"`}},
 		"no partners":                   {newSet(policy("Restart"), partners("")), []string{`metadata.annotations[lockstep.dev/role-restart-partners]: Unsupported value: "": supported values: "prefill", "decode"`}},
-		"partners without a policy":     {newSet(partners("decode")), []string{`metadata.annotations[lockstep.dev/role-restart-partners]: Forbidden: does nothing without the annotation lockstep.dev/role-restart-policy: set that to Restart, or remove this one`}},
+		"partners without a policy":     {newSet(partners("decode")), []string{`metadata.annotations[lockstep.dev/role-restart-partners]: Forbidden: does nothing without the annotation lockstep.dev/role-restart-policy: set that to Restart or Fence, or remove this one`}},
 		"a surge group, and no Service": {newSet(annotated(dsv1.SurgeOneAnnotationKey, "true"), annotated(dsv1.ServicesAnnotationKey, "false")), nil},
 		"switches that are none": {newSet(annotated(dsv1.SurgeOneAnnotationKey, "yes"), annotated(dsv1.ServicesAnnotationKey, "")), []string{
 			`metadata.annotations[lockstep.dev/allow-surge-group]: Unsupported value: "yes": supported values: "true", "false"`,

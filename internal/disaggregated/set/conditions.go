@@ -13,6 +13,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/disaggregated"
 )
 
 // Codes of what Progressing says. They are stable.
@@ -23,6 +24,8 @@ const (
 	CodeRoleStalled = "RoleStalled"
 	// CodePartner is the reason of a request to recreate a group of a partner.
 	CodePartner = "PartnerRestart"
+	// CodeFence is the reason of a change of the label of traffic.
+	CodeFence = "PartnerFence"
 )
 
 // progress is the condition that holds now: Available, or Progressing with what the set waits for.
@@ -164,8 +167,8 @@ func (in *input) beside(have []metav1.Condition, holds metav1.Condition) (all []
 	if holds.Type == dsv1.ConditionProgressing && in.needsUser(holds.Reason) {
 		stalled.Status = metav1.ConditionTrue
 	}
-	partners := metav1.Condition{Type: ConditionRestartsPartners, Status: metav1.ConditionFalse, Reason: "NoPolicy", Message: "a failure of a role concerns that role alone"}
-	if restartsPartners(in.Set) {
+	partners := metav1.Condition{Type: ConditionRestartsPartners, Status: metav1.ConditionFalse, Reason: "NoPolicy", Message: "a failure of a role recreates no group of another role"}
+	if disaggregated.HasPolicy(in.Set, dsv1.RestartPartners) {
 		partners.Status, partners.Reason = metav1.ConditionTrue, "PolicyRestart"
 		partners.Message = "a failure of a role recreates the groups of its partners that are older than the failure"
 	}

@@ -13,6 +13,7 @@ var rules = []func(*input) action.Plan{
 	keepScalers,     // create and delete the scalers of External roles
 	deleteSlices,    // delete the children of slices that the set has no more
 	moveSlices,      // create, scale and delete children, as the planner says
+	labelLeaders,    // with policy Fence, label the leaders that may get traffic
 	keepServices,    // keep the Services that clients of other implementations use
 	keepHistory,     // record the roles of the set, for an undo
 	restartPartners, // recreate the groups of partners of a failed role

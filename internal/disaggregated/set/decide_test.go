@@ -2,6 +2,7 @@ package set_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -87,6 +88,16 @@ func (w *world) step(t *testing.T) (done []string) {
 			w.Services.Owned = slices.DeleteFunc(w.Services.Owned, func(o *corev1.Service) bool { return o.UID == a.Object.UID })
 			w.Records.Owned = slices.DeleteFunc(w.Records.Owned, func(o *appsv1.ControllerRevision) bool { return o.UID == a.Object.UID })
 		case action.Relabel:
+			for _, pod := range w.Pods {
+				if pod.Name == a.Object.Name {
+					change(pod.Labels, a.Labels)
+				}
+			}
+			for _, service := range w.Services.Owned {
+				if service.UID == a.Object.UID {
+					change(service.Spec.Selector, a.Selector)
+				}
+			}
 			for _, record := range w.Records.Owned {
 				if record.UID == a.Object.UID {
 					record.Revision = a.Number
@@ -108,6 +119,12 @@ func (w *world) step(t *testing.T) (done []string) {
 		}
 	}
 	return done
+}
+
+// change changes labels. An empty value removes one.
+func change(labels, by map[string]string) {
+	maps.Copy(labels, by)
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
 }
 
 func (w *world) child(name string) *lwsv1.LeaderWorkerSet {

@@ -4,5 +4,5 @@
 // planner does.
 //
 // Files, each of which builds on those before it: input.go, names.go, scaler.go, children.go, service.go, history.go,
-// partner.go, conditions.go, status.go, decide.go.
+// partner.go, traffic.go, conditions.go, status.go, decide.go.
 package set

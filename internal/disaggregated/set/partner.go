@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
@@ -26,18 +25,17 @@ const (
 	partnerRequest = "partner of "
 )
 
-// failure is when a group of a role failed last, and the leader that it had.
+// failure is the last one of a group of a role.
 type failure struct {
-	at     metav1.Time
-	leader string
-	role   string
+	role string
+	lwsv1.GroupRestarts
 }
 
 // restartPartners recreates, once for each failure of a role, the groups of its partners that are older than the failure:
 // of the same slice and revision. A group's first failure after such a request concerns no other group.
 func restartPartners(in *input) (p action.Plan) {
 	since, isSet := condition.Of(in.Set.Status.Conditions, ConditionRestartsPartners)
-	if !restartsPartners(in.Set) || !isSet || since.Status != metav1.ConditionTrue {
+	if !disaggregated.HasPolicy(in.Set, dsv1.RestartPartners) || !isSet || since.Status != metav1.ConditionTrue {
 		return p
 	}
 	for i := range in.steps {
@@ -45,8 +43,7 @@ func restartPartners(in *input) (p action.Plan) {
 		for _, revision := range s.slice.Revisions {
 			for r, role := range s.roles {
 				if row := revision.Rows[role]; row.Child != nil && isPartner(in.Set, role) {
-					last := lastFailure(revision, role, since.LastTransitionTime.Time)
-					p.Add(in.recreate(s.plan.Roles[r], row, last))
+					p.Add(in.recreate(s.plan.Roles[r], row, lastFailure(revision, role, since.LastTransitionTime.Time)))
 				}
 			}
 		}
@@ -54,28 +51,31 @@ func restartPartners(in *input) (p action.Plan) {
 	return p
 }
 
-func restartsPartners(set *dsv1.DisaggregatedSet) bool {
-	return set.Annotations[dsv1.RestartPolicyAnnotationKey] == dsv1.RestartPartners
-}
-
-// isPartner reports whether a role is recreated with others. Without names, all roles are.
+// isPartner reports whether failures of other roles concern a role. Without names, they concern all roles.
 func isPartner(set *dsv1.DisaggregatedSet, role string) bool {
 	named, isGiven := set.Annotations[dsv1.RestartPartnersAnnotationKey]
 	return !isGiven || slices.Contains(strings.Split(named, ","), role)
 }
 
+// failures are those of the groups of a revision that failed of themselves.
+func failures(revision disaggregated.Revision) (all []failure) {
+	for _, role := range slices.Sorted(maps.Keys(revision.Rows)) {
+		if child := revision.Rows[role].Child; child != nil {
+			for _, group := range child.Status.Restarts {
+				if isOfItself(group) {
+					all = append(all, failure{role, group})
+				}
+			}
+		}
+	}
+	return all
+}
+
 // lastFailure returns the last failure of other roles at a revision, not before a time.
 func lastFailure(revision disaggregated.Revision, role string, since time.Time) (last failure) {
-	for _, other := range slices.Sorted(maps.Keys(revision.Rows)) {
-		row := revision.Rows[other]
-		if other == role || row.Child == nil {
-			continue
-		}
-		for _, group := range row.Child.Status.Restarts {
-			if !isOfItself(group) || group.FailedAt.Time.Before(since) || !group.FailedAt.After(last.at.Time) {
-				continue
-			}
-			last = failure{group.FailedAt, string(group.Leader), other}
+	for _, f := range failures(revision) {
+		if f.role != role && !f.FailedAt.Time.Before(since) && f.FailedAt.After(last.FailedAt.Time) {
+			last = f
 		}
 	}
 	return last
@@ -97,7 +97,7 @@ func (in *input) recreate(role planner.Role, row disaggregated.Row, last failure
 		}
 	}
 	for _, g := range row.Groups {
-		if g.Leader == nil || g.Ends || !g.Leader.CreationTimestamp.Before(&last.at) || isRequested(g.Leader) {
+		if g.Leader == nil || g.Ends || !g.Leader.CreationTimestamp.Before(&last.FailedAt) || metav1.HasAnnotation(g.Leader.ObjectMeta, lwsv1.RecreateAnnotationKey) {
 			continue
 		}
 		if g.IsReady {
@@ -106,18 +106,13 @@ func (in *input) recreate(role planner.Role, row disaggregated.Row, last failure
 		if g.IsReady && free < 0 {
 			continue
 		}
-		because := fmt.Sprintf("a group of role %s failed at %s", last.role, last.at.UTC().Format(time.RFC3339))
+		because := fmt.Sprintf("a group of role %s failed at %s", last.role, last.FailedAt.UTC().Format(time.RFC3339))
 		p.Do(action.Annotate{
-			Object: identity.RefOf(identity.KindPod, g.Leader), Annotations: map[string]string{lwsv1.RecreateAnnotationKey: partnerRequest + last.leader},
+			Object: identity.RefOf(identity.KindPod, g.Leader), Annotations: map[string]string{lwsv1.RecreateAnnotationKey: partnerRequest + string(last.Leader)},
 			Because: action.Because(CodePartner, because),
 			Tell: action.Telling{Done: []action.Event{{Reason: CodePartner, Action: "Restart",
 				Note: fmt.Sprintf("Recreating group of leader %s of role %s: %s", g.Leader.Name, role.Name, because)}}},
 		})
 	}
 	return p
-}
-
-func isRequested(leader *corev1.Pod) bool {
-	_, is := leader.Annotations[lwsv1.RecreateAnnotationKey]
-	return is
 }

@@ -28,10 +28,17 @@ func keepServices(in *input) (p action.Plan) {
 	}
 	for _, service := range in.Services.Owned {
 		isUsed := slices.ContainsFunc(in.Children.Owned, func(child *lwsv1.LeaderWorkerSet) bool { return disaggregated.ServiceName(child.Name) == service.Name })
-		if !isUsed {
+		traffic := map[bool]string{true: "true"}[disaggregated.HasPolicy(in.Set, dsv1.FencePartners)]
+		switch {
+		case !isUsed:
 			p.Do(action.Delete{
 				Object: identity.RefOf(identity.KindService, service), AnyVersion: true,
 				Because: action.Because(action.CodeGarbage, "its LeaderWorkerSet is gone"),
+			})
+		case service.Spec.Selector[dsv1.ReadyForTrafficLabelKey] != traffic:
+			p.Do(action.Relabel{
+				Object: identity.RefOf(identity.KindService, service), Selector: map[string]string{dsv1.ReadyForTrafficLabelKey: traffic}, Uncached: true,
+				Because: action.Because(action.CodeChanged, "the set has another restart policy"),
 			})
 		}
 	}
@@ -47,8 +54,7 @@ func createServices(in *input, s *disaggregated.Slice) (p action.Plan) {
 	}
 	for _, role := range in.Roles {
 		service := disaggregated.Service(in.Set, rows[role.Name].Child)
-		isThere := func(found *corev1.Service) bool { return found.Name == service.Name }
-		if slices.ContainsFunc(in.Services.Owned, isThere) {
+		if slices.ContainsFunc(in.Services.Owned, func(found *corev1.Service) bool { return found.Name == service.Name }) {
 			continue
 		}
 		if conflict, isPrevious := taken("Service", in.Services, service.Name); in.awaitName(&p, conflict, isPrevious, nil) {
