@@ -104,3 +104,25 @@ func TestPartnersGetNoTrafficWhileAGroupIsDown(t *testing.T) {
 		expect.That(t, !strings.Contains(write.URI, "/pods/"+strings.TrimSuffix(child, "prefill")+"decode"), "a write on the other role: %s", write)
 	}
 }
+
+// A Hash group that failed has another key, under which the set knows it.
+func TestPartnersGetNoTrafficWhileAHashGroupIsDown(t *testing.T) {
+	s := newScene(t)
+	hash := func(set *lwsv1.LeaderWorkerSet) { set.Spec.GroupIdentity = lwsv1.HashGroupIdentity }
+	set := s.rolesSet("a", s.roleOf("prefill", 2, 2, imageA, hash, s.lingering(2*time.Second)), s.roleOf("decode", 1, 1, imageA))
+	set.Annotations = map[string]string{dsv1.RestartPolicyAnnotationKey: dsv1.FencePartners}
+	s.settledRoles(set)
+	s.awaitTraffic(drill.Patience, "all leaders have the label", "prefill", "decode")
+	before, decode := s.uidsOfRole("prefill"), s.uidsOfRole("decode")
+	pods := s.Pods()
+	s.crash(pods[slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Labels[lwsv1.WorkerIndexLabelKey] == "1" })].Name, 1)
+	s.Within(trafficWithin, "the leader of the partner loses the label", func() error {
+		return drill.Lacking("label", "", s.Pod(slices.Collect(maps.Keys(decode))[0]).Labels[dsv1.ReadyForTrafficLabelKey])
+	})
+	s.Until("the group is another one", func() bool {
+		now := s.uidsOfRole("prefill")
+		return len(now) == 4 && !maps.Equal(before, now)
+	})
+	s.awaitTraffic(drill.Patience, "all leaders have it again", "prefill", "decode")
+	expect.That(t, maps.Equal(decode, s.uidsOfRole("decode")), "the partner was recreated")
+}
