@@ -188,13 +188,11 @@ func TestServicesSelectLeadersThatGetTraffic(t *testing.T) {
 	expect.Equal(t, nil, w.step(t))
 }
 
-// A child that is refused keeps no leader in traffic, and a leader that is refused its label is not asked for again at once.
+// A child that is refused keeps no leader in traffic.
 func TestALabelWaitsForNoOtherWrite(t *testing.T) {
 	w := fenced(t)
 	w.fail("d0", "Error", "")
-	w.Refusal = action.Refusal{Sentence: "no", Kind: identity.KindPod, At: w.Now, Since: w.Now}
-	expect.Equal(t, nil, w.step(t))
-	w.Refusal.Kind = identity.KindLeaderWorkerSet
+	w.Refused = []action.Refusal{{Sentence: "no", Kind: identity.KindLeaderWorkerSet, At: w.Now, Since: w.Now}}
 	w.step(t)
 	expect.Equal(t, nil, w.traffic())
 }
