@@ -81,7 +81,7 @@ func decodeConfig(text []byte, config *v1alpha1.Configuration) error {
 // ProtectionSettings are the protection of PVCs as the controllers need it.
 type ProtectionSettings struct {
 	pvc.Settings
-	// Kinds are configured workloads, and JobSet.
+	// Kinds are configured workloads, JobSet and DisaggregatedSet.
 	Kinds []workloads.Kind
 	// Grace is how long a PVC stays held after its last holder is gone.
 	Grace time.Duration

@@ -312,7 +312,7 @@ func TestProtectionDefaults(t *testing.T) {
 	expect.That(t, *c.Protection.Enabled, "it is off")
 	want := ProtectionSettings{
 		Settings:   pvc.Settings{Mode: pvc.Barrier, Exempt: []string{"kube-system", "lws-system"}, Idle: v1alpha1.IdleWarn},
-		Kinds:      []workloads.Kind{workloads.JobSet},
+		Kinds:      []workloads.Kind{workloads.JobSet, workloads.DisaggregatedSet},
 		Grace:      5 * time.Minute,
 		ReleaseTTL: time.Hour,
 	}
@@ -349,7 +349,7 @@ protection:
 			Replicas:       "spec.size",
 			Suspend:        "spec.pause",
 			Finished:       []string{"Done"},
-		}), workloads.JobSet},
+		}), workloads.JobSet, workloads.DisaggregatedSet},
 		ReleaseTTL: time.Minute,
 	}
 	expect.Equal(t, want, got)
@@ -359,7 +359,7 @@ func TestSettingsFollowTheConfiguration(t *testing.T) {
 	jobSet := "protection: {kinds: [{apiVersion: jobset.x-k8s.io/v1, kind: JobSet, podTemplates: [spec.template]}]}"
 	got := settings(t, "protection: {exemptNamespaces: []}").Exempt
 	expect.Equalf(t, []string{"lws-system"}, got, "the operator's own namespace is not exempt")
-	if got := settings(t, jobSet).Kinds; len(got) != 1 || got[0].Version != "v1" {
+	if got := settings(t, jobSet).Kinds; len(got) != 2 || got[0].Version != "v1" || got[1].Kind == "JobSet" {
 		t.Errorf("a configured JobSet does not replace the built-in one: %+v", got)
 	}
 	for _, text := range []string{"Off", `"Off"`} { // in YAML, off is a boolean

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -276,6 +277,54 @@ func TestTheTopOfAChainHolds(t *testing.T) {
 		if len(held) > 0 && held[0].Proof != tt.proof && tt.name != "a ring" {
 			t.Errorf("%s: proof %q", tt.name, held[0].Proof)
 		}
+	}
+}
+
+// A PVC that a role names is held by the set of roles: before the role has a LeaderWorkerSet, and while that one has an
+// older revision. Numbered PVCs are those of a LeaderWorkerSet.
+func TestAClaimOfARoleIsHeldAtEveryMoment(t *testing.T) {
+	none := workloads.GroupSize(func(*lwsv1.LeaderWorkerSet) int { return 0 })
+	roles := func(replicas int32, claims ...string) workloads.Want {
+		set := &dsv1.DisaggregatedSet{ObjectMeta: meta("chat")}
+		for _, name := range claims {
+			role := dsv1.DisaggregatedRole{Name: name, Spec: lwsv1.LeaderWorkerSetSpec{Replicas: &replicas}}
+			role.Spec.LeaderWorkerTemplate.WorkerTemplate = naming(name)
+			role.Spec.LeaderWorkerTemplate.LeaderTemplate = new(naming(name + "-of-leaders"))
+			set.Spec.Roles = append(set.Spec.Roles, role)
+		}
+		return workloads.DisaggregatedSet.Of(fakeapi.Untyped(set))
+	}
+	child := func(replicas int32, claim string, owner types.UID) workloads.Want {
+		set := &lwsv1.LeaderWorkerSet{ObjectMeta: meta("chat-0-1-prefill"), Spec: lwsv1.LeaderWorkerSetSpec{Replicas: &replicas}}
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate = naming(claim)
+		set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+		if owner != "" {
+			controlledBy("DisaggregatedSet", owner)(set)
+		}
+		return none.OfLeaderWorkerSet(fakeapi.Untyped(set))
+	}
+	const chat, prefill, set = "DisaggregatedSet/chat", "LeaderWorkerSet/chat-0-1-prefill", types.UID("uid-chat")
+	for _, tt := range []struct {
+		name, claim string
+		wants       []workloads.Want
+		held, idle  string
+	}{
+		{"no role has a LeaderWorkerSet yet", "models", []workloads.Want{roles(2, "models", "cache")}, chat, ""},
+		{"the second role", "cache-of-leaders", []workloads.Want{roles(2, "models", "cache")}, chat, ""},
+		{"at rest", "models", []workloads.Want{roles(2, "models"), child(2, "models", set)}, chat, ""},
+		{"a rollout that is paused names another: the next", "next", []workloads.Want{roles(2, "next"), child(2, "models", set)}, chat, ""},
+		{"a rollout that is paused names another: the last", "models", []workloads.Want{roles(2, "next"), child(2, "models", set)}, chat, ""},
+		{"a role at zero, another not", "models", []workloads.Want{roles(2, "models"), child(0, "models", set)}, chat, chat},
+		{"all roles at zero", "models", []workloads.Want{roles(0, "models"), child(0, "models", set)}, "", chat},
+		{"the set was deleted, its LeaderWorkerSet was not", "models", []workloads.Want{child(2, "models", set)}, prefill, ""},
+		{"its LeaderWorkerSet was left behind", "models", []workloads.Want{child(2, "models", "")}, prefill, ""},
+		{"the set is being deleted", "models", []workloads.Want{ending(roles(2, "models")), child(2, "models", set)}, "", ""},
+		{"a numbered one", "data-chat-0-1-prefill-1", []workloads.Want{roles(2, "models"), child(2, "models", set)}, chat, ""},
+		{"of another application", "others", []workloads.Want{roles(2, "models"), child(2, "models", set)}, "", ""},
+	} {
+		held, idle := world(index(), tt.wants...).Holders(claim(tt.claim))
+		expect.Equalf(t, tt.held, theNames(held), "%s: held by", tt.name)
+		expect.Equalf(t, tt.idle, theNames(idle), "%s: idle", tt.name)
 	}
 }
 

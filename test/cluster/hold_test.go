@@ -17,10 +17,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/expect"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // guard gives the operator a grace of one second, and returns when the policies refuse deletions.
@@ -135,6 +137,7 @@ func TestHolds(t *testing.T) {
 			"workloads":                                   workloadsHold,
 			"a kind that comes and goes":                  jobSetsHold,
 			"a kind with a path that leads nowhere":       shardsHold,
+			"a set of roles without LeaderWorkerSets":     rolesHold,
 			"nothing holds PVCs of others":                strangersDoNotHold,
 			"a PVC to be deleted when free":               deletedWhenFree,
 			"release tokens":                              releaseTokens,
@@ -323,6 +326,35 @@ func jobSetsHold(s *scene) {
 	s.awaitHolders("ckpt-train", "JobSet/train")
 	s.Remove(definition)
 	s.awaitFree("ckpt-train")
+}
+
+// rolesHold: a set of roles holds what its roles name before a LeaderWorkerSet does, while a rollout waits that names
+// another PVC, and until it is deleted.
+func rolesHold(s *scene) {
+	s.claim("models")
+	s.claim("next")
+	naming := func(claim string) edit {
+		return func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Volumes = fakeapi.Using(claim)
+		}
+	}
+	set := s.rolesSet("pd", s.roleOf("prefill", 1, 1, imageA, naming("models")), s.roleOf("decode", 1, 1, imageA, hasty))
+	set.Spec.Roles[1].Scaling = &dsv1.RoleScaling{Mode: dsv1.ScalingExternal}
+	s.Create(&dsv1.DisaggregatedSetRoleScaler{ObjectMeta: s.Meta("pd-decode")}) // of a user: no slice begins
+	s.Create(set)
+	s.wantRefused(s.Client.Delete(s.Context(), s.awaitHolders("models", "DisaggregatedSet/pd"), client.DryRunAll))
+	expect.Equalf(s, 0, len(s.childrenOf(set)), "LeaderWorkerSets")
+	set = s.changeRoles("pd", func(set *dsv1.DisaggregatedSet) { set.Spec.Roles[1].Scaling = nil })
+	s.Until("both roles have LeaderWorkerSets", func() bool { return len(s.childrenOf(set)) == 2 })
+	s.awaitHolders("models", "DisaggregatedSet/pd")
+	set = s.changeRoles("pd", func(set *dsv1.DisaggregatedSet) {
+		set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: lwsv1.PausedValue}
+		set.Spec.Roles[0].Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Volumes = fakeapi.Using("next")
+	})
+	s.awaitHolders("next", "DisaggregatedSet/pd")
+	s.wantRefused(s.Client.Delete(s.Context(), s.newClaim("models"), client.DryRunAll))
+	s.Remove(set, propagation(metav1.DeletePropagationForeground))
+	s.awaitFree("next")
 }
 
 // shards is a configured kind. One of its paths leads to no pod template.

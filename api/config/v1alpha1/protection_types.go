@@ -90,7 +90,7 @@ type Protection struct {
 	InitialHold InitialHold `json:"initialHold,omitempty"`
 
 	// Kinds are workloads whose PVCs are held although their kind is not built in.
-	// JobSet is built in unless it is listed.
+	// JobSet and DisaggregatedSet are built in unless they are listed.
 	Kinds []WorkloadKind `json:"kinds,omitempty"`
 }
 

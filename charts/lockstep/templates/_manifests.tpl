@@ -274,7 +274,7 @@ create is its owner's.
 
 {{- /* Lets the operator read workloads of configured kinds, whose plural is unknown: (list root object). */ -}}
 {{- define "lockstep.letRead" -}}
-{{- $role := index . 1 }}{{- $groups := list "jobset.x-k8s.io" }}
+{{- $role := index . 1 }}{{- $groups := list "disaggregatedset.x-k8s.io" "jobset.x-k8s.io" }}
 {{- range (index . 0).Values.protection.kinds }}
   {{- $groups = append $groups (ternary (first (splitList "/" .apiVersion)) "" (contains "/" .apiVersion)) }}
 {{- end }}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
@@ -35,13 +36,22 @@ var JobSet = KindOf(v1alpha1.WorkloadKind{
 	Finished:       []string{"Completed", "Failed"},
 })
 
-// KindsOf are the kinds of a configuration, and JobSet unless the configuration describes it.
+// DisaggregatedSet wants what its roles name, before a role has its LeaderWorkerSet. Numbered PVCs are those of that set.
+var DisaggregatedSet = KindOf(v1alpha1.WorkloadKind{
+	APIVersion: dsv1.GroupVersion.String(), Kind: string(identity.KindDisaggregatedSet),
+	PodTemplates: []string{"spec.roles.*.spec.leaderWorkerTemplate.leaderTemplate", "spec.roles.*.spec.leaderWorkerTemplate.workerTemplate"},
+	Replicas:     "spec.roles.*.spec.replicas",
+})
+
+// KindsOf are the kinds of a configuration, and those that need no description unless the configuration describes them.
 func KindsOf(described []v1alpha1.WorkloadKind) (kinds []Kind) {
 	for _, k := range described {
 		kinds = append(kinds, KindOf(k))
 	}
-	if !slices.ContainsFunc(kinds, func(k Kind) bool { return k.GroupKind() == JobSet.GroupKind() }) {
-		kinds = append(kinds, JobSet)
+	for _, known := range []Kind{JobSet, DisaggregatedSet} {
+		if !slices.ContainsFunc(kinds, func(k Kind) bool { return k.GroupKind() == known.GroupKind() }) {
+			kinds = append(kinds, known)
+		}
 	}
 	return kinds
 }

@@ -299,11 +299,15 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestKindsOfAddsJobSet(t *testing.T) {
-	own := workloads.JobSet.Fields
-	own.Suspend = "spec.pause"
-	for want, described := range map[string][]v1alpha1.WorkloadKind{"spec.suspend": nil, "spec.pause": {own}} {
+func TestKindsOfAddsThoseThatNeedNoDescription(t *testing.T) {
+	own, roles := workloads.JobSet.Fields, workloads.DisaggregatedSet.Fields
+	own.Suspend, roles.Suspend = "spec.pause", "spec.hold"
+	for want, described := range map[string][]v1alpha1.WorkloadKind{"spec.suspend,": nil, "spec.pause,": {own}, "spec.hold,spec.suspend": {roles}} {
 		kinds := workloads.KindsOf(described)
-		expect.That(t, len(kinds) == 1 && kinds[0].Fields.Suspend == want, "got %v, want %s", kinds, want)
+		got := strings.Join(fakeapi.Each(kinds, func(k workloads.Kind) string { return k.Fields.Suspend }), ",")
+		expect.Equal(t, want, got)
+		for _, kind := range kinds {
+			expect.OK(t, kind.Check())
+		}
 	}
 }
