@@ -25,6 +25,8 @@ import (
 	"lockstep.dev/lockstep/test/expect"
 )
 
+const rolesCRD = "disaggregatedsets.disaggregatedset.x-k8s.io"
+
 // checking checks installations of a cluster, as an administrator or another user.
 type checking struct {
 	*cluster
@@ -115,6 +117,22 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 		{"the definition lacks a field", "definition", check.Failure, func() {
 			c.editDefinition(func(spec, status map[string]apiextensionsv1.JSONSchemaProps) { delete(status, "restartsSince") })
 		}},
+		{"the definition of DisaggregatedSets lacks a field", "definition", check.Failure, func() {
+			c.editDefinitionOf(rolesCRD, func(_, status map[string]apiextensionsv1.JSONSchemaProps) { delete(status, "roleStatuses") })
+			expect.Says(c.t, c.finds("definition", check.Failure), rolesCRD+" lacks fields of this version: status.roleStatuses")
+		}},
+		{"a role may not read DisaggregatedSets", "roles", check.Failure, func() {
+			role := &rbacv1.ClusterRole{}
+			c.read(role, "", "lws-manager-role")
+			role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "disaggregatedsets") })
+			c.must(c.Update(t.Context(), role))
+			expect.Says(c.t, c.finds("roles", check.Failure), "list disaggregatedsets.disaggregatedset.x-k8s.io")
+		}},
+		{"a webhook of DisaggregatedSets is gone", "webhooks", check.Warning, func() {
+			v := c.validating()
+			v.Webhooks = slices.DeleteFunc(v.Webhooks, func(hook admissionv1.ValidatingWebhook) bool { return hook.Name == "vdisaggregatedset.kb.io" })
+			c.must(c.Update(t.Context(), v))
+		}},
 		{"a webhook configuration is deleted", "webhooks", check.Failure, func() { c.must(c.Delete(t.Context(), c.validating())) }},
 		{"a webhook fails open", "webhooks", check.Warning, func() {
 			m := c.mutating()
@@ -175,6 +193,16 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 		before.table = check.Before
 		before.finds("definition", check.Failure)
 		c.editDefinition(func(spec, _ map[string]apiextensionsv1.JSONSchemaProps) { delete(spec, "placement") })
+	})
+	c.part("a newer definition of DisaggregatedSets", func() {
+		c.editDefinitionOf(rolesCRD, func(spec, _ map[string]apiextensionsv1.JSONSchemaProps) {
+			spec["placement"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		})
+		expect.Says(c.t, c.finds("definition", check.Warning), rolesCRD+" has fields that this version lacks: spec.placement")
+		before := *c
+		before.table = check.Before
+		before.finds("definition", check.Failure)
+		c.editDefinitionOf(rolesCRD, func(spec, _ map[string]apiextensionsv1.JSONSchemaProps) { delete(spec, "placement") })
 	})
 	c.part("what another implementation left", c.checkLeftovers)
 	c.part("another version", func() {
@@ -240,8 +268,13 @@ func TestCheckSeesWhatIsBroken(t *testing.T) {
 // editDefinition changes the properties of spec and status in the definition of sets.
 func (c *cluster) editDefinition(edit func(spec, status map[string]apiextensionsv1.JSONSchemaProps)) {
 	c.t.Helper()
+	c.editDefinitionOf(crdName, edit)
+}
+
+func (c *cluster) editDefinitionOf(name string, edit func(spec, status map[string]apiextensionsv1.JSONSchemaProps)) {
+	c.t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	c.read(crd, "", crdName)
+	c.read(crd, "", name)
 	all := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
 	edit(all["spec"].Properties, all["status"].Properties)
 	c.must(c.Update(c.t.Context(), crd))

@@ -16,16 +16,22 @@ import (
 // The objects are valid, and without what typed ones would state.
 const (
 	template = `{metadata: {labels: {app: lockstep-check}}, spec: {containers: [{name: check, image: check}]}}`
+	spec     = `{leaderWorkerTemplate: {workerTemplate: ` + template + `}}`
 	set      = `{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {generateName: lockstep-check-},
-		spec: {leaderWorkerTemplate: {workerTemplate: ` + template + `}}}`
+		spec: ` + spec + `}`
+	roles = `{apiVersion: disaggregatedset.x-k8s.io/v1, kind: DisaggregatedSet, metadata: {generateName: lockstep-check-},
+		spec: {roles: [{name: check, spec: ` + spec + `}]}}`
 	statefulSet = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: lockstep-check},
 		spec: {selector: {matchLabels: {app: lockstep-check}}, template: ` + template + `,
 		updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 2}}}}`
 )
 
-// Set creates a LeaderWorkerSet, and returns why it is refused.
+// Set creates a LeaderWorkerSet and a DisaggregatedSet, and returns why one is refused.
 func Set(ctx context.Context, c client.Client, namespace string) error {
 	_, err := create(ctx, c, set, namespace)
+	if err == nil {
+		_, err = create(ctx, c, roles, namespace)
+	}
 	return err
 }
 
