@@ -74,8 +74,9 @@ func (o *options) fleet(ctx context.Context, out *output, watch bool, asked flee
 	if err != nil {
 		return err
 	}
+	all := disaggregated.NewFleet(ctx, session)
 	return out.show(ctx, session.Session, watch, "", func() (page.Report, error) {
-		found, err := session.Fleet(ctx, asked, o.Now())
+		found, err := all.Read(ctx, asked)
 		return found, c.Explain(err, cluster.ReadSets)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"lockstep.dev/lockstep/internal/cli/page"
 )
@@ -61,6 +62,27 @@ type Line struct {
 	Nodes        int          `json:"nodes"`
 	// Revision is the key of the target revision; absent while unknown.
 	Revision string `json:"revision,omitempty"`
+	// Prefix is what commands take before the name, where a name alone means another kind.
+	Prefix string `json:"-"`
+	// On are the nodes.
+	On sets.Set[string] `json:"-"`
+}
+
+// Add counts a part of the set. The set is in the state of its worst part that stays.
+func (l *Line) Add(part Line) {
+	l.Groups, l.Pods = l.Groups.and(part.Groups), l.Pods.and(part.Pods)
+	l.Accelerators = l.Accelerators.With(part.Accelerators...)
+	l.On = l.On.Union(part.On)
+	if l.Nodes = len(l.On); part.DeletedAt == nil {
+		l.Worsen(part.State, part.Reason, part.Message)
+	}
+}
+
+// Worsen sets a state that is worse than the one of the set.
+func (l *Line) Worsen(state State, reason, message string) {
+	if slices.Index(States, state) < slices.Index(States, l.State) {
+		l.State, l.Reason, l.Message = state, reason, message
+	}
 }
 
 // Count is how many groups or pods there are. Those that are ready or updated may be more than are wanted.
@@ -69,6 +91,10 @@ type Count struct {
 	Existing int64 `json:"existing"`
 	Ready    int64 `json:"ready"`
 	Updated  int64 `json:"updated"`
+}
+
+func (c Count) and(more Count) Count {
+	return Count{c.Wanted + more.Wanted, c.Existing + more.Existing, c.Ready + more.Ready, c.Updated + more.Updated}
 }
 
 // Accelerators are ordered by the names of their resources.
@@ -148,6 +174,8 @@ type Status struct {
 	metav1.TypeMeta `json:",inline"`
 	// Unattended says why no operator acts on any set; absent while one does, or where you may not see it.
 	Unattended string `json:"unattended,omitempty"`
+	// Unread says which sets are not shown, and why.
+	Unread []string `json:"unread,omitempty"`
 	// Items are the sets, the worst first. The total includes those that are left out because they are ready.
 	Items []Line `json:"items"`
 	Total struct {
@@ -178,12 +206,16 @@ func Of(asked Question, lines []Line, unattended string) *Status {
 
 // Write writes a table and the total below, or the names as kubectl does.
 func (s *Status) Write(p *page.Page) {
-	switch {
-	case s.asked.Format == "name":
+	if s.asked.Format == "name" {
 		for _, l := range s.Items {
 			p.Linef("%s.%s/%s", strings.ToLower(l.Kind), l.APIGroup, l.Name)
 		}
 		return
+	}
+	for _, said := range s.Unread {
+		p.Linef("%s", said)
+	}
+	switch {
 	case s.Total.Sets == 0:
 		p.Linef("%s", s.asked.nothing())
 		return
@@ -193,7 +225,7 @@ func (s *Status) Write(p *page.Page) {
 	var rows []page.Row
 	for _, l := range s.Items {
 		rows = append(rows, s.asked.row(page.Row{
-			l.Name, page.Cell{Text: l.State, Tone: l.tone()}, l.share(l.Groups), l.Groups.Updated, l.share(l.Pods), l.Accelerators.text(""), p.Age(&l.CreatedAt), l.Message,
+			l.Prefix + l.Name, page.Cell{Text: l.State, Tone: l.tone()}, l.share(l.Groups), l.Groups.Updated, l.share(l.Pods), l.Accelerators.text(""), p.Age(&l.CreatedAt), l.Message,
 		}, l.Namespace, l.Pods.Existing, l.Nodes, l.Revision))
 	}
 	titles := page.Row{"NAME", "STATE", "GROUPS", "UPDATED", "PODS", "ACCELERATORS", "AGE", "REASON"}
@@ -235,7 +267,7 @@ func (l *Line) share(c Count) page.Cell {
 
 // nothing says that no set was found, and where else to look.
 func (q *Question) nothing() string {
-	text := strings.TrimSuffix("no LeaderWorkerSets with labels "+q.Labels, " with labels ")
+	text := strings.TrimSuffix("no LeaderWorkerSets or DisaggregatedSets with labels "+q.Labels, " with labels ")
 	if q.Everywhere {
 		return text + " in any namespace"
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/test/expect"
@@ -57,8 +58,7 @@ func TestTheWorstSetIsFirst(t *testing.T) {
 		"", "5 sets, 4 not ready; 40 nvidia.com/gpu held, 24 idle",
 	}
 	expect.Equal(t, want, columnsOf(textOf(Question{Everywhere: true}, mixed())))
-	slices.Sort(States)
-	expect.Equalf(t, 12, len(slices.Compact(States)), "the states, each once")
+	expect.Equalf(t, 12, len(slices.Compact(slices.Sorted(slices.Values(States)))), "the states, each once")
 }
 
 func TestFormatsOfAFleet(t *testing.T) {
@@ -71,8 +71,8 @@ func TestFormatsOfAFleet(t *testing.T) {
 		"more columns":           {Question{Format: "wide"}, mixed(), " 6/8 7 8 key 8 nvidia.com/gpu"},
 		"names":                  {Question{Format: "name"}, mixed()[:1], "set.example.com/well"},
 		"ready sets are counted": {Question{NotReady: true}, mixed()[:1], "1 set, 0 not ready; 8 nvidia.com/gpu held, 0 idle"},
-		"no set":                 {Question{Namespace: "ns"}, nil, "no LeaderWorkerSets in namespace ns; look everywhere with -A"},
-		"no set anywhere":        {Question{Everywhere: true, Labels: "a=b"}, nil, "no LeaderWorkerSets with labels a=b in any namespace"},
+		"no set":                 {Question{Namespace: "ns"}, nil, "no LeaderWorkerSets or DisaggregatedSets in namespace ns; look everywhere with -A"},
+		"no set anywhere":        {Question{Everywhere: true, Labels: "a=b"}, nil, "no LeaderWorkerSets or DisaggregatedSets with labels a=b in any namespace"},
 		"no name":                {Question{Format: "name"}, nil, ""},
 		"no accelerators":        {Question{}, []Line{{Name: "cpu", State: Ready}}, "1 set, 0 not ready"},
 	} {
@@ -81,6 +81,37 @@ func TestFormatsOfAFleet(t *testing.T) {
 	}
 	expect.Equalf(t, false, strings.Contains(textOf(Question{NotReady: true}, mixed()), "well"), "a ready set is shown")
 	expect.Says(t, page.Text(Of(Question{}, mixed(), "no operator"), now), "no operator\n\nNAME")
+}
+
+// A set of sets is as its worst part that stays. Nodes that parts share count once.
+func TestASetCountsItsParts(t *testing.T) {
+	part := func(state State, nodes ...string) Line {
+		l := line("a", "part", state, 8)
+		l.On = sets.New(nodes...)
+		return l
+	}
+	whole := Line{State: Ready, Prefix: "dset/", Name: "pd"}
+	leaves := part(Stalled, "n1")
+	leaves.DeletedAt = &metav1.Time{Time: now}
+	for _, l := range []Line{part(Ready, "n1", "n2"), part(Waiting, "n2", "n3"), part(Starting), leaves} {
+		whole.Add(l)
+	}
+	expect.That(t, whole.State == Waiting && whole.Reason == "Code" && whole.Message == "why part", "got %+v", whole)
+	expect.Equal(t, Count{8, 8, 5, 8}, whole.Groups)
+	expect.Equal(t, Accelerators{{"nvidia.com/gpu", 32, 32}}, whole.Accelerators)
+	expect.Equal(t, 3, whole.Nodes)
+	expect.Says(t, textOf(Question{}, []Line{whole}), "dset/pd")
+	expect.Equalf(t, "./pd\n", textOf(Question{Format: "name"}, []Line{whole}), "a name for programs")
+}
+
+func TestWhatIsNotReadIsSaid(t *testing.T) {
+	for _, lines := range [][]Line{mixed(), nil} {
+		s := Of(Question{Namespace: "ns"}, lines, "")
+		s.Unread = []string{"some are not shown"}
+		text := page.Text(s, now)
+		expect.That(t, strings.HasPrefix(text, "some are not shown\n") && strings.Count(text, "\n") > 1, "got\n%s", text)
+		expect.Says(t, string(expect.Value(json.Marshal(s))(t)), `"unread":["some are not shown"]`)
+	}
 }
 
 // Programs read these names: they are never changed or removed.

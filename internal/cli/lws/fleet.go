@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/cli/fleet"
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/gang"
@@ -29,11 +32,22 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// Fleet reads the sets of the session that a question asks for.
-func (s *Session) Fleet(ctx context.Context, asked fleet.Question, now time.Time) (*fleet.Status, error) {
+// Whole is a set that has LeaderWorkerSets: its line is for all of them.
+type Whole interface {
+	client.Object
+	// Observed is the generation that the operator has observed.
+	Observed() int64
+	// Add counts one of its LeaderWorkerSets, which has a line.
+	Add(part *lwsv1.LeaderWorkerSet, line fleet.Line)
+	// Line is its line. unattended is why no operator acts on it, or nil.
+	Line(unattended *action.Reason) fleet.Line
+}
+
+// Fleet reads the sets of the session that a question asks for. A LeaderWorkerSet of a whole has no line of its own.
+func (s *Session) Fleet(ctx context.Context, asked fleet.Question, now time.Time, wholes ...Whole) (*fleet.Status, error) {
 	var sets lwsv1.LeaderWorkerSetList
 	selector, err := asked.Selector(false)
-	if err := cmp.Or(err, s.Cached.List(ctx, &sets, client.MatchingLabelsSelector{Selector: selector})); err != nil {
+	if err := cmp.Or(err, s.Cached.List(ctx, &sets)); err != nil {
 		return nil, err
 	}
 	cached, live := s.listedOnce(s.Cached), s.listedOnce(s.Live)
@@ -45,6 +59,10 @@ func (s *Session) Fleet(ctx context.Context, asked fleet.Question, now time.Time
 	for i := range sets.Items {
 		var pods corev1.PodList
 		set := &sets.Items[i]
+		above := slices.IndexFunc(wholes, func(w Whole) bool { return metav1.IsControlledBy(set, w) })
+		if above < 0 && !selector.Matches(labels.Set(set.Labels)) {
+			continue
+		}
 		found, _, err := readSet(ctx, cached, live, client.ObjectKeyFromObject(set), now)
 		if err == nil {
 			err = cached.List(ctx, &pods, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name})
@@ -56,7 +74,14 @@ func (s *Session) Fleet(ctx context.Context, asked fleet.Question, now time.Time
 			return nil, err
 		}
 		found.Unattended = s.unattended(ctx, found.Set.Set, isAbandoned, now)
-		lines = append(lines, lineOf(found, pods.Items))
+		if above >= 0 {
+			wholes[above].Add(set, lineOf(found, pods.Items))
+		} else {
+			lines = append(lines, lineOf(found, pods.Items))
+		}
+	}
+	for _, w := range wholes {
+		lines = append(lines, w.Line(s.unobserved(ctx, w, w.Observed(), isAbandoned, now)))
 	}
 	return fleet.Of(asked, lines, why), nil
 }
@@ -125,7 +150,7 @@ func addPods(l *fleet.Line, found Survey, pods []corev1.Pod) {
 			groups[sts.UID] = g
 		}
 	}
-	nodes := map[string]bool{}
+	l.On = sets.New[string]()
 	for i := range pods {
 		pod := &pods[i]
 		g := cmp.Or(groups[pod.UID], groups[ptr.Deref(metav1.GetControllerOfNoCopy(pod), metav1.OwnerReference{}).UID])
@@ -137,13 +162,13 @@ func addPods(l *fleet.Line, found Survey, pods []corev1.Pod) {
 		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		nodes[pod.Spec.NodeName] = true
+		l.On.Insert(pod.Spec.NodeName)
 		isIdle := int64(lws.One(g == nil || !g.Ready(found.Set.Set)))
 		for name, n := range gang.AcceleratorsOf(pod) {
 			l.Accelerators = l.Accelerators.With(fleet.Accelerator{Resource: string(name), Held: n.Value(), Idle: n.Value() * isIdle})
 		}
 	}
-	l.Nodes = len(nodes)
+	l.Nodes = len(l.On)
 }
 
 // listedOnce reads for all sets of a session. It lists a kind once, and answers for each set from that list.

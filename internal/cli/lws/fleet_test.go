@@ -3,6 +3,8 @@ package lws
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -121,6 +124,43 @@ func TestAFleetListsEachKindOnce(t *testing.T) {
 		expect.That(t, n <= 2, "%s was listed %d times", kind, n)
 	}
 	expect.Equalf(t, 10, len(fleetOf(t, s, fleet.Question{Labels: "parity=1"})), "sets with a label")
+}
+
+// parts is a set that other sets belong to.
+type parts struct {
+	*corev1.ConfigMap
+	added []string
+}
+
+func (p *parts) Observed() int64 { return 1 }
+
+func (p *parts) Add(part *lwsv1.LeaderWorkerSet, l fleet.Line) {
+	p.added = append(p.added, fmt.Sprint(part.Name, " ", l.State))
+}
+
+func (p *parts) Line(unattended *action.Reason) fleet.Line {
+	return fleet.Line{Name: p.Name, State: fleet.Updating, Message: codeOf(unattended)}
+}
+
+// A set of a whole that is shown has no line of its own, whatever its labels are. One of another has its line.
+func TestASetOfAWholeHasNoLine(t *testing.T) {
+	ofA, ofB, alone := fakeapi.Set("of-a", 0, 1), fakeapi.Set("of-b", 0, 1), fakeapi.Set("alone", 0, 1)
+	for set, owner := range map[*lwsv1.LeaderWorkerSet]types.UID{ofA: "a", ofB: "b"} {
+		set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: string(owner), UID: owner, Controller: new(true)}}
+	}
+	ofB.Labels, alone.Labels = map[string]string{"team": "x"}, map[string]string{"team": "y"}
+	s := sessionOf(serverOf(t, ofA, ofB, alone))
+	for labels, want := range map[string]string{"": "a alone of-b", "team=x": "a of-b", "team=z": "a"} {
+		a := &parts{ConfigMap: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}}}
+		var names []string
+		for _, l := range expect.Value(s.Fleet(t.Context(), fleet.Question{Labels: labels}, epoch, a))(t).Items {
+			names = append(names, l.Name)
+		}
+		slices.Sort(names)
+		expect.Equalf(t, want, strings.Join(names, " "), "with labels %q", labels)
+		expect.Equal(t, 1, len(a.added))
+		expect.Says(t, a.added[0], "of-a ")
+	}
 }
 
 // Without an operator, a set whose spec it observed is as its conditions say.

@@ -407,19 +407,23 @@ func (s *Session) noOperator() *action.Reason {
 
 // unattended returns why no operator acts on a set, or nil: none acts on any set, or its spec was not observed.
 func (s *Session) unattended(ctx context.Context, set *lwsv1.LeaderWorkerSet, isAbandoned bool, now time.Time) *action.Reason {
+	return s.unobserved(ctx, set, set.Status.ObservedGeneration, isAbandoned, now)
+}
+
+func (s *Session) unobserved(ctx context.Context, set client.Object, observed int64, isAbandoned bool, now time.Time) *action.Reason {
 	switch {
 	case isAbandoned:
 		return s.noOperator()
-	case s.Lease.Name == "" || set.Status.ObservedGeneration >= set.Generation || now.Sub(set.CreationTimestamp.Time) < observedWithin:
+	case s.Lease.Name == "" || observed >= set.GetGeneration() || now.Sub(set.GetCreationTimestamp().Time) < observedWithin:
 		return nil
 	}
-	stored := &lwsv1.LeaderWorkerSet{} // the cache may be late
-	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(set), stored); err != nil || stored.Generation != set.Generation {
+	stored := set.DeepCopyObject().(client.Object) // the cache may be late
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(set), stored); err != nil || stored.GetGeneration() != set.GetGeneration() {
 		return nil
 	}
 	if written := workload.SpecWritten(stored); !written.IsZero() && now.Sub(written) >= observedWithin {
 		return reasonf(CodeNotObserved, "the operator has not observed generation %d, which was written at %s; see its log in namespace %s",
-			set.Generation, written.UTC().Format(time.RFC3339), s.Lease.Namespace)
+			set.GetGeneration(), written.UTC().Format(time.RFC3339), s.Lease.Namespace)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ const (
 	CodeUnresolved  = "ReplicaTargetsUnresolved"
 	CodeBlocked     = "RolloutBlocked"
 	CodeRoleStalled = "RoleStalled"
+	CodePaused      = "RolloutPaused"
 	// CodePartner is the reason of a request to recreate a group of a partner.
 	CodePartner = "PartnerRestart"
 	// CodeFence is the reason of a change of the label of traffic.
@@ -80,7 +81,7 @@ func (in *input) conflict() (r action.Reason) {
 func (in *input) paused() (r action.Reason) {
 	for _, s := range in.steps {
 		if isPaused(in.Table) && !s.isOver() {
-			return action.Because("RolloutPaused", fmt.Sprintf("annotation %s holds the rollout; resume it with: kubectl lockstep rollout resume dset/%s -n %s",
+			return action.Because(CodePaused, fmt.Sprintf("annotation %s holds the rollout; resume it with: kubectl lockstep rollout resume dset/%s -n %s",
 				lwsv1.PausedAnnotationKey, in.Set.Name, in.Set.Namespace))
 		}
 	}

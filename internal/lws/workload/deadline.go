@@ -43,8 +43,8 @@ func OnlySpecWritten(set *lwsv1.LeaderWorkerSet) []metav1.ManagedFieldsEntry {
 }
 
 // SpecWritten is when the spec was written last, by its managed fields, or zero. The scale subresource writes it too.
-func SpecWritten(set *lwsv1.LeaderWorkerSet) (at time.Time) {
-	for _, entry := range set.ManagedFields {
+func SpecWritten(set metav1.Object) (at time.Time) {
+	for _, entry := range set.GetManagedFields() {
 		var owned map[string]json.RawMessage
 		if entry.FieldsV1 == nil || entry.Time == nil || entry.Subresource == "status" || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
 			continue
