@@ -24,32 +24,31 @@ func (o *options) reportCommand() *cobra.Command {
 	var force bool
 	cmd := describe("report")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		names, err := argument.Sets.Names(args)
+		noun, names, err := setsOf(cmd, args, 0, many)
 		if err != nil {
 			return err
 		}
-		command := strings.Join(append([]string{cmd.CommandPath()}, args...), " ")
-		return o.report(cmd.Context(), names, command, file, force)
+		of := bundle.Request{Noun: noun, Names: names, Command: strings.Join(append([]string{cmd.CommandPath()}, args...), " ")}
+		return o.report(cmd.Context(), of, file, force)
 	}
-	o.completeNames(cmd, many, argument.Sets)
+	o.completeNames(cmd, many, argument.Sets, argument.DisaggregatedSets)
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "`file` to write; - is standard output (default lockstep-report-TIME.tar.gz)")
 	return cmd
 }
 
-func (o *options) report(ctx context.Context, names []string, command, path string, force bool) error {
+func (o *options) report(ctx context.Context, of bundle.Request, path string, force bool) error {
 	c, live, err := o.Client(ctx)
 	if err != nil {
 		return err
 	}
 	began := o.Now()
-	packed, err := bundle.Collect(ctx, bundle.Request{
-		Config: c.Config, Live: live, Namespace: c.Namespace, Names: names, Command: command, Now: o.Now, Warn: o.ErrOut,
-	})
+	of.Config, of.Live, of.Namespace, of.Now, of.Warn = c.Config, live, c.Namespace, o.Now, o.ErrOut
+	packed, err := bundle.Collect(ctx, of)
 	var missing apierrors.APIStatus
 	switch {
 	case apierrors.IsNotFound(err) && errors.As(err, &missing) && missing.Status().Details != nil:
-		return cluster.NoSuch("leaderworkerset", c.Key(missing.Status().Details.Name))
+		return cluster.NoSuch(of.Noun, c.Key(missing.Status().Details.Name))
 	case err != nil:
 		return c.Explain(err, readReport)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,7 +15,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/expect"
 )
@@ -28,8 +31,7 @@ func TestAReportReplays(t *testing.T) {
 			template := &set.Spec.LeaderWorkerTemplate
 			template.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: s.Meta("data"), Spec: drill.ClaimSpec()}}
 			template.VolumeClaimTemplates[0].Namespace = ""
-			c := &template.WorkerTemplate.Spec.Containers[0]
-			c.Env, c.Args = []corev1.EnvVar{{Name: "TOKEN", Value: value}}, []string{"--token=" + value}
+			withToken(value)(set)
 			set.Annotations = map[string]string{"example.com/note": value}
 		}
 	}
@@ -38,9 +40,19 @@ func TestAReportReplays(t *testing.T) {
 		sets[name] = s.newSet(name, 2, 3, imageA, secret("hidden-value-1"))
 		s.Create(sets[name])
 	}
+	role := func(name, value string) dsv1.DisaggregatedRole { return s.roleOf(name, 2, 1, imageA, withToken(value)) }
+	roles := s.settledRoles(s.rolesSet("pd", role("prefill", "hidden-value-1"), role("decode", "hidden-value-1")))
 	for _, set := range sets {
 		s.awaitSettled(set)
 	}
+	s.changeRoles(roles.Name, func(set *dsv1.DisaggregatedSet) {
+		set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: lwsv1.PausedValue}
+		set.Spec.Roles = []dsv1.DisaggregatedRole{role("prefill", "hidden-value-2"), role("decode", "hidden-value-2")}
+	})
+	drill.Await(s.Scene, roles.Name, "the rollout is paused", func(set *dsv1.DisaggregatedSet) error {
+		found, _ := condition.Of(set.Status.Conditions, dsv1.ConditionProgressing)
+		return errors.Join(drill.Lacking("reason", "RolloutPaused", found.Reason), drill.Lacking("observed", set.Generation, set.Status.ObservedGeneration))
+	})
 	s.steer("pause", "paused")
 	s.become(s.Set("paused"), `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":"`+imageB+`",
 		"env":[{"name":"TOKEN","value":"hidden-value-2"}]}]}}}}}`)
@@ -75,6 +87,9 @@ func TestAReportReplays(t *testing.T) {
 			same(t, verb+" "+name, asAnswered(files["seen/"+name+"/"+verb+".txt"]), asAnswered(s.answer(replay, "", verb, name)))
 		}
 	}
+	for _, verb := range []string{"status", "plan"} {
+		same(t, verb+" dset/pd", asAnswered(files["seen/dset/pd/"+verb+".txt"]), asAnswered(s.answer(replay, "", verb, "dset/pd")))
+	}
 	explained := 0
 	for name, text := range files {
 		if claim, ok := strings.CutPrefix(strings.TrimSuffix(name, ".txt"), "seen/why/"); ok {
@@ -83,6 +98,14 @@ func TestAReportReplays(t *testing.T) {
 		}
 	}
 	expect.That(t, explained >= 18, "only %d PVCs are explained", explained)
+}
+
+// withToken gives the pods of a set a value in their environment.
+func withToken(value string) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		c := &set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0]
+		c.Env, c.Args = []corev1.EnvVar{{Name: "TOKEN", Value: value}}, []string{"--token=" + value}
+	}
 }
 
 // decided lists the writes of a plan, with the incarnations that they are for. Revisions have other names in a replay.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,8 +36,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	clidisaggregated "lockstep.dev/lockstep/internal/cli/disaggregated"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/disaggregated"
+	"lockstep.dev/lockstep/internal/disaggregated/set"
+	"lockstep.dev/lockstep/internal/disaggregatedcache"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -64,10 +72,14 @@ func collect(t *testing.T, refused client.Object, names []string, objects ...cli
 	}).Build()
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
-	packed, err := Collect(t.Context(), Request{
-		Config: &rest.Config{Host: server.URL}, Live: live, Namespace: "ns", Names: names,
-		Command: "kubectl lockstep report", Now: time.Now, Warn: io.Discard,
-	})
+	asked := Request{Config: &rest.Config{Host: server.URL}, Live: live, Namespace: "ns", Command: "kubectl lockstep report", Now: time.Now, Warn: io.Discard}
+	for _, name := range names {
+		if roles, is := strings.CutPrefix(name, "dset/"); is {
+			asked.Noun, name = clidisaggregated.Noun, roles
+		}
+		asked.Names = append(asked.Names, name)
+	}
+	packed, err := Collect(t.Context(), asked)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +145,106 @@ func TestABundleHasWhatConcernsTheSet(t *testing.T) {
 	for name, text := range files {
 		expect.That(t, !strings.Contains(text, "hidden-value"), "%s has a value of the environment", name)
 	}
+}
+
+// chat is a set of roles with a value in their environment.
+func chat(value string) *dsv1.DisaggregatedSet {
+	set := &dsv1.DisaggregatedSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "chat", UID: "uid-of-chat", Generation: 2}}
+	for _, name := range []string{"prefill", "decode"} {
+		role := dsv1.DisaggregatedRole{Name: name, Spec: fakeapi.Set("x", 4, 1).Spec}
+		role.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: value}}
+		set.Spec.Roles = append(set.Spec.Roles, role)
+	}
+	set.Spec.Roles[1].Scaling = &dsv1.RoleScaling{Mode: dsv1.ScalingExternal}
+	return set
+}
+
+// rollingChat is a set of roles in the middle of a rollout: three old groups and one new group of each role, with pods.
+func rollingChat(t *testing.T) (all []client.Object) {
+	t.Helper()
+	before, set := chat("hidden-value-1"), chat("hidden-value-2")
+	scaler := disaggregated.Scaler(set, "decode", 4)
+	scaler.UID = "uid-of-scaler"
+	all = append(all, set, scaler)
+	for number, of := range []*dsv1.DisaggregatedSet{before, set} {
+		key := expect.Value(disaggregated.RevisionOf(of.Spec.Roles))(t)
+		record := disaggregated.Record(of, key, int64(number+1))
+		record.UID = types.UID(record.Name)
+		all = append(all, record)
+		for i := range of.Spec.Roles {
+			groups := int32(3 - 2*number)
+			place := disaggregated.Place{Revision: key, Role: of.Spec.Roles[i].Name}
+			child := disaggregated.Child(of, &of.Spec.Roles[i], place, groups, 4)
+			child.UID = types.UID(child.Name)
+			all = append(all, child)
+			for n := range groups {
+				p := pod(fmt.Sprint(child.Name, "-", n), "", "")
+				p.Labels = disaggregated.Labels("chat", place)
+				p.Labels[lwsv1.SetNameLabelKey], p.Labels[lwsv1.GroupIndexLabelKey], p.Labels[lwsv1.WorkerIndexLabelKey] = child.Name, fmt.Sprint(n), "0"
+				p.Annotations = map[string]string{lwsv1.SizeAnnotationKey: "1"}
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// decided is what the operator would write about a set of roles, with numbers in place of revisions.
+func decided(t *testing.T, live client.Reader) (all []string) {
+	t.Helper()
+	observer := &disaggregatedcache.Observer{Sets: live, Beside: live, Live: live, IsLive: true}
+	w := expect.Value(observer.Set(t.Context(), types.NamespacedName{Namespace: "ns", Name: "chat"}, time.Unix(1_700_000_000, 0)))(t)
+	plan := expect.Value(set.Decide(w))(t)
+	var revisions []string
+	for _, record := range w.Records.Owned {
+		number, key := fmt.Sprint("revision", record.Revision), expect.Value(disaggregated.RevisionOf(expect.Value(disaggregated.RolesOf(record))(t)))(t)
+		expect.Equalf(t, key, record.Labels[dsv1.RevisionLabelKey], "%s", number)
+		revisions = append(revisions, key, number)
+	}
+	for _, a := range plan.Actions {
+		if _, isStatus := a.(action.WriteStatus); !isStatus { // it has times
+			all = append(all, fmt.Sprintf("%s %s %s: %s", a.About().Verb, a.Target().Kind, a.Target().Name, a.About().Because.Sentence))
+		}
+	}
+	expect.Equal(t, 4, len(revisions))
+	return strings.Split(strings.NewReplacer(revisions...).Replace(strings.Join(all, "\n")), "\n")
+}
+
+// A report of a set of roles has all that its plan is made of, and no secret of its templates.
+func TestAReportOnRolesReachesTheSamePlan(t *testing.T) {
+	objects := rollingChat(t)
+	server := fake.NewClientBuilder().WithScheme(clilws.Scheme())
+	live := decided(t, server.WithObjects(objects...).Build())
+	expect.That(t, len(live) >= 2, "the plan has only %v", live)
+	for _, names := range [][]string{{"dset/chat"}, nil} {
+		stranger := chat("hidden-value-3")
+		stranger.Name, stranger.UID = "other", "uid-of-other"
+		files := expect.Value(collect(t, nil, names, append(rollingChat(t), stranger)...))(t)
+		replay := fake.NewClientBuilder().WithScheme(clilws.Scheme())
+		for name, text := range files {
+			for _, secret := range []string{"hidden-value", expect.Value(disaggregated.RevisionOf(chat("hidden-value-1").Spec.Roles))(t)} {
+				expect.That(t, !strings.Contains(name+text, secret), "%s has %s", name, secret)
+			}
+			if strings.HasPrefix(name, "objects/") && !strings.HasPrefix(name, "objects/customresourcedefinitions") {
+				object := &unstructured.Unstructured{}
+				expect.OK(t, json.Unmarshal([]byte(text), object))
+				replay.WithObjects(object)
+			}
+		}
+		expect.Equal(t, live, decided(t, replay.Build()))
+		for _, part := range []string{"status", "plan"} {
+			expect.Says(t, files["seen/dset/chat/"+part+".txt"], "prefill")
+		}
+		for _, kind := range []string{"disaggregatedsets", "disaggregatedsetrolescalers"} {
+			_, has := files["objects/customresourcedefinitions.apiextensions.k8s.io/"+kind+".disaggregatedset.x-k8s.io.json"]
+			expect.That(t, has, "%s are not defined", kind)
+		}
+		_, has := files["objects/disaggregatedsets.disaggregatedset.x-k8s.io/ns/other.json"]
+		expect.Equalf(t, names == nil, has, "a set that is not named")
+	}
+	_, err := collect(t, nil, []string{"dset/none"})
+	expect.That(t, apierrors.IsNotFound(err), "got %v", err)
 }
 
 // The chart installs into any namespace: the binding of the operator's role names it.

@@ -39,7 +39,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/disaggregated"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
@@ -66,6 +68,8 @@ type Request struct {
 	// Namespace is that of the sets. Names are theirs; none means all sets and PVCs of the namespace.
 	Namespace string
 	Names     []string
+	// Noun is the kind of the sets that are named.
+	Noun string
 	// Command is what the user typed.
 	Command string
 	// Now is the clock.
@@ -90,6 +94,7 @@ func Collect(ctx context.Context, request Request) (io.WriterTo, error) {
 	c.readOperator(reading)
 	c.moment = c.Now()
 	c.surveySets(reading)
+	c.surveyWholes(reading)
 	c.surveyClaims(reading)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -105,6 +110,7 @@ type collector struct {
 	server   *kubeversion.Info
 	moment   time.Time
 	sets     []*lwsv1.LeaderWorkerSet
+	wholes   []*dsv1.DisaggregatedSet
 	// objects are all that the report has, events and deployments those among them, and kinds those of protection.
 	objects     []client.Object
 	events      []*corev1.Event
@@ -145,9 +151,8 @@ func (c *collector) miss(what string, err error) {
 }
 
 func (c *collector) readSets(ctx context.Context) error {
-	found := make([]lwsv1.LeaderWorkerSet, len(c.Names))
-	for i, name := range c.Names {
-		if err := c.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &found[i]); err != nil {
+	for _, name := range c.Names {
+		if err := c.readSet(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}); err != nil {
 			return err
 		}
 	}
@@ -156,12 +161,35 @@ func (c *collector) readSets(ctx context.Context) error {
 		if err := c.Live.List(ctx, list, client.InNamespace(c.Namespace)); unlessAbsent(err) != nil {
 			return err
 		}
-		found = list.Items
+		for i := range list.Items {
+			c.sets = append(c.sets, &list.Items[i])
+		}
+		for _, whole := range c.list(ctx, &dsv1.DisaggregatedSetList{}) {
+			c.wholes = append(c.wholes, whole.(*dsv1.DisaggregatedSet))
+		}
 	}
-	for i := range found {
-		c.sets, c.objects = append(c.sets, &found[i]), append(c.objects, &found[i])
+	for _, set := range c.sets {
+		c.objects = append(c.objects, set)
+	}
+	for _, whole := range c.wholes {
+		c.objects = append(c.objects, whole)
 	}
 	return nil
+}
+
+// readSet reads a set that is named, and the LeaderWorkerSets of a DisaggregatedSet.
+func (c *collector) readSet(ctx context.Context, key client.ObjectKey) error {
+	if c.Noun != disaggregated.Noun {
+		set := &lwsv1.LeaderWorkerSet{}
+		c.sets = append(c.sets, set)
+		return c.Live.Get(ctx, key, set)
+	}
+	for _, part := range c.list(ctx, &lwsv1.LeaderWorkerSetList{}, client.MatchingLabels{dsv1.SetNameLabelKey: key.Name}) {
+		c.sets = append(c.sets, part.(*lwsv1.LeaderWorkerSet))
+	}
+	whole := &dsv1.DisaggregatedSet{}
+	c.wholes = append(c.wholes, whole)
+	return c.Live.Get(ctx, key, whole)
 }
 
 // readObjects reads what belongs to the sets, what uses their PVCs, and what plans and explanations read besides.
@@ -169,9 +197,9 @@ func (c *collector) readObjects(ctx context.Context) {
 	version, err := c.kube.Discovery().ServerVersionWithContext(ctx)
 	c.miss("the version of Kubernetes", err)
 	c.server = version
-	s := newSelection(c.sets, len(c.Names) == 0)
+	s := newSelection(c.objects, len(c.Names) == 0)
 	for _, list := range []client.ObjectList{
-		&corev1.PodList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.PersistentVolumeClaimList{},
+		&dsv1.DisaggregatedSetRoleScalerList{}, &corev1.PodList{}, &appsv1.ControllerRevisionList{}, &corev1.ServiceList{}, &corev1.PersistentVolumeClaimList{},
 		untypedList(gang.Kind), untypedList(gang.WorkloadKind), untypedList(gang.NativePodGroupKind),
 	} {
 		s.add(c.list(ctx, list), nil)
@@ -186,7 +214,10 @@ func (c *collector) readObjects(ctx context.Context) {
 	for _, kind := range c.kinds {
 		s.add(c.list(ctx, untypedList(kind.GroupVersionKind)), kind.Of)
 	}
-	c.objects = append(c.objects, s.kept(c.Namespace)...)
+	isRead := func(object client.Object) bool {
+		return slices.ContainsFunc(c.objects, func(known client.Object) bool { return known.GetUID() == object.GetUID() })
+	}
+	c.objects = append(c.objects, slices.DeleteFunc(s.kept(c.Namespace), isRead)...)
 	c.readCluster(ctx)
 	c.readEvents(ctx)
 }
@@ -300,6 +331,18 @@ func (c *collector) surveySets(ctx context.Context) {
 	}
 }
 
+// surveyWholes answers status and plan for each DisaggregatedSet.
+func (c *collector) surveyWholes(ctx context.Context) {
+	for _, whole := range c.wholes {
+		status, plan, err := disaggregated.Answers(ctx, c.Live, client.ObjectKeyFromObject(whole), c.moment)
+		c.miss("status and plan of dset/"+whole.Name, err)
+		if err == nil {
+			c.see("dset/"+whole.Name+"/status.txt", status)
+			c.see("dset/"+whole.Name+"/plan.txt", plan)
+		}
+	}
+}
+
 // surveyClaims answers why for each PVC.
 func (c *collector) surveyClaims(ctx context.Context) {
 	var claims []corev1.PersistentVolumeClaim
@@ -353,7 +396,9 @@ func (c *collector) redacted(texts []file) (files []file) {
 
 // definitions are those of the kinds that a replay must serve. Kinds of Kubernetes have none.
 func (c *collector) definitions() (all []*unstructured.Unstructured) {
-	kinds := []schema.GroupVersionKind{lwsv1.GroupVersion.WithKind("LeaderWorkerSet"), gang.Kind}
+	kinds := []schema.GroupVersionKind{
+		lwsv1.GroupVersion.WithKind("LeaderWorkerSet"), dsv1.GroupVersion.WithKind("DisaggregatedSetRoleScaler"), gang.Kind,
+	}
 	for _, kind := range c.kinds {
 		kinds = append(kinds, kind.GroupVersionKind)
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/revision"
@@ -26,13 +27,13 @@ type selection struct {
 	keep         sets.Set[types.UID]
 }
 
-func newSelection(of []*lwsv1.LeaderWorkerSet, allClaims bool) *selection {
+func newSelection(of []client.Object, allClaims bool) *selection {
 	s := &selection{
 		sets: sets.New[string](), claims: sets.New[string](), allClaims: allClaims,
 		byUID: map[types.UID]client.Object{}, keep: sets.New[types.UID](),
 	}
 	for _, set := range of {
-		s.sets.Insert(set.Name)
+		s.sets.Insert(set.GetName())
 	}
 	return s
 }
@@ -88,7 +89,7 @@ func (s *selection) belongs(object client.Object) bool {
 	above, _ := identity.ParentAndOrdinal(object.GetName())
 	top, _ := identity.ParentAndOrdinal(above)
 	labels := object.GetLabels()
-	return s.sets.HasAny(object.GetName(), above, top, labels[lwsv1.SetNameLabelKey], labels[revision.HistoryLabelKey])
+	return s.sets.HasAny(object.GetName(), above, top, labels[lwsv1.SetNameLabelKey], labels[revision.HistoryLabelKey], labels[dsv1.SetNameLabelKey])
 }
 
 // claimsOf names the PVC that an object is, or those that a pod uses.

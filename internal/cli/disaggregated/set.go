@@ -46,6 +46,18 @@ func Read[R page.Report](ctx context.Context, report func(disaggregated.Snapshot
 	}
 }
 
+// Answers returns what status and plan say of a set.
+func Answers(ctx context.Context, live client.Reader, key types.NamespacedName, now time.Time) (status, plan page.Report, err error) {
+	w, err := read(ctx, live, key, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	if status, err = Status(w); err == nil {
+		plan, err = Plan(w)
+	}
+	return status, plan, err
+}
+
 // read reads a set and all that bears its name.
 func read(ctx context.Context, live client.Reader, key types.NamespacedName, now time.Time) (disaggregated.Snapshot, error) {
 	observer := &disaggregatedcache.Observer{Sets: live, Beside: live, Live: live, IsLive: true}

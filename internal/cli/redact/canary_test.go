@@ -23,7 +23,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/disaggregated"
 	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/expect"
 )
@@ -31,7 +33,7 @@ import (
 // stays are the fields that the docs promise to keep: names, labels, images, and what a node is. A secret there is a
 // name that its user chose.
 var stays = strings.Fields(`apiVersion kind name generateName namespace uid resourceVersion finalizers labels matchLabels nodeSelector
-	selector matchLabelKeys mismatchLabelKeys topologyKey topologyKeys key image imageID nodeName nominatedNodeName PodSpec.hostname subdomain
+	selector matchLabelKeys mismatchLabelKeys topologyKey topologyKeys PlacementPolicy.topology key image imageID nodeName nominatedNodeName PodSpec.hostname subdomain
 	serviceName serviceAccountName serviceAccount schedulerName priorityClassName runtimeClassName storageClassName volumeName claimName
 	secretName containerName driver Toleration.value Taint.value values leader currentRevision updateRevision
 	StartedGroup.pods GroupRestarts.revision PodFailure.pod PodFailure.container PodFailure.node ContainerFailure.pod kernelVersion osImage
@@ -136,7 +138,7 @@ func (c *canary) plantStruct(v reflect.Value) {
 // kinds are the kinds with Go types in a bundle.
 func kinds() []client.Object {
 	return []client.Object{
-		&lwsv1.LeaderWorkerSet{}, &corev1.Pod{}, &appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, &corev1.Service{},
+		&dsv1.DisaggregatedSet{}, &dsv1.DisaggregatedSetRoleScaler{}, &lwsv1.LeaderWorkerSet{}, &corev1.Pod{}, &appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, &corev1.Service{},
 		&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &corev1.Node{}, &corev1.Event{}, &corev1.Namespace{},
 		&corev1.ConfigMap{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &batchv1.CronJob{},
 	}
@@ -155,6 +157,8 @@ func (c *canary) objects(t *testing.T) (all []client.Object) {
 			c.plant(reflect.ValueOf(configuration).Elem(), "", "")
 			text := expect.Value(yaml.Marshal(configuration))(t)
 			o.Data[v1alpha1.InstalledKey] = "# " + c.secret() + "\n" + string(text) + "newer: " + c.secret() + "\n"
+		case *dsv1.DisaggregatedSet:
+			all = append(all, disaggregated.Record(o, "4852664f", 1))
 		case *lwsv1.LeaderWorkerSet:
 			data := expect.Value(revision.Data(o))(t)
 			all = append(all, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "of-set"}, Data: runtime.RawExtension{Raw: data}})

@@ -5,6 +5,7 @@
 package redact
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -22,7 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/disaggregated"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/revision"
 )
@@ -77,6 +80,16 @@ func (r *Redactor) Learn(objects []client.Object, wanted ...*appsv1.StatefulSet)
 	for _, object := range objects {
 		r.Object(object)
 	}
+	for _, object := range objects { // LeaderWorkerSets have the revisions of roles in their labels
+		switch o := object.(type) {
+		case *dsv1.DisaggregatedSet:
+			r.learnRoles(o.Spec.Roles)
+		case *appsv1.ControllerRevision:
+			if roles, err := disaggregated.RolesOf(o); err == nil && len(roles) > 0 {
+				r.learnRoles(roles)
+			}
+		}
+	}
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *appsv1.ControllerRevision:
@@ -100,6 +113,19 @@ func (r *Redactor) learnRevision(encoded []byte) {
 	of := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: encoded}}
 	if redacted, err := json.Marshal(r.Object(of).Object["data"]); err == nil {
 		r.hashes[revision.Key(encoded)] = revision.Key(redacted)
+	}
+}
+
+// learnRoles makes the revision of a DisaggregatedSet again, which is a hash of its roles.
+func (r *Redactor) learnRoles(roles []dsv1.DisaggregatedRole) {
+	redacted := &dsv1.DisaggregatedSet{}
+	fields := r.Object(&dsv1.DisaggregatedSet{Spec: dsv1.DisaggregatedSetSpec{Roles: roles}}).Object
+	before, err := disaggregated.RevisionOf(roles)
+	if err := cmp.Or(err, runtime.DefaultUnstructuredConverter.FromUnstructured(fields, redacted)); err != nil {
+		return
+	}
+	if after, err := disaggregated.RevisionOf(redacted.Spec.Roles); err == nil {
+		r.hashes[before] = after
 	}
 }
 

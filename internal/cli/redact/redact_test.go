@@ -23,7 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/disaggregated"
 	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/expect"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -169,10 +171,65 @@ func TestHashesAreMadeAgain(t *testing.T) {
 	}
 }
 
+// A decision about a DisaggregatedSet compares its roles with the revisions of its children and records, which are in their
+// names too. Redaction changes none of the answers.
+func TestRevisionsOfRolesAreMadeAgain(t *testing.T) {
+	newSet := func(value string) *dsv1.DisaggregatedSet {
+		set := &dsv1.DisaggregatedSet{ObjectMeta: metav1.ObjectMeta{Name: "chat", UID: "uid-of-chat"}}
+		for _, name := range []string{"prefill", "decode"} {
+			role := dsv1.DisaggregatedRole{Name: name, Spec: fakeapi.Set("x", 2, 2).Spec}
+			role.Metadata.Annotations = map[string]string{"note": value}
+			c := &role.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0]
+			c.Env, c.Args = []corev1.EnvVar{{Name: "TOKEN", Value: value}}, []string{"--token=" + value}
+			set.Spec.Roles = append(set.Spec.Roles, role)
+		}
+		set.Spec.PlacementPolicy = &dsv1.PlacementPolicy{Type: dsv1.PlacementExclusiveSlice, Topology: "example.com/rack"}
+		return set
+	}
+	set, older := newSet("hunter2"), newSet("hunter1")
+	key, keyOfOlder := expect.Value(disaggregated.RevisionOf(set.Spec.Roles))(t), expect.Value(disaggregated.RevisionOf(older.Spec.Roles))(t)
+	stored, storedOlder := disaggregated.Record(set, key, 2), disaggregated.Record(older, keyOfOlder, 1)
+	child := disaggregated.Child(set, &set.Spec.Roles[0], disaggregated.Place{Revision: key, Role: "prefill"}, 1, 2)
+	stray := disaggregated.Child(set, &set.Spec.Roles[0], disaggregated.Place{Revision: "deadbeef", Role: "prefill"}, 1, 2)
+	scaler := disaggregated.Scaler(set, "prefill", 2)
+	scaler.Status.Selector = disaggregated.Selector("chat", "prefill")
+	data := expect.Value(revision.Data(child))(t)
+	ofChild := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
+		Name: revision.Name(child.Name, revision.Key(data), 1), Labels: map[string]string{lwsv1.SetNameLabelKey: child.Name, lwsv1.RevisionKey: revision.Key(data)},
+	}, Data: runtime.RawExtension{Raw: data}}
+	all := []client.Object{ofChild, child, stray, stored, storedOlder, set, scaler}
+	r := New()
+	r.Learn(all)
+	for _, object := range all {
+		text := encoded(t, r.Object(object))
+		for _, secret := range []string{"hunter", key, keyOfOlder, "deadbeef"} {
+			expect.That(t, !strings.Contains(text, secret), "%T has %s", object, secret)
+		}
+	}
+	nowSet, nowChild, nowStored, nowOlder, nowOfChild, nowScaler := &dsv1.DisaggregatedSet{}, &lwsv1.LeaderWorkerSet{}, &appsv1.ControllerRevision{}, &appsv1.ControllerRevision{}, &appsv1.ControllerRevision{}, &dsv1.DisaggregatedSetRoleScaler{}
+	for from, into := range map[client.Object]client.Object{
+		set: nowSet, child: nowChild, stored: nowStored, storedOlder: nowOlder, ofChild: nowOfChild, scaler: nowScaler,
+	} {
+		redacted(t, r, from, into)
+	}
+	now := expect.Value(disaggregated.RevisionOf(nowSet.Spec.Roles))(t)
+	rolesOfOlder := expect.Value(disaggregated.RolesOf(nowOlder))(t)
+	expect.Equalf(t, disaggregated.Labels("chat", disaggregated.Place{Revision: now, Role: "prefill"})[dsv1.RevisionLabelKey], nowChild.Labels[dsv1.RevisionLabelKey], "the child is at the revision")
+	expect.Equalf(t, disaggregated.ChildName("chat", disaggregated.PlaceOf(nowChild)), nowChild.Name, "the child has the name of its place")
+	expect.Equalf(t, disaggregated.Record(nowSet, now, 2).Name, nowStored.Name, "the record is that of the set")
+	expect.Equalf(t, string(disaggregated.Record(nowSet, now, 2).Data.Raw), string(nowStored.Data.Raw), "the record has the roles of the set")
+	expect.Equalf(t, expect.Value(disaggregated.RevisionOf(rolesOfOlder))(t), nowOlder.Labels[dsv1.RevisionLabelKey], "the older record is at its revision")
+	expect.That(t, nowOlder.Labels[dsv1.RevisionLabelKey] != now, "both revisions are the same")
+	expect.That(t, revision.Genuine(nowOfChild, nowChild.Name), "the revision of the child is not genuine")
+	expect.Equal(t, int32(2), disaggregated.Intended(nowChild))
+	expect.Equal(t, scaler.Status.Selector, nowScaler.Status.Selector)
+	expect.Equal(t, "example.com/rack", nowSet.Spec.PlacementPolicy.Topology)
+}
+
 // messages are the packages whose texts are seen in conditions, events, logs, status, plan and why.
 var messages = []string{
-	"action", "apply", "backoff", "cli/consequence", "cli/fleet", "cli/group", "cli/page", "cli/pvc", "cli/render", "condition", "controller",
-	"gang", "identity", "lws", "lwscache", "operator", "pvc", "pvccache", "report",
+	"action", "apply", "backoff", "cli/consequence", "cli/disaggregated", "cli/fleet", "cli/group", "cli/page", "cli/pvc", "cli/render", "condition", "controller",
+	"../api/disaggregatedset", "disaggregated", "gang", "identity", "lws", "lwscache", "operator", "pvc", "pvccache", "report",
 }
 
 // Every word of our own messages and of the names of fields is in the list: a bundle without them would say little.

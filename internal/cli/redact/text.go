@@ -23,8 +23,8 @@ var (
 	part = regexp.MustCompile(`[A-Z]+[a-z]+|[a-z]+|[A-Z]+|[0-9]+`)
 	// lastWord is the end of the name of a field such as imagePullPolicy.
 	lastWord = regexp.MustCompile(`[A-Z][a-z]+$`)
-	// safe are the words that Kubernetes makes of hashes, without vowels.
-	safe = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5,10}$`)
+	// safe are the words that Kubernetes makes of hashes, without vowels, and the revisions of DisaggregatedSets.
+	safe = regexp.MustCompile(`^([bcdfghjklmnpqrstvwxz2456789]{5,10}|[0-9a-f]{8})$`)
 	// piece matches credentials, a time, an address or a word. Each is judged as a whole.
 	piece = regexp.MustCompile(credentials.String() + `|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?|\d+\.\d+\.\d+\.\d+|` +
 		`[0-9A-Fa-f:]*::[0-9A-Fa-f:]*[0-9A-Fa-f]|([0-9A-Fa-f]{1,4}:){4,7}[0-9A-Fa-f]{1,4}|` + word.String())
