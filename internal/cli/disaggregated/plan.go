@@ -117,7 +117,7 @@ func Plan(w disaggregated.Snapshot) (*SetPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &SetPlan{about: aboutOf("DisaggregatedSetPlan", w.Set, t.Revision), Waits: told(w.Set, says), groups: map[string]int32{}}
+	p := &SetPlan{about: aboutOf("DisaggregatedSetPlan", w.Set, t.Revision), Waits: withHindrances(w.Set, says), groups: map[string]int32{}}
 	if w.Set.DeletionTimestamp != nil || condition.IsTrue(w.Set.Status.Conditions, action.CodeUnsupported) {
 		p.Waits = append(p.Waits, "the set is being deleted, or the operator leaves it alone")
 		return p, nil

@@ -135,7 +135,7 @@ func Status(w disaggregated.Snapshot) (*SetStatus, error) {
 	}
 	s := &SetStatus{
 		about: aboutOf("DisaggregatedSetStatus", w.Set, t.Revision), CreatedAt: w.Set.CreationTimestamp, DeletedAt: w.Set.DeletionTimestamp,
-		Conditions: w.Set.Status.Conditions, Waiting: told(w.Set, says),
+		Conditions: w.Set.Status.Conditions, Waiting: withHindrances(w.Set, says),
 	}
 	for _, role := range t.Roles {
 		counts := Counts{Role: role.Name, Mode: dsv1.ScalingStatic, Wanted: role.Target * int32(len(t.Slices))}
@@ -162,8 +162,8 @@ func Status(w disaggregated.Snapshot) (*SetStatus, error) {
 	return s, nil
 }
 
-// told adds what only the operator knows: what the API server refused, which name is taken, and what keeps it from the set.
-func told(set *dsv1.DisaggregatedSet, says []string) []string {
+// withHindrances adds what only the operator knows: what the API server refused, which name is taken, and what keeps it from the set.
+func withHindrances(set *dsv1.DisaggregatedSet, says []string) []string {
 	for _, c := range set.Status.Conditions {
 		isHindrance := c.Type == dsv1.ConditionProgressing && (c.Reason == action.CodeRefused || c.Reason == action.CodeNameConflict)
 		isLeft := c.Type == action.CodeUnsupported && c.Status == metav1.ConditionTrue
