@@ -85,7 +85,7 @@ func (t *Table) slice(index int, pods map[string][]*corev1.Pod) Slice {
 		}
 		var leaving int32
 		row.Ready, leaving = wanted(row.Groups, ptr.Deref(child.Spec.Replicas, 1))
-		leaving += int32(len(groupsOf(before(child.CreationTimestamp.Time, there))))
+		leaving += int32(len(groupsOf(there)) - len(row.Groups))
 		if s.Leaving[p.Role] += leaving; rows[p.Revision] == nil {
 			rows[p.Revision] = map[string]Row{}
 		}
@@ -109,11 +109,6 @@ func (t *Table) slice(index int, pods map[string][]*corev1.Pod) Slice {
 // since returns the pods that were not created before a time.
 func since(at time.Time, pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.CreationTimestamp.Time.Before(at) })
-}
-
-// before returns the pods that were created before a time.
-func before(at time.Time, pods []*corev1.Pod) []*corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !pod.CreationTimestamp.Time.Before(at) })
 }
 
 // ordered returns revisions with the target first, and then the newest.

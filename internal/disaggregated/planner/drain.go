@@ -20,7 +20,6 @@ func (b *board) drain() {
 	for _, v := range older {
 		if !b.retire(v) && len(b.wedged) == 0 {
 			b.lower(v, 1)
-			b.exchange(v)
 		}
 	}
 	b.lower(b.aim, 0)
@@ -74,7 +73,7 @@ func (b *board) cheapest(revision int, least int32, costly int) (cheapest int, c
 			continue
 		}
 		counts := b.less(revision, r)
-		if (revision == b.aim || b.makesRoom(revision, r) || b.isTogether(revision, counts) && b.isLevel(revision, counts, b.next[revision])) && b.keeps(revision, counts) {
+		if (revision == b.aim || b.isLevel(revision, counts, b.next[revision])) && b.keeps(revision, counts) {
 			cheapest, most, costs = r, part, prices[r] > slack
 		}
 	}
@@ -82,15 +81,25 @@ func (b *board) cheapest(revision int, least int32, costly int) (cheapest int, c
 }
 
 // has reports whether a role of a revision has groups beyond those that it keeps: none of a role that it lacks, and none,
-// where it serves nobody, that the one that grows lacks.
+// where it serves nobody, of one that the revision that grows lacks and has no room for.
 func (b *board) has(revision, role int, least int32) bool {
+	row := b.Revisions[revision].Rows[role]
 	switch {
 	case revision == b.aim:
-		least = b.Revisions[revision].Rows[role].Intended
-	case b.Revisions[revision].Rows[role].Intended == 0, b.share(revision, b.next[revision]) == 0 && b.makesRoom(revision, role):
+		least = row.Intended
+	case row.Intended == 0, b.share(revision, b.next[revision]) == 0 && b.next[b.aim][role] == 0 && b.free(role) < 1:
 		least = 0
 	}
 	return b.next[revision][role] > least
+}
+
+// free is how many groups of a role may be added to those that are wanted next.
+func (b *board) free(role int) int32 {
+	free := b.ceiling(role) - b.Roles[role].Leaving
+	for _, counts := range b.next {
+		free -= counts[role]
+	}
+	return free
 }
 
 // less returns the next counts of a revision with one group less of a role.
@@ -107,39 +116,9 @@ func (b *board) with(revision int, counts []int32) Counts {
 	return all
 }
 
-// makesRoom reports whether the revision that grows lacks room for its first group of a role, while another serves nobody,
-// or several have groups. Then the roles need not stay together: it could not begin.
-func (b *board) makesRoom(revision, role int) bool {
-	if b.next[b.aim][role] > 0 || b.Revisions[b.aim].Rows[role].Intended == 0 {
-		return false
-	}
-	if b.share(revision, b.next[revision]) > 0 && (b.older() < 2 || !b.isEmpty(b.aim)) {
-		return false
-	}
-	free := b.ceiling(role) - b.Roles[role].Leaving
-	for v := range b.Revisions {
-		free -= b.next[v][role]
-	}
-	return free < 1
-}
-
 // part is the part that a count is of what the row intended.
 func part(count int32, row Row) float64 {
 	return float64(count) / float64(max(1, row.Intended))
-}
-
-// isTogether reports whether the roles of a revision stay within its window, or come closer.
-func (b *board) isTogether(revision int, counts []int32) bool {
-	apart := func(counts []int32) float64 {
-		low, high := 1.0, 0.0
-		for r, row := range b.Revisions[revision].Rows {
-			if row.Intended > 0 {
-				low, high = min(low, part(counts[r], row)), max(high, min(1, part(counts[r], row)))
-			}
-		}
-		return high - low
-	}
-	return apart(counts) <= max(b.Revisions[revision].window(), apart(b.next[revision]))+slack
 }
 
 // isLevel reports whether the whole parts of all roles, over all revisions, stay within the widest window, or come closer.
@@ -166,21 +145,4 @@ func (b *board) apart(counts Counts) float64 {
 		}
 	}
 	return high - low
-}
-
-// exchange makes room for the revision that grows, group by group, where an older one serves nobody and all groups of the
-// growing one are ready: its users wait for the new groups alone.
-func (b *board) exchange(revision int) {
-	growing := b.Revisions[b.aim]
-	if b.share(revision, b.next[revision]) > 0 || b.share(b.aim, b.next[b.aim]) == 0 {
-		return
-	}
-	for r, row := range growing.Rows {
-		if b.ready(b.aim, r, b.next[b.aim][r]) < b.next[b.aim][r] {
-			return
-		}
-		if b.next[b.aim][r] < row.Intended && b.room(r) <= 0 && b.Roles[r].Leaving == 0 && b.next[revision][r] == int32(len(b.Revisions[revision].Rows[r].Ready)) && b.next[revision][r] > 1 {
-			b.next[revision][r]--
-		}
-	}
 }

@@ -29,32 +29,13 @@ func newBoard(s Slice) *board {
 		}
 		b.certain = append(b.certain, rows)
 	}
-	for r := range s.Roles {
-		b.floors = append(b.floors, s.floor(r))
-	}
-	b.keepPairs()
-	return b
-}
-
-// lowerFloors makes the floors what each revision intended, where one intended less than another: the set may have grown
-// in mid-rollout, and no older revision grows with it.
-func (b *board) lowerFloors() {
-	for r, role := range b.Roles {
-		_, before := b.intended(r)
-		b.floors[r] = max(0, min(role.Target, before)-role.Unavailable)
-	}
-	b.keepPairs()
-}
-
-// keepPairs sets the least sum of pairs: the least part that is a floor, less a group.
-func (b *board) keepPairs() {
 	least, apart := 1.0, 0.0
-	for r, role := range b.Roles {
-		if role.Target == 0 {
+	for r, role := range s.Roles {
+		floor := s.floor(r)
+		if b.floors = append(b.floors, floor); role.Target == 0 {
 			continue
 		}
-		floor := b.floors[r]
-		if before, _ := b.intended(r); before == 0 { // the pairs of older revisions do without the role
+		if b.intended(r) == 0 { // the pairs of older revisions do without the role
 			floor = max(0, role.Target-role.Unavailable)
 		}
 		least = min(least, float64(floor)/float64(role.Target))
@@ -63,6 +44,7 @@ func (b *board) keepPairs() {
 	if b.pairs = least - apart; apart == 0 { // the set wants no group
 		b.pairs = 0
 	}
+	return b
 }
 
 func (r Row) certain() []int32 {

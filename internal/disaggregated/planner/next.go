@@ -10,7 +10,6 @@ func Next(s Slice) (next Counts, stuck []string) {
 	b.drain()
 	b.grow()
 	if b.isStill = b.isSettled() && b.next.equal(s.Wanted()); b.isStill {
-		b.lowerFloors()
 		b.drain()
 		b.grow()
 	}
@@ -46,9 +45,9 @@ func (b *board) stuck() (names []string) {
 }
 
 // grower is the revision that grows: the target, unless several older revisions leave no room beside its first group. Each
-// of them keeps a group of each role until it is retired. Then the one with the most groups grows, until the others are
-// gone. One that serves nobody does not: it is in the way of its repair. Neither does one that lacks a role of another: the
-// other could not be given up.
+// of them keeps a group of each role until it is retired. Then the one that serves most grows, until the others are gone. One
+// that serves nobody does not: it is in the way of its repair. Neither does one that lacks a role of another: the other could
+// not be given up.
 func (b *board) grower() int {
 	if !b.isEmpty(0) {
 		return 0
@@ -60,14 +59,14 @@ func (b *board) grower() int {
 		}
 		return needed > 2 && needed >= b.ceiling(role) && b.Roles[role].Target > 0
 	}
-	grower, most := 0, int32(0)
+	grower, most := 0, 0.0
 	for r := range b.Roles {
 		if !isBlocked(r) {
 			continue
 		}
 		for v := 1; v < len(b.next); v++ {
-			if groups := sum(b.next[v]); groups > most && b.share(v, b.next[v]) > 0 && b.hasRoles(v) {
-				grower, most = v, groups
+			if share := b.share(v, b.next[v]); share > most && b.hasRoles(v) {
+				grower, most = v, share
 			}
 		}
 	}
@@ -82,13 +81,6 @@ func (b *board) hasRoles(revision int) bool {
 		}
 	}
 	return true
-}
-
-func sum(counts []int32) (all int32) {
-	for _, n := range counts {
-		all += n
-	}
-	return all
 }
 
 // isSettled reports whether all wanted groups are ready, and no other holds nodes. No group of an older revision that serves

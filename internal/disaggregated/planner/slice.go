@@ -1,7 +1,5 @@
 package planner
 
-import "cmp"
-
 // Slice is one slice of a set as it was read.
 type Slice struct {
 	// Roles are those of the spec, and then those that only older revisions have.
@@ -55,8 +53,7 @@ func (s Slice) Wanted() Counts {
 
 // ceiling is how many groups of a role may hold nodes.
 func (s Slice) ceiling(role int) int32 {
-	before, _ := s.intended(role)
-	return max(s.Roles[role].Target, before) + s.Roles[role].Surge
+	return max(s.Roles[role].Target, s.intended(role)) + s.Roles[role].Surge
 }
 
 // room is how many groups of a role may be added now. A group that leaves takes room until its last pod is gone.
@@ -74,22 +71,18 @@ func (s Slice) room(role int) int32 {
 // floor is how many groups of a role are to be ready, in complete revisions: what the set wanted before and wants now, less
 // what may be unavailable. A role that older revisions lack has none.
 func (s Slice) floor(role int) int32 {
-	before, _ := s.intended(role)
-	return max(0, min(s.Roles[role].Target, before)-s.Roles[role].Unavailable)
+	return max(0, min(s.Roles[role].Target, s.intended(role))-s.Roles[role].Unavailable)
 }
 
-// intended is how many groups of a role the revisions before the target intended at most and at least, or the target itself.
-// Those that lack the role do not count.
-func (s Slice) intended(role int) (most, least int32) {
+// intended is how many groups of a role the revisions before the target intended at most, or the target itself.
+func (s Slice) intended(role int) (most int32) {
 	if len(s.Revisions) == 1 {
-		return s.Roles[role].Target, s.Roles[role].Target
+		return s.Roles[role].Target
 	}
 	for _, revision := range s.Revisions[1:] {
-		if n := revision.Rows[role].Intended; n > 0 {
-			most, least = max(most, n), min(cmp.Or(least, n), n)
-		}
+		most = max(most, revision.Rows[role].Intended)
 	}
-	return most, least
+	return most
 }
 
 // window is how far the fastest and the slowest role of a revision may be apart: one group of its smallest role.

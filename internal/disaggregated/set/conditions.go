@@ -35,7 +35,8 @@ func progress(in *input, roles []dsv1.RoleStatus) metav1.Condition {
 		return metav1.Condition{Type: dsv1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: "AllRolesReady",
 			Message: "All roles have reached their desired replica count, ready and updated to the current revision"}
 	}
-	why := cmp.Or(in.unresolved(), in.hindrance(), in.paused(), in.blocked(), in.stalled(),
+	stalled, _ := in.stalled()
+	why := cmp.Or(in.unresolved(), in.hindrance(), in.paused(), in.blocked(), stalled,
 		action.Because(CodeInProgress, "Not all roles have reached their desired replica count, ready and updated to the current revision"))
 	return metav1.Condition{Type: dsv1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: why.Code, Message: why.Sentence}
 }
@@ -100,18 +101,18 @@ func (in *input) blocked() (r action.Reason) {
 	return r
 }
 
-// stalled repeats what the first child of the target says that cannot go on.
-func (in *input) stalled() (r action.Reason) {
+// stalled repeats what the first child of the target says that cannot go on, and whether only a user can help.
+func (in *input) stalled() (r action.Reason, lasts bool) {
 	for _, s := range in.steps {
 		for _, role := range s.roles {
 			if child := s.slice.Revisions[0].Rows[role].Child; child != nil {
-				if why, _ := hold(child); why != "" {
-					return action.Because(CodeRoleStalled, fmt.Sprintf("leaderworkerset %s: %s", child.Name, why))
+				if why, lasts := hold(child); why != "" {
+					return action.Because(CodeRoleStalled, fmt.Sprintf("leaderworkerset %s: %s", child.Name, why)), lasts
 				}
 			}
 		}
 	}
-	return r
+	return r, false
 }
 
 // hold returns what a child says that keeps it from going on, and whether only a user can help.
@@ -188,16 +189,8 @@ func (in *input) needsUser(reason string) bool {
 	case CodeBlocked:
 		return true
 	case CodeRoleStalled:
-		return slices.ContainsFunc(in.steps, func(s step) bool {
-			return slices.ContainsFunc(s.roles, func(role string) bool {
-				child := s.slice.Revisions[0].Rows[role].Child
-				if child == nil {
-					return false
-				}
-				_, lasts := hold(child)
-				return lasts
-			})
-		})
+		_, lasts := in.stalled()
+		return lasts
 	}
 	return in.conflicts != "" || slices.ContainsFunc(in.Refused, func(r action.Refusal) bool { return !r.Passes })
 }

@@ -86,7 +86,8 @@ func Step(w disaggregated.Snapshot) (*disaggregated.Table, []string, error) {
 	}
 	in := newInput(t)
 	var says []string
-	for _, r := range slices.DeleteFunc([]action.Reason{in.unresolved(), in.hindrance(), in.blocked(), in.stalled()}, func(r action.Reason) bool { return r.Code == "" }) {
+	stalled, _ := in.stalled()
+	for _, r := range slices.DeleteFunc([]action.Reason{in.unresolved(), in.hindrance(), in.blocked(), stalled}, func(r action.Reason) bool { return r.Code == "" }) {
 		says = append(says, r.Sentence)
 	}
 	return t, says, nil
