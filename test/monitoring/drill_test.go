@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/expect"
@@ -68,10 +69,25 @@ func (s *scene) set(name string, replicas int32, edits ...func(*lwsv1.LeaderWork
 	return set
 }
 
-// onAccelerators has every pod of a set request eight accelerators of a kind that no node has.
+// roles creates a set of two prefill groups and a decode group, and returns it once all of its pairs are complete.
+func (s *scene) roles(name string) *dsv1.DisaggregatedSet {
+	set := &dsv1.DisaggregatedSet{ObjectMeta: s.Meta(name)}
+	for role, replicas := range map[string]int32{"prefill": 2, "decode": 1} {
+		pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "serve", Image: "registry.example.com/serve:1"}}}
+		set.Spec.Roles = append(set.Spec.Roles, dsv1.DisaggregatedRole{Name: role, Spec: drill.NewSet(s.Namespace, name, replicas, 1, pod).Spec})
+	}
+	s.Create(set)
+	s.shows(1, fmt.Sprintf(`lockstep_pairs_ready_ratio{NAMESPACE, name=%q}`, name))
+	s.Check("read the set", s.Read(set))
+	return set
+}
+
+// hungry are eight accelerators of a kind that no node has.
+var hungry = corev1.ResourceList{"example.com/gpu": resource.MustParse("8")}
+
+// onAccelerators has every pod of a set request them.
 func onAccelerators(set *lwsv1.LeaderWorkerSet) {
-	limits := corev1.ResourceList{"example.com/gpu": resource.MustParse("8")}
-	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = limits
+	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = hungry
 }
 
 // crash reports that a container of a pod ran out of memory and was started again.
@@ -99,13 +115,21 @@ func (s *scene) groups(least float64, name, state string) {
 	s.shows(least, fmt.Sprintf(`lockstep_set_groups{NAMESPACE, name=%q, state=%q}`, name, state))
 }
 
+// silent checks that an alert does not fire for what has such a name.
+func (s *scene) silent(alert, name string) {
+	s.Helper()
+	found, err := prometheus.query(fmt.Sprintf(`ALERTS{namespace=%q, alertname=%q, name=~%q}`, s.Namespace, alert, name))
+	s.Check("ask for alerts", err)
+	expect.Emptyf(s, found, "alerts")
+}
+
 // lasts waits until a condition has been True for a while: a dashboard shows something then.
 func (s *scene) lasts(name, condition string) {
 	s.shows(20, fmt.Sprintf(`lockstep_set_condition_seconds{NAMESPACE, name=%q, condition=%q}`, name, condition))
 }
 
 // TestDashboards plays what dashboards are for: a set that crashes, one that rolls, one that waits, one without
-// accelerators, and a PVC in use that is deleted. Then every query of every panel has an answer.
+// accelerators, roles that roll, and a PVC in use that is deleted. Then every query of every panel has an answer.
 func TestDashboards(t *testing.T) {
 	needPrograms(t)
 	began := time.Now()
@@ -118,6 +142,7 @@ func TestDashboards(t *testing.T) {
 	rolled := s.set("rolled", 4)
 	former := s.set("former", 1)
 	waiting := s.set("hungry", 3, onAccelerators)
+	chat := s.roles("chat")
 	for name, n := range map[string]float64{"steady": 4, "crashing": 2, "rolled": 4, "former": 1} {
 		s.groups(n, name, "ready")
 	}
@@ -128,6 +153,10 @@ func TestDashboards(t *testing.T) {
 	s.Check("roll", s.Client.Patch(t.Context(), rolled, drill.Merge(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[
 		{"name":"serve","image":"registry.example.com/serve:2","resources":{"limits":{"example.com/gpu":"8"}}}]}}}}}`)))
 	s.recreatedWithLeftover(former)
+	for i := range chat.Spec.Roles {
+		chat.Spec.Roles[i].Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = hungry
+	}
+	s.Check("roll the roles", s.Client.Update(t.Context(), chat))
 	s.Check("scale", s.Client.Patch(t.Context(), waiting, drill.Merge(`{"spec":{"replicas":1}}`)))
 	claim := s.deletedInUse()
 
@@ -142,20 +171,26 @@ func TestDashboards(t *testing.T) {
 	s.shows(16, `lockstep_set_accelerators_idle{NAMESPACE, name="hungry", resource="example.com/gpu", state="starting"}`)
 	s.shows(1, `lockstep_group_restarts_total{NAMESPACE, name="crashing", failure="PodRestarted", exit="137"}`)
 	s.shows(1, `lockstep_protection_claims_held{reason="InUse"}`)
+	s.shows(2, `sum by (cluster) (lockstep_set_groups{NAMESPACE, name=~"chat-0-.*", state="starting"})`)
+	s.shows(1, `lockstep_pairs_ready_ratio{NAMESPACE, name="chat"}`)
+	s.shows(1, `lockstep_role_groups{NAMESPACE, name="chat", role="decode", state="ready"}`)
+	s.shows(1, `sum by (role) (lockstep_role_groups{NAMESPACE, name="chat", state="wanted"}) - sum by (role) (lockstep_role_groups{NAMESPACE, name="chat", state="updated"})`)
 	s.shows(1, `ALERTS{NAMESPACE, alertname="LockstepSetDown", cluster="drill", name="hungry"}`)
 	s.shows(1, `ALERTS{NAMESPACE, alertname="LockstepSetDegraded", alertstate="pending", name="hungry"}`)
 	s.shows(1, `ALERTS{NAMESPACE, alertname="LockstepPreviousObjectStuck", alertstate="pending", name="former"}`)
 	s.shows(1, `ALERTS{NAMESPACE, alertname="LockstepGroupCrashLooping", alertstate="pending", name="crashing"}`)
+	s.silent("LockstepSetDown", "chat-0-.*") // the pairs of the old revision serve
 	prometheus.checkScraped(t)
 	prometheus.checkRules(t)
 	for name, d := range readDashboards(t) {
 		s.checkPanels(name, d, began)
 	}
 
+	s.Remove(chat)
 	s.Remove(waiting)
 	s.Remove(&lwsv1.LeaderWorkerSet{ObjectMeta: s.Meta("crashing")})
 	s.Until("the series of deleted sets are gone", func() bool {
-		found, err := prometheus.query(fmt.Sprintf(`{namespace=%q, name=~"hungry|crashing", __name__=~"lockstep_.*"}`, s.Namespace))
+		found, err := prometheus.query(fmt.Sprintf(`{namespace=%q, name=~"hungry|crashing|chat", __name__=~"lockstep_.*"}`, s.Namespace))
 		return err == nil && len(found) == 0
 	})
 	s.Remove(&corev1.Pod{ObjectMeta: s.Meta("user")})
