@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 )
@@ -151,6 +152,7 @@ func (b *bed) creation(l load) (s *stage, c cost) {
 func (s *stage) strike() {
 	s.stop()
 	ctx := context.Background()
+	_ = s.Client.DeleteAllOf(ctx, &dsv1.DisaggregatedSet{}, client.InNamespace(s.namespace))
 	_ = s.Client.DeleteAllOf(ctx, &lwsv1.LeaderWorkerSet{}, client.InNamespace(s.namespace))
 	_ = s.Client.DeleteAllOf(ctx, &appsv1.StatefulSet{}, client.InNamespace(s.namespace))
 	_ = s.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
@@ -186,6 +188,7 @@ type load struct {
 	create, remove func(*stage) error
 	policy         lwsv1.RestartPolicyType
 	edit           func(*lwsv1.LeaderWorkerSet) // changes the set, or is nil
+	told           func(*stage) bool            // reports whether the status of several sets says that all are ready, or is nil
 }
 
 // own is the load as a LeaderWorkerSet.

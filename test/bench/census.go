@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 )
@@ -41,18 +42,19 @@ type census struct {
 	whole   int            // groups with all pods ready
 	fewest  int            // the least value of whole since fewest was last set
 	sets    map[string]*lwsv1.LeaderWorkerSet
+	pairs   map[string]*dsv1.DisaggregatedSet
 	stss    map[string]bool // by StatefulSet: true if its status says that all pods are ready
 }
 
 func newCensus(groups, size int) *census {
 	return &census{
 		full: size, expected: groups * size, wake: make(chan struct{}), pods: map[types.UID]pod{},
-		readyIn: map[string]int{}, sets: map[string]*lwsv1.LeaderWorkerSet{}, stss: map[string]bool{},
+		readyIn: map[string]int{}, sets: map[string]*lwsv1.LeaderWorkerSet{}, pairs: map[string]*dsv1.DisaggregatedSet{}, stss: map[string]bool{},
 	}
 }
 
 // counted are the kinds that a census counts.
-var counted = []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &lwsv1.LeaderWorkerSetList{}}
+var counted = []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &lwsv1.LeaderWorkerSetList{}, &dsv1.DisaggregatedSetList{}}
 
 func (n *census) see(object client.Object, there bool) {
 	n.mu.Lock()
@@ -65,6 +67,10 @@ func (n *census) see(object client.Object, there bool) {
 	case *lwsv1.LeaderWorkerSet:
 		if delete(n.sets, object.Name); there {
 			n.sets[object.Name] = object
+		}
+	case *dsv1.DisaggregatedSet:
+		if delete(n.pairs, object.Name); there {
+			n.pairs[object.Name] = object
 		}
 	}
 	n.fewest = min(n.fewest, n.whole)
@@ -170,6 +176,9 @@ func (s *stage) complete() bool {
 	}
 	if s.bare {
 		return len(s.stss) == len(s.statefulSets()) && !slices.Contains(slices.Collect(maps.Values(s.stss)), false)
+	}
+	if s.told != nil {
+		return s.told(s)
 	}
 	return available(s.sets["a"], s.groups)
 }

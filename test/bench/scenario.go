@@ -29,6 +29,8 @@ var scenarios = []scenario{
 	{"create-100x8", "create 100 groups of 8", create(100, 8), false},
 	{"create-500x2", "create 500 groups of 2", create(500, 2), false},
 	{"roll-100x8", "give 100 groups of 8 another template, maxUnavailable 10", roll, false},
+	{"dset-create-50x2", "create 50 DisaggregatedSets of 2 roles, each of 2 groups of 1; the floor has their LeaderWorkerSets alone", createRoles(50), false},
+	{"dset-roll-20x2", "give both roles of 20 DisaggregatedSets another template, maxSurge 1; the floor has their LeaderWorkerSets alone", rollRoles(20), false},
 	{"kill-one", "delete one worker of a group of 8, 25 times; the group is recreated", killOne, false},
 	{"kill-40", "delete one worker in each of 40 groups at once", killForty, false},
 	{"end-group", "delete a leader of groups of 4 whose pods take 3 s to end; podTerminationPolicy Parallel, and Default", ended(endGroup), false},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -121,14 +122,18 @@ func (s *scene) holding() map[string]int {
 	return counts
 }
 
-// pairs is what the pods of a set did meanwhile, by role.
+// pairs is what the pods of a set did meanwhile, by role, and how far roles were apart beyond one group since they were
+// level first.
 type pairs struct {
 	most, least map[string]int
+	uneven      float64
+	isLevel     bool
 }
 
-// watching follows the groups that hold nodes, and ready ones of revisions that have a ready group of each role.
+// watching follows the groups that hold nodes, ready ones of revisions that have a ready group of each role, and how level
+// the roles are.
 func (s *scene) watching() (end func() pairs) {
-	w := pairs{map[string]int{}, map[string]int{}}
+	w := pairs{most: map[string]int{}, least: map[string]int{}}
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -141,6 +146,11 @@ func (s *scene) watching() (end func() pairs) {
 				if least, known := w.least[role]; !known || n < least {
 					w.least[role] = n
 				}
+			}
+			if apart := s.uneven(); apart <= 0 {
+				w.isLevel = true
+			} else if w.isLevel && !math.IsNaN(apart) {
+				w.uneven = max(w.uneven, apart)
 			}
 			select {
 			case <-done:
@@ -156,43 +166,117 @@ func (s *scene) watching() (end func() pairs) {
 	}
 }
 
-// serving counts, by role, ready groups of revisions that have a ready group of each of their roles.
-func (s *scene) serving() map[string]int {
-	ready, pods, roles := map[[3]string]int{}, map[[3]string]int{}, map[string]map[string]bool{}
+// keep checks that at least so many groups of each role were ready in complete revisions, and that at most so many held nodes.
+func (w pairs) keep(t *testing.T, least, most map[string]int) {
+	t.Helper()
+	for role := range least {
+		expect.That(t, w.least[role] >= least[role], "%s: %d groups of complete revisions were ready, want at least %d", role, w.least[role], least[role])
+		expect.That(t, w.most[role] <= most[role], "%s: %d groups held nodes, want at most %d", role, w.most[role], most[role])
+	}
+}
+
+// level checks that the roles were level, and stayed so.
+func (w pairs) level(t *testing.T) {
+	t.Helper()
+	expect.That(t, w.isLevel && w.uneven == 0, "roles were level: %t, and later apart by %.3f beyond one group", w.isLevel, w.uneven)
+}
+
+// child is the LeaderWorkerSet of a role, and how many of its groups are ready.
+type child struct {
+	*lwsv1.LeaderWorkerSet
+	ready int
+}
+
+// revisions are the children of each revision of a slice, by role.
+func (s *scene) revisions() map[disaggregated.Place]map[string]child {
+	pods, all := map[[2]string]int{}, map[disaggregated.Place]map[string]child{}
 	for _, pod := range s.Pods() {
-		role, revision := pod.Labels[dsv1.RoleLabelKey], pod.Labels[dsv1.RevisionLabelKey]
-		if role == "" {
-			continue
-		}
-		group := [3]string{revision, role, pod.Labels[lwsv1.GroupIndexLabelKey]}
-		pods[group]++
 		if pod.DeletionTimestamp == nil && drill.PodReady(pod) {
-			ready[group]++
+			pods[[2]string{pod.Labels[lwsv1.SetNameLabelKey], pod.Labels[lwsv1.GroupIndexLabelKey]}]++
 		}
 	}
-	counts := map[string]map[string]int{}
-	for _, child := range drill.Live[*lwsv1.LeaderWorkerSet](s.Recorder) {
-		role, revision := child.Labels[dsv1.RoleLabelKey], child.Labels[dsv1.RevisionLabelKey]
-		if roles[revision] == nil {
-			roles[revision], counts[revision] = map[string]bool{}, map[string]int{}
-		}
-		roles[revision][role] = true
-		for group, n := range ready {
-			if group[0] == revision && group[1] == role && n >= int(*child.Spec.LeaderWorkerTemplate.Size) {
-				counts[revision][role]++
+	for _, set := range drill.Live[*lwsv1.LeaderWorkerSet](s.Recorder) {
+		place, c := disaggregated.PlaceOf(set), child{LeaderWorkerSet: set}
+		for group, n := range pods {
+			if group[0] == set.Name && n >= int(*set.Spec.LeaderWorkerTemplate.Size) {
+				c.ready++
 			}
 		}
+		role := place.Role
+		if place.Role = ""; all[place] == nil {
+			all[place] = map[string]child{}
+		}
+		if role != "" {
+			all[place][role] = c
+		}
 	}
+	return all
+}
+
+// serving counts, by role, ready groups of revisions that have a ready group of each of their roles.
+func (s *scene) serving() map[string]int {
 	all := map[string]int{}
-	for revision, has := range roles {
-		for role := range has {
+	for _, roles := range s.revisions() {
+		isComplete := !slices.ContainsFunc(slices.Collect(maps.Values(roles)), func(c child) bool { return c.ready == 0 })
+		for role, c := range roles {
 			all[role] += 0
-			if len(counts[revision]) == len(has) {
-				all[role] += counts[revision][role]
+			if isComplete {
+				all[role] += c.ready
 			}
 		}
 	}
 	return all
+}
+
+// uneven says how far the roles of a slice are apart beyond one group of the smallest: those of the target, and those of
+// all revisions in sum. Groups above what is wanted surge. While a group is not ready, or is one too many, it is no number.
+func (s *scene) uneven() float64 {
+	all, most := s.revisions(), math.Inf(-1)
+	for _, set := range drill.Live[*dsv1.DisaggregatedSet](s.Recorder) {
+		target, err := disaggregated.RevisionOf(set.Spec.Roles)
+		if err != nil {
+			return math.NaN()
+		}
+		for slice := range disaggregated.Slices(set) {
+			alone, fleet := window{1, 0, 0}, window{1, 0, 0}
+			for _, role := range set.Spec.Roles {
+				wanted, sum := float64(ptrOr(role.Spec.Replicas, 1)), 0.0
+				for place, roles := range all {
+					c, has := roles[role.Name]
+					switch {
+					case place.Slice != slice:
+					case !has || c.ready != int(*c.Spec.Replicas):
+						return math.NaN()
+					case place.Revision == target:
+						alone.add(float64(c.ready)/wanted, 1/wanted)
+						sum += float64(c.ready) / wanted
+					default:
+						intended := float64(disaggregated.Intended(c.LeaderWorkerSet))
+						sum += float64(c.ready) / intended
+						fleet.most = max(fleet.most, 1/intended)
+					}
+				}
+				fleet.add(sum, 1/wanted)
+			}
+			most = max(most, alone.beyond(), fleet.beyond())
+		}
+	}
+	return most
+}
+
+// window is the least and the greatest part of its groups that a role has, and how far they may be apart.
+type window struct{ low, high, most float64 }
+
+func (w *window) add(part, most float64) {
+	w.low, w.high, w.most = min(w.low, part), max(w.high, min(1, part)), max(w.most, most)
+}
+
+func (w *window) beyond() float64 {
+	const slack = 1e-9 // of fractions
+	if w.high-w.low <= w.most+slack {
+		return 0
+	}
+	return w.high - w.low - w.most
 }
 
 const lingers = "drill.lockstep.dev/lingers"

@@ -58,13 +58,28 @@ func record(ctx context.Context, c client.WithWatch, namespace string) (*Recorde
 	if _, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: dsv1.GroupVersion.Group, Kind: "DisaggregatedSet"}); err == nil { // an earlier version has none
 		kinds = slices.Concat(kinds, []client.ObjectList{&dsv1.DisaggregatedSetList{}, &dsv1.DisaggregatedSetRoleScalerList{}})
 	}
-	return r, Watch(ctx, c, namespace, kinds, r.see)
+	return r, watchAll(ctx, c, namespace, kinds, r.see)
 }
 
 // Watch calls see with each object of some kinds in a namespace, and with there false when it is
 // gone, until ctx ends. It returns when all kinds were listed. After a lost watch it lists again:
 // an object that the list lacks is gone.
 func Watch(ctx context.Context, c client.WithWatch, namespace string, kinds []client.ObjectList, see func(o client.Object, there bool)) error {
+	return watchAll(ctx, c, namespace, kinds, func(changes []change) {
+		for _, one := range changes {
+			see(one.Object, one.isThere)
+		}
+	})
+}
+
+// change is an object as it is, or as it was last.
+type change struct {
+	client.Object
+	isThere bool
+}
+
+// watchAll is Watch that calls see once with all that a list changes: what replaced a pod does not stand beside it.
+func watchAll(ctx context.Context, c client.WithWatch, namespace string, kinds []client.ObjectList, see func(changes []change)) error {
 	var listed []*shelf
 	for _, list := range kinds {
 		source := &cache.ListWatch{
@@ -97,7 +112,7 @@ func Watch(ctx context.Context, c client.WithWatch, namespace string, kinds []cl
 
 // shelf is the store of one reflector.
 type shelf struct {
-	see    func(client.Object, bool)
+	see    func([]change)
 	there  map[types.UID]client.Object
 	once   sync.Once
 	synced chan struct{} // closed with the first list
@@ -106,7 +121,7 @@ type shelf struct {
 func (s *shelf) Add(o any) error {
 	object := o.(client.Object)
 	s.there[object.GetUID()] = object
-	s.see(object, true)
+	s.see([]change{{object, true}})
 	return nil
 }
 
@@ -115,7 +130,7 @@ func (s *shelf) Resync() error      { return nil }
 
 func (s *shelf) Delete(o any) error {
 	delete(s.there, o.(client.Object).GetUID())
-	s.see(o.(client.Object), false)
+	s.see([]change{{o.(client.Object), false}})
 	return nil
 }
 
@@ -123,23 +138,35 @@ func (s *shelf) Delete(o any) error {
 func (s *shelf) Replace(objects []any, _ string) error {
 	gone := s.there
 	s.there = map[types.UID]client.Object{}
+	var changes []change
 	for _, o := range objects {
-		delete(gone, o.(client.Object).GetUID())
-		_ = s.Add(o)
+		object := o.(client.Object)
+		delete(gone, object.GetUID())
+		s.there[object.GetUID()] = object
+		changes = append(changes, change{object, true})
 	}
 	for _, o := range gone {
-		s.see(o, false)
+		changes = append(changes, change{o, false})
 	}
+	s.see(changes)
 	s.once.Do(func() { close(s.synced) })
 	return nil
 }
 
-func (r *Recorder) see(o client.Object, there bool) {
+func (r *Recorder) see(changes []change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range changes {
+		r.note(one.Object, one.isThere)
+	}
+	close(r.wake)
+	r.wake = make(chan struct{})
+}
+
+func (r *Recorder) note(o client.Object, there bool) {
 	o.SetManagedFields(nil)
 	kind := fmt.Sprintf("%T", o)
 	kind = kind[strings.LastIndex(kind, ".")+1:]
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if kind != "Event" {
 		r.count++
 	}
@@ -161,8 +188,6 @@ func (r *Recorder) see(o client.Object, there bool) {
 	if !there {
 		rec.Died, rec.Gone = r.count, time.Now()
 	}
-	close(r.wake)
-	r.wake = make(chan struct{})
 }
 
 // Next returns a channel that is closed with the next change. Without a recorder it blocks.
