@@ -100,7 +100,7 @@ func TestDisaggregatedSetsOfTheExamples(t *testing.T) {
 		}
 
 		s.says("rolled back to revision 1", "undo", "dset/"+set.Name)
-		s.says("complete", "status", "dset/"+set.Name, "--timeout=2m")
+		s.says("successfully rolled out", "status", "dset/"+set.Name, "--timeout=2m")
 		s.Check("read the set", s.Read(set))
 		set = s.awaitRoles(set)
 		s.whole(set, of.scaled, first)

@@ -32,7 +32,7 @@ func (s *scene) counts() string {
 func (s *scene) isRolled(set *dsv1.DisaggregatedSet) bool {
 	revision, err := disaggregated.RevisionOf(set.Spec.Roles)
 	s.Check("hash", err)
-	all := s.revisions()
+	all := s.byRevision()
 	roles := all[disaggregated.Place{Revision: revision}]
 	for _, role := range set.Spec.Roles {
 		c, isThere := roles[role.Name]
@@ -53,7 +53,7 @@ func (s *scene) step(set *dsv1.DisaggregatedSet, from string) (now string) {
 func (s *scene) still() {
 	s.Until("no group starts or ends", func() bool {
 		wanted := map[string]int{}
-		for _, roles := range s.revisions() {
+		for _, roles := range s.byRevision() {
 			for role, c := range roles {
 				if c.ready != int(*c.Spec.Replicas) {
 					return false

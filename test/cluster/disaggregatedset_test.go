@@ -187,8 +187,8 @@ type child struct {
 	ready int
 }
 
-// revisions are the children of each revision of a slice, by role.
-func (s *scene) revisions() map[disaggregated.Place]map[string]child {
+// byRevision returns the children of each revision of a slice, by role.
+func (s *scene) byRevision() map[disaggregated.Place]map[string]child {
 	pods, all := map[[2]string]int{}, map[disaggregated.Place]map[string]child{}
 	for _, pod := range s.Pods() {
 		if pod.DeletionTimestamp == nil && drill.PodReady(pod) {
@@ -216,7 +216,7 @@ func (s *scene) revisions() map[disaggregated.Place]map[string]child {
 // serving counts, by role, ready groups of revisions that have a ready group of each of their roles.
 func (s *scene) serving() map[string]int {
 	all := map[string]int{}
-	for _, roles := range s.revisions() {
+	for _, roles := range s.byRevision() {
 		isComplete := !slices.ContainsFunc(slices.Collect(maps.Values(roles)), func(c child) bool { return c.ready == 0 })
 		for role, c := range roles {
 			all[role] += 0
@@ -231,7 +231,7 @@ func (s *scene) serving() map[string]int {
 // uneven says how far the roles of a slice are apart beyond one group of the smallest: those of the target, and those of
 // all revisions in sum. Groups above what is wanted surge. While a group is not ready, or is one too many, it is no number.
 func (s *scene) uneven() float64 {
-	all, most := s.revisions(), math.Inf(-1)
+	all, most := s.byRevision(), math.Inf(-1)
 	for _, set := range drill.Live[*dsv1.DisaggregatedSet](s.Recorder) {
 		target, err := disaggregated.RevisionOf(set.Spec.Roles)
 		if err != nil {

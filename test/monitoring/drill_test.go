@@ -78,7 +78,6 @@ func (s *scene) roles(name string) *dsv1.DisaggregatedSet {
 	}
 	s.Create(set)
 	s.shows(1, fmt.Sprintf(`lockstep_pairs_ready_ratio{NAMESPACE, name=%q}`, name))
-	s.Check("read the set", s.Read(set))
 	return set
 }
 
@@ -153,10 +152,11 @@ func TestDashboards(t *testing.T) {
 	s.Check("roll", s.Client.Patch(t.Context(), rolled, drill.Merge(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[
 		{"name":"serve","image":"registry.example.com/serve:2","resources":{"limits":{"example.com/gpu":"8"}}}]}}}}}`)))
 	s.recreatedWithLeftover(former)
+	before := chat.DeepCopy()
 	for i := range chat.Spec.Roles {
 		chat.Spec.Roles[i].Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = hungry
 	}
-	s.Check("roll the roles", s.Client.Update(t.Context(), chat))
+	s.Check("roll the roles", s.Client.Patch(t.Context(), chat, client.MergeFrom(before)))
 	s.Check("scale", s.Client.Patch(t.Context(), waiting, drill.Merge(`{"spec":{"replicas":1}}`)))
 	claim := s.deletedInUse()
 
