@@ -35,14 +35,12 @@ func (s *scene) example(name string) (set *dsv1.DisaggregatedSet) {
 			s.Lend(o)
 			continue
 		}
-		if o.SetNamespace(s.Namespace); o.GetKind() != "DisaggregatedSet" {
-			s.Create(o)
-			continue
+		o.SetNamespace(s.Namespace)
+		if s.Create(o); o.GetKind() == "DisaggregatedSet" {
+			s.MayWrite(s.Namespace)
+			set = &dsv1.DisaggregatedSet{ObjectMeta: s.Meta(o.GetName())}
+			s.Check("read the set", s.Read(set))
 		}
-		set = &dsv1.DisaggregatedSet{}
-		s.Check("read the set", yaml.UnmarshalStrict([]byte(document), set))
-		set.Namespace = s.Namespace
-		s.Create(set)
 	}
 	return set
 }
