@@ -3,6 +3,8 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +43,16 @@ func (s *scene) isRolled(set *dsv1.DisaggregatedSet) bool {
 		}
 	}
 	return len(all) == 1
+}
+
+// isDrained reports whether a revision wants no group: the older one is given up in the last step.
+func (s *scene) isDrained() bool {
+	for _, roles := range s.byRevision() {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(roles)), func(c child) bool { return *c.Spec.Replicas > 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // step waits until the set wants other counts, or is rolled, and returns the counts.
@@ -169,13 +181,13 @@ func TestRolesRollWhileAProgramIsKilled(t *testing.T) {
 	}, func(s *scene, of program) {
 		slow := readyAfter(of.slow)
 		s.settledRoles(s.rolesSet("a", s.roleOf("prefill", 3, 2, imageA, slow), s.roleOf("decode", 2, 1, imageA, slow)))
-		s.Cleanup(func() { must(s.T, of.back()) })
 		end, at, kills := s.watching(), s.counts(), 0
 		set := s.changeRoles("a", rolesRun(imageB))
-		for at = s.step(set, at); !s.isRolled(set); at = s.step(set, at) {
+		for at = s.step(set, at); !s.isDrained(); at = s.step(set, at) {
 			s.Check("kill it, and start it again", of.kill())
 			kills++
 		}
+		s.Check("start what missed an end", of.back())
 		s.awaitRoles(set)
 		s.still()
 		w := end()
