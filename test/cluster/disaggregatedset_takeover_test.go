@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +32,12 @@ func TestRolesAreHandedBackInMidRollout(t *testing.T) {
 	s.Check("stop the operator", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers="))) // its webhooks stay
 	t.Cleanup(func() { _ = bed.Operator.Kill(); must(t, bed.Operator.Start()) })
 	expect.Must(t, !s.isRolled(set), "the rollout was over before the operator was stopped: %s", s.counts())
+	s.Until("no pod is left of a group that ended", func() bool {
+		return !slices.ContainsFunc(s.Pods(), func(pod *corev1.Pod) bool {
+			leader := s.Pod(pod.Labels[lwsv1.SetNameLabelKey] + "-" + pod.Labels[lwsv1.GroupIndexLabelKey])
+			return pod.DeletionTimestamp != nil || leader == nil
+		})
+	})
 	before, target := s.podUIDs(), s.uidsOf(imageB)
 
 	var fresh []*lwsv1.LeaderWorkerSet
