@@ -98,7 +98,7 @@ func TestRolesAreScaledInMidRollout(t *testing.T) {
 		}
 		expect.Must(s, !s.isRolled(set), "the rollout was over before it was scaled")
 		w := before()
-		w.keep(s.T, map[string]int{"prefill": 12, "decode": 6}, most)
+		w.keep(t, map[string]int{"prefill": 12, "decode": 6}, most)
 		w.level(s.T)
 		set = s.changeRoles("a", func(set *dsv1.DisaggregatedSet) { set.Spec.Roles[0].Spec.Replicas = new(int32(6)) })
 		drill.Await(s.Scene, "a", "the scale is seen", func(now *dsv1.DisaggregatedSet) error {
@@ -107,7 +107,7 @@ func TestRolesAreScaledInMidRollout(t *testing.T) {
 		after := s.watching()
 		s.awaitRoles(set)
 		s.still()
-		whole().keep(s.T, map[string]int{"prefill": 6, "decode": 6}, most)
+		whole().keep(t, map[string]int{"prefill": 6, "decode": 6}, most)
 		after().level(s.T)
 		expect.Equal(s, map[string]int{"prefill": 6, "decode": 6}, s.holding())
 		expect.Equal(s, 12, len(s.uidsOf(imageB)))
@@ -161,42 +161,25 @@ func (s *scene) pauseRoles(name string) {
 	})
 }
 
-// A program that is killed at every step costs a rollout nothing: it ends, with every pair, and with each child made once.
-func TestRolesRollWhileAProgramIsKilled(t *testing.T) {
-	type program struct {
-		kill  func() error
-		back  func() error
-		least int // kills: a rollout goes on while the API server's clients find it again
+// An operator that is killed at every step costs a rollout nothing: it ends, with every pair, and with each child made once.
+func TestRolesRollWhileTheOperatorIsKilled(t *testing.T) {
+	s := newScene(t)
+	s.settledRoles(s.rolesSet("a", s.roleOf("prefill", 3, 2, imageA), s.roleOf("decode", 2, 1, imageA)))
+	end, at, kills := s.watching(), s.counts(), 0
+	set := s.changeRoles("a", rolesRun(imageB))
+	for at = s.step(set, at); !s.isDrained(); at = s.step(set, at) {
+		s.Check("kill it, and start it again", errors.Join(bed.Operator.Kill(), bed.Operator.Start()))
+		kills++
 	}
-	inTurn(t, map[string]program{
-		"the operator": {
-			kill: func() error { return errors.Join(bed.Operator.Kill(), bed.Operator.Start()) }, back: func() error { return nil }, least: 3,
-		},
-		"the API server": {
-			kill: func() error { // the scheduler ends itself with a binding that it missed
-				return errors.Join(bed.Plane.Kill(apiServer), bed.Plane.Restart(apiServer), bed.Plane.Restart(scheduler))
-			},
-			least: 1, back: func() error { return bed.Plane.Restart(controllerManager) }, // its garbage collector may have missed an end
-		},
-	}, func(s *scene, of program) {
-		s.settledRoles(s.rolesSet("a", s.roleOf("prefill", 3, 2, imageA), s.roleOf("decode", 2, 1, imageA)))
-		end, at, kills := s.watching(), s.counts(), 0
-		set := s.changeRoles("a", rolesRun(imageB))
-		for at = s.step(set, at); !s.isDrained(); at = s.step(set, at) {
-			s.Check("kill it, and start it again", of.kill())
-			kills++
-		}
-		s.Check("start what missed an end", of.back())
-		s.awaitRoles(set)
-		s.still()
-		w := end()
-		w.keep(s.T, map[string]int{"prefill": 3, "decode": 2}, map[string]int{"prefill": 4, "decode": 3})
-		w.level(s.T)
-		expect.That(s, kills >= of.least, "it was killed %d times only", kills)
-		made := s.Pick(func(r *drill.Record) bool { return r.Kind == "LeaderWorkerSet" })
-		expect.Equalf(s, 4, len(made), "children ever: %s", names(made))
-		for _, pod := range s.Pods() {
-			expect.That(s, pod.DeletionTimestamp != nil || imageOf(pod) == imageB, "pod %s runs %s", pod.Name, imageOf(pod))
-		}
-	})
+	s.awaitRoles(set)
+	s.still()
+	w := end()
+	w.keep(t, map[string]int{"prefill": 3, "decode": 2}, map[string]int{"prefill": 4, "decode": 3})
+	w.level(s.T)
+	expect.That(t, kills >= 3, "it was killed %d times only", kills)
+	made := s.Pick(func(r *drill.Record) bool { return r.Kind == "LeaderWorkerSet" })
+	expect.Equalf(s, 4, len(made), "children ever: %s", names(made))
+	for _, pod := range s.Pods() {
+		expect.That(s, pod.DeletionTimestamp != nil || imageOf(pod) == imageB, "pod %s runs %s", pod.Name, imageOf(pod))
+	}
 }
