@@ -59,8 +59,7 @@ func standingOf(w disaggregated.Snapshot) (r follow.Standing, err error) {
 		}
 	}
 	r.UID, r.IsDeleting = w.Set.UID, w.Set.DeletionTimestamp != nil
-	r.IsStale = w.Set.Status.ObservedGeneration < w.Set.Generation
-	r.IsFailed = condition.IsTrue(w.Set.Status.Conditions, "Stalled")
+	r.IsFailed = w.Set.Status.ObservedGeneration == w.Set.Generation && condition.IsTrue(w.Set.Status.Conditions, "Stalled")
 	var wanted, updated, ready int32
 	for _, role := range s.Roles {
 		wanted, updated = wanted+role.Wanted, updated+role.Updated

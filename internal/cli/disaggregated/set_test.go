@@ -333,7 +333,9 @@ func TestWhatOnlyTheOperatorKnowsIsTold(t *testing.T) {
 	w.Set.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: metav1.ConditionTrue}}
 	w.Set.Status.ObservedGeneration = w.Set.Generation
 	r := expect.Value(standingOf(w))(t)
-	expect.That(t, r.IsFailed && !r.IsStale, "got %+v", r)
+	expect.That(t, r.IsFailed, "got %+v", r)
+	w.Set.Generation++
+	expect.That(t, !expect.Value(standingOf(w))(t).IsFailed, "the operator has not seen the change")
 }
 
 // Groups of a slice that is removed hold nodes until they end.
