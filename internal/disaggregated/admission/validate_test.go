@@ -176,21 +176,20 @@ func TestValidate(t *testing.T) {
 		"too long a scaler name": {newSet(external, lone, long(246)), []string{
 			`spec.roles[0].name: Invalid value: "prefill": would produce scaler name "` + strings.Repeat("a", 246) + `-prefill" exceeding 253 characters`, tooLong("prefill", 278, 38)}},
 
-		"longest name":                        {newSet(lone, long(31)), nil},
-		"too long a name":                     {newSet(lone, long(32)), []string{tooLong("prefill", 64, 38)}},
-		"too long a name of an external role": {newSet(lone, long(32), external), []string{tooLong("prefill", 64, 38)}},
-		"longest name of ten groups":          {newSet(lone, long(31), replicas(10)), nil},
-		"too long a name for eleven":          {newSet(lone, long(31), replicas(11)), []string{tooLong("prefill", 64, 37)}},
-		"longest name of ten slices":          {newSet(lone, long(31), sliced(10)), nil},
-		"too long a name for eleven slices":   {newSet(lone, long(31), sliced(11)), []string{tooLong("prefill", 64, 37)}},
-		"too long a name without workers":     {newSet(lone, long(32), sized(1)), []string{tooLong("prefill", 64, 38)}},
-		"no groups, too long a name":          {newSet(lone, long(32), replicas(0)), []string{tooLong("prefill", 64, 38)}},
-		"longest Hash name":                   {newSet(lone, hash, long(24), replicas(1000)), nil},
-		"too long a Hash name":                {newSet(lone, hash, long(25)), []string{tooLong("prefill", 64, 31)}},
-		"longest Hash name without workers":   {newSet(lone, hash, sized(1), long(35)), nil},
-		"too long a Hash name without them":   {newSet(lone, hash, sized(1), long(36)), []string{tooLong("prefill", 64, 42)}},
-		"surge groups need a longer name": {newSet(lone, long(31), replicas(10), budget("0", "1")), []string{
-			`spec.roles[0].name: Too long: has 50 characters, and labels of pods hold it with the group index and a revision hash; use at most 49 for 10 groups`}},
+		"longest name":                                    {newSet(lone, long(31)), nil},
+		"too long a name":                                 {newSet(lone, long(32)), []string{tooLong("prefill", 64, 38)}},
+		"too long a name of an external role":             {newSet(lone, long(32), external), []string{tooLong("prefill", 64, 38)}},
+		"longest name of ten groups":                      {newSet(lone, long(31), replicas(10)), nil},
+		"too long a name for eleven":                      {newSet(lone, long(31), replicas(11)), []string{tooLong("prefill", 64, 37)}},
+		"longest name of ten slices":                      {newSet(lone, long(31), sliced(10)), nil},
+		"too long a name for eleven slices":               {newSet(lone, long(31), sliced(11)), []string{tooLong("prefill", 64, 37)}},
+		"too long a name without workers":                 {newSet(lone, long(32), sized(1)), []string{tooLong("prefill", 64, 38)}},
+		"no groups, too long a name":                      {newSet(lone, long(32), replicas(0)), []string{tooLong("prefill", 64, 38)}},
+		"longest Hash name":                               {newSet(lone, hash, long(24), replicas(1000)), nil},
+		"too long a Hash name":                            {newSet(lone, hash, long(25)), []string{tooLong("prefill", 64, 31)}},
+		"longest Hash name without workers":               {newSet(lone, hash, sized(1), long(35)), nil},
+		"too long a Hash name without them":               {newSet(lone, hash, sized(1), long(36)), []string{tooLong("prefill", 64, 42)}},
+		"a LeaderWorkerSet of a role has no surge groups": {newSet(lone, long(31), replicas(10), budget("0", "1")), nil},
 
 		"placed":         {newSet(placed("ExclusiveSlice", "rack")), nil},
 		"placed nowhere": {newSet(placed("ExclusiveTopology", "")), []string{"spec.placementPolicy.topology: Required value: topology is required when type is not None"}},
@@ -240,7 +239,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What enters by the rule of names has LeaderWorkerSets that enter, too, unless their rollouts have surge groups.
+// What enters by the rule of names has LeaderWorkerSets that enter, too.
 func TestNamesAreNoLongerThanTheirLeaderWorkerSetsAllow(t *testing.T) {
 	for _, kind := range []change{func(*dsv1.DisaggregatedSet) {}, hash} {
 		for _, size := range []int32{1, 2} {

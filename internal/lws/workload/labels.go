@@ -87,7 +87,15 @@ func longestSuffix(set *lwsv1.LeaderWorkerSet) string {
 	if Size(set) < 2 {
 		return ""
 	}
-	return identity.LeaderName("", max(int(Replicas(set))+int(min(Surge(set), Replicas(set)))-1, 0))
+	return identity.LeaderName("", max(int(Replicas(set))+int(mostSurge(set))-1, 0))
+}
+
+// mostSurge is how many surge groups a set may have: none where a DisaggregatedSet owns it, for its template never changes.
+func mostSurge(set *lwsv1.LeaderWorkerSet) int32 {
+	if owner := metav1.GetControllerOfNoCopy(set); owner != nil && owner.Kind == string(identity.KindDisaggregatedSet) {
+		return 0
+	}
+	return min(Surge(set), Replicas(set))
 }
 
 // IsNameTooLong reports whether a set has a name with which its last group never gets its pods.
