@@ -19,15 +19,15 @@ func (s Sets) judgeRoles(ctx context.Context, is, was *dsv1.DisaggregatedSet) fi
 	if is.DeletionTimestamp != nil {
 		return nil
 	}
-	judge := func(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	faults := disaggregated.Validate(is, func(role string, set *lwsv1.LeaderWorkerSet) field.ErrorList {
 		rule.Default(set)
-		return s.judge(ctx, set, nil)
-	}
-	faults := disaggregated.Validate(is, judge)
-	if was == nil || len(faults) == 0 {
-		return faults
-	}
-	return rule.Made(faults, disaggregated.Own(was, judge, nil))
+		faults, had := s.judge(ctx, set, nil), roleSet(was, role)
+		if had == nil || len(faults) == 0 {
+			return faults
+		}
+		return rule.Made(faults, s.judge(ctx, had, nil))
+	})
+	return rule.Made(faults, disaggregated.CheckAnnotations(new(ptr.Deref(was, dsv1.DisaggregatedSet{}))))
 }
 
 // checkRoles does for all roles what checkTemplates does for a set.

@@ -33,22 +33,26 @@ func TestDisaggregatedSetsAreJudged(t *testing.T) {
 	const warning = `role "decode" sets scaling.mode: External and spec.replicas: 2 — spec.replicas is ignored; drive replicas via DisaggregatedSetRoleScaler "d-decode" instead`
 	partition := strings.Replace(goodPair, `"replicas":2`, `"replicas":2,"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":1}}`, 1)
 	bad := strings.Replace(goodPair, `"size":2`, `"size":5,"subGroupPolicy":{"subGroupSize":7}`, 1)
+	badRole := strings.Replace(goodRole, `"size":2`, `"size":5,"subGroupPolicy":{"subGroupSize":7}`, 1)
+	moved := strings.Replace(strings.Replace(goodPair, `{"name":"prefill",`+goodRole+`},`, "", 1), `]}}`, `,{"name":"prefill",`+badRole+`}]}}`, 1)
 	for name, c := range map[string]struct {
 		body string
 		code int32 // 0: allowed
 		says []string
 	}{
-		"a good one":                     {review(admissionv1.Create, disaggregatedKind, goodPair, ""), 0, nil},
-		"a good update":                  {review(admissionv1.Update, disaggregatedKind, goodPair, bad), 0, nil},
-		"a bad one":                      {review(admissionv1.Create, disaggregatedKind, bad, ""), http.StatusForbidden, []string{"[spec.roles[0].spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize: ", "must be divisible by subGroupSize, ", "subGroupSize cannot be larger than size"}},
-		"a bad update":                   {review(admissionv1.Update, disaggregatedKind, bad, goodPair), http.StatusForbidden, []string{"must be divisible"}},
-		"a deletion goes on":             {review(admissionv1.Update, disaggregatedKind, strings.Replace(bad, `"name":"d",`, `"name":"d","deletionTimestamp":"2026-01-01T00:00:00Z",`, 1), bad), 0, nil},
-		"a stored fault of the contract": {review(admissionv1.Update, disaggregatedKind, partition, partition), http.StatusForbidden, []string{"partition is not supported"}},
-		"a stored fault beyond it":       {review(admissionv1.Update, disaggregatedKind, bad, bad), 0, nil},
-		"another fault beyond it":        {review(admissionv1.Update, disaggregatedKind, strings.Replace(bad, `"subGroupSize":7`, `"subGroupSize":3`, 1), bad), http.StatusForbidden, []string{"must be divisible"}},
-		"a quantity":                     {review(admissionv1.Create, disaggregatedKind, strings.Replace(goodPair, `"image":"i"`, `"image":"i","resources":{"limits":{"cpu":"1e-2147483647"}}`, 1), ""), http.StatusBadRequest, []string{"exponent"}},
-		"a mistyped quantity":            {review(admissionv1.Create, disaggregatedKind, strings.Replace(goodPair, `"image":"i"`, `"image":"i","resources":{"limits":{"cpu":"half"}}`, 1), ""), http.StatusUnprocessableEntity, []string{"roles[0].spec.leaderWorkerTemplate", "limits[cpu]"}},
-		"no object":                      {review(admissionv1.Create, disaggregatedKind, "[]", ""), http.StatusBadRequest, nil},
+		"a good one":                          {review(admissionv1.Create, disaggregatedKind, goodPair, ""), 0, nil},
+		"a good update":                       {review(admissionv1.Update, disaggregatedKind, goodPair, bad), 0, nil},
+		"a bad one":                           {review(admissionv1.Create, disaggregatedKind, bad, ""), http.StatusForbidden, []string{"[spec.roles[0].spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize: ", "must be divisible by subGroupSize, ", "subGroupSize cannot be larger than size"}},
+		"a bad update":                        {review(admissionv1.Update, disaggregatedKind, bad, goodPair), http.StatusForbidden, []string{"must be divisible"}},
+		"a deletion goes on":                  {review(admissionv1.Update, disaggregatedKind, strings.Replace(bad, `"name":"d",`, `"name":"d","deletionTimestamp":"2026-01-01T00:00:00Z",`, 1), bad), 0, nil},
+		"a stored fault of the contract":      {review(admissionv1.Update, disaggregatedKind, partition, partition), http.StatusForbidden, []string{"partition is not supported"}},
+		"a stored fault beyond it":            {review(admissionv1.Update, disaggregatedKind, bad, bad), 0, nil},
+		"a stored fault of a role that moves": {review(admissionv1.Update, disaggregatedKind, moved, bad), 0, nil},
+		"a role with the fault of another":    {review(admissionv1.Update, disaggregatedKind, strings.Replace(bad, `"prefill"`, `"route"`, 1), bad), http.StatusForbidden, []string{"must be divisible"}},
+		"another fault beyond it":             {review(admissionv1.Update, disaggregatedKind, strings.Replace(bad, `"subGroupSize":7`, `"subGroupSize":3`, 1), bad), http.StatusForbidden, []string{"must be divisible"}},
+		"a quantity":                          {review(admissionv1.Create, disaggregatedKind, strings.Replace(goodPair, `"image":"i"`, `"image":"i","resources":{"limits":{"cpu":"1e-2147483647"}}`, 1), ""), http.StatusBadRequest, []string{"exponent"}},
+		"a mistyped quantity":                 {review(admissionv1.Create, disaggregatedKind, strings.Replace(goodPair, `"image":"i"`, `"image":"i","resources":{"limits":{"cpu":"half"}}`, 1), ""), http.StatusUnprocessableEntity, []string{"roles[0].spec.leaderWorkerTemplate", "limits[cpu]"}},
+		"no object":                           {review(admissionv1.Create, disaggregatedKind, "[]", ""), http.StatusBadRequest, nil},
 		"scheduling without its gate": {review(admissionv1.Create, disaggregatedKind, strings.Replace(goodPair, `"replicas":2`, `"replicas":2,"scheduling":{}`, 1), ""), http.StatusForbidden,
 			[]string{"spec.roles[0].spec.scheduling: Forbidden: requires the "}},
 	} {

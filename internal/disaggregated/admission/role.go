@@ -22,8 +22,8 @@ const mostRoles = 10
 // RolesPath is where roles are written.
 var RolesPath = field.NewPath("spec", "roles")
 
-// Judge returns what is wrong with a LeaderWorkerSet. It may change the LeaderWorkerSet.
-type Judge func(*lwsv1.LeaderWorkerSet) field.ErrorList
+// Judge returns what is wrong with the LeaderWorkerSet of a role. It may change the LeaderWorkerSet.
+type Judge func(role string, set *lwsv1.LeaderWorkerSet) field.ErrorList
 
 // RoleSet returns the LeaderWorkerSet that a role becomes in the last slice. Its revision is not known yet, and has eight
 // characters.
@@ -106,7 +106,7 @@ func suffixOf(role *dsv1.DisaggregatedRole) int {
 // at a path already is not said again in other words.
 func judgeRoles(set *dsv1.DisaggregatedSet, judge Judge, known field.ErrorList) field.ErrorList {
 	return checkEach(set, func(role *dsv1.DisaggregatedRole, path *field.Path) (faults field.ErrorList) {
-		for _, fault := range judge(RoleSet(set, role)) {
+		for _, fault := range judge(role.Name, RoleSet(set, role)) {
 			moved := *fault
 			moved.Field = written(path, fault.Field)
 			isKnown := slices.ContainsFunc(known, func(k *field.Error) bool { return k.Field == moved.Field })

@@ -41,13 +41,8 @@ func Validate(set *dsv1.DisaggregatedSet, judge Judge) (faults field.ErrorList) 
 	for _, check := range rules {
 		faults = append(faults, check(set)...)
 	}
-	return append(faults, Own(set, judge, faults)...)
-}
-
-// Own returns what is wrong beyond the contract. Other implementations store such sets: they must stay open to all other
-// changes.
-func Own(set *dsv1.DisaggregatedSet, judge Judge, known field.ErrorList) field.ErrorList {
-	return append(checkAnnotations(set), judgeRoles(set, judge, known)...)
+	faults = append(faults, CheckAnnotations(set)...)
+	return append(faults, judgeRoles(set, judge, faults)...)
 }
 
 // Warnings returns what a set says in vain, whatever is stored.
@@ -68,8 +63,9 @@ var (
 	policies, switches = []string{dsv1.RestartPartners, dsv1.FencePartners}, []string{"true", "false"}
 )
 
-// checkAnnotations refuses values that would be taken for the default.
-func checkAnnotations(set *dsv1.DisaggregatedSet) (faults field.ErrorList) {
+// CheckAnnotations refuses values that would be taken for the default. The contract has no such rule: other implementations
+// store such sets.
+func CheckAnnotations(set *dsv1.DisaggregatedSet) (faults field.ErrorList) {
 	for _, rule := range []struct {
 		key     string
 		choices []string

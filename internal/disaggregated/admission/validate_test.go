@@ -95,7 +95,7 @@ var (
 )
 
 // judge is how the webhook judges a LeaderWorkerSet.
-func judge(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+func judge(_ string, set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	sets.Default(set)
 	return sets.Scheduling{}.ValidateCreate(set)
 }
@@ -247,7 +247,7 @@ func TestNamesAreNoLongerThanTheirLeaderWorkerSetsAllow(t *testing.T) {
 				admitted := 0
 				for n := 1; n < 64; n++ {
 					set := newSet(lone, named(strings.Repeat("a", n)), kind, sized(size), replicas(groups), sliced(11))
-					if faults := admission.Validate(set, func(*lwsv1.LeaderWorkerSet) field.ErrorList { return nil }); len(faults) == 0 {
+					if faults := admission.Validate(set, func(string, *lwsv1.LeaderWorkerSet) field.ErrorList { return nil }); len(faults) == 0 {
 						admitted = n
 						expect.Emptyf(t, admission.Validate(set, judge), "faults of %d characters", n)
 					}
@@ -263,7 +263,7 @@ func TestRolesAreJudgedAsTheSetsThatTheyBecome(t *testing.T) {
 		set.Spec.Roles[1].Metadata.Labels = map[string]string{"a": "b"}
 	})
 	var judged []*lwsv1.LeaderWorkerSet
-	faults := admission.Validate(set, func(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	faults := admission.Validate(set, func(_ string, set *lwsv1.LeaderWorkerSet) field.ErrorList {
 		judged = append(judged, set)
 		return field.ErrorList{
 			field.Required(field.NewPath("spec", "x"), ""), field.Required(field.NewPath("metadata", "name"), ""), field.Required(field.NewPath("metadata", "ownerReferences"), ""),
