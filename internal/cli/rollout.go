@@ -173,9 +173,7 @@ func (o *options) rolloutUndoCommand() *cobra.Command {
 	cmd := describe("rollout undo")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) }
 	o.addRevision(cmd, &revision, "to-revision", "the revision to restore; zero means the previous one")
-	return o.amendCommand(cmd, func() (lws.Decide, disaggregated.Decide) {
-		return lws.Undo(revision), disaggregated.Undo(revision)
-	})
+	return o.amendCommand(cmd, func() (lws.Decide, disaggregated.Decide) { return lws.Undo(revision), disaggregated.Undo(revision) })
 }
 
 func (o *options) rolloutHistoryCommand() *cobra.Command {
@@ -237,13 +235,23 @@ func (o *options) rolloutDiffCommand() *cobra.Command {
 			return errors.New("--to-revision needs --revision, the one to compare with")
 		}
 		noun, names, err := setsOf(cmd, args, 1, 1)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case noun == disaggregated.Noun:
-			return o.showSet(cmd.Context(), noun, names[0], &output{options: o}, false, disaggregated.Read(cmd.Context(), disaggregated.Diff(of)))
 		}
-		return o.rolloutDiff(cmd.Context(), names[0], of)
+		session, err := o.Session(cmd.Context())
+		if err != nil {
+			return err
+		}
+		compare := disaggregated.Diff
+		if noun != disaggregated.Noun {
+			compare = compared
+		}
+		text, same, err := compare(cmd.Context(), session, session.Key(names[0]), of)
+		if err == nil && text == "" {
+			fmt.Fprintln(o.ErrOut, same)
+		}
+		fmt.Fprint(o.Out, text)
+		return err
 	}
 	o.completeNames(cmd, 1, argument.Sets, argument.DisaggregatedSets)
 	o.addRevision(cmd, &of.From, "revision", "compare this revision")
@@ -251,26 +259,17 @@ func (o *options) rolloutDiffCommand() *cobra.Command {
 	return cmd
 }
 
-func (o *options) rolloutDiff(ctx context.Context, name string, of render.Comparison) error {
-	session, err := o.Session(ctx)
+// compared returns the difference of two revisions of a LeaderWorkerSet, and what to say if there is none.
+func compared(ctx context.Context, s *cluster.Session, key types.NamespacedName, of render.Comparison) (text, same string, err error) {
+	found, revisions, err := history(ctx, s, key)
+	if err == nil && of == (render.Comparison{}) {
+		of, err = render.UsualComparison(found.Set.Set, revisions)
+	}
 	if err != nil {
-		return err
+		return "", "", err
 	}
-	found, revisions, err := history(ctx, session, session.Key(name))
-	if err != nil {
-		return err
-	}
-	if of == (render.Comparison{}) {
-		if of, err = render.UsualComparison(found.Set.Set, revisions); err != nil {
-			return err
-		}
-	}
-	text, err := render.Compare(found.Set.Set, revisions, of)
-	if err == nil && text == "" {
-		fmt.Fprintln(o.ErrOut, render.Same(found.Set.Set, revisions, of))
-	}
-	fmt.Fprint(o.Out, text)
-	return err
+	text, err = render.Compare(found.Set.Set, revisions, of)
+	return text, render.Same(found.Set.Set, revisions, of), err
 }
 
 func (o *options) rolloutStatusCommand() *cobra.Command {

@@ -266,10 +266,7 @@ func (p *SetPlan) Write(to *page.Page) {
 		return
 	}
 	to.Gap()
-	state := strings.TrimSuffix(fmt.Sprintf(", if %s were applied now", p.File), ", if  were applied now")
-	if p.UID == "" {
-		state += " (no such set yet)"
-	}
+	state := strings.TrimSuffix(fmt.Sprintf(", if %s were applied now", p.File), ", if  were applied now") + map[bool]string{true: " (no such set yet)"}[p.UID == ""]
 	to.Linef("%s %s in namespace %s%s: revision %s", Noun, p.Name, p.Namespace, state, p.Revision)
 	for _, warning := range p.Warnings {
 		to.Linef("warning: %s", warning)

@@ -1,7 +1,6 @@
 package disaggregated
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +9,15 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/cli/cluster"
 	"lockstep.dev/lockstep/internal/cli/diff"
@@ -26,6 +27,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/disaggregated"
+	"lockstep.dev/lockstep/internal/disaggregated/set"
 	"lockstep.dev/lockstep/internal/lws/undo"
 )
 
@@ -59,7 +61,9 @@ func standingOf(w disaggregated.Snapshot) (r follow.Standing, err error) {
 		}
 	}
 	r.UID, r.IsDeleting = w.Set.UID, w.Set.DeletionTimestamp != nil
-	r.IsFailed = w.Set.Status.ObservedGeneration == w.Set.Generation && condition.IsTrue(w.Set.Status.Conditions, "Stalled")
+	stalled, _ := condition.Of(w.Set.Status.Conditions, "Stalled") // an annotation ends what blocks, and is no new generation
+	isTold := stalled.Status == metav1.ConditionTrue && w.Set.Status.ObservedGeneration == w.Set.Generation
+	r.IsFailed = isTold && (stalled.Reason != set.CodeBlocked || slices.Contains(s.Waiting, stalled.Message))
 	var wanted, updated, ready int32
 	for _, role := range s.Roles {
 		wanted, updated = wanted+role.Wanted, updated+role.Updated
@@ -99,25 +103,17 @@ func History(w disaggregated.Snapshot) (*render.SetHistory, error) {
 	return h, nil
 }
 
-// Difference is the output of diff -u.
-type Difference struct {
-	*metav1.TypeMeta
-	text string
-}
-
-// Write writes the lines.
-func (d Difference) Write(p *page.Page) {
-	for line := range strings.Lines(cmp.Or(d.text, "no difference")) {
-		p.Linef("%s", strings.TrimSuffix(line, "\n"))
+// Diff returns what differs between two revisions of a set, and what to say if nothing does.
+func Diff(ctx context.Context, s *cluster.Session, key types.NamespacedName, of render.Comparison) (text, same string, err error) {
+	w, err := read(ctx, s.Live, key, s.Now())
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", "", cluster.NoSuch(Noun, key)
+	case err != nil:
+		return "", "", s.Explain(err, cluster.ReadRoles)
 	}
-}
-
-// Diff returns what differs between two revisions of a set.
-func Diff(of render.Comparison) func(disaggregated.Snapshot) (Difference, error) {
-	return func(w disaggregated.Snapshot) (Difference, error) {
-		text, err := compared(w.Set, w.Records.Owned, of)
-		return Difference{text: text}, err
-	}
+	text, err = compared(w.Set, w.Records.Owned, of)
+	return text, "no difference", err
 }
 
 // compared returns the difference of two revisions in the format of diff -u. Without numbers, they are those of the change
@@ -152,7 +148,7 @@ type Decide = lws.DecideOf[*dsv1.DisaggregatedSet]
 // Restart replaces every group of every role by one of the same template.
 func Restart(now time.Time) Decide {
 	moment := now.Format(time.RFC3339)
-	return func(_ context.Context, _ client.Reader, set *dsv1.DisaggregatedSet) (lws.Change, error) {
+	return func(ctx context.Context, live client.Reader, set *dsv1.DisaggregatedSet) (lws.Change, error) {
 		if err := leftAlone(set); err != nil {
 			return lws.Change{}, err
 		}
@@ -160,19 +156,24 @@ func Restart(now time.Time) Decide {
 			return lws.Change{}, fmt.Errorf("cannot restart %s %q while its rollout is paused; "+
 				"resume it first with: kubectl lockstep rollout resume dset/%[2]s -n %s", Noun, set.Name, set.Namespace)
 		}
-		after := set.DeepCopy()
-		for i := range after.Spec.Roles {
-			template := &after.Spec.Roles[i].Spec.LeaderWorkerTemplate
-			if template.WorkerTemplate.Annotations[lws.RestartedAtKey] == moment {
-				return lws.Change{}, errors.New("a restart was triggered within the past second; wait before triggering another")
-			}
-			for _, pods := range []*corev1.PodTemplateSpec{template.LeaderTemplate, &template.WorkerTemplate} {
-				if pods != nil {
-					metav1.SetMetaDataAnnotation(&pods.ObjectMeta, lws.RestartedAtKey, moment)
+		if roles := set.Spec.Roles; len(roles) > 0 && roles[0].Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations[lws.RestartedAtKey] == moment {
+			return lws.Change{}, errors.New("a restart was triggered within the past second; wait before triggering another")
+		}
+		stored := &unstructured.Unstructured{} // a patch replaces all roles, and this version may lack fields of them
+		stored.SetGroupVersionKind(dsv1.GroupVersion.WithKind("DisaggregatedSet"))
+		err := live.Get(ctx, client.ObjectKeyFromObject(set), stored)
+		after := stored.DeepCopy()
+		found, _, _ := unstructured.NestedFieldNoCopy(after.Object, "spec", "roles")
+		roles, _ := found.([]any)
+		for _, role := range roles {
+			for _, pods := range []string{"leaderTemplate", "workerTemplate"} {
+				path := []string{"spec", "leaderWorkerTemplate", pods}
+				if _, has, _ := unstructured.NestedFieldNoCopy(role.(map[string]any), path...); has {
+					err = errors.Join(err, unstructured.SetNestedField(role.(map[string]any), moment, append(path, "metadata", "annotations", lws.RestartedAtKey)...))
 				}
 			}
 		}
-		return lws.Change{Verb: "restarted", Before: set, After: after}, nil
+		return lws.Change{Verb: "restarted", Before: stored, After: after}, err
 	}
 }
 
@@ -201,8 +202,8 @@ func leftAlone(set *dsv1.DisaggregatedSet) error {
 }
 
 // restored returns the set with the roles of a record. It is the same set if they are the same already. What a revision
-// does not say of a role stays: its scaling, its number of groups and its strategy. A role that returns has no group where
-// the set wants none.
+// does not say of a role stays: its scaling, its number of groups and its strategy. A role that returns has groups where
+// other Static roles have some.
 func restored(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, number int64) (*dsv1.DisaggregatedSet, *appsv1.ControllerRevision, error) {
 	if err := leftAlone(set); err != nil {
 		return nil, nil, err
@@ -221,12 +222,11 @@ func restored(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, num
 	}
 	after := set.DeepCopy()
 	after.Spec.Roles = nil
-	wantsNone := !slices.ContainsFunc(set.Spec.Roles, func(r dsv1.DisaggregatedRole) bool {
-		return disaggregated.IsExternal(&r) || ptr.Deref(r.Spec.Replicas, 1) > 0
-	})
 	for _, role := range roles {
-		if wantsNone {
-			role.Spec.Replicas = new(int32(0))
+		for _, other := range set.Spec.Roles { // Static roles have groups, or none has
+			if wants := ptr.Deref(other.Spec.Replicas, 1) > 0; !disaggregated.IsExternal(&other) && wants != (ptr.Deref(role.Spec.Replicas, 1) > 0) {
+				role.Spec.Replicas = new(map[bool]int32{true: 1}[wants])
+			}
 		}
 		if i := slices.IndexFunc(set.Spec.Roles, func(r dsv1.DisaggregatedRole) bool { return r.Name == role.Name }); i >= 0 {
 			template, id := role.Spec.LeaderWorkerTemplate, role.Spec.GroupIdentity
@@ -234,7 +234,9 @@ func restored(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, num
 			if role.Spec.GroupIdentity != id { // its policy is of the other identity
 				role.Spec.GroupReplacementPolicy = ""
 			}
-			role.Spec.LeaderWorkerTemplate, role.Spec.GroupIdentity = template, id
+			if role.Spec.LeaderWorkerTemplate, role.Spec.GroupIdentity = template, id; template.SubGroupPolicy == nil {
+				delete(role.Metadata.Annotations, lwsv1.SubGroupExclusiveKeyAnnotationKey) // nothing is left to place
+			}
 		}
 		after.Spec.Roles = append(after.Spec.Roles, role)
 	}
@@ -247,15 +249,11 @@ func restored(set *dsv1.DisaggregatedSet, kept []*appsv1.ControllerRevision, num
 
 // keepPartners takes roles that the set lacks off the partners of a failure. Without any, all roles are partners.
 func keepPartners(set *dsv1.DisaggregatedSet) {
-	named, isGiven := set.Annotations[dsv1.RestartPartnersAnnotationKey]
-	left := slices.DeleteFunc(strings.Split(named, ","), func(name string) bool {
+	left := slices.DeleteFunc(strings.Split(set.Annotations[dsv1.RestartPartnersAnnotationKey], ","), func(name string) bool {
 		return !slices.ContainsFunc(set.Spec.Roles, func(r dsv1.DisaggregatedRole) bool { return r.Name == name })
 	})
-	switch {
-	case len(left) > 0:
+	if delete(set.Annotations, dsv1.RestartPartnersAnnotationKey); len(left) > 0 {
 		set.Annotations[dsv1.RestartPartnersAnnotationKey] = strings.Join(left, ",")
-	case isGiven:
-		delete(set.Annotations, dsv1.RestartPartnersAnnotationKey)
 	}
 }
 

@@ -111,7 +111,7 @@ type SetStatus struct {
 type Counts struct {
 	Role     string           `json:"role"`
 	Mode     dsv1.ScalingMode `json:"mode,omitempty"`
-	Slice    int              `json:"slice"`
+	Slice    *int             `json:"slice,omitempty"`
 	Revision string           `json:"revision,omitempty"`
 	Intended int32            `json:"intended,omitempty"`
 	Wanted   int32            `json:"wanted"`
@@ -138,11 +138,8 @@ func Status(w disaggregated.Snapshot) (*SetStatus, error) {
 		Conditions: w.Set.Status.Conditions, Waiting: withHindrances(w.Set, says),
 	}
 	for _, role := range t.Roles {
-		counts := Counts{Role: role.Name, Mode: dsv1.ScalingStatic, Wanted: role.Target * int32(len(t.Slices))}
-		if disaggregated.IsExternal(role.DisaggregatedRole) {
-			counts.Mode = dsv1.ScalingExternal
-		}
-		s.Roles = append(s.Roles, counts)
+		mode := map[bool]dsv1.ScalingMode{true: dsv1.ScalingExternal, false: dsv1.ScalingStatic}[disaggregated.IsExternal(role.DisaggregatedRole)]
+		s.Roles = append(s.Roles, Counts{Role: role.Name, Mode: mode, Wanted: role.Target * int32(len(t.Slices))})
 	}
 	for i := range t.Slices {
 		s.addSlice(t, &t.Slices[i])
@@ -176,8 +173,7 @@ func withHindrances(set *dsv1.DisaggregatedSet, says []string) []string {
 
 // addSlice adds the rows of a slice, and counts their groups for their roles.
 func (s *SetStatus) addSlice(t *disaggregated.Table, slice *disaggregated.Slice) {
-	sum := Pairs{Slice: slice.Index}
-	var parts []Pairs
+	sum, parts := Pairs{Slice: slice.Index}, []Pairs(nil)
 	for v, revision := range slice.Revisions {
 		pairs, isAny := Pairs{slice.Index, revision.Name, 1}, false
 		for r, role := range t.RoleNames(slice) {
@@ -185,7 +181,7 @@ func (s *SetStatus) addSlice(t *disaggregated.Table, slice *disaggregated.Slice)
 			if !has {
 				continue
 			}
-			counts := Counts{Role: role, Slice: slice.Index, Revision: revision.Name, Intended: row.Intended, Wanted: int32(len(row.Ready)), Holding: int32(len(row.Groups))}
+			counts := Counts{Role: role, Slice: &slice.Index, Revision: revision.Name, Intended: row.Intended, Wanted: int32(len(row.Ready)), Holding: int32(len(row.Groups))}
 			for _, isReady := range row.Ready {
 				counts.Ready += map[bool]int32{true: 1}[isReady]
 			}
@@ -239,7 +235,7 @@ func (s *SetStatus) Write(p *page.Page) {
 		roles = append(roles, page.Row{r.Role, r.Mode, r.Wanted, r.Ready, r.Updated, r.Holding})
 	}
 	for _, r := range s.Rows {
-		rows = append(rows, page.Row{r.Slice, r.Revision + map[bool]string{true: " (current)"}[r.Revision == s.Revision], r.Role, r.Wanted, r.Ready, r.Holding})
+		rows = append(rows, page.Row{*r.Slice, r.Revision + map[bool]string{true: " (current)"}[r.Revision == s.Revision], r.Role, r.Wanted, r.Ready, r.Holding})
 	}
 	for _, part := range s.Pairs {
 		text := fmt.Sprintf("slice %d: %.0f%% of the pairs are complete", part.Slice, 100*part.Complete)

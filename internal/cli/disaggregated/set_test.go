@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,14 +15,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/cli/cluster"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/page"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -176,6 +181,16 @@ func TestHistoryAndDiff(t *testing.T) {
 	expect.ErrorSays(t, err, "no revision yet")
 }
 
+// What "diff" says of equal revisions is no part of the difference, which a program may read.
+func TestADifferenceOfNothingIsEmpty(t *testing.T) {
+	set := newSet(1, newRole("prefill", 4, 2, "engine:1"))
+	s := &cluster.Session{Cluster: &cluster.Cluster{Flags: &cluster.Flags{}}, Session: &lws.Session{Live: newClient(set.DeepCopy(), recorded(t, set, 1))}}
+	text, same, err := Diff(t.Context(), s, key, render.Comparison{From: 1})
+	expect.That(t, err == nil && text == "" && same != "", "got %q, %q, %v", text, same, err)
+	_, _, err = Diff(t.Context(), s, types.NamespacedName{Namespace: "default", Name: "other"}, render.Comparison{})
+	expect.ErrorSays(t, err, `no disaggregatedset "other"`)
+}
+
 // external is a role whose groups an autoscaler decides.
 func external(role dsv1.DisaggregatedRole) dsv1.DisaggregatedRole {
 	role.Scaling = &dsv1.RoleScaling{Mode: dsv1.ScalingExternal}
@@ -280,6 +295,32 @@ func TestAnUndoLeavesASetThatIsAdmitted(t *testing.T) {
 	expect.Equal(t, map[string]string{dsv1.RestartPolicyAnnotationKey: "Restart"}, after.Annotations)
 }
 
+// The number of groups of a role that returns is admitted beside the Static roles of the set.
+func TestARoleReturnsWithGroupsAsTheOthersHave(t *testing.T) {
+	first := newSet(1, newRole("prefill", 4, 2, "engine:1"), newRole("route", 4, 1, "engine:1"))
+	for _, groups := range []int32{0, 3} {
+		first.Spec.Roles[1].Spec.Replicas = new(3 - groups)
+		second := newSet(1, newRole("prefill", groups, 2, "engine:2"), external(newRole("decode", 1, 4, "engine:2")))
+		after, _, err := restored(second, []*appsv1.ControllerRevision{recorded(t, first, 1), recorded(t, second, 2)}, 1)
+		expect.OK(t, err)
+		expect.Equal(t, groups, *after.Spec.Roles[0].Spec.Replicas)
+		expect.Equal(t, groups > 0, *after.Spec.Roles[1].Spec.Replicas > 0)
+	}
+}
+
+// An undo takes away what places subgroups that the revision lacks, and partners that it lacks.
+func TestAnUndoDropsWhatTheRevisionLacks(t *testing.T) {
+	first := newSet(1, newRole("prefill", 4, 2, "engine:1"), newRole("decode", 2, 4, "engine:1"))
+	second := newSet(1, newRole("prefill", 4, 2, "engine:2"), newRole("generate", 2, 4, "engine:2"))
+	second.Annotations = map[string]string{dsv1.RestartPolicyAnnotationKey: "Restart", dsv1.RestartPartnersAnnotationKey: "prefill,generate"}
+	second.Spec.Roles[0].Metadata.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: "rack", "mine": "1"}
+	second.Spec.Roles[0].Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: new(int32(2))}
+	change, err := Undo(1)(t.Context(), newClient(second.DeepCopy(), recorded(t, first, 1), recorded(t, second, 2)), second)
+	expect.OK(t, err)
+	expect.Equal(t, map[string]string{"mine": "1"}, change.After.(*dsv1.DisaggregatedSet).Spec.Roles[0].Metadata.Annotations)
+	expect.Equal(t, "prefill", change.After.GetAnnotations()[dsv1.RestartPartnersAnnotationKey])
+}
+
 func TestWhatCannotBeUndone(t *testing.T) {
 	set := newSet(1, newRole("prefill", 4, 2, "engine:1"))
 	other := newSet(1, newRole("prefill", 4, 2, "engine:2"))
@@ -334,6 +375,9 @@ func TestWhatOnlyTheOperatorKnowsIsTold(t *testing.T) {
 	w.Set.Status.ObservedGeneration = w.Set.Generation
 	r := expect.Value(standingOf(w))(t)
 	expect.That(t, r.IsFailed, "got %+v", r)
+	w.Set.Status.Conditions[0].Reason, w.Set.Status.Conditions[0].Message = "RolloutBlocked", "no room"
+	expect.That(t, !expect.Value(standingOf(w))(t).IsFailed, "an annotation has made room meanwhile")
+	w.Set.Status.Conditions[0].Reason = ""
 	w.Set.Generation++
 	expect.That(t, !expect.Value(standingOf(w))(t).IsFailed, "the operator has not seen the change")
 }
@@ -348,12 +392,27 @@ func TestARemovedSliceIsWaitedFor(t *testing.T) {
 	expect.That(t, !expect.Value(standingOf(w))(t).IsDone, "the rollout is done before they end")
 }
 
+// Fields of roles that this version lacks stay.
 func TestARestartReachesEveryTemplate(t *testing.T) {
 	set := newSet(1, newRole("prefill", 4, 2, "engine:1"), newRole("decode", 2, 4, "engine:1"))
 	set.Spec.Roles[1].Spec.LeaderWorkerTemplate.LeaderTemplate = &corev1.PodTemplateSpec{}
-	change, err := Restart(now)(t.Context(), nil, set)
+	stored := &unstructured.Unstructured{Object: expect.Value(runtime.DefaultUnstructuredConverter.ToUnstructured(set))(t)}
+	const newer = "subRoles"
+	roles, _, _ := unstructured.NestedFieldNoCopy(stored.Object, "spec", "roles")
+	roles.([]any)[1].(map[string]any)[newer] = []any{"a"}
+	unstructured.RemoveNestedField(roles.([]any)[0].(map[string]any), "spec", "leaderWorkerTemplate", "workerTemplate", "metadata")
+	c := interceptor.NewClient(newClient(), interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+		stored.DeepCopyInto(into.(*unstructured.Unstructured))
+		return nil
+	}})
+	change, err := Restart(now)(t.Context(), c, set)
 	expect.OK(t, err)
-	after := change.After.(*dsv1.DisaggregatedSet)
+	changed := change.After.(*unstructured.Unstructured)
+	kept, _, _ := unstructured.NestedSlice(changed.Object, "spec", "roles")
+	expect.That(t, reflect.DeepEqual(kept[1].(map[string]any)[newer], []any{"a"}), "a field that this version lacks is gone: %v", kept[1])
+	expect.Equal(t, stored.Object, change.Before.(*unstructured.Unstructured).Object)
+	after := &dsv1.DisaggregatedSet{}
+	expect.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(changed.Object, after))
 	templates := []corev1.PodTemplateSpec{*after.Spec.Roles[1].Spec.LeaderWorkerTemplate.LeaderTemplate}
 	for _, role := range after.Spec.Roles {
 		templates = append(templates, role.Spec.LeaderWorkerTemplate.WorkerTemplate)
