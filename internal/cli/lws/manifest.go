@@ -42,9 +42,8 @@ func ReadManifest(path string, in io.Reader) (sets []*unstructured.Unstructured,
 	builder := resource.NewLocalBuilder().Unstructured().Flatten()
 	if path == "-" {
 		path = "standard input"
-		var text []byte
-		text, err = file.ReadAll(in, mostRead)
-		err = errors.Join(err, add(builder, path, text))
+		text, failed := file.ReadAll(in, mostRead)
+		err = errors.Join(failed, add(builder, path, text))
 	} else {
 		err = addFiles(builder, path)
 	}
@@ -114,8 +113,21 @@ func Apply[Set any](ctx context.Context, config *rest.Config, manifest *unstruct
 	for warning := range strings.Lines(said.String()) {
 		warnings = append(warnings, strings.TrimPrefix(strings.TrimSpace(warning), "Warning: "))
 	}
+	set, unknown, err := decoded[Set](stored)
+	return set, append(warnings, unknown...), err
+}
+
+// decoded returns a set, and a warning of each field that the API server knows and this version lacks.
+func decoded[Set any](stored *unstructured.Unstructured) (set *Set, warnings []string, err error) {
 	set = new(Set)
-	return set, warnings, runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, set)
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(stored.Object, set, true)
+	if strict, is := runtime.AsStrictDecodingError(err); is {
+		for _, unknown := range strict.Errors() {
+			warnings = append(warnings, unknown.Error()+": the plan is without it, and an operator of this version leaves the set alone")
+		}
+		err = nil
+	}
+	return set, warnings, err
 }
 
 // dryRun sends dry runs only.
