@@ -342,16 +342,16 @@ func TestSetsThatWorkOnlyHere(t *testing.T) {
 	}
 }
 
-// storedSet is a set of either kind.
+// storedSet is a set of either kind, or a scaler.
 func storedSet(kind, name string, spec map[string]any) *unstructured.Unstructured {
-	u := Bare(strings.ToLower(kind)+".x-k8s.io/v1", kind, "ns", name)
+	u := Bare(strings.TrimSuffix(strings.ToLower(kind), "rolescaler")+".x-k8s.io/v1", kind, "ns", name)
 	u.Object["spec"] = spec
 	return u
 }
 
-// Sets of both kinds go with their definitions, so they block an uninstall.
+// Sets of both kinds, and scalers that outlived theirs, would be deleted with their definitions: they block an uninstall.
 func TestSetsOfBothKindsBlock(t *testing.T) {
-	for _, kind := range []string{"LeaderWorkerSet", "DisaggregatedSet"} {
+	for _, kind := range []string{"LeaderWorkerSet", "DisaggregatedSet", "DisaggregatedSetRoleScaler"} {
 		c, live := clusterOf(t)
 		expect.OK(t, c.refuseWithSets(t.Context()))
 		expect.OK(t, live.Create(t.Context(), storedSet(kind, "mine", nil)))

@@ -105,8 +105,8 @@ func (c *cluster) foreign(ctx context.Context) (*lease.Holder, error) {
 	return nil, nil
 }
 
-// setKinds are the kinds that users create. The first makes objects of the second.
-var setKinds = []schema.GroupVersionKind{dsv1.GroupVersion.WithKind("DisaggregatedSet"), lwsv1.GroupVersion.WithKind("LeaderWorkerSet")}
+// setKinds are the kinds of sets, and of scalers: one whose set left without it stays.
+var setKinds = []schema.GroupVersionKind{dsv1.GroupVersion.WithKind("DisaggregatedSet"), lwsv1.GroupVersion.WithKind("LeaderWorkerSet"), dsv1.GroupVersion.WithKind("DisaggregatedSetRoleScaler")}
 
 func (c *cluster) refuseWithSets(ctx context.Context) error {
 	var names []string
@@ -119,8 +119,8 @@ func (c *cluster) refuseWithSets(ctx context.Context) error {
 			names = append(names, set.GetNamespace()+"/"+set.GetName())
 		}
 	}
-	return blocked("LeaderWorkerSets and DisaggregatedSets exist and would be deleted with their definitions", names, "nothing was removed; "+
-		"delete them first: kubectl delete disaggregatedsets,leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
+	return blocked("LeaderWorkerSets, DisaggregatedSets or their scalers exist and would be deleted with their definitions", names, "nothing was removed; "+
+		"delete them first: kubectl delete disaggregatedsets,leaderworkersets,disaggregatedsetrolescalers --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
 }
 
 // sayOnlyHere names the kept sets whose changes another implementation refuses.
@@ -130,7 +130,7 @@ func (c *cluster) sayOnlyHere(ctx context.Context) error {
 		identity, _, _ := unstructured.NestedString(set.Object, "spec", "groupIdentity")
 		_, isLimited, _ := unstructured.NestedFieldNoCopy(set.Object, "spec", "leaderWorkerTemplate", "maxGroupRestarts")
 		if isLimited && identity == string(lwsv1.HashGroupIdentity) {
-			c.say("another implementation refuses every change of %s/%s, which has maxGroupRestarts with groupIdentity Hash: remove maxGroupRestarts", set.GetNamespace(), set.GetName())
+			c.say("another implementation refuses every change of %s/%s, which has maxGroupRestarts with groupIdentity Hash: remove maxGroupRestarts, from the role if a DisaggregatedSet owns it", set.GetNamespace(), set.GetName())
 		}
 	}
 	return err
