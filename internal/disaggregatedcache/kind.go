@@ -1,7 +1,6 @@
 package disaggregatedcache
 
 import (
-	"cmp"
 	"reflect"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +17,3 @@ func newOf[T client.Object]() T {
 func kindOf[T client.Object]() identity.Kind {
 	return identity.Kind(reflect.TypeFor[T]().Elem().Name())
 }
-
-// cmpNames orders objects by name: a cache lists in any order.
-func cmpNames(a, b client.Object) int { return cmp.Compare(a.GetName(), b.GetName()) }

@@ -5,6 +5,7 @@
 package disaggregatedcache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -137,7 +138,7 @@ func listed[T client.Object](ctx context.Context, o *Observer, from client.Reade
 		all = append(all, object.(T))
 		return nil
 	})
-	slices.SortFunc(all, func(a, b T) int { return cmpNames(a, b) })
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) }) // a cache lists in any order
 	return all, err
 }
 
