@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -27,7 +26,6 @@ import (
 	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/disaggregated"
-	"lockstep.dev/lockstep/internal/disaggregated/set"
 	"lockstep.dev/lockstep/internal/lws/undo"
 )
 
@@ -61,9 +59,7 @@ func standingOf(w disaggregated.Snapshot) (r follow.Standing, err error) {
 		}
 	}
 	r.UID, r.IsDeleting = w.Set.UID, w.Set.DeletionTimestamp != nil
-	stalled, _ := condition.Of(w.Set.Status.Conditions, "Stalled") // an annotation ends what blocks, and is no new generation
-	isTold := stalled.Status == metav1.ConditionTrue && w.Set.Status.ObservedGeneration == w.Set.Generation
-	r.IsFailed = isTold && (stalled.Reason != set.CodeBlocked || slices.Contains(s.Waiting, stalled.Message))
+	r.IsFailed = w.Set.Status.ObservedGeneration == w.Set.Generation && condition.IsTrue(w.Set.Status.Conditions, "Stalled")
 	var wanted, updated, ready int32
 	for _, role := range s.Roles {
 		wanted, updated = wanted+role.Wanted, updated+role.Updated

@@ -375,9 +375,6 @@ func TestWhatOnlyTheOperatorKnowsIsTold(t *testing.T) {
 	w.Set.Status.ObservedGeneration = w.Set.Generation
 	r := expect.Value(standingOf(w))(t)
 	expect.That(t, r.IsFailed, "got %+v", r)
-	w.Set.Status.Conditions[0].Reason, w.Set.Status.Conditions[0].Message = "RolloutBlocked", "no room"
-	expect.That(t, !expect.Value(standingOf(w))(t).IsFailed, "an annotation has made room meanwhile")
-	w.Set.Status.Conditions[0].Reason = ""
 	w.Set.Generation++
 	expect.That(t, !expect.Value(standingOf(w))(t).IsFailed, "the operator has not seen the change")
 }
