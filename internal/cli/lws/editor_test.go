@@ -262,6 +262,7 @@ func TestReadManifest(t *testing.T) {
 		{"not YAML", "a: [", "", "standard input"},
 		{"a text", "rubbish", "", "standard input"},
 		{"nothing", "", "", "holds no LeaderWorkerSet"},
+		{"a list of a set with other metadata", listed(`{"name":"a","labels":["b"]}`), "", `the metadata of LeaderWorkerSet "a"`},
 		{"another kind", "{apiVersion: v1, kind: Service, metadata: {name: s}}", "", `Service "s" is not a LeaderWorkerSet`},
 		{"another version", strings.Replace(manifest("a", "{}"), "/v1", "/v2", 1), "", "leaderworkerset.x-k8s.io/v1, "},
 	}
@@ -302,6 +303,7 @@ func FuzzReadManifest(f *testing.F) {
 		`{"kind":"List","apiVersion":"v1","items":[{"kind":"List","apiVersion":"v1","items":[null]}]}`,
 		`{"kind":"LeaderWorkerSet","apiVersion":"leaderworkerset.x-k8s.io/v1","metadata":{"name":1,"annotations":[]}}`,
 		`{"kind":"LeaderWorkerSet","apiVersion":"leaderworkerset.x-k8s.io/v1","metadata":{"name":"a"},"spec":1e400}`,
+		listed(`"r"`), listed(`{"name":1}`), listed(`{"name":"a","labels":["b"]}`), listed(`{"name":"a","creationTimestamp":"then"}`),
 		manifest("a", "{a: &a "+strings.Repeat("x", 100)+", b: [*a, *a]}"),
 		manifest("\"\\u202e\"", "{1: 2, ~: 3, 0x10: !!binary aGVsbG8=, 2001-01-01: .inf}"),
 	} {
@@ -316,6 +318,11 @@ func FuzzReadManifest(f *testing.F) {
 			checkManifest(t, set, len(text))
 		}
 	})
+}
+
+// listed is a list of one set, which has this metadata.
+func listed(metadata string) string {
+	return `{"kind":"List","apiVersion":"v1","items":[{"kind":"LeaderWorkerSet","apiVersion":"leaderworkerset.x-k8s.io/v1","metadata":` + metadata + `}]}`
 }
 
 func checkManifest(t *testing.T, set *unstructured.Unstructured, size int) {

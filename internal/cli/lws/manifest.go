@@ -3,6 +3,7 @@ package lws
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,6 +60,10 @@ func ReadManifest(path string, in io.Reader) (sets []*unstructured.Unstructured,
 		if !slices.Contains(planned, object.GroupVersionKind()) {
 			skipped = append(skipped, fmt.Sprintf("%s %s %q is not a LeaderWorkerSet or DisaggregatedSet", object.GetAPIVersion(), object.GetKind(), object.GetName()))
 			continue
+		}
+		text, err := object.MarshalJSON() // the builder checks the metadata of a document, but not of the items of its list
+		if err = errors.Join(err, json.Unmarshal(text, &metav1.PartialObjectMetadata{})); err != nil {
+			return nil, nil, fmt.Errorf("%s: the metadata of %s %q: %w", path, object.GetKind(), object.GetName(), err)
 		}
 		sets = append(sets, object)
 	}
@@ -121,13 +126,14 @@ func Apply[Set any](ctx context.Context, config *rest.Config, manifest *unstruct
 func decoded[Set any](stored *unstructured.Unstructured) (set *Set, warnings []string, err error) {
 	set = new(Set)
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(stored.Object, set, true)
-	if strict, is := runtime.AsStrictDecodingError(err); is {
-		for _, unknown := range strict.Errors() {
-			warnings = append(warnings, unknown.Error()+": the plan is without it, and an operator of this version leaves the set alone")
-		}
-		err = nil
+	strict, is := runtime.AsStrictDecodingError(err)
+	if !is {
+		return set, nil, err
 	}
-	return set, warnings, err
+	for _, unknown := range strict.Errors() {
+		warnings = append(warnings, unknown.Error()+": the plan is without it, and an operator of this version leaves the set alone")
+	}
+	return set, warnings, nil
 }
 
 // dryRun sends dry runs only.
@@ -156,11 +162,8 @@ func dryRun(ctx context.Context, c client.Client, manifest *unstructured.Unstruc
 // does not name stays, unless the last apply named it: it may be an autoscaler's.
 func threeWay(manifest, live *unstructured.Unstructured) ([]byte, error) {
 	current, err := live.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	modified, err := manifest.MarshalJSON()
-	if err != nil {
+	modified, failed := manifest.MarshalJSON()
+	if err := errors.Join(err, failed); err != nil {
 		return nil, err
 	}
 	last := live.GetAnnotations()[corev1.LastAppliedConfigAnnotation]
