@@ -249,7 +249,7 @@ func (w *world) run(child *lwsv1.LeaderWorkerSet) {
 		return
 	}
 	wanted, counts := ptr.Deref(child.Spec.Replicas, 1), lwsv1.LeaderWorkerSetStatus{ObservedGeneration: child.Generation}
-	for i := range 8 {
+	for i := range 20 {
 		name := identity.LeaderName(child.Name, i)
 		pod := fakeapi.Find[*corev1.Pod](w.Server, name)
 		switch isOwn := pod != nil && metav1.IsControlledBy(pod, child); {
@@ -312,15 +312,27 @@ func (w *world) tidy() {
 
 // settle lets everybody act until nothing changes.
 func (w *world) settle() {
-	for range 300 {
-		before := w.Version()
-		for _, kind := range delivered {
-			w.cached.Deliver(kind)
-		}
-		w.reconcile(false)
+	w.untilStill(func() {
+		w.catchUp()
 		w.controllers()
 		w.tidy()
 		w.pass(time.Second)
+	})
+}
+
+// catchUp fills the cache, and reconciles the set.
+func (w *world) catchUp() {
+	for _, kind := range delivered {
+		w.cached.Deliver(kind)
+	}
+	w.reconcile(false)
+}
+
+// untilStill does something until it changes nothing.
+func (w *world) untilStill(do func()) {
+	for range 300 {
+		before := w.Version()
+		do()
 		var next int
 		_, _ = fmt.Sscan(w.Version(), &next)
 		if fmt.Sprint(next-1) == before {
