@@ -100,7 +100,7 @@ func invalid() error {
 // tryAgain reconciles the set, and once more if a refusal is yet to be written to its status.
 func (c *cluster) tryAgain() (ctrl.Result, error) {
 	result, err := c.trySet()
-	if err == nil && result.RequeueAfter == reconcile.ReadAgain {
+	if err == nil && result == reconcile.ReadAgain {
 		return c.trySet()
 	}
 	return result, err

@@ -27,13 +27,12 @@ import (
 	"lockstep.dev/lockstep/internal/report"
 )
 
-const (
-	// ReadAgain is how soon a reconcile that found the cluster changed runs again, unless an
-	// event comes first.
-	ReadAgain = 50 * time.Millisecond
-	// ReadFor bounds one read: it may wait for the cache to show our own writes.
-	ReadFor = 10 * time.Second
-)
+// ReadFor bounds one read: it may wait for the cache to show our own writes.
+const ReadFor = 10 * time.Second
+
+// ReadAgain is the result of a reconcile that found the cluster changed. It runs again with the next event, or ever later:
+// the cache of an API server that starts may be late for a minute.
+var ReadAgain = ctrl.Result{Requeue: true} //nolint:staticcheck // RequeueAfter has no rate limit
 
 // Writer writes the actions of a plan. An error says what the API server refused, as those of apply.Actor do.
 type Writer interface {
@@ -72,7 +71,7 @@ func Undecided(req ctrl.Request, err error) (ctrl.Result, error) {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil // garbage collection does the rest
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, apply.ErrStale):
-		return ctrl.Result{RequeueAfter: ReadAgain}, nil // our own last write is not visible yet, or another one came
+		return ReadAgain, nil // our own last write is not visible yet, or another one came
 	}
 	return ctrl.Result{}, fmt.Errorf("observe %q: %w", req, err)
 }
@@ -100,7 +99,7 @@ func (e *Executor) CarryOut(ctx context.Context, r Request, plan action.Plan) (c
 		switch {
 		case err == nil:
 		case errors.Is(err, apply.ErrStale):
-			return ctrl.Result{RequeueAfter: ReadAgain}, nil
+			return ReadAgain, nil
 		case r.IsApart, isIndependent(run[0]), e.isRefusedBudget(run[0], err):
 			undone = append(undone, each(err)...)
 		case writesStatus:
@@ -137,7 +136,7 @@ func (e *Executor) finish(ctx context.Context, r Request, undone []error, stoppe
 		if refusal, is := action.RefusalOf(stopped, e.Now()); is && r.Part == "" {
 			e.Memory.Refused(r.Object, refusal)
 			log.Error(stopped, "refused")
-			return ctrl.Result{RequeueAfter: ReadAgain}, nil // the next reconcile writes the status
+			return ReadAgain, nil // the next reconcile writes the status
 		}
 		undone = append(undone, stopped)
 	}

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	dsv1 "lockstep.dev/lockstep/api/disaggregatedset/v1"
@@ -51,15 +53,15 @@ func TestARefusalThatStopsAPlanIsOfItsObject(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "leaderworkersets"}, "d-a", errors.New("no"))
 	for name, tt := range map[string]struct {
 		request Request
-		result  time.Duration
+		result  ctrl.Result
 		refused bool
 		to      string
 		fails   bool
 	}{
 		"the object":       {Request{}, ReadAgain, true, "", false},
-		"a part of it":     {Request{Part: "a"}, action.RetryRefusedFirst, false, "a", false},
-		"what is left":     {Request{IsLeft: true}, 0, false, "", true},
-		"a part that left": {Request{IsLeft: true, Part: "a"}, 0, false, "", true},
+		"a part of it":     {Request{Part: "a"}, ctrl.Result{RequeueAfter: action.RetryRefusedFirst}, false, "a", false},
+		"what is left":     {Request{IsLeft: true}, ctrl.Result{}, false, "", true},
+		"a part that left": {Request{IsLeft: true, Part: "a"}, ctrl.Result{}, false, "", true},
 	} {
 		woken := 0
 		e := executor(refusing{"d-a": forbidden}, &woken)
@@ -67,10 +69,17 @@ func TestARefusalThatStopsAPlanIsOfItsObject(t *testing.T) {
 		tt.request.Object = set
 		result, err := e.CarryOut(t.Context(), tt.request, action.Plan{Actions: []action.Action{creates("d-a"), creates("d-b")}})
 		_, refusal := e.Memory.Recall(set)
-		expect.That(t, result.RequeueAfter == tt.result && (err != nil) == tt.fails, "%s: got %v, %v", name, result, err)
+		expect.That(t, result == tt.result && (err != nil) == tt.fails, "%s: got %v, %v", name, result, err)
 		expect.That(t, (refusal.Sentence != "") == tt.refused && e.Memory.HasRefused(set, "a") == (tt.to == "a"), "%s: refused %+v", name, refusal)
 		expect.Equalf(t, tt.to == "a", woken == 1, "%s: it is woken to report", name)
 	}
+}
+
+// The cache of an API server that starts is late for up to a minute: a stale write is tried ever later.
+func TestAStaleWriteIsRetriedAtALimitedRate(t *testing.T) {
+	e := executor(refusing{"d-a": fmt.Errorf("d-a changed: %w", apply.ErrStale)}, new(int))
+	result, err := e.CarryOut(t.Context(), Request{Object: &dsv1.DisaggregatedSet{ObjectMeta: named("d")}}, action.Plan{Actions: []action.Action{creates("d-a")}})
+	expect.That(t, err == nil && result == ReadAgain, "got %v, %v", result, err)
 }
 
 func TestOnlyTheStatusOfTheObjectCountsAsWritten(t *testing.T) {

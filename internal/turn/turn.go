@@ -15,7 +15,8 @@ import (
 type request = reconcile.Request
 
 const (
-	retrySoonest = 5 * time.Millisecond
+	// retrySoonest is later than the cache shows most writes.
+	retrySoonest = 50 * time.Millisecond
 	// RetryAtMost bounds how long an error that is over may go on to cost: a pod may wait, or a PVC be unheld.
 	RetryAtMost = 30 * time.Second
 )
