@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,11 +13,14 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
+// PartnerRequest begins the value of the annotation that recreates a partner: the UID of the failed leader follows.
+const PartnerRequest = "partner of "
+
 // Group is a group of a child, by its pods.
 type Group struct {
 	// Key is the index of the group, or its key where groups have keys.
 	Key string
-	// IsReady is set if all pods of the group exist, are ready and stay.
+	// IsReady is set if all pods of the group exist, are ready and stay: they end once they are asked for with a partner.
 	IsReady bool
 	// Ends is set if its leader is gone or terminating.
 	Ends bool
@@ -62,7 +66,8 @@ func groupOf(key string, members []*corev1.Pod) Group {
 	}
 	if g.Leader != nil {
 		size, err := strconv.Atoi(g.Leader.Annotations[lwsv1.SizeAnnotationKey])
-		g.IsReady = !g.Ends && err == nil && ready >= size
+		isAsked := strings.HasPrefix(g.Leader.Annotations[lwsv1.RecreateAnnotationKey], PartnerRequest)
+		g.IsReady = !g.Ends && !isAsked && err == nil && ready >= size
 	}
 	return g
 }

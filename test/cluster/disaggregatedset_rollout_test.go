@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +115,30 @@ func TestRolesAreScaledInMidRollout(t *testing.T) {
 	})
 }
 
+// A role whose autoscaler takes groups every ten seconds stays level with the other, in a rollout too.
+func TestAnExternalRoleFallsInMidRollout(t *testing.T) {
+	s, slow := asideScene(t), readyAfter("3s")
+	set := s.rolesSet("a", s.roleOf("prefill", 1, 1, imageA, slow), s.roleOf("decode", 4, 1, imageA, slow))
+	set.Spec.Roles[0].Scaling = &dsv1.RoleScaling{Mode: dsv1.ScalingExternal}
+	s.settledRoles(set)
+	s.scaleRole("a-prefill", 8)
+	s.Until("the role has eight groups", func() bool { return s.serving()["prefill"] == 8 })
+	end := s.watching()
+	set = s.changeRoles("a", rolesRun(imageB))
+	for n := int32(7); n >= 4; n-- {
+		time.Sleep(10 * time.Second)
+		s.scaleRole("a-prefill", n)
+	}
+	s.Until("the role has four groups of the target", func() bool { return s.holding()["prefill"] == 4 && len(s.uidsOf(imageB)) == 8 })
+	s.awaitRoles(set)
+	s.still()
+	w := end()
+	w.keep(t, map[string]int{"prefill": 4, "decode": 4}, map[string]int{"prefill": 9, "decode": 5})
+	w.level(t)
+	expect.Equal(t, map[string]int{"prefill": 4, "decode": 4}, s.holding())
+	expect.Equal(t, 8, len(s.uidsOf(imageB)))
+}
+
 // Whichever step a rollout reached, its undo ends with the first revision, and keeps every pod of it.
 func TestARolloutOfRolesIsTakenBackAtEachStep(t *testing.T) {
 	s, slow := asideScene(t), readyAfter("1s")
@@ -161,25 +186,41 @@ func (s *scene) pauseRoles(name string) {
 	})
 }
 
-// An operator that is killed at every step costs a rollout nothing: it ends, with every pair, and with each child made once.
-func TestRolesRollWhileTheOperatorIsKilled(t *testing.T) {
-	s := newScene(t)
-	s.settledRoles(s.rolesSet("a", s.roleOf("prefill", 3, 2, imageA), s.roleOf("decode", 2, 1, imageA)))
-	end, at, kills := s.watching(), s.counts(), 0
-	set := s.changeRoles("a", rolesRun(imageB))
-	for at = s.step(set, at); !s.isDrained(); at = s.step(set, at) {
-		s.Check("kill it, and start it again", errors.Join(bed.Operator.Kill(), bed.Operator.Start()))
-		kills++
+// A program that is killed at every step costs a rollout nothing: it ends, with every pair, and with each child made once.
+func TestRolesRollWhileAProgramIsKilled(t *testing.T) {
+	again := func() error { return errors.Join(bed.Operator.Kill(), bed.Operator.Start()) }
+	type program struct {
+		kill, back func() error
+		least      int // kills: a rollout goes on while the clients of the API server find it again
 	}
-	s.awaitRoles(set)
-	s.still()
-	w := end()
-	w.keep(t, map[string]int{"prefill": 3, "decode": 2}, map[string]int{"prefill": 4, "decode": 3})
-	w.level(s.T)
-	expect.That(t, kills >= 3, "it was killed %d times only", kills)
-	made := s.Pick(func(r *drill.Record) bool { return r.Kind == "LeaderWorkerSet" })
-	expect.Equalf(s, 4, len(made), "children ever: %s", names(made))
-	for _, pod := range s.Pods() {
-		expect.That(s, pod.DeletionTimestamp != nil || imageOf(pod) == imageB, "pod %s runs %s", pod.Name, imageOf(pod))
-	}
+	inTurn(t, map[string]program{
+		"the operator": {kill: again, back: func() error { return nil }, least: 3},
+		"the API server": {
+			kill: func() error { // the scheduler ends itself with a binding that it missed
+				return errors.Join(bed.Plane.Kill(apiServer), bed.Plane.Restart(apiServer), bed.Plane.Restart(scheduler))
+			},
+			// The garbage collector may have missed an end, and the operator has not watched again what it was denied meanwhile.
+			back: func() error { return errors.Join(bed.Plane.Restart(controllerManager), again()) }, least: 1,
+		},
+	}, func(s *scene, of program) {
+		s.settledRoles(s.rolesSet("a", s.roleOf("prefill", 3, 2, imageA), s.roleOf("decode", 2, 1, imageA)))
+		end, at, kills := s.watching(), s.counts(), 0
+		set := s.changeRoles("a", rolesRun(imageB))
+		for at = s.step(set, at); !s.isDrained(); at = s.step(set, at) {
+			s.Check("kill it, and start it again", of.kill())
+			kills++
+		}
+		s.Check("start what missed an end", of.back())
+		s.awaitRoles(set)
+		s.still()
+		w := end()
+		w.keep(s.T, map[string]int{"prefill": 3, "decode": 2}, map[string]int{"prefill": 4, "decode": 3})
+		w.level(s.T)
+		expect.That(s, kills >= of.least, "it was killed %d times only", kills)
+		made := s.Pick(func(r *drill.Record) bool { return r.Kind == "LeaderWorkerSet" })
+		expect.Equalf(s, 4, len(made), "children ever: %s", names(made))
+		for _, pod := range s.Pods() {
+			expect.That(s, pod.DeletionTimestamp != nil || imageOf(pod) == imageB, "pod %s runs %s", pod.Name, imageOf(pod))
+		}
+	})
 }

@@ -240,7 +240,7 @@ func (s *scene) uneven() float64 {
 		for slice := range disaggregated.Slices(set) {
 			alone, fleet := window{1, 0, 0}, window{1, 0, 0}
 			for _, role := range set.Spec.Roles {
-				wanted, sum := float64(ptrOr(role.Spec.Replicas, 1)), 0.0
+				wanted, sum := s.groupsOf(set, &role), 0.0
 				for place, roles := range all {
 					c, has := roles[role.Name]
 					switch {
@@ -262,6 +262,16 @@ func (s *scene) uneven() float64 {
 		}
 	}
 	return most
+}
+
+// groupsOf is how many groups a role is to have: as its scaler says, if it has one.
+func (s *scene) groupsOf(set *dsv1.DisaggregatedSet, role *dsv1.DisaggregatedRole) float64 {
+	for _, scaler := range drill.Live[*dsv1.DisaggregatedSetRoleScaler](s.Recorder) {
+		if disaggregated.IsExternal(role) && scaler.Name == set.Name+"-"+role.Name {
+			return float64(scaler.Spec.Replicas)
+		}
+	}
+	return float64(ptrOr(role.Spec.Replicas, 1))
 }
 
 // window is the least and the greatest part of its groups that a role has, and how far they may be apart.
@@ -493,22 +503,26 @@ func TestARolloutWithoutRoom(t *testing.T) {
 	}))
 }
 
+// scaleRole sets what the scaler of a role says.
+func (s *scene) scaleRole(name string, n int32) {
+	s.Helper()
+	scaler := &dsv1.DisaggregatedSetRoleScaler{}
+	s.Eventually("scale "+name, func() error {
+		if err := s.Client.Get(s.Context(), s.Key(name), scaler); err != nil {
+			return err
+		}
+		scaler.Spec.Replicas = n
+		return s.Client.Update(s.Context(), scaler)
+	})
+}
+
 // An External role has as many groups as its scaler says, at rest and in a rollout.
 func TestAnExternalRole(t *testing.T) {
 	s := newScene(t)
 	set := s.rolesSet("a", s.roleOf("prefill", 1, 1, imageA), s.roleOf("decode", 2, 1, imageA))
 	set.Spec.Roles[0].Scaling = &dsv1.RoleScaling{Mode: dsv1.ScalingExternal}
 	s.settledRoles(set)
-	scaler := &dsv1.DisaggregatedSetRoleScaler{ObjectMeta: s.Meta("a-prefill")}
-	scale := func(n int32) {
-		s.Eventually("scale", func() error {
-			if err := s.Client.Get(s.Context(), s.Key("a-prefill"), scaler); err != nil {
-				return err
-			}
-			scaler.Spec.Replicas = n
-			return s.Client.Update(s.Context(), scaler)
-		})
-	}
+	scale := func(n int32) { s.scaleRole("a-prefill", n) }
 	scale(3)
 	s.Until("the role has three groups", func() bool { return s.holding()["prefill"] == 3 })
 	s.changeRoles("a", rolesRun(imageB))
@@ -516,6 +530,7 @@ func TestAnExternalRole(t *testing.T) {
 	s.Until("the role has five groups of the target", func() bool { return s.holding()["prefill"] == 5 && len(s.uidsOf(imageB)) == 7 })
 	scale(2)
 	s.Until("the role has two groups", func() bool { return maps.Equal(map[string]int{"prefill": 2, "decode": 2}, s.holding()) })
+	scaler := &dsv1.DisaggregatedSetRoleScaler{}
 	s.Eventually("the scaler says what there is", func() error {
 		err := s.Client.Get(s.Context(), s.Key("a-prefill"), scaler)
 		if err == nil && (scaler.Status.Replicas != 2 || !strings.Contains(scaler.Status.Selector, "role=prefill")) {
@@ -560,27 +575,38 @@ func TestAnAutoscalerDrivesARole(t *testing.T) {
 	expect.Equal(t, 1, s.holding()["decode"])
 }
 
-// With the policy, a failed group of one role recreates those of its partners once, and no other group.
+// With the policy, failed groups of one role recreate those of its partners once, a few at a time, and no other group.
 func TestPartnersRestartTogether(t *testing.T) {
-	s := newScene(t)
-	set := s.rolesSet("a", s.roleOf("prefill", 2, 2, imageA), s.roleOf("decode", 2, 1, imageA), s.roleOf("router", 1, 1, imageA))
-	set.Annotations = map[string]string{dsv1.RestartPolicyAnnotationKey: dsv1.RestartPartners, dsv1.RestartPartnersAnnotationKey: "decode"}
-	set = s.settledRoles(set)
-	time.Sleep(1100 * time.Millisecond) // times of pods and failures have seconds
-	child := func(role string) string {
-		names := s.childrenOf(set)
-		return names[slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, role) })]
-	}
-	s.crash(child("prefill")+"-0-1", 1)
-	born := func(role string) int {
-		return len(s.Pick(func(r *drill.Record) bool { return r.Kind == "Pod" && r.Last.GetLabels()[dsv1.RoleLabelKey] == role }))
-	}
-	s.Until("the failed group and its partners are others", func() bool { return born("prefill") == 6 && born("decode") == 4 })
-	s.awaitRoles(set)
-	time.Sleep(2 * time.Second)
-	same(t, "pods of prefill", 6, born("prefill"))
-	same(t, "pods of decode", 4, born("decode"))
-	same(t, "pods of router", 1, born("router"))
+	each(t, map[string]int{"one group": 1, "two groups": 2, "ten groups": 10}, func(s *scene, failed int) {
+		groups := max(2, failed)
+		set := s.rolesSet("a", s.roleOf("prefill", int32(groups), 2, imageA), s.roleOf("decode", 3, 1, imageA), s.roleOf("router", 1, 1, imageA))
+		set.Annotations = map[string]string{dsv1.RestartPolicyAnnotationKey: dsv1.RestartPartners, dsv1.RestartPartnersAnnotationKey: "decode"}
+		set = s.settledRoles(set)
+		time.Sleep(1100 * time.Millisecond) // times of pods and failures have seconds
+		child := func(role string) string {
+			names := s.childrenOf(set)
+			return names[slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, role) })]
+		}
+		var crashing []*corev1.Pod
+		for i := range failed {
+			crashing = append(crashing, s.Pod(fmt.Sprintf("%s-%d-1", child("prefill"), i)))
+		}
+		end := s.watching()
+		s.Check("crash", drill.Together(crashing, s.crashes))
+		born := func(role string) int {
+			return len(s.Pick(func(r *drill.Record) bool { return r.Kind == "Pod" && r.Last.GetLabels()[dsv1.RoleLabelKey] == role }))
+		}
+		s.Until("the failed groups and their partners are others", func() bool { return born("prefill") == 2*(groups+failed) && born("decode") >= 6 })
+		s.awaitRoles(set)
+		s.still()
+		time.Sleep(2 * time.Second)
+		w := end()
+		same(s.T, "pods of prefill", 2*(groups+failed), born("prefill"))
+		expect.That(s, born("decode") <= 3*(1+failed), "%d pods of decode for %d failures", born("decode"), failed)
+		expect.That(s, failed == groups || w.least["decode"] >= 2, "%d groups of decode were ready at least, want 2", w.least["decode"])
+		same(s.T, "pods of router", 1, born("router"))
+		s.Logf("%d failures: %d groups of decode were recreated, of 3", failed, born("decode")-3)
+	})
 }
 
 // A set at rest is not written, whatever others write on what it owns.

@@ -276,12 +276,16 @@ func (a *Audit) refuse(r Request, failures string) {
 }
 
 // Lacked returns the rights that the operator was denied, and never granted: an API server that starts
-// denies what roles grant, until it has read them.
+// denies what roles grant, until it has read them. A client whose watch is denied lists once, and then watches again.
 func Lacked(used []Right) (lacked []Right) {
 	for _, right := range used {
 		granted := right
 		granted.Denied = false
-		if right.Denied && !slices.Contains(used, granted) {
+		watched := granted
+		if granted.Verb == "list" {
+			watched.Verb = "watch"
+		}
+		if right.Denied && !slices.Contains(used, granted) && !slices.Contains(used, watched) {
 			lacked = append(lacked, right)
 		}
 	}

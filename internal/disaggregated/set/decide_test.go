@@ -426,6 +426,7 @@ func TestAFailureRecreatesOlderGroupsOfPartnersOnce(t *testing.T) {
 	expect.Equal(t, nil, fail(before)) // a failure before the policy
 	asked := fail(failed)
 	expect.That(t, len(asked) == 1 && strings.HasPrefix(asked[0], "annotate a-0-") && strings.Contains(asked[0], "-p-"), "one group at a time: %v", asked)
+	expect.Equal(t, nil, w.step(t)) // nor before it ends
 	for range 2 { // the asked group comes back, and the other follows
 		for _, pod := range w.Pods {
 			if _, is := pod.Annotations[lwsv1.RecreateAnnotationKey]; is {

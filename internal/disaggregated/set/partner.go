@@ -18,12 +18,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-const (
-	// ConditionRestartsPartners is True from when on failures of a role recreate groups of its partners.
-	ConditionRestartsPartners = "RestartsPartners"
-	// partnerRequest begins the value of the annotation that recreates a partner: the UID of the failed leader follows.
-	partnerRequest = "partner of "
-)
+// ConditionRestartsPartners is True from when on failures of a role recreate groups of its partners.
+const ConditionRestartsPartners = "RestartsPartners"
 
 // failure is the last one of a group of a role.
 type failure struct {
@@ -84,7 +80,7 @@ func lastFailure(revision disaggregated.Revision, role string, since time.Time) 
 // isOfItself reports whether a group failed, and not because or soon after it was recreated with another.
 func isOfItself(group lwsv1.GroupRestarts) bool {
 	last := group.Failures[max(0, len(group.Failures)-2):]
-	return len(last) > 0 && !slices.ContainsFunc(last, func(f lwsv1.PodFailure) bool { return strings.HasPrefix(f.Message, partnerRequest) })
+	return len(last) > 0 && !slices.ContainsFunc(last, func(f lwsv1.PodFailure) bool { return strings.HasPrefix(f.Message, disaggregated.PartnerRequest) })
 }
 
 // recreate asks for groups that are older than a failure: those that are not ready, and as many of the others as may be
@@ -101,14 +97,13 @@ func (in *input) recreate(role planner.Role, row disaggregated.Row, last failure
 			continue
 		}
 		if g.IsReady {
-			free--
-		}
-		if g.IsReady && free < 0 {
-			continue
+			if free--; free < 0 {
+				continue
+			}
 		}
 		because := fmt.Sprintf("a group of role %s failed at %s", last.role, last.FailedAt.UTC().Format(time.RFC3339))
 		p.Do(action.Annotate{
-			Object: identity.RefOf(identity.KindPod, g.Leader), Annotations: map[string]string{lwsv1.RecreateAnnotationKey: partnerRequest + string(last.Leader)},
+			Object: identity.RefOf(identity.KindPod, g.Leader), Annotations: map[string]string{lwsv1.RecreateAnnotationKey: disaggregated.PartnerRequest + string(last.Leader)},
 			Because: action.Because(CodePartner, because),
 			Tell: action.Telling{Done: []action.Event{{Reason: CodePartner, Action: "Restart",
 				Note: fmt.Sprintf("Recreating group of leader %s of role %s: %s", g.Leader.Name, role.Name, because)}}},
