@@ -88,7 +88,7 @@ func TestAPaceSpacesANamespace(t *testing.T) {
 		want, ask string
 	}{
 		{0, "a1 0s, a2 0s, a3 100ms, a4 200ms, a3 100ms, b1 0s", "a1 a2 a3 a4 a3 b1"},
-		{100 * time.Millisecond, "a4 100ms, a3 0s, a3 200ms", "a4 a3 a3"}, // a3 was served, and asks for another time
+		{100 * time.Millisecond, "a4 100ms, a3 0s, a3 200ms", "a4 a3" + " a3"}, // a3 was served, and asks for another time
 		{200 * time.Millisecond, "a4 0s, a5 200ms, a6 300ms", "a4 a5 a6"},
 		{250 * time.Millisecond, "a6 150ms", "-a3 a6"},
 		{time.Second, "a6 0s, a7 0s, a8 100ms", "-a5 a6 a7 a8"},

@@ -32,9 +32,8 @@ const defaultHost = "http://localhost:8080"
 
 // What commands must be allowed to do.
 const (
-	ReadSets   = "get, list and watch leaderworkersets, statefulsets, deployments, replicasets, controllerrevisions, pods, services and persistentvolumeclaims"
+	ReadSets   = "get, list and watch disaggregatedsets, disaggregatedsetrolescalers, leaderworkersets, statefulsets, deployments, replicasets, controllerrevisions, pods, services and persistentvolumeclaims"
 	WriteSets  = "get, create and patch leaderworkersets, and for undo list controllerrevisions"
-	ReadRoles  = "get and list disaggregatedsets and disaggregatedsetrolescalers, and " + ReadSets
 	WriteRoles = "get, create and patch disaggregatedsets, and for undo list controllerrevisions"
 	ReadPVCs   = "get and list persistentvolumeclaims, pods and workloads"
 	ReleasePVC = "get and patch it, release claims.protection.lockstep.dev, and " + ReadPVCs

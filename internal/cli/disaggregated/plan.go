@@ -82,7 +82,7 @@ func PlanFile(ctx context.Context, c *cluster.Cluster, manifest *unstructured.Un
 	}
 	w, err := read(ctx, s.Live, client.ObjectKeyFromObject(after), c.Now())
 	if client.IgnoreNotFound(err) != nil {
-		return nil, c.Explain(err, cluster.ReadRoles)
+		return nil, c.Explain(err, cluster.ReadSets)
 	}
 	before := w.Set
 	w.Set = after

@@ -39,7 +39,7 @@ func Rollouts(flags *cluster.Flags) func(context.Context) (*follow.Rollouts, err
 		read := func(key types.NamespacedName) (follow.Standing, error) {
 			w, err := read(ctx, s.Live, key, s.Now())
 			if err != nil {
-				return follow.Standing{}, s.Explain(err, cluster.ReadRoles)
+				return follow.Standing{}, s.Explain(err, cluster.ReadSets)
 			}
 			return standingOf(w)
 		}
@@ -106,7 +106,7 @@ func Diff(ctx context.Context, s *cluster.Session, key types.NamespacedName, of 
 	case apierrors.IsNotFound(err):
 		return "", "", cluster.NoSuch(Noun, key)
 	case err != nil:
-		return "", "", s.Explain(err, cluster.ReadRoles)
+		return "", "", s.Explain(err, cluster.ReadSets)
 	}
 	text, err = compared(w.Set, w.Records.Owned, of)
 	return text, "no difference", err

@@ -60,7 +60,7 @@ func TestRequests(t *testing.T) {
 		if tt.key != "" {
 			leader := fakeapi.Find[*corev1.Pod](s, "llama-1")
 			expect.That(t, leader.Annotations[tt.key] != "" && change.After.GetUID() == leader.UID, "%s: stored %v", tt.name, leader.Annotations)
-			expect.Says(t, string(patches[0].Body), "resourceVersion", tt.name)
+			expect.Says(t, patches[0].Body, "resourceVersion", tt.name)
 		}
 	}
 }
