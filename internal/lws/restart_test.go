@@ -29,13 +29,14 @@ var onRestart = fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)
 
 // crash restarts a container of a pod, as the kubelet tells it.
 func crash(pod Pod) {
+	var before int32
+	if all := pod.Status.ContainerStatuses; len(all) > 0 {
+		before = all[0].RestartCount
+	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: "worker", RestartCount: 1,
+		Name: "worker", RestartCount: before + 1,
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", Message: "out of memory"}},
 	}}
-	if pod.Annotations["crashes"] != "" {
-		pod.Status.ContainerStatuses[0].RestartCount++
-	}
 }
 
 // TestFailures holds which groups of three are recreated, by failure and policy: in step, and in

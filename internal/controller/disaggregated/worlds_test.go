@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +181,8 @@ func (w *world) newSet() *dsv1.DisaggregatedSet {
 	}
 	if rapid.Bool().Draw(w.t, "external") {
 		set.Spec.Roles[1].Scaling = &dsv1.RoleScaling{Mode: dsv1.ScalingExternal}
+	} else {
+		set.Spec.Slices = new(rapid.Int32Range(1, 2).Draw(w.t, "slices"))
 	}
 	if rapid.Bool().Draw(w.t, "services") {
 		set.Annotations = map[string]string{dsv1.ServicesAnnotationKey: "true"}
@@ -212,6 +215,9 @@ func (w *world) user() {
 			})
 		case 3:
 			w.edit(func(set *dsv1.DisaggregatedSet) {
+				if set.Spec.Slices != nil {
+					set.Spec.Slices = new(rapid.Int32Range(1, 2).Draw(w.t, "slices"))
+				}
 				set.Spec.Roles[0].Spec.Replicas = new(rapid.Int32Range(1, 3).Draw(w.t, "replicas"))
 			})
 		case 4:
@@ -364,13 +370,24 @@ func (w *world) checkWhole() {
 			expect.Must(w.t, scaler != nil && metav1.IsControlledBy(scaler, set), "scaler %+v", scaler)
 			n = scaler.Spec.Replicas
 		}
-		wanted[disaggregated.ChildName("a", disaggregated.Place{Revision: revision, Role: role.Name})] = n
+		for slice := range disaggregated.Slices(set) {
+			wanted[disaggregated.ChildName("a", disaggregated.Place{Slice: slice, Revision: revision, Role: role.Name})] = n
+		}
 	}
 	for _, child := range fakeapi.All[*lwsv1.LeaderWorkerSet](w.Objects) {
 		expect.Must(w.t, metav1.IsControlledBy(child, set), "leaderworkerset %s of %v", child.Name, child.OwnerReferences)
 		found[child.Name] = ptr.Deref(child.Spec.Replicas, 1)
 	}
 	expect.Equal(w.t, wanted, found)
+	services := map[string]int32{}
+	for _, service := range fakeapi.All[*corev1.Service](w.Objects) {
+		child := strings.TrimSuffix(service.Name, "-prv")
+		expect.Must(w.t, metav1.IsControlledBy(service, set), "service %s of %v", service.Name, service.OwnerReferences)
+		services[child] = wanted[child]
+	}
+	if set.Annotations[dsv1.ServicesAnnotationKey] == "true" || len(services) > 0 {
+		expect.Equal(w.t, wanted, services)
+	}
 	written := len(w.Requests)
 	w.reconcile(false)
 	expect.Must(w.t, len(w.Requests) == written, "at rest the operator writes %+v", w.Requests[written:])
