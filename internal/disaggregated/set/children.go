@@ -28,7 +28,7 @@ func deleteSlices(in *input) (p action.Plan) {
 
 func deletion(child *lwsv1.LeaderWorkerSet, because, note string) action.Delete {
 	return action.Delete{
-		Object: identity.RefOf(identity.KindLeaderWorkerSet, child), AnyVersion: true, Foreground: true,
+		Object: identity.RefOf(identity.KindLeaderWorkerSet, child), Foreground: true,
 		Because: action.Because(action.CodeGarbage, because),
 		Tell:    action.Telling{Done: []action.Event{{Reason: "LWSDeleted", Action: "Delete", Note: note}}},
 	}

@@ -83,6 +83,7 @@ func (w *world) step(t *testing.T) (done []string) {
 				metav1.SetMetaDataAnnotation(&child.ObjectMeta, key, value)
 			}
 		case action.Delete:
+			expect.That(t, !a.AnyVersion, "%s is deleted, also once it is an orphan", a.Object)
 			w.Children.Owned = slices.DeleteFunc(w.Children.Owned, func(o *lwsv1.LeaderWorkerSet) bool { return o.UID == a.Object.UID })
 			w.Scalers.Owned = slices.DeleteFunc(w.Scalers.Owned, func(o *dsv1.DisaggregatedSetRoleScaler) bool { return o.UID == a.Object.UID })
 			w.Services.Owned = slices.DeleteFunc(w.Services.Owned, func(o *corev1.Service) bool { return o.UID == a.Object.UID })
@@ -427,7 +428,7 @@ func TestAFailureRecreatesOlderGroupsOfPartnersOnce(t *testing.T) {
 	asked := fail(failed)
 	expect.That(t, len(asked) == 1 && strings.HasPrefix(asked[0], "annotate a-0-") && strings.Contains(asked[0], "-p-"), "one group at a time: %v", asked)
 	expect.Equal(t, nil, w.step(t)) // nor before it ends
-	for range 2 { // the asked group comes back, and the other follows
+	for range 2 {                   // the asked group comes back, and the other follows
 		for _, pod := range w.Pods {
 			if _, is := pod.Annotations[lwsv1.RecreateAnnotationKey]; is {
 				delete(pod.Annotations, lwsv1.RecreateAnnotationKey)

@@ -41,7 +41,7 @@ func keepHistory(in *input) (p action.Plan) {
 	for _, record := range all[:max(0, len(all)-kept)] {
 		if record.Labels[dsv1.RevisionLabelKey] != in.Revision {
 			p.Do(action.Delete{
-				Object: identity.RefOf(identity.KindControllerRevision, record), AnyVersion: true,
+				Object:  identity.RefOf(identity.KindControllerRevision, record),
 				Because: action.Because(action.CodeGarbage, "the history keeps ten revisions"),
 			})
 		}

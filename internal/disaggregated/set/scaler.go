@@ -36,7 +36,7 @@ func keepScalers(in *input) (p action.Plan) {
 	for _, scaler := range in.Scalers.Owned {
 		if role := scaler.Labels[dsv1.RoleLabelKey]; !external[scaler.Name] {
 			p.Do(action.Delete{
-				Object: identity.RefOf(identity.KindDisaggregatedSetRoleScaler, scaler), AnyVersion: true,
+				Object:  identity.RefOf(identity.KindDisaggregatedSetRoleScaler, scaler),
 				Because: action.Because(action.CodeGarbage, "role "+role+" is not External"),
 				Tell: action.Telling{Done: []action.Event{{Reason: "ScalerDeleted", Action: "Delete",
 					Note: fmt.Sprintf("Deleted scaler %s (role %s is no longer External)", scaler.Name, role)}}},

@@ -32,7 +32,7 @@ func keepServices(in *input) (p action.Plan) {
 		switch {
 		case !isUsed:
 			p.Do(action.Delete{
-				Object: identity.RefOf(identity.KindService, service), AnyVersion: true,
+				Object:  identity.RefOf(identity.KindService, service),
 				Because: action.Because(action.CodeGarbage, "its LeaderWorkerSet is gone"),
 			})
 		case service.Spec.Selector[dsv1.ReadyForTrafficLabelKey] != traffic:
