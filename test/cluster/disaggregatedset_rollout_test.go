@@ -103,7 +103,7 @@ func TestRolesAreScaledInMidRollout(t *testing.T) {
 		w.level(s.T)
 		set = s.changeRoles("a", func(set *dsv1.DisaggregatedSet) { set.Spec.Roles[0].Spec.Replicas = new(int32(6)) })
 		drill.Await(s.Scene, "a", "the scale is seen", func(now *dsv1.DisaggregatedSet) error {
-			return drill.Lacking("generation", set.Generation, now.Generation)
+			return drill.Lacking("observed generation", set.Generation, now.Status.ObservedGeneration)
 		})
 		after := s.watching()
 		s.awaitRoles(set)

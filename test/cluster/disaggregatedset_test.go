@@ -127,6 +127,7 @@ func (s *scene) holding() map[string]int {
 type pairs struct {
 	most, least map[string]int
 	uneven      float64
+	seen        string // when they were apart most
 	isLevel     bool
 }
 
@@ -149,8 +150,8 @@ func (s *scene) watching() (end func() pairs) {
 			}
 			if apart := s.uneven(); apart <= 0 {
 				w.isLevel = true
-			} else if w.isLevel && !math.IsNaN(apart) {
-				w.uneven = max(w.uneven, apart)
+			} else if w.isLevel && apart > w.uneven {
+				w.uneven, w.seen = apart, s.counts()
 			}
 			select {
 			case <-done:
@@ -178,7 +179,7 @@ func (w pairs) keep(t *testing.T, least, most map[string]int) {
 // level checks that the roles were level, and stayed so.
 func (w pairs) level(t *testing.T) {
 	t.Helper()
-	expect.That(t, w.isLevel && w.uneven == 0, "roles were level: %t, and later apart by %.3f beyond one group", w.isLevel, w.uneven)
+	expect.That(t, w.isLevel && w.uneven == 0, "roles were level: %t, and later apart by %.3f beyond one group: %s", w.isLevel, w.uneven, w.seen)
 }
 
 // child is the LeaderWorkerSet of a role, and how many of its groups are ready.

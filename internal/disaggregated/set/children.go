@@ -34,29 +34,37 @@ func deletion(child *lwsv1.LeaderWorkerSet, because, note string) action.Delete 
 	}
 }
 
-// moveSlices writes the next counts of each slice, and what else differs: fewer groups first.
+// moveSlices writes the next counts of each slice, and what else differs. The target is first, with its slowest role: where
+// a write fails, no role is further ahead than before.
 func moveSlices(in *input) (p action.Plan) {
 	for i := range in.steps {
 		s := &in.steps[i]
-		var growth action.Plan
 		for v := range s.slice.Revisions {
-			for r, role := range s.roles {
-				row := s.slice.Revisions[v].Rows[role]
-				switch {
-				case row.Child == nil && v == 0 && r < len(in.Roles) && s.begins():
-					growth.Add(in.create(s, r))
-				case row.Child == nil:
-				case s.next[v][r] < ptr.Deref(row.Child.Spec.Replicas, 1):
+			for _, r := range s.inOrder(v) {
+				if s.slice.Revisions[v].Rows[s.roles[r]].Child != nil {
 					p.Add(in.scale(s, v, r))
-				default:
-					growth.Add(in.scale(s, v, r))
+				} else if v == 0 && r < len(in.Roles) && s.begins() {
+					p.Add(in.create(s, r))
 				}
 			}
 		}
-		p.Add(growth)
 		p.Add(deleteDrained(in, s))
 	}
 	return p
+}
+
+// inOrder are the roles of a revision: those that lose groups, the fastest first, and then the others, the slowest first.
+func (s *step) inOrder(revision int) (roles []int) {
+	share := func(role int) float64 {
+		row, next := s.slice.Revisions[revision].Rows[s.roles[role]], s.next[revision][role]
+		has := float64(len(row.Ready)) / float64(max(1, row.Intended))
+		return map[bool]float64{true: -has, false: has}[int(next) < len(row.Ready)]
+	}
+	for r := range s.roles {
+		roles = append(roles, r)
+	}
+	slices.SortStableFunc(roles, func(a, b int) int { return cmp.Compare(share(a), share(b)) })
+	return roles
 }
 
 // create creates a child of the target.
@@ -72,21 +80,12 @@ func (in *input) create(s *step, role int) (p action.Plan) {
 		Because: action.Because(action.CodeMissing, fmt.Sprintf("slice %d has no role %s at revision %s", place.Slice, place.Role, place.Revision)),
 		Tell:    action.Telling{Refused: &action.Event{Warning: true, Reason: "FailedCreate", Action: "Create", Note: "LeaderWorkerSet " + name}},
 	}
-	if !s.isOver() && !s.hasBegun() && role == 0 {
+	hasBegun := slices.ContainsFunc(s.roles, func(name string) bool { return s.slice.Revisions[0].Rows[name].Child != nil })
+	if !s.isOver() && !hasBegun && role == 0 {
 		create.Tell.Done = []action.Event{{Reason: "RollingUpdateStarted", Action: "Update", Note: "Started rolling update to revision " + in.Revision}}
 	}
 	p.Do(create)
 	return p
-}
-
-// hasBegun reports whether the target has a child.
-func (s *step) hasBegun() bool {
-	for _, row := range s.slice.Revisions[0].Rows {
-		if row.Child != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // scale writes what differs on a child: the next count, how many groups its revision is to have, and what restarts no pod.
