@@ -74,7 +74,9 @@ func (s *scene) roles(name string) *dsv1.DisaggregatedSet {
 	set := &dsv1.DisaggregatedSet{ObjectMeta: s.Meta(name)}
 	for role, replicas := range map[string]int32{"prefill": 2, "decode": 1} {
 		pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "serve", Image: "registry.example.com/serve:1"}}}
-		set.Spec.Roles = append(set.Spec.Roles, dsv1.DisaggregatedRole{Name: role, Spec: drill.NewSet(s.Namespace, name, replicas, 1, pod).Spec})
+		spec := drill.NewSet(s.Namespace, name, replicas, 1, pod).Spec
+		spec.RolloutStrategy.Type = lwsv1.RollingUpdateStrategyType
+		set.Spec.Roles = append(set.Spec.Roles, dsv1.DisaggregatedRole{Name: role, Spec: spec})
 	}
 	s.Create(set)
 	s.shows(1, fmt.Sprintf(`lockstep_pairs_ready_ratio{NAMESPACE, name=%q}`, name))
