@@ -191,7 +191,7 @@ func TestRolesRollWhileAProgramIsKilled(t *testing.T) {
 	again := func() error { return errors.Join(bed.Operator.Kill(), bed.Operator.Start()) }
 	type program struct {
 		kill, back func() error
-		least      int // kills: a rollout goes on while the clients of the API server find it again
+		least      int // kills: steps are taken unseen until the clients of the API server watch again
 	}
 	inTurn(t, map[string]program{
 		"the operator": {kill: again, back: func() error { return nil }, least: 3},

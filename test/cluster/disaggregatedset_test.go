@@ -355,6 +355,30 @@ func TestRolesRollTogether(t *testing.T) {
 	}
 }
 
+// A rollout that is taken back keeps every pod of the first revision that lives at that time.
+func TestARolloutOfRolesIsTakenBack(t *testing.T) {
+	s := newScene(t)
+	set := s.settledRoles(s.rolesSet("a", s.roleOf("prefill", 3, 1, imageA), s.roleOf("decode", 2, 1, imageA)))
+	first := s.childrenOf(set)
+	s.changeRoles("a", rolesRun(imageB))
+	s.Until("the rollout replaced a group", func() bool {
+		return slices.ContainsFunc(s.Pods(), func(pod *corev1.Pod) bool { return imageOf(pod) == imageB && drill.PodReady(pod) })
+	})
+	set = s.changeRoles("a", rolesRun(imageA))
+	kept := s.uidsOf(imageA)
+	set = s.awaitRoles(set)
+	expect.Equal(t, first, s.childrenOf(set))
+	now := s.uidsOf(imageA)
+	gone := 0
+	for uid := range kept {
+		if _, isThere := now[uid]; !isThere {
+			gone++
+		}
+	}
+	expect.That(t, gone <= 2, "%d pods of the first revision are gone: %v, now %v", gone, kept, now) // a step of each role may have been on its way
+	expect.Equal(t, map[string]int{"prefill": 3, "decode": 2}, s.holding())
+}
+
 // Roles come, go, and change names and order, in a rollout each.
 func TestRolesChange(t *testing.T) {
 	s := newScene(t)

@@ -281,11 +281,10 @@ func Lacked(used []Right) (lacked []Right) {
 	for _, right := range used {
 		granted := right
 		granted.Denied = false
-		watched := granted
-		if granted.Verb == "list" {
-			watched.Verb = "watch"
-		}
-		if right.Denied && !slices.Contains(used, granted) && !slices.Contains(used, watched) {
+		watched, denied := granted, right
+		watched.Verb, denied.Verb = "watch", "watch"
+		fellBack := right.Verb == "list" && slices.Contains(used, denied) && slices.Contains(used, watched)
+		if right.Denied && !slices.Contains(used, granted) && !fellBack {
 			lacked = append(lacked, right)
 		}
 	}

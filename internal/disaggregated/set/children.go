@@ -34,8 +34,8 @@ func deletion(child *lwsv1.LeaderWorkerSet, because, note string) action.Delete 
 	}
 }
 
-// moveSlices writes the next counts of each slice, and what else differs. The target is first, with its slowest role: where
-// a write fails, no role is further ahead than before.
+// moveSlices writes the next counts of each slice, and what else differs. The target is first, with its slowest role: a
+// write that fails does not leave the fastest role further ahead.
 func moveSlices(in *input) (p action.Plan) {
 	for i := range in.steps {
 		s := &in.steps[i]
